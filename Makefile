@@ -1,0 +1,42 @@
+# Two commands do everything on a fresh Linux machine with Python 3.11+:
+#   make quickstart   train a small sweep for real and ask it the main question
+#   make test         run the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: quickstart test install lint types check clean
+
+quickstart: install
+	$(BIN)/sweepd launch grids/quickstart.yaml --yes
+	@echo
+	@echo '$$ sweepd query "min d where acc>0.9" --sweep quickstart'
+	@$(BIN)/sweepd query "min d where acc>0.9" --sweep quickstart
+	@echo
+	@echo 'Results lie in ./sweepd-results. Next, for example:'
+	@echo '  $(BIN)/sweepd query "frontier flops, acc" --sweep quickstart'
+	@echo '  $(BIN)/sweepd sql "SELECT model, n, d, seed, status, acc FROM trials ORDER BY ALL"'
+	@echo '  $(BIN)/sweepd launch grids/quickstart.yaml --set model.d=[8,16,32,64,128]   # runs only what is new'
+
+test: install
+	$(BIN)/python -m pytest -q
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+check: lint types test
+
+# The stamp is newer than what decides the environment's contents.
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info

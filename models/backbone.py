@@ -1,0 +1,239 @@
+"""The decoder-only transformer that every architecture shares; only its attention differs.
+
+Shape suffixes: B rows, T positions, D = d, H heads, E = D // H (head dim), V vocabulary,
+C columns of a memory. This file knows torch, nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Positions = Literal["sinusoidal", "learned", "none"]
+Memory = tuple[Tensor, ...]
+"""What one attention keeps of each row's past: tensors whose first dimension is the row."""
+
+
+@dataclass
+class State:
+    """Decoding state of B rows, each at its own position."""
+
+    position_B: Tensor
+    """Tokens fed so far, which is also the 0-based position of the next one."""
+    memories: list[Memory]
+    """One a layer."""
+
+    def select(self, index: Tensor) -> State:
+        """A copy with only these rows, in this order: ids (long) or a mask (bool, (B,))."""
+        memories = [tuple(tensor[index] for tensor in memory) for memory in self.memories]
+        return State(self.position_B[index], memories)
+
+
+class Attention(nn.Module, ABC):
+    """Causal self-attention of H heads between one fused projection and an output projection.
+
+    A subclass says the same thing twice: for all positions at once (`attend`), and for one
+    position from a memory of those before it (`remember`, `recall`). Whatever depends on where a
+    query and a key stand (rotary positions, a relative bias) belongs in these three, since
+    `position_B` is known there; parameters of its own are drawn in `initialise`.
+    """
+
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(d, 3 * d)
+        self.out = nn.Linear(d, d)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        for weight in self.qkv.weight.chunk(3):  # each projection has its own fan-out
+            nn.init.xavier_uniform_(weight, generator=generator)
+        nn.init.zeros_(self.qkv.bias)
+        xavier(self.out, generator)
+
+    @abstractmethod
+    def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
+        """(B, H, T, E): what each position reads of itself and those before it."""
+
+    @abstractmethod
+    def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:
+        """The memory of each row after its first lengths_b positions; the rest is ignored."""
+
+    @abstractmethod
+    def recall(
+        self, q_BHE: Tensor, k_BHE: Tensor, v_BHE: Tensor, memory: Memory, position_B: Tensor
+    ) -> tuple[Tensor, Memory]:
+        """(B, H, E) read at `position_B`, and the memory with that position's key and value in
+        it. The memory may be changed in place."""
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return self.merge(self.attend(*self.split(x_BTD)))
+
+    def prefill(self, x_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Memory]:
+        q_BHTE, k_BHTE, v_BHTE = self.split(x_BTD)
+        read_BTD = self.merge(self.attend(q_BHTE, k_BHTE, v_BHTE))
+        return read_BTD, self.remember(k_BHTE, v_BHTE, lengths_B)
+
+    def step(self, x_BD: Tensor, memory: Memory, position_B: Tensor) -> tuple[Tensor, Memory]:
+        q_BHE, k_BHE, v_BHE = self.qkv(x_BD).unflatten(-1, (3, self.heads, -1)).unbind(1)
+        read_BHE, memory = self.recall(q_BHE, k_BHE, v_BHE, memory, position_B)
+        return self.out(read_BHE.flatten(1)), memory
+
+    def split(self, x_BTD: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, each (B, H, T, E)."""
+        qkv_BT3HE = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1))
+        return tuple(part_BTHE.transpose(1, 2) for part_BTHE in qkv_BT3HE.unbind(2))
+
+    def merge(self, read_BHTE: Tensor) -> Tensor:
+        """The heads' results side by side, through the output projection: (B, T, D)."""
+        merged_BTD: Tensor = self.out(read_BHTE.transpose(1, 2).flatten(2))
+        return merged_BTD
+
+
+class Block(nn.Module):
+    """Pre-LayerNorm: h = x + Attn(LN(x)), then h + FFN(LN(h)) with hidden width 4d and GELU."""
+
+    def __init__(self, d: int, attention: Attention, dropout: float) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(d)
+        self.attention = attention
+        self.ffn_norm = nn.LayerNorm(d)
+        self.up = nn.Linear(d, 4 * d)
+        self.down = nn.Linear(4 * d, d)
+        self.dropout = dropout_layer(dropout)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        self.attention.initialise(generator)
+        xavier(self.up, generator)
+        xavier(self.down, generator)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        return self.ffn(x_BTD + self.dropout(self.attention(self.attention_norm(x_BTD))))
+
+    def prefill(self, x_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Memory]:
+        read_BTD, memory = self.attention.prefill(self.attention_norm(x_BTD), lengths_B)
+        return self.ffn(x_BTD + self.dropout(read_BTD)), memory
+
+    def step(self, x_BD: Tensor, memory: Memory, position_B: Tensor) -> tuple[Tensor, Memory]:
+        read_BD, memory = self.attention.step(self.attention_norm(x_BD), memory, position_B)
+        return self.ffn(x_BD + self.dropout(read_BD)), memory
+
+    def ffn(self, h: Tensor) -> Tensor:
+        hidden: Tensor = h + self.dropout(self.down(F.gelu(self.up(self.ffn_norm(h)))))
+        return hidden
+
+
+class Transformer(nn.Module):
+    """Embedding + positions, LayerNorm (as in Feng et al.), blocks, LayerNorm, untied head.
+
+    Dropout acts on the embedding and on the residual branches, never inside attention (where it
+    would cost the fast kernels), and draws from torch's global generator.
+    """
+
+    position: Tensor | None
+
+    def __init__(
+        self,
+        vocab: int,
+        capacity: int,
+        d: int,
+        positions: Positions,
+        dropout: float,
+        attentions: Sequence[Attention],
+    ) -> None:
+        """One block for each of `attentions`; capacity bounds the length of any row."""
+        super().__init__()
+        self.capacity = capacity
+        self.token = nn.Embedding(vocab, d)
+        match positions:
+            case "learned":
+                self.position = nn.Parameter(torch.empty(capacity, d))
+            case "sinusoidal":
+                self.register_buffer("position", sinusoids(capacity, d), persistent=False)
+            case "none":
+                self.position = None
+        self.embedding_norm = nn.LayerNorm(d)
+        self.dropout = dropout_layer(dropout)
+        self.blocks = nn.ModuleList(Block(d, attention, dropout) for attention in attentions)
+        self.final_norm = nn.LayerNorm(d)
+        self.head = nn.Linear(d, vocab)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Xavier-uniform weights, zero biases, every draw from `generator`."""
+        nn.init.xavier_uniform_(self.token.weight, generator=generator)
+        if isinstance(self.position, nn.Parameter):
+            nn.init.xavier_uniform_(self.position, generator=generator)
+        for block in self.blocks:
+            block.initialise(generator)
+        xavier(self.head, generator)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of the token after each position; T <= capacity."""
+        x_BTD = self.embed_rows(tokens_BT)
+        for block in self.blocks:
+            x_BTD = block(x_BTD)
+        return self.logits(x_BTD)
+
+    def prefill(self, tokens_BT: Tensor, lengths_B: Tensor) -> State:
+        """The state of each row as if its first lengths_b tokens (0 to T) had been fed one by
+        one; what follows them is ignored."""
+        x_BTD = self.embed_rows(tokens_BT)
+        memories = []
+        for block in self.blocks:
+            x_BTD, memory = block.prefill(x_BTD, lengths_B)
+            memories.append(memory)
+        return State(lengths_B.clone(), memories)
+
+    def step(self, tokens_B: Tensor, state: State) -> Tensor:
+        """Feed one token to each row, advancing `state` in place: logits (B, V) of the next."""
+        x_BD = self.embed(tokens_B, state.position_B)
+        for layer, block in enumerate(self.blocks):
+            x_BD, state.memories[layer] = block.step(x_BD, state.memories[layer], state.position_B)
+        state.position_B += 1
+        return self.logits(x_BD)
+
+    def embed_rows(self, tokens_BT: Tensor) -> Tensor:
+        T = tokens_BT.size(1)
+        assert T <= self.capacity, f"{T} tokens in a row, the model holds {self.capacity}"
+        return self.embed(tokens_BT, slice(T))
+
+    def embed(self, tokens: Tensor, position: Tensor | slice) -> Tensor:
+        x: Tensor = self.token(tokens)
+        if self.position is not None:
+            x = x + self.position[position]
+        embedded: Tensor = self.dropout(self.embedding_norm(x))
+        return embedded
+
+    def logits(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.final_norm(x))
+        return logits
+
+
+def xavier(layer: nn.Linear, generator: torch.Generator) -> None:
+    nn.init.xavier_uniform_(layer.weight, generator=generator)
+    nn.init.zeros_(layer.bias)
+
+
+def dropout_layer(p: float) -> nn.Module:
+    return nn.Dropout(p) if p else nn.Identity()
+
+
+def sinusoids(capacity: int, d: int) -> Tensor:
+    """(capacity, d): sin and cos of the position at wavelengths from 2π to 20000π, interleaved."""
+    frequency = torch.exp(torch.arange(0, d, 2) * (-math.log(10000.0) / d))
+    angle = torch.arange(capacity)[:, None] * frequency
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d]
+
+
+def read(q_BHE: Tensor, k_BHCE: Tensor, v_BHCE: Tensor, visible_BC: Tensor) -> Tensor:
+    """Softmax attention of one query a row over the visible columns of a memory: (B, H, E)."""
+    read_BH1E = F.scaled_dot_product_attention(
+        q_BHE.unsqueeze(2), k_BHCE, v_BHCE, attn_mask=visible_BC[:, None, None]
+    )
+    return read_BH1E.squeeze(2)

@@ -1,0 +1,101 @@
+"""What a model is: hyper-parameters, an attention of its own, and its cost.
+
+Shape suffixes: B batch, T positions, D = d, H heads, E = D // H (head dim), V vocabulary.
+This package knows torch, this file and the shared backbone, nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+
+from .backbone import Attention, Positions, Transformer
+
+
+@dataclass(frozen=True)
+class Part:
+    """FLOPs of one part of one forward pass over one sequence (2 FLOPs a multiply-add)."""
+
+    name: str
+    flops: int
+    """Every matrix product, attention scores and values included."""
+    flops_weights: int
+    """Products with weights only: the count that reproduces P1's Table 2."""
+
+
+@dataclass(frozen=True)
+class Architecture(ABC):
+    """Hyper-parameters of a decoder-only transformer; one subclass a file.
+
+    A subclass adds its own fields and says what its attention is (`attention`), what it computes
+    (`attention_flops`) and what it remembers (`memory_floats`). ValueError from `__post_init__`
+    for impossible values (d not divisible by heads, …).
+    """
+
+    d: int
+    layers: int = 3
+    heads: int = 4
+    positions: Positions = "sinusoidal"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("d", "layers", "heads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}: must be at least 1")
+        if self.d % self.heads:
+            raise ValueError(f"d = {self.d} is not divisible by heads = {self.heads}")
+        if self.positions not in get_args(Positions):
+            known = ", ".join(get_args(Positions))
+            raise ValueError(f"positions = {self.positions!r}: must be one of {known}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout = {self.dropout}: must be in [0, 1)")
+
+    def build(self, vocab: int, L: int, capacity: int, generator: torch.Generator) -> Transformer:
+        """A freshly initialised model, on the CPU; every random draw comes from `generator`.
+
+        L decides what depends on the task's length (sparse's B); capacity bounds the length of
+        any row. ValueError for what only L can show to be impossible (a block larger than L).
+        """
+        with torch.random.fork_rng(devices=()):  # torch's own first draws are thrown away
+            attentions = [self.attention(L, capacity) for _ in range(self.layers)]
+            model = Transformer(vocab, capacity, self.d, self.positions, self.dropout, attentions)
+        model.initialise(generator)
+        return model
+
+    def parts(self, vocab: int, L: int) -> list[Part]:
+        """Both FLOPs counts of one forward pass over one sequence of L tokens, by part.
+
+        Counted are matrix products; LayerNorm, GELU, softmax, biases, feature maps and embedding
+        look-ups are not. Attention counts what its algorithm needs, causality used.
+        """
+
+        def weights(name: str, parameters: int) -> Part:
+            return Part(name, 2 * parameters * L, 2 * parameters * L)
+
+        square = self.layers * self.d**2
+        return [
+            weights("qkv", 3 * square),
+            *(Part(name, self.layers * flops, 0) for name, flops in self.attention_flops(L)),
+            weights("attention output", square),
+            weights("ffn", 8 * square),
+            weights("head", self.d * vocab),
+        ]
+
+    def state_bytes(self, vocab: int, L: int) -> int:  # noqa: ARG002 (a model may keep tokens)
+        """Bytes (float32) of the decoding state after L tokens of one sequence."""
+        return 4 * self.layers * self.memory_floats(L)
+
+    @abstractmethod
+    def attention(self, L: int, capacity: int) -> Attention:
+        """The attention of one layer, not yet initialised."""
+
+    @abstractmethod
+    def attention_flops(self, L: int) -> list[tuple[str, int]]:
+        """One layer's products between activations, for one sequence of L tokens: name, FLOPs."""
+
+    @abstractmethod
+    def memory_floats(self, L: int) -> int:
+        """Floats that one layer must keep of a sequence of L tokens to continue it."""

@@ -1,0 +1,116 @@
+"""Linear attention (Katharopoulos et al. 2020): a running sum in place of a softmax.
+
+Query i reads Σ_j (φ(q_i)·φ(k_j)) v_j / Σ_j φ(q_i)·φ(k_j) over j <= i. With a column of ones beside
+the values, numerator and denominator are one product with one state Σ_j φ(k_j)ᵀ [v_j, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .backbone import Attention, Memory
+from .base import Architecture
+
+FeatureMap = Literal["elu", "relu"]
+FEATURES: dict[FeatureMap, Callable[[Tensor], Tensor]] = {
+    "elu": lambda x: F.elu(x) + 1,
+    "relu": lambda x: F.relu(x) + 1e-3,
+}
+TINY = 1e-30
+"""Least denominator: where every feature has underflowed to 0 the result is 0, not NaN."""
+
+
+@dataclass(frozen=True)
+class Linear(Architecture):
+    """Attention whose cost is linear in L and whose decoding state has a constant size."""
+
+    feature_map: FeatureMap = "elu"
+    """elu: elu(x) + 1, the paper's; relu: relu(x) + 0.001"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.feature_map not in get_args(FeatureMap):
+            known = ", ".join(get_args(FeatureMap))
+            raise ValueError(f"feature_map = {self.feature_map!r}: must be one of {known}")
+
+    def attention(self, L: int, capacity: int) -> Attention:  # noqa: ARG002
+        return LinearAttention(self.d, self.heads, FEATURES[self.feature_map])
+
+    def attention_flops(self, L: int) -> list[tuple[str, int]]:
+        """Those of the recurrence: add φ(k)ᵀ [v, 1] to the state, multiply φ(q) with it. The
+        chunked form that trains trades more FLOPs (a chunk's scores) for fewer steps."""
+        product = 2 * self.memory_floats(L) * L
+        return [("attention state", product), ("attention values", product)]
+
+    def memory_floats(self, L: int) -> int:  # noqa: ARG002
+        return self.d * (self.d // self.heads + 1)
+
+
+class LinearAttention(Attention):
+    """Computed by chunks: dense inside a chunk, through the summed state before it.
+
+    Sums are kept in float32 at least, also under autocast. Memory: the state (B, H, E, E+1).
+    """
+
+    def __init__(self, d: int, heads: int, features: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(d, heads)
+        self.features = features
+        self.chunk = min(max(32, d // heads), 64)
+
+    def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
+        T = q_BHTE.size(2)
+        chunks = -(-T // self.chunk)
+        length = -(-T // chunks)
+        room = chunks * length - T
+        with torch.autocast(q_BHTE.device.type, enabled=False):
+            q, k, v = (at_least_float32(x) for x in (q_BHTE, k_BHTE, v_BHTE))
+            # (B·H·N, C, E): F.pad after the feature map, so that padded keys weigh nothing
+            q = F.pad(self.features(q), (0, 0, 0, room)).unflatten(2, (chunks, length))
+            k = F.pad(self.features(k), (0, 0, 0, room)).unflatten(2, (chunks, length))
+            v = F.pad(v, (0, 1, 0, room), value=1.0).unflatten(2, (chunks, length))
+            read = (q @ k.mT).tril() @ v
+            if chunks > 1:
+                sums = (k[:, :, :-1].mT @ v[:, :, :-1]).cumsum(2)
+                before = F.pad(sums, (0, 0, 0, 0, 1, 0))
+                read = torch.baddbmm(
+                    read.flatten(0, 2), q.flatten(0, 2), before.flatten(0, 2)
+                ).view_as(read)
+            return normalised(read.flatten(2, 3)[:, :, :T])
+
+    def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:
+        fed_BT = torch.arange(k_BHTE.size(2), device=lengths_B.device) < lengths_B[:, None]
+        with torch.autocast(k_BHTE.device.type, enabled=False):
+            k_BHTE, v_BHTE = at_least_float32(k_BHTE), at_least_float32(v_BHTE)
+            keys_BHTE = self.features(k_BHTE) * fed_BT[:, None, :, None]
+            return (keys_BHTE.mT @ F.pad(v_BHTE, (0, 1), value=1.0),)
+
+    def recall(
+        self,
+        q_BHE: Tensor,
+        k_BHE: Tensor,
+        v_BHE: Tensor,
+        memory: Memory,
+        position_B: Tensor,  # noqa: ARG002
+    ) -> tuple[Tensor, Memory]:
+        (state_BHEE,) = memory
+        with torch.autocast(q_BHE.device.type, enabled=False):
+            q_BHE, k_BHE, v_BHE = (at_least_float32(x) for x in (q_BHE, k_BHE, v_BHE))
+            ones_beside_v = F.pad(v_BHE, (0, 1), value=1.0)
+            state_BHEE.addcmul_(self.features(k_BHE).unsqueeze(-1), ones_beside_v.unsqueeze(-2))
+            read = (self.features(q_BHE).unsqueeze(-2) @ state_BHEE).squeeze(-2)
+            return normalised(read), memory
+
+
+def normalised(read: Tensor) -> Tensor:
+    """(…, E) from (…, E+1): the numerator over the denominator beside it."""
+    return read[..., :-1] / read[..., -1:].clamp_min(TINY)
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))

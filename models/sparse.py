@@ -1,0 +1,167 @@
+"""Sparse (Child et al. 2019, the "fixed" pattern): a local window and the last columns of blocks.
+
+Query i (1-based) reads the keys {j <= i : i - kB < j} (local) and {j <= i : (j-1) mod B >= B - c}
+(summaries); a key that is both counts once. Positions below are 0-based.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .backbone import Attention, Memory, read
+from .base import Architecture
+
+SHORT = 64
+"""Sequences up to this length are one dense tile, which is then the fastest."""
+
+
+@dataclass(frozen=True)
+class Sparse(Architecture):
+    """Attention to the last k blocks of B positions and to the last c positions of every block.
+
+    B = 2^floor(log2(sqrt(L))), L being the task's length and not the row's, unless `block` is set.
+    """
+
+    block: int | None = None
+    """B; None follows the rule"""
+    k: int = 1
+    c: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("block", "k", "c"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} = {value}: must be at least 1")
+
+    def block_at(self, L: int) -> int:
+        """B for a task of length L. ValueError if the block does not fit L, or c the block."""
+        block = self.block or 1 << (L.bit_length() - 1) // 2
+        if block > L:
+            raise ValueError(f"block = {block} is larger than L = {L}")
+        if self.c > block:
+            raise ValueError(f"c = {self.c} is larger than the block, {block} at L = {L}")
+        return block
+
+    def attention(self, L: int, capacity: int) -> Attention:
+        return SparseAttention(self.d, self.heads, self.block_at(L), self.k, self.c, capacity)
+
+    def attention_flops(self, L: int) -> list[tuple[str, int]]:
+        window = self.k * self.block_at(L)
+        pairs = sum(min(i, window) + self.distant(L, i) for i in range(1, L + 1))
+        return [("attention scores", 2 * self.d * pairs), ("attention values", 2 * self.d * pairs)]
+
+    def memory_floats(self, L: int) -> int:
+        """The last kB keys and values, and those of the summaries before them."""
+        return 2 * self.d * (min(L, self.k * self.block_at(L)) + self.distant(L, L))
+
+    def distant(self, L: int, i: int) -> int:
+        """Summaries that query i (1-based) reads from before its local window."""
+        block = self.block_at(L)
+        blocks, rest = divmod(max(0, i - self.k * block), block)
+        return blocks * self.c + max(0, rest - (block - self.c))
+
+
+class SparseAttention(Attention):
+    """Computed by tiles of queries, each against its local span beside the summary columns.
+
+    Cost is proportional to T·(kB + T·c/B). The memory of a row is one buffer of keys and one of
+    values: a ring of the last kB positions (position p in column p mod kB), then the summaries
+    in order.
+    """
+
+    short_mask: Tensor
+    tile_mask: Tensor
+    summary: Tensor
+
+    def __init__(self, d: int, heads: int, block: int, k: int, c: int, capacity: int) -> None:
+        super().__init__(d, heads)
+        self.block, self.window, self.c = block, k * block, c
+        self.tile = max(16, 2 * self.window)
+        self.short = max(SHORT, self.tile)
+
+        position = torch.arange(min(self.short, capacity))
+        visible = self.local(position[:, None], position) | (
+            (position <= position[:, None]) & (position % block >= block - c)
+        )
+        self.buffer("short_mask", additive(visible))
+
+        blocks = torch.arange((capacity - 1) // block + 1)
+        self.buffer("summary", (blocks[:, None] * block + torch.arange(block - c, block)).flatten())
+        start = torch.arange(0, capacity, self.tile)[:, None, None]
+        query = start + torch.arange(self.tile)[:, None]
+        span = start + torch.arange(1 - self.window, self.tile)
+        local = self.local(query, span) & (span >= 0)
+        distant = self.summary <= query - self.window
+        self.buffer("tile_mask", additive(torch.cat([local, distant], dim=-1)))
+
+    def buffer(self, name: str, tensor: Tensor) -> None:
+        self.register_buffer(name, tensor, persistent=False)
+
+    def local(self, query: Tensor, key: Tensor) -> Tensor:
+        return (key <= query) & (key > query - self.window)
+
+    def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
+        T = q_BHTE.size(2)
+        if T <= self.short:
+            mask_TT = self.short_mask[:T, :T]
+            return F.scaled_dot_product_attention(q_BHTE, k_BHTE, v_BHTE, attn_mask=mask_TT)
+        tiles = -(-T // self.tile)
+        room = tiles * self.tile - T
+        q_BHNQE = F.pad(q_BHTE, (0, 0, 0, room)).unflatten(2, (tiles, self.tile))
+        k_BHNKE = self.keys_of_tiles(k_BHTE, tiles)
+        v_BHNKE = self.keys_of_tiles(v_BHTE, tiles)
+        scores_BHNQK = (q_BHNQE * q_BHNQE.size(-1) ** -0.5) @ k_BHNKE.mT
+        mask_NQK = self.tile_mask[:tiles, :, : k_BHNKE.size(3)]
+        read_BHNQE = torch.softmax(scores_BHNQK + mask_NQK, dim=-1) @ v_BHNKE
+        return read_BHNQE.flatten(2, 3)[:, :, :T]
+
+    def keys_of_tiles(self, x_BHTE: Tensor, tiles: int) -> Tensor:
+        """What the queries of each tile may read: the window - 1 positions before the tile, the
+        tile, and the summaries before the last query's window. (B, H, tiles, K, E)"""
+        T = x_BHTE.size(2)
+        padding = (0, 0, self.tile, tiles * self.tile - T)  # a tile of nothing before the first
+        x_BHNQE = F.pad(x_BHTE, padding).unflatten(2, (tiles + 1, self.tile))
+        before = x_BHNQE[:, :, :-1, self.tile - self.window + 1 :]
+        blocks = max(0, (T - 1 - self.window - self.block + self.c) // self.block + 1)
+        whole = x_BHTE[:, :, : blocks * self.block].unflatten(2, (blocks, self.block))
+        summaries = whole[:, :, :, self.block - self.c :].flatten(2, 3)
+        shared = summaries[:, :, None].expand(-1, -1, tiles, -1, -1)
+        return torch.cat([before, x_BHNQE[:, :, 1:], shared], dim=3)
+
+    def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:
+        # Columns of positions not yet fed hold whatever is there; `recall` sees none of them
+        # before it has overwritten them.
+        last_B1 = lengths_B[:, None] - 1
+        slot = torch.arange(self.window, device=lengths_B.device)
+        ring_BC = last_B1 - (last_B1 - slot) % self.window
+        position_BC = torch.cat([ring_BC, self.summary.expand(len(lengths_B), -1)], dim=1)
+        index = position_BC.clamp(0, k_BHTE.size(2) - 1)[:, None, :, None]
+        return k_BHTE.take_along_dim(index, dim=2), v_BHTE.take_along_dim(index, dim=2)
+
+    def recall(
+        self, q_BHE: Tensor, k_BHE: Tensor, v_BHE: Tensor, memory: Memory, position_B: Tensor
+    ) -> tuple[Tensor, Memory]:
+        rows = torch.arange(len(position_B), device=position_B.device)
+        # Every position before a block's summaries writes to the first of their columns, which is
+        # hidden until the summary itself has been written there.
+        in_block = (position_B % self.block - (self.block - self.c)).clamp(min=0)
+        column_B = self.window + position_B // self.block * self.c + in_block
+        for buffer_BHCE, new_BHE in zip(memory, (k_BHE, v_BHE), strict=True):
+            buffer_BHCE[rows, :, position_B % self.window] = new_BHE
+            buffer_BHCE[rows, :, column_B] = new_BHE
+        position_B1 = position_B[:, None]
+        slot = torch.arange(self.window, device=position_B.device)
+        visible_BC = torch.cat(
+            [slot <= position_B1, self.summary <= position_B1 - self.window], dim=1
+        )
+        return read(q_BHE, *memory, visible_BC), memory
+
+
+def additive(visible: Tensor) -> Tensor:
+    """0 where visible, -inf elsewhere."""
+    return torch.zeros(visible.shape).masked_fill(~visible, -torch.inf)

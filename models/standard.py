@@ -1,0 +1,57 @@
+"""Standard: causal softmax attention over all earlier positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .backbone import Attention, Memory, read
+from .base import Architecture
+
+
+@dataclass(frozen=True)
+class Standard(Architecture):
+    """Causal softmax attention: L(L+1)/2 query-key pairs, a key-value cache when decoding."""
+
+    def attention(self, L: int, capacity: int) -> Attention:  # noqa: ARG002
+        return CausalAttention(self.d, self.heads)
+
+    def attention_flops(self, L: int) -> list[tuple[str, int]]:
+        pairs = L * (L + 1) // 2
+        return [("attention scores", 2 * self.d * pairs), ("attention values", 2 * self.d * pairs)]
+
+    def memory_floats(self, L: int) -> int:
+        return 2 * self.d * L
+
+
+class CausalAttention(Attention):
+    """softmax(q·k / sqrt(E)) over j <= i. Memory: keys and values, a column a position."""
+
+    def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q_BHTE, k_BHTE, v_BHTE, is_causal=True)
+
+    def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:  # noqa: ARG002
+        # Columns from lengths_b on are invisible until `recall` has overwritten them.
+        return k_BHTE.contiguous(), v_BHTE.contiguous()
+
+    def recall(
+        self, q_BHE: Tensor, k_BHE: Tensor, v_BHE: Tensor, memory: Memory, position_B: Tensor
+    ) -> tuple[Tensor, Memory]:
+        columns = int(position_B.max()) + 1
+        k_BHCE, v_BHCE = memory = tuple(widened(tensor, columns) for tensor in memory)
+        rows = torch.arange(len(position_B), device=position_B.device)
+        k_BHCE[rows, :, position_B] = k_BHE
+        v_BHCE[rows, :, position_B] = v_BHE
+        visible_BC = torch.arange(columns, device=position_B.device) <= position_B[:, None]
+        return read(q_BHE, k_BHCE[:, :, :columns], v_BHCE[:, :, :columns], visible_BC), memory
+
+
+def widened(tensor_BHCE: Tensor, columns: int) -> Tensor:
+    """The cache with room for at least `columns`; it grows by half, so copies stay rare."""
+    width = tensor_BHCE.size(2)
+    if columns <= width:
+        return tensor_BHCE
+    return F.pad(tensor_BHCE, (0, 0, 0, max(columns, width + width // 2) - width))

@@ -1,0 +1,100 @@
+"""How answers leave the program: data on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from sweepd.errors import UserError
+
+Row = Mapping[str, Any]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of flat objects.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
+Results = Annotated[
+    str | None,
+    typer.Option(
+        "--results",
+        metavar="DIR",
+        help="Results folder. Default: $SWEEPD_RESULTS, else ./sweepd-results.",
+    ),
+]
+
+
+def results_address(given: str | None) -> str:
+    """Where results lie: the option, else the environment's choice, else ./sweepd-results."""
+    return given or os.environ.get("SWEEPD_RESULTS") or "sweepd-results"
+
+
+def say(text: str) -> None:
+    """A message for the person at the terminal."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def emit(columns: Sequence[str], rows: Sequence[Row], as_json: bool, as_csv: bool) -> None:
+    """Print rows in the form that was asked for: by default, an aligned table."""
+    if as_json and as_csv:
+        raise UserError("--json and --csv exclude each other: choose one")
+    if as_json:
+        objects = [{name: _plain(row.get(name)) for name in columns} for row in rows]
+        print(json.dumps(objects, indent=None if len(objects) > 1000 else 1))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
+    else:
+        print(table(columns, rows))
+
+
+def table(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """An aligned text table: numbers to the right, four significant digits, blanks for null."""
+    body = [[_cell(row.get(name)) for name in columns] for row in rows]
+    numeric = [
+        any(_is_number(row.get(name)) for row in rows)
+        and all(row.get(name) is None or _is_number(row.get(name)) for row in rows)
+        for name in columns
+    ]
+    lines = [list(columns), *body]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case _:
+            return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold: no NaN, no infinity, times as ISO text."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,269 @@
+"""Ray Tune runs the trials: the only file that imports it.
+
+Tune schedules, places and supervises; everything that must survive is in the store. Its own
+state is disposable: continuing a sweep is a new Tune run over the trials that have not ended.
+A trial is one actor's work in slices of about a second, so that results, interruption and
+schedulers reach it between slices.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+SETTINGS = {
+    # Tune's own records are not ours: no CSV, JSON and TensorBoard files, no state snapshots
+    # (each rewrites one JSON of all trials), no change of the working directory.
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "100000000",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    # Signals are the driver's to handle.
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
+
+import ray  # noqa: E402 (its settings are read on import)
+from ray import tune  # noqa: E402
+from ray.tune.experiment import Trial as TuneTrial  # noqa: E402
+from ray.tune.schedulers import FIFOScheduler  # noqa: E402
+from ray.tune.search import Searcher  # noqa: E402
+
+from sweepd.attempt import Attempt, ledger_columns  # noqa: E402
+from sweepd.plan import Trial  # noqa: E402
+from sweepd.search import GridSearch  # noqa: E402
+from sweepd.store import Store  # noqa: E402
+
+SLICE_SECONDS = 1.0
+"""How long a trial trains between two reports to Tune."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the workers need besides the trial: a few strings, and every trial by its index."""
+
+    address: str
+    sweep: str
+    base: Path
+    launch: int
+    trials: tuple[Trial, ...]
+
+
+class Listener(Protocol):
+    """Who is told what happens. Called from the driver's thread."""
+
+    def running(self, trial: Trial, report: dict[str, Any]) -> None:
+        """A trial has trained on: `step`, `loss`, `acc` of its latest check."""
+
+    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
+        """An attempt has ended: `status`, `acc`, `error`."""
+
+
+class Worker(tune.Trainable):
+    """An actor that runs one attempt after another."""
+
+    def setup(self, config: dict[str, Any], job: Job) -> None:
+        import torch
+
+        self.job = job
+        self.store = Store.open(job.address)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        torch.set_num_threads(config["threads"])
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._leave()
+        self._begin(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        self.attempt.advance(SLICE_SECONDS)
+        row, ending = self.attempt.latest, self.attempt.status
+        return {
+            "status": ending,
+            "acc": self.attempt.acc,
+            "error": self.attempt.error,
+            "step": row.step if row else 0,
+            "loss": row.loss if row else None,
+            "done": ending is not None,
+        }
+
+    def cleanup(self) -> None:
+        self._leave()
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        self.attempt = Attempt(
+            self.store,
+            self.job.trials[config["index"]],
+            config["attempt"],
+            self.job.sweep,
+            self.job.base,
+            self.device,
+        )
+
+    def _leave(self) -> None:
+        """Whoever takes this actor from an unfinished attempt interrupts it."""
+        self.attempt.interrupt()
+
+
+class _Suggestions(Searcher):
+    """Hands the search's trials to Tune and their endings back."""
+
+    def __init__(self, job: Job, search: GridSearch, listener: Listener, threads: int) -> None:
+        super().__init__(metric="step", mode="max")
+        self.job, self.search, self.listener, self.threads = job, search, listener, threads
+        self.index = {trial.id: i for i, trial in enumerate(job.trials)}
+        self.out: dict[str, Trial] = {}
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        trial = self.search.next()
+        if trial is None:
+            return Searcher.FINISHED if self.search.finished else None
+        self.out[trial_id] = trial
+        attempt = self.job.launch * 1000 + self.search.tries[trial.id]
+        return {"index": self.index[trial.id], "attempt": attempt, "threads": self.threads}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        if result["status"] is None:
+            self.listener.running(self.out[trial_id], result)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        trial = self.out.pop(trial_id)
+        if error:
+            self.search.ended(trial, "failed")
+        elif result and result["status"] is not None:
+            self.search.ended(trial, result["status"])
+            self.listener.ended(trial, result)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is the truth."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is the truth."""
+
+
+class _LostWorkers(tune.Callback):
+    """Records the attempts that could not do so themselves: their worker was killed or lost."""
+
+    def __init__(self, job: Job, store: Store, listener: Listener) -> None:
+        self.job, self.store, self.listener = job, store, listener
+
+    def on_trial_error(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        lost = self.job.trials[trial.config["index"]]
+        ending = {"status": "failed", "acc": None, "error": _reason(trial)}
+        columns = ledger_columns(lost, trial.config["attempt"], self.job.sweep)
+        self.store.write_trials([{**columns, **ending}])
+        self.listener.ended(lost, ending)
+
+
+def _reason(trial: TuneTrial) -> str:
+    error = trial.get_pickled_error()
+    text = str(getattr(error, "cause", None) or error).strip()
+    return f"{type(error).__name__}: {text}"
+
+
+class _NoTheft(FIFOScheduler):
+    """First in, first out, without taking a freed actor to a trial whose own is starting.
+
+    FIFO offers the oldest pending trial; Tune then gives it the freed actor and kills the one
+    being started for it, so that trials shorter than an actor's start end up running one at a
+    time. With nothing offered, pending trials start by Tune's other path, in the same order.
+    Only for schedules that never pause a trial.
+    """
+
+    def choose_trial_to_run(self, tune_controller: Any) -> None:
+        return None
+
+
+class _StopWhen(tune.Stopper):
+    """Ends the run once the driver was asked to stop."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self.stopping = stopping
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.stopping.is_set()
+
+
+@dataclass(frozen=True)
+class PerTrial:
+    """What one trial occupies. Fractions of a GPU share the card."""
+
+    cpus: float = 1
+    gpus: float = 0
+
+
+def start_ray() -> None:
+    """A private Ray on this machine, seen by nobody else, quiet."""
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=True,
+        logging_level=logging.ERROR,
+        _system_config={"metrics_report_interval_ms": 0},
+    )
+
+
+def run(
+    job: Job,
+    search: GridSearch,
+    store: Store,
+    per_trial: PerTrial,
+    listener: Listener,
+    stopping: threading.Event,
+) -> None:
+    """Run the search to its end, or until `stopping` is set. Success is judged by the ledger."""
+    suggestions = _Suggestions(job, search, listener, max(1, int(per_trial.cpus)))
+    with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
+        tuner = tune.Tuner(
+            tune.with_resources(
+                tune.with_parameters(Worker, job=job),
+                {"cpu": per_trial.cpus, "gpu": per_trial.gpus},
+            ),
+            tune_config=tune.TuneConfig(
+                search_alg=suggestions,
+                scheduler=_NoTheft(),
+                num_samples=-1,
+                max_concurrent_trials=slots(per_trial),
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name="sweep",
+                storage_path=scratch,
+                callbacks=[_LostWorkers(job, store, listener)],
+                stop=_StopWhen(stopping),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                failure_config=tune.FailureConfig(max_failures=0),
+                verbose=0,
+            ),
+        )
+        tuner.fit()
+
+
+def slots(per_trial: PerTrial) -> int:
+    """How many trials the Ray at hand runs at once (at least 1)."""
+    have = ray.cluster_resources()
+    counts = [have.get("CPU", 0) / per_trial.cpus] if per_trial.cpus else []
+    if per_trial.gpus:
+        counts.append(have.get("GPU", 0) / per_trial.gpus)
+    return max(1, int(min(counts)))

@@ -1,0 +1,119 @@
+"""Final-answer accuracy of greedy decoding to <eos>, decoding only where it can matter.
+
+Greedy decoding reproduces the reference chain if and only if the teacher-forced argmax is right
+at every chain position, <eos> included. So one parallel pass settles every row without an error;
+the others agree with the reference up to their first error and are decoded from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from sweepd.models.backbone import Transformer
+from sweepd.tasks.base import EOS, IGNORE, Chains, ChainTask
+
+ROWS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts over one sample of `total` rows. loss: mean over chain tokens, in nats."""
+
+    total: int
+    correct: int
+    chain_correct: int
+    loss: float
+
+    @property
+    def acc(self) -> float:
+        return self.correct / self.total
+
+    @property
+    def chain_acc(self) -> float:
+        return self.chain_correct / self.total
+
+
+@torch.inference_mode()
+def evaluate(model: Transformer, task: ChainTask, chains: Chains) -> Score:
+    """Score `model` on the rows of `chains`; the model is left in the mode it came in."""
+    was_training = model.training
+    model.eval()
+    correct = chain_correct = tokens = 0
+    loss = 0.0
+    for start in range(0, len(chains.tokens), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        part = Chains(chains.tokens[rows], chains.prompts[rows], chains.lengths[rows])
+        first_error, loss_sum, count = teacher_forced(model, part)
+        wrong = np.flatnonzero(first_error >= 0)
+        chain_correct += len(part.tokens) - len(wrong)
+        correct += len(part.tokens) - len(wrong)
+        correct += sum(
+            task.answer(row) == task.answer(part.tokens[i, : part.lengths[i] - 1].tolist())
+            for i, row in zip(
+                wrong, decode(model, task, part.tokens[wrong], first_error[wrong] + 1), strict=True
+            )
+            if row is not None
+        )
+        loss += loss_sum
+        tokens += count
+    model.train(was_training)
+    return Score(len(chains.tokens), correct, chain_correct, loss / tokens)
+
+
+def teacher_forced(model: Transformer, chains: Chains) -> tuple[np.ndarray, float, int]:
+    """One parallel pass over the reference rows.
+
+    Returns (B,) the first position whose argmax misses its target (-1 where none does), the
+    summed loss in nats, and the number of target tokens.
+    """
+    device = next(model.parameters()).device
+    batch = chains.batch()
+    targets_BT = torch.from_numpy(batch.targets).to(device)
+    logits_BTV = model(torch.from_numpy(batch.inputs).to(device))
+    loss = F.cross_entropy(
+        logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), ignore_index=IGNORE, reduction="sum"
+    )
+    counted_BT = targets_BT != IGNORE
+    miss_BT = (logits_BTV.argmax(-1) != targets_BT) & counted_BT
+    first = torch.where(miss_BT.any(1), miss_BT.int().argmax(1), -1)
+    return first.cpu().numpy(), loss.item(), int(counted_BT.sum())
+
+
+def decode(
+    model: Transformer, task: ChainTask, tokens: np.ndarray, given: np.ndarray
+) -> list[list[int] | None]:
+    """Greedily continue each row of `tokens` (B, T) after its first `given` (B,) tokens.
+
+    Returns, per row, prompt and continuation without <eos>; None where no <eos> came within the
+    task's capacity. Each row stands at its own position; rows leave as they end.
+    """
+    done: list[list[int] | None] = [None] * len(tokens)
+    if not len(tokens):
+        return done
+    device = next(model.parameters()).device
+    rows = np.full((len(tokens), task.capacity), -1)
+    longest = int(given.max())
+    rows[:, :longest] = tokens[:, :longest]
+    # All but the last given token fill the state; feeding that one asks for what follows it.
+    state = model.prefill(
+        torch.from_numpy(tokens[:, : longest - 1]).to(device), torch.from_numpy(given - 1).to(device)
+    )
+    alive, at = np.arange(len(tokens)), given.copy()
+    while len(alive):
+        fed = torch.from_numpy(rows[alive, at[alive] - 1]).to(device)
+        following = model.step(fed, state).argmax(-1).cpu().numpy()
+        ended = following == EOS
+        for i in alive[ended]:
+            done[i] = rows[i, : at[i]].tolist()
+        room = at[alive] < task.capacity - 1
+        rows[alive[room], at[alive[room]]] = following[room]
+        at[alive] += 1
+        stay = ~ended & room
+        alive = alive[stay]
+        if not stay.all() and len(alive):
+            state = state.select(torch.from_numpy(np.flatnonzero(stay)).to(device))
+    return done

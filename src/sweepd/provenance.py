@@ -1,0 +1,49 @@
+"""Where a launch came from: commit and uncommitted changes, versions, host, command line."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("sweepd", "ray", "torch", "numpy", "numba", "pyarrow", "duckdb")
+LONGEST_DIFF = 1_000_000
+
+
+def provenance(folder: Path) -> dict[str, Any]:
+    """What is recorded of each launch; git speaks of the repository that holds `folder`."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "commit": _git(folder, "rev-parse", "HEAD"),
+        "diff": (_git(folder, "diff", "HEAD") or "")[:LONGEST_DIFF],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Output of a git command; None where there is no git or no repository."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,239 @@
+"""What a row holds: fixed columns of fixed types, and axes, whose types come from their values.
+
+Axes are the fields of task, model, train, evaluate and stop, so files differ in which they have.
+Tables are put together by name, and an axis takes the narrowest type that holds all its values:
+
+    null < bool < text        null < whole number < number < text
+
+No value is changed on the way (whole numbers stay within ±2^53, which a float64 holds exactly),
+so the result does not depend on which tables were put together first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+Row = Mapping[str, Any]
+
+NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
+UTC_TIME = pa.timestamp("us")
+LARGEST_INT = 2**53
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of one kind of table: `before`, then the axes, then `after`."""
+
+    name: str
+    before: Mapping[str, pa.DataType]
+    after: Mapping[str, pa.DataType]
+    key: tuple[str, ...]
+    """Columns that together name a row; never null."""
+    first_by: str
+    """Among rows of one key the one that counts has the least value here; null comes last."""
+
+    @property
+    def fixed(self) -> dict[str, pa.DataType]:
+        return {**self.before, **self.after}
+
+    def table(self, rows: Sequence[Row]) -> pa.Table:
+        """Rows as a table; an absent value is null. ValueError for what a column cannot hold."""
+        types = dict(self.before)
+        for name in dict.fromkeys(name for row in rows for name in row):
+            if name not in self.fixed:
+                types[name] = reduce(_join, (_axis_type(name, row.get(name)) for row in rows))
+        types |= self.after
+        table = pa.table({name: _column(name, rows, kind) for name, kind in types.items()})
+        self._check_key(table)
+        return table
+
+    def conform(self, table: pa.Table) -> pa.Table:
+        """A table from anywhere with this layout's types; ValueError if it is something else.
+
+        The table's own metadata is kept.
+        """
+        if missing := self.fixed.keys() - set(table.column_names):
+            raise ValueError(f"not a file of {self.name}: no column {', '.join(sorted(missing))}")
+        types = {field.name: _widened(field.type) for field in table.schema} | self.fixed
+        conforming = _cast(table, types)
+        self._check_key(conforming)
+        return conforming.replace_schema_metadata(table.schema.metadata)
+
+    def concat(self, tables: Iterable[pa.Table]) -> pa.Table:
+        """Conforming tables as one, unified by name. No table at all gives the fixed columns."""
+        by_schema: dict[pa.Schema, list[pa.Table]] = {}
+        for table in tables:
+            by_schema.setdefault(table.schema.remove_metadata(), []).append(table)
+        axes: dict[str, pa.DataType] = {}
+        for field in (field for schema in by_schema for field in schema):
+            if field.name not in self.fixed:
+                axes[field.name] = _join(axes.get(field.name, NULL), field.type)
+        types = {**self.before, **axes, **self.after}
+        parts = [_cast(pa.concat_tables(part), types) for part in by_schema.values()]
+        return pa.concat_tables([pa.schema(types.items()).empty_table(), *parts]).combine_chunks()
+
+    def unique(self, table: pa.Table) -> pa.Table:
+        """One row of each key."""
+        key = list(self.key)
+        if table.group_by(key).aggregate([]).num_rows == table.num_rows:
+            return table
+        table = table.sort_by(self.first_by)
+        numbered = table.select(key).append_column("row", pa.array(range(table.num_rows), INT))
+        first = numbered.group_by(key).aggregate([("row", "min")])["row_min"]
+        return table.take(first.sort())
+
+    def _check_key(self, table: pa.Table) -> None:
+        for name in self.key:
+            if table[name].null_count:
+                raise ValueError(f"a row of {self.name} has no {name}")
+
+
+def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The narrowest type that holds the values of both."""
+    if a == b or b == NULL:
+        return a
+    if a == NULL:
+        return b
+    return FLOAT if {a, b} == {INT, FLOAT} else TEXT
+
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    """The type that an axis of a foreign type is read as."""
+    if kind in (NULL, BOOL):
+        return kind
+    if pa.types.is_integer(kind):
+        return INT
+    return FLOAT if pa.types.is_floating(kind) else TEXT
+
+
+def _axis_type(name: str, value: object) -> pa.DataType:
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return BOOL
+        case int() if abs(value) <= LARGEST_INT:
+            return INT
+        case float():
+            return FLOAT
+        case str():
+            return TEXT
+        case _:
+            raise ValueError(
+                f"{name} = {value!r}: an axis holds text, true or false, numbers, "
+                "and whole numbers up to 2^53"
+            )
+
+
+def _column(name: str, rows: Sequence[Row], kind: pa.DataType) -> pa.Array:
+    values = [row.get(name) for row in rows]
+    if kind == FLOAT:  # pyarrow takes no whole number above 2^53 for a float64
+        values = [value if value is None else float(value) for value in values]
+    elif kind == TEXT:
+        values = [_text(value) for value in values]
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, OverflowError) as error:
+        raise ValueError(f"column {name}, of type {kind}: {error}") from error
+
+
+def _text(value: object) -> str | None:
+    """Equal numbers have equal texts, whatever their type."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case float() if value.is_integer() and abs(value) <= LARGEST_INT:
+            return str(int(value))
+        case float():
+            return repr(float(value))
+        case _:
+            return str(value).encode(errors="replace").decode()  # no lone surrogates (paths)
+
+
+def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Columns in the order and types given; a column that the table lacks is null."""
+    schema = pa.schema(types.items())
+    if table.schema == schema:
+        return table
+    present = set(table.column_names)
+    columns = [
+        _cast_column(table[name], kind) if name in present else pa.nulls(table.num_rows, kind)
+        for name, kind in types.items()
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    if kind == TEXT and column.type in (BOOL, INT, FLOAT):
+        return pa.chunked_array([[_text(value) for value in column.to_pylist()]], TEXT)
+    return column.cast(kind)
+
+
+_WHO = {"id": TEXT, "trunk": TEXT, "config": TEXT, "code": TEXT}
+_WHERE = {"task": TEXT, "model": TEXT, "size": INT, "L": INT, "seed": INT}
+_COST = {"params": INT, "flops": INT, "flops_weights": INT, "train_flops": FLOAT}
+"""train_flops passes 2^63 within the papers' own grids, so it is a float64."""
+
+TRIALS = Layout(
+    "trials",
+    before={**_WHO, "attempt": INT, "sweep": TEXT, **_WHERE},
+    after={
+        "status": TEXT,
+        "acc": FLOAT,
+        "loss": FLOAT,
+        "chain_acc": FLOAT,
+        "correct": INT,
+        "chain_correct": INT,
+        "total": INT,
+        "step": INT,
+        "tokens": INT,
+        **_COST,
+        "seconds": FLOAT,
+        "parent": TEXT,
+        "error": TEXT,
+        "log": TEXT,
+        "host": TEXT,
+        "torch": TEXT,
+        "started": UTC_TIME,
+        "ended": UTC_TIME,
+    },
+    key=("id", "attempt"),
+    first_by="ended",
+)
+"""One row per ended attempt. `started` and `ended` are UTC. An attempt that wrote its own ending
+and was then reported lost, by a row without `ended`, counts as it ended."""
+
+METRICS = Layout(
+    "metrics",
+    before={"id": TEXT, "attempt": INT, "step": INT},
+    after={
+        "loss": FLOAT,
+        "acc": FLOAT,
+        "chain_acc": FLOAT,
+        "lr": FLOAT,
+        "tokens": INT,
+        "seconds": FLOAT,
+        "train_flops": FLOAT,
+    },
+    key=("id", "attempt", "step"),
+    first_by="seconds",
+)
+"""One row per trial, attempt and step; acc only where a check was made."""
+
+PLAN = Layout(
+    "plan",
+    before={"sweep": TEXT, **_WHO, **_WHERE},
+    after=_COST,
+    key=("sweep", "id"),
+    first_by="id",
+)
+"""One row per planned trial of a sweep."""

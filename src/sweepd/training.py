@@ -1,0 +1,222 @@
+"""One trial's training: a loop whose every step is a function of the settings, seed and step.
+
+Nothing random carries state from step to step: data, dropout and samples come from counter-based
+generators keyed by (seed, stream, step). So weights, optimizer and the step number are the whole
+state of a trial, and one continued from a checkpoint gives the numbers of one never interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from sweepd.evaluation import Score, evaluate
+from sweepd.models.base import Architecture
+from sweepd.settings import Evaluate, Stop, Train
+from sweepd.tasks.base import IGNORE, ChainTask, Split
+
+LOG_EVERY = 10
+"""Steps between metric rows."""
+
+
+class Stream(IntEnum):
+    """What a random generator is for."""
+
+    INIT = 0
+    DATA = 1
+    DROPOUT = 2
+    CHECK = 3
+    VERDICT = 4
+
+
+def generator(seed: int, stream: Stream, step: int) -> np.random.Generator:
+    """The generator of one purpose at one step: independent of every other, without history."""
+    return np.random.Generator(np.random.Philox(key=[seed, (stream << 48) | step]))
+
+
+def torch_seed(seed: int, stream: Stream, step: int) -> int:
+    """A 63-bit seed for torch's generators, drawn from `generator`."""
+    return int(generator(seed, stream, step).integers(2**63))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is recorded of one step. acc and chain_acc are those of its check, the last step's those
+    of the verdict; None elsewhere."""
+
+    step: int
+    loss: float
+    acc: float | None
+    chain_acc: float | None
+    lr: float
+    tokens: int
+    seconds: float
+    train_flops: float
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How training ended: completed, solved or diverged (then without a score)."""
+
+    status: str
+    score: Score | None
+
+
+class Training:
+    """The model, optimizer and position of one trial.
+
+    `advance()` trains a step at a time and sets `ending` when the trial is over; it may be left
+    after any step and called again. `snapshot()` and `restore()` carry the state over.
+    """
+
+    def __init__(
+        self,
+        task: ChainTask,
+        architecture: Architecture,
+        train: Train,
+        evaluation: Evaluate,
+        stop: Stop,
+        seed: int,
+        flops_per_step: float,
+        device: str,
+    ) -> None:
+        self.task, self.train, self.evaluation, self.stop = task, train, evaluation, stop
+        self.seed, self.flops_per_step, self.device = seed, flops_per_step, torch.device(device)
+        initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
+        model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
+        self.model = model.to(self.device)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=train.peak_lr(architecture.d),
+            betas=(train.beta1, train.beta2),
+            weight_decay=train.weight_decay,
+            fused=True,
+        )
+        self.peak_lr = train.peak_lr(architecture.d)
+        self.has_dropout = architecture.dropout > 0
+        self.step = 0
+        self.tokens = 0
+        self.seconds = 0.0
+        self.ending: Ending | None = None
+
+    def advance(self) -> Iterator[Row | None]:
+        """Train on, yielding after each step: a row every LOG_EVERY steps, at each check and at
+        the last step, None otherwise."""
+        started, before = time.perf_counter(), self.seconds
+        while self.ending is None:
+            lr, loss = self.train_step()
+            last = self.step == self.train.steps
+            check_due = self.step % self.evaluation.check_every == 0 and not last
+            if not (last or check_due or self.step % LOG_EVERY == 0):
+                self.seconds = before + time.perf_counter() - started
+                yield None
+                continue
+            score = None
+            if not math.isfinite(value := loss.item()):
+                self.ending = Ending("diverged", None)
+            elif last:
+                score = self.verdict()
+                self.ending = Ending("completed", score)
+            elif check_due:
+                score = self.check()
+                self.ending = self.solved_by(score)
+            self.seconds = before + time.perf_counter() - started
+            yield Row(
+                self.step,
+                value,
+                score and score.acc,
+                score and score.chain_acc,
+                lr,
+                self.tokens,
+                self.seconds,
+                self.step * self.flops_per_step,
+            )
+
+    def train_step(self) -> tuple[float, torch.Tensor]:
+        """One optimizer step on fresh data; returns its learning rate and its loss."""
+        rng = generator(self.seed, Stream.DATA, self.step)
+        batch = self.task.batch(rng, self.train.batch_size, Split.TRAIN)
+        targets = torch.from_numpy(batch.targets).to(self.device)
+        if self.has_dropout:
+            torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
+        lr = self.peak_lr * lr_factor(self.train, self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        logits = self.model(torch.from_numpy(batch.inputs).to(self.device))
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE
+        )
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
+        self.optimizer.step()
+        self.step += 1
+        self.tokens += int((batch.targets != IGNORE).sum())
+        return lr, loss.detach()
+
+    def check(self) -> Score:
+        """Accuracy of the present weights on a fresh check sample."""
+        return self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
+
+    def verdict(self) -> Score:
+        """Accuracy on a verdict sample: no input of it was trained on or checked before."""
+        return self._score(Stream.VERDICT, Split.VERDICT, self.evaluation.verdict_samples)
+
+    def _score(self, stream: Stream, split: Split, count: int) -> Score:
+        rng = generator(self.seed, stream, self.step)
+        return evaluate(self.model, self.task, self.task.sample(rng, count, split))
+
+    def solved_by(self, check: Score) -> Ending | None:
+        """A check that crosses the success mark draws the verdict, which must confirm it."""
+        mark = self.stop.success
+        if mark is None or check.acc < mark:
+            return None
+        verdict = self.verdict()
+        return Ending("solved", verdict) if verdict.acc >= mark else None
+
+    def snapshot(self) -> bytes:
+        """Everything that `restore` needs; loadable with torch's weights_only."""
+        buffer = io.BytesIO()
+        torch.save(
+            {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "step": self.step,
+                "tokens": self.tokens,
+                "seconds": self.seconds,
+            },
+            buffer,
+        )
+        return buffer.getvalue()
+
+    def restore(self, snapshot: bytes) -> None:
+        """Continue from a snapshot of the same trunk. Any error of torch's reader may be raised."""
+        state: dict[str, Any] = torch.load(
+            io.BytesIO(snapshot), map_location=self.device, weights_only=True
+        )
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
+
+
+def lr_factor(train: Train, step: int) -> float:
+    """Learning rate of step `step` (from 0) as a share of the peak rate."""
+    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
+    start = train.decay_start
+    if step < start:
+        return warm
+    progress = (step - start + 1) / (train.steps - start)
+    if train.schedule == "cosine":
+        left = (1 + math.cos(math.pi * progress)) / 2
+    else:
+        left = 1 - progress
+    return warm * (train.floor + (1 - train.floor) * left)

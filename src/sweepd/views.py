@@ -1,0 +1,379 @@
+"""A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
+
+The tables are read through the store and copied into memory; DuckDB touches no file, no network
+and no Python object, and what a query changes is gone with the connection.
+
+Schema `raw` holds what questions need besides the views: `raw.cells` (with the key `cell`) and
+`raw.bounds`, what is known of a cell's scores, by seed and, where `seed` is null, by pass rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.schema import METRICS, PLAN, TRIALS
+from sweepd.tables import Damaged, Read
+
+CodeChoice = Callable[[str, str], str | None] | Literal["all"]
+"""Whose trials count: those of the code that (task, model) names now and those accepted in its
+place (None: it cannot be told, and each trial's newest ending counts); or all, code by code."""
+
+RULES = ("median", "all", "any", "mean")
+DONE = ("completed", "solved", "stopped", "diverged")
+"""Statuses after which a trial is not run again."""
+STATUSES = (*DONE, "failed", "interrupted")
+SCORES = ("acc", "chain_acc", "loss", "acc_min", "acc_max")
+"""Columns of `cells` that seeds yet to come may change."""
+COSTS = ("params", "flops", "flops_weights", "train_flops")
+
+_ENDS = {"acc": ("0", "1"), "chain_acc": ("0", "1"), "loss": ("'inf'::DOUBLE", "0")}
+"""The worst and the best that each score of a trial can be."""
+
+
+class Sweep(Protocol):
+    @property
+    def info(self) -> Mapping[str, Any]: ...
+
+
+class Source(Protocol):
+    """What is needed of a store."""
+
+    def sweeps(self) -> list[str]: ...
+    def load_sweep(self, name: str) -> Sweep: ...
+    def read_plans(self, sweeps: list[str] | None) -> Read: ...
+    def read_trials(self) -> Read: ...
+    def read_metrics(self, ids: Collection[str] | None = None) -> Read: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows of plain values by column; `notes` say what the rows alone do not show."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    notes: list[str]
+    damaged: tuple[Damaged, ...]
+
+
+@dataclass(frozen=True)
+class Views:
+    """An in-memory database of the selected sweeps."""
+
+    connection: duckdb.DuckDBPyConnection
+    source: Source
+    axes: tuple[str, ...]
+    """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
+    by_code: bool
+    """Whether cells differ by code."""
+    infos: Mapping[str, Mapping[str, Any]]
+    """sweep.json of each selected sweep."""
+    whole_store: bool
+    notes: list[str]
+    damaged: tuple[Damaged, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of `cells`."""
+        return [row[0] for row in self.fetch("DESCRIBE cells")]
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of our own SQL. UserError if values do not allow it (a text cast to a number)."""
+        return self._run(sql)[1]
+
+    def types(self, expressions: Sequence[str]) -> list[str]:
+        """DuckDB's types of expressions over `cells`."""
+        sql = f"DESCRIBE SELECT {', '.join(expressions)} FROM cells"
+        return [row[1] for row in self.fetch(sql)]
+
+    def sql(self, text: str) -> Answer:
+        """The rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views; else UserError."""
+        try:
+            statements = self.connection.extract_statements(text)
+        except duckdb.Error as error:
+            raise UserError(str(error)) from None
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise UserError("one SELECT is wanted; sql only reads, and only the views")
+        damaged = self.damaged
+        if "metrics" in text.lower():
+            damaged += self._load_metrics()
+        names, rows = self._run(text)
+        columns: list[str] = []
+        for name in names:
+            same = sum(name == column.rpartition(":")[0] or name == column for column in columns)
+            columns.append(f"{name}:{same}" if same else name)
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        return Answer(columns, found, self.notes, damaged)
+
+    def _run(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self.connection.execute("BEGIN TRANSACTION READ ONLY")
+        try:
+            result = self.connection.execute(sql)
+            return [column[0] for column in result.description or []], result.fetchall()
+        except duckdb.Error as error:
+            raise UserError(str(error)) from None
+        finally:
+            self.connection.execute("ROLLBACK")
+
+    def _load_metrics(self) -> tuple[Damaged, ...]:
+        ids = [row[0] for row in self.fetch("SELECT id FROM raw.plans UNION SELECT id FROM trials")]
+        read = self.source.read_metrics(None if self.whole_store else ids)
+        _copy(self.connection, "raw.metrics", read.table)
+        return read.damaged
+
+
+def sandbox() -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that reaches nothing outside itself."""
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "enable_external_access": "false",
+            "autoload_known_extensions": "false",
+            "autoinstall_known_extensions": "false",
+            "python_enable_replacements": "false",
+            "temp_directory": "",
+            "memory_limit": "4GB",
+            "threads": "2",
+        },
+    )
+
+
+def connect(
+    source: Source,
+    *,
+    code: CodeChoice,
+    sweeps: Sequence[str] | None = None,
+    seeds: str | None = None,
+) -> Views:
+    """The views of some sweeps, or of the whole store.
+
+    `cells` are the planned ones and, over the whole store, those that a trial ran without a plan.
+    `seeds` overrides the pass rule of the grids. UserError for an unknown sweep or rule.
+    """
+    if seeds is not None and seeds not in RULES:
+        raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(RULES)}")
+    infos, damaged = _load_infos(source, sweeps)
+    plans = source.read_plans(None if sweeps is None else list(infos))
+    trials = source.read_trials()
+    plan_axes = [name for name in plans.table.column_names if name not in PLAN.fixed]
+    trial_axes = [name for name in trials.table.column_names if name not in TRIALS.fixed]
+
+    con = sandbox()
+    con.execute("CREATE SCHEMA raw")
+    _copy(con, "raw.plans", plans.table)
+    _copy(con, "raw.attempts", trials.table)
+    _copy(con, "raw.metrics", METRICS.table([]))
+    _copy(con, "raw.sweeps", _sweeps_table(infos, seeds))
+    selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.plans)"
+    con.execute(_endings_sql(selected))
+    _copy(con, "raw.counted", _counted(con, code, infos))
+    by_code = isinstance(code, str)
+    con.execute(_cells_sql(plan_axes, trial_axes, "id" if by_code else "config"))
+    con.execute("SET lock_configuration = true")
+
+    views = Views(
+        con,
+        source,
+        axes=tuple(dict.fromkeys(plan_axes + trial_axes)),
+        by_code=by_code,
+        infos=infos,
+        whole_store=sweeps is None,
+        notes=[],
+        damaged=(*damaged, *plans.damaged, *trials.damaged),
+    )
+    [(others,)] = views.fetch(
+        "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
+    )
+    if others:
+        views.notes.append(f"left out: {others} trials that another code made (--code all)")
+    return views
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def least(score: str) -> str:
+    """The column of `raw.bounds` with the least value that a score may turn out to have."""
+    return f"{score}_least"
+
+
+def most(score: str) -> str:
+    """The column of `raw.bounds` with the greatest value that a score may turn out to have."""
+    return f"{score}_most"
+
+
+def _load_infos(
+    source: Source, sweeps: Sequence[str] | None
+) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
+    """sweep.json by sweep, oldest first. In the whole store, damaged ones are skipped and named."""
+    infos: dict[str, Mapping[str, Any]] = {}
+    damaged = []
+    names = source.sweeps()
+    unknown = [name for name in sweeps or () if name not in names]
+    for name in unknown or names:
+        try:
+            if unknown or sweeps is None or name in sweeps:
+                infos[name] = source.load_sweep(name).info
+        except EnvironmentFailure as error:
+            if sweeps is not None:
+                raise
+            damaged.append(Damaged(f"sweep {name}", str(error)))
+    return infos, damaged
+
+
+def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    con.register("arrow", table)
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
+    con.unregister("arrow")
+
+
+def _sweeps_table(infos: Mapping[str, Mapping[str, Any]], seeds: str | None) -> pa.Table:
+    """One row a sweep; `number` counts from the oldest."""
+    texts = ("created", "goal", "pass", "search")
+    defaults = {"pass": "median"}
+    overrides = {"pass": seeds} if seeds else {}
+    columns: dict[str, Any] = {
+        "name": pa.array(list(infos), pa.string()),
+        "number": pa.array(range(len(infos)), pa.int64()),
+    }
+    for key in texts:
+        values = [(defaults | dict(info) | overrides).get(key) for info in infos.values()]
+        columns[key] = pa.array([v if v is None else str(v) for v in values], pa.string())
+    return pa.table(columns)
+
+
+def _counted(
+    con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, Mapping[str, Any]]
+) -> pa.Table:
+    """Task, model and code of the trials that count."""
+    made = con.execute("SELECT DISTINCT task, model, code FROM trials").fetchall()
+    if not isinstance(code, str):
+        accepted = {digest for info in infos.values() for digest in info.get("accepted", ())}
+        current = {(task, model): code(task, model) for task, model, _ in made}
+        made = [row for row in made if row[2] in accepted | {current[row[:2]]} or not current[row[:2]]]
+    columns = zip(*made, strict=True) if made else ((), (), ())
+    return pa.table([pa.array(c, pa.string()) for c in columns], ["task", "model", "code"])
+
+
+def _endings_sql(selected: str) -> str:
+    return f"""
+    CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
+    CREATE VIEW trials AS FROM attempts
+        QUALIFY row_number() OVER (PARTITION BY id ORDER BY attempt DESC) = 1;
+    CREATE VIEW metrics AS FROM raw.metrics
+        QUALIFY row_number() OVER (PARTITION BY id, step ORDER BY attempt DESC) = 1;
+    """
+
+
+def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str) -> str:
+    """`cells` and `sweeps`. A cell's members are told apart by `member`: config, or id with code.
+
+    Costs are the planned ones: the trial's own where there is no plan.
+    """
+    axes = dict.fromkeys([*plan_axes, *trial_axes])
+    code = ["code"] if member == "id" else []
+    identity = ", ".join(quoted(n) for n in ("task", "model", "size", "L", *code, *axes))
+    planned, ran = (
+        ", ".join(quoted(n) for n in (member, "task", "model", "size", "L", *code, *own, "seed", *COSTS))
+        for own in (plan_axes, trial_axes)
+    )
+    done = f"status IN {DONE}"
+    counts = ", ".join(f"count(*) FILTER (status = '{s}') AS {s}" for s in STATUSES)
+    bounds = [bound(score) for score in _ENDS for bound in (least, most)]
+    extremes = [
+        f"{pool}({bound('acc')}) AS {bound(f'acc_{pool}')}"
+        for pool in ("min", "max")
+        for bound in (least, most)
+    ]
+    return f"""
+    CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
+        QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {done} DESC, attempt DESC) = 1;
+
+    CREATE TABLE raw.members AS
+        SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
+            SELECT DISTINCT ON ({member}) {planned} FROM raw.plans
+            UNION ALL BY NAME
+            SELECT {ran} FROM raw.endings ANTI JOIN raw.plans USING ({member})
+        );
+
+    CREATE TABLE raw.rules AS
+        SELECT cell, coalesce(arg_max(pass, number), 'median') AS pass
+        FROM raw.members LEFT JOIN raw.plans USING ({member})
+            LEFT JOIN raw.sweeps ON sweep = name
+        GROUP BY cell;
+
+    CREATE TABLE raw.outcomes AS
+        SELECT cell, pass, members.seed, status, correct, total, seconds,
+            {", ".join(_score_sql(score) for score in _ENDS)}
+        FROM raw.members JOIN raw.rules USING (cell) LEFT JOIN raw.endings USING ({member});
+
+    CREATE TABLE raw.bounds AS
+        WITH pooled AS (
+            SELECT cell, {", ".join(f"{_pooled(b)} AS {b}" for b in bounds)}, {", ".join(extremes)}
+            FROM raw.outcomes GROUP BY cell
+        )
+        FROM pooled
+        UNION ALL BY NAME
+        SELECT seed, pooled.* REPLACE ({", ".join(f"outcomes.{b} AS {b}" for b in bounds)})
+        FROM raw.outcomes JOIN pooled USING (cell);
+
+    CREATE TABLE raw.cells AS
+        SELECT * FROM (
+            SELECT cell, {identity}, {", ".join(f"max({cost}) AS {cost}" for cost in COSTS)}
+            FROM raw.members GROUP BY ALL
+        ) JOIN (
+            SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
+                count(*) FILTER ({done}) AS ended, {counts},
+                {", ".join(f"{_pooled(score)} AS {score}" for score in _ENDS)},
+                min(acc) AS acc_min, max(acc) AS acc_max,
+                sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
+                max(total) AS total_of_one, avg(seconds) AS seconds
+            FROM raw.outcomes GROUP BY cell
+        ) USING (cell);
+    CREATE VIEW cells AS SELECT * EXCLUDE (cell, total_of_one) FROM raw.cells ORDER BY cell;
+
+    CREATE VIEW sweeps AS
+        SELECT name, any_value(s.created) AS created, any_value(s.goal) AS goal,
+            any_value(s.pass) AS pass, any_value(s.search) AS search,
+            count(plans.{member}) AS trials, count(*) FILTER ({done}) AS ended, {counts}
+        FROM raw.sweeps AS s LEFT JOIN raw.plans ON sweep = name
+            LEFT JOIN raw.endings USING ({member})
+        GROUP BY name, number ORDER BY number;
+    """
+
+
+def _score_sql(score: str) -> str:
+    """What a trial measured, and the least and most that its score may turn out to be.
+
+    Completed: as measured. Solved: at least as good. Diverged: the worst. Else: anything.
+    """
+    worst, best = _ENDS[score]
+    measured = f"(CASE WHEN NOT isnan(endings.{score}) THEN endings.{score} END)"
+    seen = f"""CASE WHEN status = 'diverged' THEN {worst}
+        WHEN status IN ('completed', 'solved', 'stopped') THEN {measured} END"""
+    worse = f"CASE WHEN status IN ('completed', 'solved') THEN {measured} END"
+    better = f"""CASE status WHEN 'completed' THEN {measured} WHEN 'diverged' THEN {worst} END"""
+    worse, better = f"coalesce({worse}, {worst})", f"coalesce({better}, {best})"
+    low, high = (better, worse) if score == "loss" else (worse, better)
+    columns = {score: seen, least(score): low, most(score): high}
+    return ", ".join(f"({sql})::DOUBLE AS {name}" for name, sql in columns.items())
+
+
+def _pooled(column: str) -> str:
+    """A column of the seeds as one number, by the cell's pass rule.
+
+    The median of an even count is the mean of the two middle values, written so that it holds
+    for infinite ones. `all` takes the worst seed and `any` the best.
+    """
+    worst, best = ("max", "min") if column.startswith("loss") else ("min", "max")
+    values = f"list_sort(list({column}) FILTER ({column} IS NOT NULL))"
+    middle = f"({values}[(count({column}) + 1) // 2] + {values}[count({column}) // 2 + 1]) / 2"
+    return f"""CASE any_value(pass) WHEN 'mean' THEN avg({column}) WHEN 'all' THEN {worst}({column})
+        WHEN 'any' THEN {best}({column}) ELSE {middle} END"""

@@ -1,0 +1,199 @@
+"""Arithmetic: what is the value, modulo a prime p, of an expression with k operators?
+
+A row holds the expression and, step by step, the expression with one pair evaluated, until the
+result is left (p = 11):
+
+    2 * ( 7 - 3 ) / 5 = 2 * 4 / 5 = 8 / 5 = 6 <eos>
+
+Division multiplies by the inverse, and never divides by 0. Operators have their usual precedence
+and associate to the left. The step (P1's rule) evaluates the leftmost reducible pair, which is
+two adjacent numbers and the operator between them such that
+- for * and /, no * or / precedes the pair;
+- for + and -, no operator precedes the pair and no * or / follows it.
+These are exactly the operators whose two operands are already numbers.
+
+Brackets stand only where the expression would mean something else without them: around any pair
+that follows a /, around a sum or difference that follows a - or * or is followed by a * or /.
+So never around a + (b - c) or a * (b / c), which are a + b - c and a * b / c. A pair of brackets
+keeps what it holds from its neighbours, so it is needed until it holds a single number, and is
+dropped then.
+
+As in Feng et al. 2023, the expression grows backwards from its result: k times, a random number
+of it becomes a pair that evaluates to it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sweepd.tasks.base import EOS, SPECIALS, ChainTask, IntArray, as_count, compiled, number_words
+
+EQUALS = len(SPECIALS)
+PLUS, MINUS, TIMES, OVER = range(EQUALS + 1, EQUALS + 5)
+OPEN, CLOSE = OVER + 1, OVER + 2
+NUMBER = CLOSE + 1
+"""Id of the number 0."""
+
+PUBLISHED_L = {6: 87, 10: 221, 13: 355, 16: 505}
+"""P1's longest rows; those for 13 and 16 operators are below what is possible."""
+
+
+@dataclass(frozen=True)
+class Arithmetic(ChainTask):
+    """Value of an arithmetic expression modulo a prime, by evaluating its leftmost pair."""
+
+    operators: int = 6
+    """operators in the expression"""
+    modulus: int = 11
+    """a prime"""
+
+    size_field: ClassVar[str] = "operators"
+    separator: ClassVar[int] = EQUALS
+
+    def __post_init__(self) -> None:
+        if self.operators < 1:
+            raise ValueError(f"operators = {self.operators}: must be at least 1")
+        if not _is_prime(self.modulus):
+            raise ValueError(f"modulus = {self.modulus}: must be a prime number")
+
+    @property
+    def vocab(self) -> tuple[str, ...]:
+        return (*SPECIALS, "=", "+", "-", "*", "/", "(", ")", *number_words(self.modulus))
+
+    @property
+    def L(self) -> int:  # noqa: N802
+        return PUBLISHED_L.get(self.operators, self._longest)
+
+    @property
+    def capacity(self) -> int:
+        return max(self.L, self._longest) + 1
+
+    @property
+    def _longest(self) -> int:
+        """j operators take j + 1 numbers and at most j - 1 pairs of brackets; j from k to 0."""
+        k = self.operators
+        return 2 * k * k + 2 * k + 1
+
+    def distinct_inputs(self) -> float:
+        """An upper bound: all binary trees, though some are written the same."""
+        k = self.operators
+        trees = math.comb(2 * k, k) // (k + 1)
+        return as_count(trees * 4**k * self.modulus ** (k + 1))
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        p = self.modulus
+        inverse = np.array([0] + [pow(number, -1, p) for number in range(1, p)])
+        _fill(rng, tokens, self.operators, inverse)
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % k for k in range(2, math.isqrt(number) + 1))
+
+
+@compiled
+def _fill(rng: np.random.Generator, tokens: IntArray, operators: int, inverse: IntArray) -> None:
+    for row in tokens:
+        row[0] = NUMBER + rng.integers(0, len(inverse))
+        end = 1
+        for grown in range(operators):
+            end = _grow(rng, row, end, int(rng.integers(0, grown + 1)), inverse)
+        start = 0
+        for _ in range(operators):
+            row[end] = EQUALS
+            start, end = end + 1, _step(row, start, end, inverse)
+        row[end] = EOS
+
+
+@compiled
+def _grow(rng: np.random.Generator, row: IntArray, end: int, which: int, inverse: IntArray) -> int:
+    """Turn a number of the expression row[:end], its `which`-th, into a pair; return its end."""
+    place = 0
+    while row[place] < NUMBER or which > 0:
+        which -= row[place] >= NUMBER
+        place += 1
+    left, operator, right = _pair(rng, row[place] - NUMBER, inverse)
+    before = row[place - 1] if place > 0 else EQUALS
+    after = row[place + 1]
+    bracketed = before == OVER or (
+        operator in (PLUS, MINUS) and (before in (MINUS, TIMES) or after in (TIMES, OVER))
+    )
+    added = 4 if bracketed else 2
+    for i in range(end - 1, place, -1):
+        row[i + added] = row[i]
+    if bracketed:
+        row[place] = OPEN
+        row[place + 4] = CLOSE
+        place += 1
+    row[place] = NUMBER + left
+    row[place + 1] = operator
+    row[place + 2] = NUMBER + right
+    return end + added
+
+
+@compiled
+def _pair(rng: np.random.Generator, value: int, inverse: IntArray) -> tuple[int, int, int]:
+    """A number, an operator and a number that make `value`: drawn until a right one exists."""
+    p = len(inverse)
+    while True:
+        left = int(rng.integers(0, p))
+        operator = int(rng.integers(PLUS, OVER + 1))
+        if operator == PLUS:
+            return left, operator, (value - left) % p
+        if operator == MINUS:
+            return left, operator, (left - value) % p
+        if left == 0 and value == 0:  # any right one will do, but never a division by 0
+            return left, operator, int(rng.integers(1 if operator == OVER else 0, p))
+        if left != 0 and operator == TIMES:
+            return left, operator, int(value * inverse[left] % p)
+        if left != 0 and value != 0:
+            return left, operator, int(left * inverse[value] % p)
+
+
+@compiled
+def _step(row: IntArray, start: int, end: int, inverse: IntArray) -> int:
+    """Write the expression row[start:end], one pair evaluated, from end + 1; return its end.
+
+    row[end] holds EQUALS.
+    """
+    before = EQUALS
+    pair = start
+    while not _reducible(before, row[pair : pair + 4]):
+        before = row[pair]
+        pair += 1
+    value = _evaluate(row[pair] - NUMBER, row[pair + 1], row[pair + 2] - NUMBER, inverse)
+    rest = pair + 3
+    if before == OPEN and row[rest] == CLOSE:
+        pair -= 1
+        rest += 1
+    result = end + 1 + pair - start
+    row[end + 1 : result] = row[start:pair]
+    row[result] = NUMBER + value
+    row[result + 1 : result + 1 + end - rest] = row[rest:end]
+    return result + 1 + end - rest
+
+
+@compiled
+def _reducible(before: int, tokens: IntArray) -> bool:
+    """Whether `tokens` (number, operator, number, next token), after `before`, is evaluated now."""
+    left, operator, right, after = tokens
+    if left < NUMBER or right < NUMBER:
+        return False
+    if operator in (TIMES, OVER):
+        return before not in (TIMES, OVER)
+    return before not in (PLUS, MINUS, TIMES, OVER) and after not in (TIMES, OVER)
+
+
+@compiled
+def _evaluate(left: int, operator: int, right: int, inverse: IntArray) -> int:
+    p = len(inverse)
+    if operator == PLUS:
+        return (left + right) % p
+    if operator == MINUS:
+        return (left - right) % p
+    if operator == TIMES:
+        return left * right % p
+    return int(left * inverse[right] % p)

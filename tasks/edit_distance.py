@@ -1,0 +1,221 @@
+"""ED: at what least cost do insertions, deletions and replacements turn one string into another?
+
+Inserting or deleting a letter costs 2, replacing one costs 3. A row holds the two strings, the
+shorter one first, the rows of the dynamic program (cell j of row i is the distance between the
+first i letters of the one and the first j of the other) and the distance:
+
+    a b | a c b <sep> 0 2 4 , 2 3 2 , <sep> 2 <eos>
+
+As in Feng et al. 2023, each sample has its own few letters, and most pairs are a string and an
+edited copy of it, the others independent; no pair is a string twice.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sweepd.tasks.base import (
+    EOS,
+    SEP,
+    SPECIALS,
+    ChainTask,
+    IntArray,
+    as_count,
+    compiled,
+    number_words,
+)
+
+BAR = len(SPECIALS)
+COMMA = BAR + 1
+LETTER = COMMA + 1
+"""Id of the letter a; the numbers follow the last letter."""
+INSERT = DELETE = 2
+REPLACE = 3
+
+
+@dataclass(frozen=True)
+class EditDistance(ChainTask):
+    """Edit distance of two strings, by the rows of its dynamic program."""
+
+    n: int = 6
+    """letters of one string"""
+    shorter: int = 3
+    """the other string has at least n - shorter letters (never less than 1)"""
+    longer: int = 2
+    """and at most n + longer"""
+    alphabet: int = 26
+    """letters that there are"""
+    letters_min: int = 3
+    """fewest letters that a sample draws from the alphabet for its strings"""
+    letters_max: int = 10
+    """most letters that it draws"""
+    edited: float = 0.6
+    """share of pairs that are a string and its edited copy"""
+
+    size_field: ClassVar[str] = "n"
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n = {self.n}: must be at least 1")
+        if self.shorter < 0 or self.longer < 0:
+            raise ValueError(
+                f"shorter = {self.shorter}, longer = {self.longer}: must not be negative"
+            )
+        if not 2 <= self.alphabet <= 26:
+            raise ValueError(f"alphabet = {self.alphabet}: from 2 to 26 letters")
+        if not 2 <= self.letters_min <= self.letters_max <= self.alphabet:
+            raise ValueError(
+                f"letters_min = {self.letters_min}, letters_max = {self.letters_max}: must be "
+                f"2 <= letters_min <= letters_max <= alphabet = {self.alphabet}"
+            )
+        if not 0 <= self.edited <= 1:
+            raise ValueError(f"edited = {self.edited}: a share, from 0 to 1")
+
+    @property
+    def vocab(self) -> tuple[str, ...]:
+        letters = tuple(string.ascii_lowercase[: self.alphabet])
+        # All letters replaced and the surplus inserted; every other cell is smaller.
+        largest = REPLACE * self.n + INSERT * self.longer
+        return (*SPECIALS, "|", ",", *letters, *number_words(largest + 1))
+
+    @property
+    def L(self) -> int:  # noqa: N802
+        rows = self.n * (self.n + self.longer + 1)
+        return (self.n + 1 + self.n + self.longer + 1) + rows + 2
+
+    @property
+    def capacity(self) -> int:
+        return self.L + 1
+
+    def distinct_inputs(self) -> float:
+        """An upper bound: it counts some pairs once for each choice of letters."""
+        others = range(max(1, self.n - self.shorter), self.n + self.longer + 1)
+        choices = math.comb(self.alphabet, self.letters_max)
+        return as_count(
+            sum(
+                min(self.alphabet**total, choices * self.letters_max**total)
+                for total in (self.n + other for other in others)
+            )
+        )
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        _fill(
+            rng,
+            tokens,
+            self.n,
+            max(1, self.n - self.shorter),
+            self.n + self.longer,
+            self.alphabet,
+            self.letters_min,
+            self.letters_max,
+            self.edited,
+        )
+
+
+@compiled
+def _fill(
+    rng: np.random.Generator,
+    tokens: IntArray,
+    n: int,
+    least: int,
+    most: int,
+    alphabet: int,
+    letters_min: int,
+    letters_max: int,
+    edited: float,
+) -> None:
+    letters = np.arange(LETTER, LETTER + alphabet)
+    one = np.empty(n, dtype=np.int64)
+    other = np.empty(max(most, 2 * n), dtype=np.int64)  # an edited copy may outgrow `most`
+    above = np.empty(max(n, most) + 1, dtype=np.int64)
+    number = LETTER + alphabet
+    for row in tokens:
+        used = rng.integers(letters_min, letters_max + 1)
+        for k in range(used):  # a partial shuffle: the first `used` are a random choice
+            pick = rng.integers(k, alphabet)
+            letters[k], letters[pick] = letters[pick], letters[k]
+        length = _draw(rng, letters[:used], one, other, least, most, rng.random() < edited)
+        first, second = one, other[:length]
+        if length < n:
+            first, second = second, first
+        _write(row, first, second, above, number)
+
+
+@compiled
+def _draw(
+    rng: np.random.Generator,
+    letters: IntArray,
+    one: IntArray,
+    other: IntArray,
+    least: int,
+    most: int,
+    edit: bool,
+) -> int:
+    """Draw two different strings; the other's length is returned, from `least` to `most`."""
+    n = len(one)
+    while True:
+        for i in range(n):
+            one[i] = other[i] = letters[rng.integers(0, len(letters))]
+        if edit:
+            length = n
+            for _ in range(rng.integers(1, n + 1)):
+                length = _edit(rng, letters, other, length)
+        else:
+            length = int(rng.integers(least, most + 1))
+            for i in range(length):
+                other[i] = letters[rng.integers(0, len(letters))]
+        same = length == n and (one == other[:n]).all()
+        if least <= length <= most and not same:
+            return length
+
+
+@compiled
+def _edit(rng: np.random.Generator, letters: IntArray, text: IntArray, length: int) -> int:
+    """Delete, replace or insert one letter of text[:length]; the new length is returned."""
+    kind = rng.integers(0, 3)
+    letter = letters[rng.integers(0, len(letters))]
+    if kind == 0 and length > 1:
+        for i in range(rng.integers(0, length), length - 1):
+            text[i] = text[i + 1]
+        return length - 1
+    if kind == 1:
+        text[rng.integers(0, length)] = letter
+        return length
+    place = rng.integers(0, length + 1)
+    for i in range(length, place, -1):
+        text[i] = text[i - 1]
+    text[place] = letter
+    return length + 1
+
+
+@compiled
+def _write(row: IntArray, first: IntArray, second: IntArray, above: IntArray, number: int) -> None:
+    """The row's tokens; `above` is room for one line of the dynamic program."""
+    end = len(first)
+    row[:end] = first
+    row[end] = BAR
+    row[end + 1 : end + 1 + len(second)] = second
+    end += 1 + len(second)
+    row[end] = SEP
+    end += 1
+    for j in range(len(second) + 1):
+        above[j] = INSERT * j
+    for i in range(len(first)):
+        diagonal = above[0]
+        above[0] += DELETE
+        for j in range(len(second)):
+            replaced = diagonal + (0 if first[i] == second[j] else REPLACE)
+            diagonal = above[j + 1]
+            above[j + 1] = min(replaced, diagonal + DELETE, above[j] + INSERT)
+            row[end] = number + above[j + 1]
+            end += 1
+        row[end] = COMMA
+        end += 1
+    row[end] = SEP
+    row[end + 1] = number + above[len(second)]
+    row[end + 2] = EOS

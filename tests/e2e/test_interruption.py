@@ -1,0 +1,63 @@
+"""Interruption by real signals: Ctrl-C, SIGTERM and kill -9 lose nothing, and a resumed sweep
+ends with bitwise the numbers of one never interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+GRID = """
+name: long
+task:  {name: lis, n: 6, value_range: 16}
+model: {name: [standard, linear, sparse], d: 16, layers: 2, heads: 2, dropout: 0.1}
+train: {steps: 600, batch_size: 32}
+evaluate: {check_every: 100, check_samples: 64, verdict_samples: 256}
+"""
+NUMBERS = "SELECT id, step, loss, acc, chain_acc, lr, tokens FROM metrics ORDER BY ALL"
+ENDINGS = "SELECT id, status, acc, loss, correct, chain_correct, total, step FROM trials ORDER BY id"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(module_shell):
+    module_shell.write("grid.yaml", GRID)
+    module_shell.run("launch", "grid.yaml", "--yes")
+    return module_shell.sql(NUMBERS), module_shell.sql(ENDINGS)
+
+
+def wait_for_training(shell, process, step):
+    """Until some trial has durable progress: a checkpoint, or rows of at least `step`."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        assert process.poll() is None, process.communicate()
+        if any((shell.folder / "sweepd-results").glob("checkpoints/*/*.pt")):
+            return
+        time.sleep(0.2)
+    raise AssertionError("no checkpoint appeared")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_resume_equals_no_interruption(shell, running, undisturbed, number):
+    shell.write("grid.yaml", GRID)
+    process = running(
+        shell.start("launch", "grid.yaml", "--yes", process_group=0, env={**os.environ, **FAST})
+    )
+    wait_for_training(shell, process, 100)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal's Ctrl-C does
+    else:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130 and "sweepd resume long" in err, err
+    recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
+    shell.run("resume")
+    metrics, endings = undisturbed
+    assert shell.sql(ENDINGS) == endings
+    assert shell.sql(NUMBERS) == metrics
+    assert recorded <= {(row["id"], row["step"]) for row in metrics}
+    assert "nothing to do" in shell.run("resume", "long").stderr

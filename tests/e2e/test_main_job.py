@@ -1,0 +1,109 @@
+"""From one YAML grid to an answer, by the command line: launch, launch again, extend, ask."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+GRID = """
+name: small
+task:  {name: lis, n: [2, 4], value_range: 16}
+model: {name: [standard, linear, sparse], d: [4, 8], layers: 1, heads: 2}
+train: {steps: 60, batch_size: 16}
+evaluate: {check_every: 30, check_samples: 64, verdict_samples: 128}
+goal:  acc > 0.5
+"""
+TRIALS = 12
+MIN_COLUMNS = [
+    "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
+    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "close", "at", "verdict",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def swept(module_shell):
+    module_shell.write("grid.yaml", GRID)
+    first = module_shell.run("launch", "grid.yaml", "--yes")
+    assert first.stdout == "" or "min d" in first.stdout
+    return module_shell
+
+
+def test_every_trial_is_recorded_once(swept):
+    rows = swept.sql("SELECT * FROM trials")
+    assert len(rows) == TRIALS == len({row["id"] for row in rows})
+    for row in rows:
+        assert row["status"] == "completed" and row["step"] == 60
+        assert row["acc"] == row["correct"] / row["total"] and row["total"] == 128
+        assert row["chain_correct"] <= row["correct"]
+        assert row["L"] == 2 * row["n"] + 3 and row["size"] == row["n"]
+        assert row["flops"] > row["flops_weights"] > 0 and row["params"] > 0
+
+
+def test_metrics_have_every_logged_step(swept):
+    [row] = swept.sql(
+        "SELECT count(*) AS rows, count(DISTINCT id) AS trials, count(acc) AS checked FROM metrics"
+    )
+    assert row == {"rows": TRIALS * 6, "trials": TRIALS, "checked": TRIALS * 2}
+
+
+def test_second_launch_starts_nothing(swept):
+    before = swept.sql("SELECT * FROM attempts ORDER BY id")
+    again = swept.run("launch", "grid.yaml", "--yes")
+    assert "nothing to do" in again.stderr and "ray" not in again.stderr.lower()
+    assert swept.sql("SELECT * FROM attempts ORDER BY id") == before
+
+
+def test_one_more_value_runs_only_the_new_trials(swept):
+    before = {row["id"] for row in swept.sql("SELECT id FROM attempts")}
+    [planned] = swept.rows("plan", "grid.yaml", "--set", "model.d=[4,8,12]")
+    assert (planned["trials"], planned["done"]) == (TRIALS + 6, TRIALS)
+    swept.run("launch", "grid.yaml", "--set", "model.d=[4,8,12]", "--yes")
+    after = swept.sql("SELECT id, d FROM attempts")
+    assert len(after) == TRIALS + 6
+    assert {row["d"] for row in after if row["id"] not in before} == {12}
+
+
+def test_min_answers_with_every_column(swept):
+    rows = swept.rows("query", "min d where acc>0.5")
+    assert [list(row) for row in rows] == [MIN_COLUMNS] * 6
+    as_csv = list(csv.DictReader(io.StringIO(
+        swept.run("query", "min d where acc>0.5", "--csv").stdout
+    )))  # fmt: skip
+    assert [row["verdict"] for row in as_csv] == [row["verdict"] for row in rows]
+    assert all(row["acc_low"] <= row["acc"] <= row["acc_high"] for row in rows)
+
+
+def test_frontier_is_not_beaten(swept):
+    rows = swept.rows("query", "frontier flops, acc")
+    by_group: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for row in rows:
+        key = (row["task"], row["size"], row["model"])
+        by_group.setdefault(key, []).append((row["flops"], row["acc"]))
+    for points in by_group.values():
+        assert points == sorted(points)
+        assert [acc for _, acc in points] == sorted({acc for _, acc in points})
+
+
+def test_no_row_is_exit_1(swept):
+    assert swept.rows("query", "min d where acc>0.5 and model='nobody'", exits=1) == []
+
+
+def test_status_and_logs(swept):
+    [row] = swept.rows("status")
+    assert row["sweep"] == "small" and row["running"] is False
+    assert row["completed"] == row["trials"]
+    trial = swept.sql("SELECT id FROM trials LIMIT 1")[0]["id"]
+    assert "completed at step 60" in swept.run("logs", trial[:10]).stdout
+
+
+def test_export_holds_the_trials(swept):
+    import pyarrow.parquet as pq
+
+    swept.run("export", "small", "--out", "trials.parquet")
+    swept.run("export", "small", "--out", "trials.csv")
+    stored = swept.sql("SELECT id FROM trials")
+    assert pq.read_table(swept.folder / "trials.parquet").num_rows == len(stored)
+    with (swept.folder / "trials.csv").open() as file:
+        assert {row["id"] for row in csv.DictReader(file)} == {row["id"] for row in stored}

@@ -1,0 +1,167 @@
+"""Training: a trial is a function of its settings and seed, snapshots continue it bitwise, a
+longer run passes through the same weights, and each ending is what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.models.linear import Linear
+from sweepd.models.sparse import Sparse
+from sweepd.models.standard import Standard
+from sweepd.settings import Evaluate, LrRule, Stop, Train
+from sweepd.tasks.base import Split
+from sweepd.tasks.lis import LIS
+from sweepd.training import LOG_EVERY, Stream, Training, generator, lr_factor
+
+TASK = LIS(n=4, value_range=8)
+EVALUATE = Evaluate(check_every=30, check_samples=32, verdict_samples=64)
+MODELS = [
+    Standard(d=8, layers=1, heads=2, dropout=0.2),
+    Linear(d=8, layers=1, heads=2, dropout=0.2),
+    Sparse(d=8, layers=1, heads=2, positions="learned"),
+]
+
+
+def started(architecture=MODELS[0], train=None, stop=None, seed=0):
+    train = train or Train(steps=60, batch_size=8, warmup=10)
+    return Training(TASK, architecture, train, EVALUATE, stop or Stop(), seed, 1.0, "cpu")
+
+
+def finish(training):
+    """All rows to the end, without their times."""
+    rows = [row for row in training.advance() if row is not None]
+    return [dataclasses.replace(row, seconds=0.0) for row in rows]
+
+
+@pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("schedule", ["wsd", "cosine"])
+@pytest.mark.parametrize("cut", [7, 30, 55])
+def test_a_restored_snapshot_continues_bitwise(architecture, schedule, cut):
+    train = Train(steps=60, batch_size=8, warmup=10, schedule=schedule)
+    whole = started(architecture, train)
+    rows = finish(whole)
+    first = started(architecture, train)
+    before = []
+    for row in first.advance():
+        before.append(row)
+        if first.step == cut:
+            break
+    torch.manual_seed(99)  # the global generator is nobody's state
+    second = started(architecture, train)
+    second.restore(first.snapshot())
+    after = finish(second)
+    before = [dataclasses.replace(row, seconds=0.0) for row in before if row is not None]
+    assert before + after == rows
+    assert second.ending == whole.ending
+
+
+def test_rows_and_checks_come_when_they_are_due():
+    rows = finish(started())
+    assert [row.step for row in rows] == list(range(LOG_EVERY, 61, LOG_EVERY))
+    assert [row.step for row in rows if row.acc is not None] == [30, 60]
+    assert [row.train_flops for row in rows] == [row.step for row in rows]
+
+
+@pytest.mark.parametrize("schedule", ["wsd", "constant"])
+def test_a_longer_run_passes_through_the_same_weights(schedule):
+    short, long = (
+        Train(steps=steps, batch_size=8, warmup=10, schedule=schedule) for steps in (40, 80)
+    )
+    models = []
+    for train in (short, long):
+        training = started(train=train)
+        for _ in training.advance():
+            if training.step == short.trunk_end:
+                models.append({k: v.clone() for k, v in training.model.state_dict().items()})
+                break
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_seeds_differ_and_repeat():
+    once, again, other = (finish(started(seed=seed)) for seed in (0, 0, 1))
+    assert once == again != other
+
+
+def test_divergence_is_an_ending_without_a_score():
+    training = started(train=Train(steps=60, batch_size=8, lr=1e38, warmup=0, clip=1e38))
+    rows = finish(training)
+    assert training.ending.status == "diverged" and training.ending.score is None
+    assert not math.isfinite(rows[-1].loss)
+
+
+def test_success_needs_the_verdict_to_confirm_the_check():
+    train = Train(steps=240, batch_size=32, lr=1e-2, warmup=10)
+    solved = started(train=train, stop=Stop(success=0.2))
+    finish(solved)
+    assert solved.ending.status == "solved" and solved.step < 240
+    assert solved.ending.score.total == EVALUATE.verdict_samples
+    assert solved.ending.score.acc >= 0.2
+
+    unconfirmed = started(train=train, stop=Stop(success=0.2))
+    unconfirmed.verdict = lambda: dataclasses.replace(solved.ending.score, correct=0)
+    finish(unconfirmed)
+    assert unconfirmed.ending.status == "completed" and unconfirmed.step == 240
+
+
+def test_samples_of_a_trial_share_no_input():
+    """Training, checks and verdict draw from splits that are disjoint by construction."""
+    inputs = {}
+    for stream, split in [
+        (Stream.DATA, Split.TRAIN),
+        (Stream.CHECK, Split.CHECK),
+        (Stream.VERDICT, Split.VERDICT),
+    ]:
+        chains = LIS(n=4, value_range=16).sample(generator(0, stream, 5), 500, split)
+        inputs[split] = {
+            tuple(tokens[:prompt])
+            for tokens, prompt in zip(chains.tokens, chains.prompts, strict=True)
+        }
+    train, check, verdict = inputs.values()
+    assert not (train & check or train & verdict or check & verdict)
+
+
+TRAINS = st.builds(
+    Train,
+    steps=st.integers(1, 300),
+    warmup=st.integers(0, 100),
+    decay=st.floats(0, 1),
+    floor=st.floats(0, 1),
+    schedule=st.sampled_from(["wsd", "cosine", "linear", "constant"]),
+)
+
+
+@given(TRAINS)
+@settings(deadline=None)
+def test_learning_rate_schedules(train):
+    factors = [lr_factor(train, step) for step in range(train.steps)]
+    assert all(0 <= factor <= 1 for factor in factors)
+    warm = [(step + 1) / train.warmup if step < train.warmup else 1 for step in range(train.steps)]
+    flat = min(train.decay_start, train.steps)
+    assert factors[:flat] == warm[:flat]
+    falling = [f / w for f, w in zip(factors[flat:], warm[flat:], strict=True)]
+    assert all(later <= earlier + 1e-12 for earlier, later in zip(falling, falling[1:], strict=False))
+    if falling:
+        assert falling[-1] == pytest.approx(train.floor)
+
+
+@given(TRAINS, st.integers(1, 300))
+@settings(deadline=None)
+def test_a_trunk_does_not_depend_on_the_number_of_steps(train, steps):
+    """Up to the earlier trunk's end, both budgets prescribe the same rates."""
+    if train.extensible:
+        other = dataclasses.replace(train, steps=steps)
+        for step in range(min(train.trunk_end, other.trunk_end)):
+            assert lr_factor(train, step) == lr_factor(other, step)
+
+
+def test_lr_rule_is_a_capped_power_of_the_width():
+    rule = LrRule(base=5e-3, at_d=32, power=-0.5, max=1e-2)
+    assert rule.at(32) == 5e-3
+    assert rule.at(128) == pytest.approx(2.5e-3)
+    assert rule.at(2) == 1e-2

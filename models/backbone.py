@@ -25,15 +25,15 @@ Memory = tuple[Tensor, ...]
 class State:
     """Decoding state of B rows, each at its own position."""
 
-    position_B: Tensor
-    """Tokens fed so far, which is also the 0-based position of the next one."""
+    position: Tensor
+    """(B,) tokens fed so far, which is also the 0-based position of the next one."""
     memories: list[Memory]
     """One a layer."""
 
     def select(self, index: Tensor) -> State:
         """A copy with only these rows, in this order: ids (long) or a mask (bool, (B,))."""
         memories = [tuple(tensor[index] for tensor in memory) for memory in self.memories]
-        return State(self.position_B[index], memories)
+        return State(self.position[index], memories)
 
 
 class Attention(nn.Module, ABC):
@@ -137,6 +137,7 @@ class Transformer(nn.Module):
     """
 
     position: Tensor | None
+    blocks: Sequence[Block]
 
     def __init__(
         self,
@@ -160,7 +161,9 @@ class Transformer(nn.Module):
                 self.position = None
         self.embedding_norm = nn.LayerNorm(d)
         self.dropout = dropout_layer(dropout)
-        self.blocks = nn.ModuleList(Block(d, attention, dropout) for attention in attentions)
+        self.blocks = nn.ModuleList(  # type: ignore[assignment]
+            Block(d, attention, dropout) for attention in attentions
+        )
         self.final_norm = nn.LayerNorm(d)
         self.head = nn.Linear(d, vocab)
 
@@ -192,16 +195,16 @@ class Transformer(nn.Module):
 
     def step(self, tokens_B: Tensor, state: State) -> Tensor:
         """Feed one token to each row, advancing `state` in place: logits (B, V) of the next."""
-        x_BD = self.embed(tokens_B, state.position_B)
+        x_BD = self.embed(tokens_B, state.position)
         for layer, block in enumerate(self.blocks):
-            x_BD, state.memories[layer] = block.step(x_BD, state.memories[layer], state.position_B)
-        state.position_B += 1
+            x_BD, state.memories[layer] = block.step(x_BD, state.memories[layer], state.position)
+        state.position += 1
         return self.logits(x_BD)
 
     def embed_rows(self, tokens_BT: Tensor) -> Tensor:
-        T = tokens_BT.size(1)
-        assert T <= self.capacity, f"{T} tokens in a row, the model holds {self.capacity}"
-        return self.embed(tokens_BT, slice(T))
+        length = tokens_BT.size(1)
+        assert length <= self.capacity, f"{length} tokens in a row, room for {self.capacity}"
+        return self.embed(tokens_BT, slice(length))
 
     def embed(self, tokens: Tensor, position: Tensor | slice) -> Tensor:
         x: Tensor = self.token(tokens)

@@ -12,7 +12,7 @@ from typing import get_args
 
 import torch
 
-from .backbone import Attention, Positions, Transformer
+from sweepd.models.backbone import Attention, Positions, Transformer
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .backbone import Attention, Memory
-from .base import Architecture
+from sweepd.models.backbone import Attention, Memory
+from sweepd.models.base import Architecture
 
 FeatureMap = Literal["elu", "relu"]
 FEATURES: dict[FeatureMap, Callable[[Tensor], Tensor]] = {
@@ -70,10 +70,10 @@ class LinearAttention(Attention):
         room = chunks * length - T
         with torch.autocast(q_BHTE.device.type, enabled=False):
             q, k, v = (at_least_float32(x) for x in (q_BHTE, k_BHTE, v_BHTE))
-            # (B·H·N, C, E): F.pad after the feature map, so that padded keys weigh nothing
-            q = F.pad(self.features(q), (0, 0, 0, room)).unflatten(2, (chunks, length))
-            k = F.pad(self.features(k), (0, 0, 0, room)).unflatten(2, (chunks, length))
-            v = F.pad(v, (0, 1, 0, room), value=1.0).unflatten(2, (chunks, length))
+            # (B, H, chunks, length, E); padded after the feature map, so that padding weighs 0
+            q = torch.unflatten(F.pad(self.features(q), (0, 0, 0, room)), 2, (chunks, length))
+            k = torch.unflatten(F.pad(self.features(k), (0, 0, 0, room)), 2, (chunks, length))
+            v = torch.unflatten(F.pad(v, (0, 1, 0, room), value=1.0), 2, (chunks, length))
             read = (q @ k.mT).tril() @ v
             if chunks > 1:
                 sums = (k[:, :, :-1].mT @ v[:, :, :-1]).cumsum(2)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .backbone import Attention, Memory, read
-from .base import Architecture
+from sweepd.models.backbone import Attention, Memory, read
+from sweepd.models.base import Architecture
 
 SHORT = 64
 """Sequences up to this length are one dense tile, which is then the fastest."""
@@ -107,12 +107,12 @@ class SparseAttention(Attention):
 
     def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
         T = q_BHTE.size(2)
-        if T <= self.short:
+        if q_BHTE.size(2) <= self.short:  # one tile
             mask_TT = self.short_mask[:T, :T]
             return F.scaled_dot_product_attention(q_BHTE, k_BHTE, v_BHTE, attn_mask=mask_TT)
         tiles = -(-T // self.tile)
         room = tiles * self.tile - T
-        q_BHNQE = F.pad(q_BHTE, (0, 0, 0, room)).unflatten(2, (tiles, self.tile))
+        q_BHNQE = torch.unflatten(F.pad(q_BHTE, (0, 0, 0, room)), 2, (tiles, self.tile))
         k_BHNKE = self.keys_of_tiles(k_BHTE, tiles)
         v_BHNKE = self.keys_of_tiles(v_BHTE, tiles)
         scores_BHNQK = (q_BHNQE * q_BHNQE.size(-1) ** -0.5) @ k_BHNKE.mT
@@ -125,10 +125,10 @@ class SparseAttention(Attention):
         tile, and the summaries before the last query's window. (B, H, tiles, K, E)"""
         T = x_BHTE.size(2)
         padding = (0, 0, self.tile, tiles * self.tile - T)  # a tile of nothing before the first
-        x_BHNQE = F.pad(x_BHTE, padding).unflatten(2, (tiles + 1, self.tile))
+        x_BHNQE = torch.unflatten(F.pad(x_BHTE, padding), 2, (tiles + 1, self.tile))
         before = x_BHNQE[:, :, :-1, self.tile - self.window + 1 :]
-        blocks = max(0, (T - 1 - self.window - self.block + self.c) // self.block + 1)
-        whole = x_BHTE[:, :, : blocks * self.block].unflatten(2, (blocks, self.block))
+        blocks = (T - 1 - self.window + self.c) // self.block
+        whole = torch.unflatten(x_BHTE[:, :, : blocks * self.block], 2, (blocks, self.block))
         summaries = whole[:, :, :, self.block - self.c :].flatten(2, 3)
         shared = summaries[:, :, None].expand(-1, -1, tiles, -1, -1)
         return torch.cat([before, x_BHNQE[:, :, 1:], shared], dim=3)
@@ -159,7 +159,8 @@ class SparseAttention(Attention):
         visible_BC = torch.cat(
             [slot <= position_B1, self.summary <= position_B1 - self.window], dim=1
         )
-        return read(q_BHE, *memory, visible_BC), memory
+        k_BHCE, v_BHCE = memory
+        return read(q_BHE, k_BHCE, v_BHCE, visible_BC), memory
 
 
 def additive(visible: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .backbone import Attention, Memory, read
-from .base import Architecture
+from sweepd.models.backbone import Attention, Memory, read
+from sweepd.models.base import Architecture
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from sweepd.tasks.base import EOS, SPECIALS, ChainTask, IntArray, as_count, compiled, number_words
+from sweepd.tasks.base import (
+    EOS,
+    SPECIALS,
+    ChainTask,
+    IntArray,
+    as_count,
+    below,
+    compiled,
+    number_words,
+)
 
 EQUALS = len(SPECIALS)
 PLUS, MINUS, TIMES, OVER = range(EQUALS + 1, EQUALS + 5)
@@ -97,10 +106,10 @@ def _is_prime(number: int) -> bool:
 @compiled
 def _fill(rng: np.random.Generator, tokens: IntArray, operators: int, inverse: IntArray) -> None:
     for row in tokens:
-        row[0] = NUMBER + rng.integers(0, len(inverse))
+        row[0] = NUMBER + below(rng, len(inverse))
         end = 1
         for grown in range(operators):
-            end = _grow(rng, row, end, int(rng.integers(0, grown + 1)), inverse)
+            end = _grow(rng, row, end, below(rng, grown + 1), inverse)
         start = 0
         for _ in range(operators):
             row[end] = EQUALS
@@ -139,14 +148,15 @@ def _pair(rng: np.random.Generator, value: int, inverse: IntArray) -> tuple[int,
     """A number, an operator and a number that make `value`: drawn until a right one exists."""
     p = len(inverse)
     while True:
-        left = int(rng.integers(0, p))
-        operator = int(rng.integers(PLUS, OVER + 1))
+        left = below(rng, p)
+        operator = PLUS + below(rng, 4)
         if operator == PLUS:
             return left, operator, (value - left) % p
         if operator == MINUS:
             return left, operator, (left - value) % p
         if left == 0 and value == 0:  # any right one will do, but never a division by 0
-            return left, operator, int(rng.integers(1 if operator == OVER else 0, p))
+            least = 1 if operator == OVER else 0
+            return left, operator, least + below(rng, p - least)
         if left != 0 and operator == TIMES:
             return left, operator, int(value * inverse[left] % p)
         if left != 0 and value != 0:

@@ -29,17 +29,26 @@ IGNORE = -1
 
 SHARES = 16
 """Equal shares of hash values that the splits divide among them."""
-BLOCK = 4096
-"""Most rows drawn at a time, to bound memory."""
+BLOCK = 256
+"""Most rows drawn at a time: they stay in the processor's cache."""
 
 
 def compiled(function: F) -> F:
     """Compile a row-filling loop to machine code (numba, cached on disk).
 
     The cache notices changes of the function's own file only: a compiled function may call
-    others of its module, never those of another one.
+    others of its module and `below`, never those of another one.
     """
     return cast(F, numba.njit(cache=True)(function))
+
+
+@compiled
+def below(rng: np.random.Generator, stop: int) -> int:
+    """A random integer from 0 to stop - 1; in numba 20 times faster than `rng.integers`.
+
+    Values differ in probability by less than stop / 2**53.
+    """
+    return int(rng.random() * stop)
 
 
 def number_words(count: int) -> tuple[str, ...]:
@@ -158,8 +167,9 @@ class ChainTask(Task):
         if count < 1:
             raise ValueError(f"count = {count}: must be at least 1")
         share = len(split.value) / SHARES
-        draws_left = BLOCK + math.ceil(16 * count / share)
-        blocks: list[IntArray] = []
+        draws_left = 4096 + math.ceil(16 * count / share)
+        block = np.empty((BLOCK, self.capacity), dtype=np.int64)
+        kept = np.empty((count, self.capacity), dtype=np.int64)
         missing = count
         while missing > 0:
             if draws_left <= 0:
@@ -167,22 +177,25 @@ class ChainTask(Task):
                     f"{self} has too few distinct inputs (at most {self.distinct_inputs():.3g}): "
                     f"hardly any falls into the {split.name.lower()} split; choose a larger setting"
                 )
-            rows = min(BLOCK, math.ceil(1.1 * missing / share) + 8)
+            # Enough in most cases: two standard deviations more than are missing.
+            rows = min(BLOCK, math.ceil((missing + 2 * math.sqrt(missing)) / share))
             draws_left -= rows
-            tokens = np.full((rows, self.capacity), PAD, dtype=np.int64)
-            self.fill(rng, tokens)
-            hashes = hash_prompts(tokens, _through_first(tokens, self.separator))
-            inside = np.isin(hashes % np.uint64(SHARES), split.value)
-            blocks.append(tokens[inside][:missing])
-            missing -= len(blocks[-1])
-        tokens = np.concatenate(blocks)
-        lengths = _through_first(tokens, EOS)
-        return Chains(tokens[:, : lengths.max()], _through_first(tokens, self.separator), lengths)
+            draws = block[:rows]
+            draws[:] = PAD
+            self.fill(rng, draws)
+            hashes = hash_prompts(draws, _through_first(draws, self.separator))
+            inside = np.flatnonzero(np.isin(hashes % np.uint64(SHARES), split.value))[:missing]
+            start = count - missing
+            # Straight into place: with its default mode, take would go through a copy.
+            np.take(draws, inside, axis=0, out=kept[start : start + len(inside)], mode="clip")
+            missing -= len(inside)
+        lengths = _through_first(kept, EOS)
+        return Chains(kept[:, : lengths.max()], _through_first(kept, self.separator), lengths)
 
     def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
         return self.sample(rng, count, split).batch()
 
-    def answer(self, tokens: Sequence[int]) -> tuple[int, ...]:
+    def answer(self, tokens: Sequence[int] | IntArray) -> tuple[int, ...]:
         """The answer's ids in a row without <eos>: what follows the last separator."""
         ids = [int(token) for token in tokens]
         return tuple(ids[len(ids) - ids[::-1].index(self.separator) :])

@@ -26,6 +26,7 @@ from sweepd.tasks.base import (
     ChainTask,
     IntArray,
     as_count,
+    below,
     compiled,
     number_words,
 )
@@ -135,9 +136,9 @@ def _fill(
     above = np.empty(max(n, most) + 1, dtype=np.int64)
     number = LETTER + alphabet
     for row in tokens:
-        used = rng.integers(letters_min, letters_max + 1)
+        used = letters_min + below(rng, letters_max - letters_min + 1)
         for k in range(used):  # a partial shuffle: the first `used` are a random choice
-            pick = rng.integers(k, alphabet)
+            pick = k + below(rng, alphabet - k)
             letters[k], letters[pick] = letters[pick], letters[k]
         length = _draw(rng, letters[:used], one, other, least, most, rng.random() < edited)
         first, second = one, other[:length]
@@ -160,15 +161,15 @@ def _draw(
     n = len(one)
     while True:
         for i in range(n):
-            one[i] = other[i] = letters[rng.integers(0, len(letters))]
+            one[i] = other[i] = letters[below(rng, len(letters))]
         if edit:
             length = n
-            for _ in range(rng.integers(1, n + 1)):
+            for _ in range(1 + below(rng, n)):
                 length = _edit(rng, letters, other, length)
         else:
-            length = int(rng.integers(least, most + 1))
+            length = least + below(rng, most - least + 1)
             for i in range(length):
-                other[i] = letters[rng.integers(0, len(letters))]
+                other[i] = letters[below(rng, len(letters))]
         same = length == n and (one == other[:n]).all()
         if least <= length <= most and not same:
             return length
@@ -177,16 +178,16 @@ def _draw(
 @compiled
 def _edit(rng: np.random.Generator, letters: IntArray, text: IntArray, length: int) -> int:
     """Delete, replace or insert one letter of text[:length]; the new length is returned."""
-    kind = rng.integers(0, 3)
-    letter = letters[rng.integers(0, len(letters))]
+    kind = below(rng, 3)
+    letter = letters[below(rng, len(letters))]
     if kind == 0 and length > 1:
-        for i in range(rng.integers(0, length), length - 1):
+        for i in range(below(rng, length), length - 1):
             text[i] = text[i + 1]
         return length - 1
     if kind == 1:
-        text[rng.integers(0, length)] = letter
+        text[below(rng, length)] = letter
         return length
-    place = rng.integers(0, length + 1)
+    place = below(rng, length + 1)
     for i in range(length, place, -1):
         text[i] = text[i - 1]
     text[place] = letter

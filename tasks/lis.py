@@ -23,6 +23,7 @@ from sweepd.tasks.base import (
     ChainTask,
     IntArray,
     as_count,
+    below,
     compiled,
     number_words,
 )
@@ -91,17 +92,18 @@ def _draw(rng: np.random.Generator, values: IntArray, value_range: int) -> None:
     """Random values, among them one to three increasing runs at random places."""
     n = len(values)
     for i in range(n):
-        values[i] = rng.integers(0, value_range)
+        values[i] = below(rng, value_range)
     most = min(n, value_range)  # a run has no value twice
-    planted = int(rng.integers(min(3, most), most + 1))
+    least = min(3, most)
+    planted = least + below(rng, most - least + 1)
     places = np.empty(planted, dtype=np.int64)
     runs = np.empty(planted, dtype=np.int64)
     _choose(rng, n, places)
     end = 0
-    for runs_left in range(int(rng.integers(1, 4)), 0, -1):
+    for runs_left in range(1 + below(rng, 3), 0, -1):
         length = planted - end
         if runs_left > 1:
-            length = min(length, int(rng.integers(1, length // runs_left + 2)))
+            length = min(length, 1 + below(rng, length // runs_left + 1))
         _choose(rng, value_range, runs[end : end + length])
         end += length
     for k in range(planted):

@@ -1,40 +1,53 @@
-"""Questions → rows: `ask` parses a question, runs it over `cells` and words what was found."""
+"""Questions → rows: `ask` parses a question, judges the cells by it and words what was found."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from math import inf, isfinite
 from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.question import Node, Question, parse, parse_predicate
-from sweepd.verdicts import Candidate, judge, wilson
-from sweepd.views import COSTS, SCORES, Answer, CodeChoice, Source, Views, connect, least, most, quoted
+from sweepd.verdicts import Candidate, Value, judge, wilson
+from sweepd.views import (
+    COSTS,
+    STATUSES,
+    Answer,
+    CodeChoice,
+    Source,
+    Views,
+    connect,
+    least,
+    most,
+    quoted,
+)
 
 ACC_COLUMNS = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
 TRUE = Node("true")
+_NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
+
+Sizes = Mapping[tuple[Any, ...], set[int]]
+"""Sizes by all that makes a cell but its size."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell as the question sees it."""
+    """A cell as a question sees it."""
 
     row: Mapping[str, Any]
-    """Its columns in `cells`, and `total_of_one`, the size of one trial's verdict sample."""
-    values: tuple[Any, ...]
-    """What the question's expressions are; None where scores are not settled."""
-    selected: bool
-    """Whether the part of the condition that needs no score holds."""
+    """Columns of `raw.cells`."""
     outcome: bool | None
-    """Whether the rest holds; None until its seeds decide that."""
+    """Whether the condition holds; None until its seeds decide that."""
     passed: int
     """Seeds for which it holds."""
     decided: int
     """Seeds for which it holds or does not."""
+    values: tuple[Any, ...]
+    """The question's expressions: finite, or None, as where a score is not settled yet."""
 
     def acc(self) -> dict[str, float | None]:
         """The accuracy by pass rule, its Wilson interval, and the spread over seeds."""
@@ -45,6 +58,32 @@ class Cell:
         return dict(zip(ACC_COLUMNS, values, strict=True))
 
 
+@dataclass(frozen=True)
+class Grouping:
+    """How the cells of a question fall into rows."""
+
+    group: tuple[str, ...]
+    shown: tuple[str, ...]
+    """Axes that rows show in columns of their own."""
+    others: tuple[str, ...]
+    """What else varies."""
+    across_sizes: bool
+    """Whether a row is about one size, so that smaller sizes say something about it."""
+
+    def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
+        """The group's columns and its cells, in natural order."""
+        groups = defaultdict(list)
+        for cell in cells:
+            groups[tuple(cell.row[name] for name in self.group)].append(cell)
+        keys = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
+        return [(dict(zip(self.group, key, strict=True)), groups[key]) for key in keys]
+
+    def at(self, cell: Cell) -> str:
+        """Where else a cell stands: a JSON object of the other axes that it has."""
+        axes = {name: cell.row[name] for name in self.others if cell.row[name] is not None}
+        return json.dumps(axes, sort_keys=True)
+
+
 def ask(
     source: Source,
     text: str,
@@ -53,12 +92,268 @@ def ask(
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
 ) -> Answer:
-    """Answer a question over some sweeps or the whole store. UserError if it has none.
+    """Answer a question over some sweeps, or over the whole store.
 
-    `seeds` overrides the grids' pass rule: median, all, any or mean.
+    `seeds` (median, all, any or mean) overrides the pass rule of the grids. UserError if the
+    question, a sweep's name or the rule is wrong.
     """
     views = connect(source, code=code, sweeps=sweeps, seeds=seeds)
     if not views.axes:
-        return Answer([], [], ["no sweep has been launched into this store"], views.damaged)
+        return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     question = parse(text, views.columns)
-    return _min(views, question) if question.verb == "min" else _frontier(views, question)
+    where = question.where.conjuncts if question.where else ()
+    selection = _conjunction([part for part in where if not part.scores])
+    condition = _conjunction([part for part in where if part.scores])
+    notes = list(views.notes)
+    if question.verb == "min" and condition == TRUE:
+        goal = _goal(views)
+        condition = parse_predicate(goal, views.columns)
+        notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
+
+    every = _judge(views, question, selection, condition)
+    grouping = _grouping(views, question, [cell for cell, _ in every])
+    cells = [cell for cell, selected in every if selected]
+    notes += _notes(cells, condition)
+    cells = [cell for cell in cells if None not in cell.values]
+    if question.verb == "min":
+        columns, rows = _min(views, grouping, cells, condition.thresholds)
+    else:
+        columns, rows = _frontier(question, grouping, cells)
+    return Answer(columns, rows, notes, views.damaged)
+
+
+def _min(
+    views: Views, grouping: Grouping, cells: Sequence[Cell], thresholds: Sequence[float]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    failed = _failed_sizes(views, cells) if grouping.across_sizes else {}
+    rows = []
+    for columns, members in grouping.rows(cells):
+        by_value = defaultdict(list)
+        for cell in members:
+            by_value[cell.values[0]].append(cell)
+        values = sorted(by_value)
+        verdict = judge([_candidate(views, by_value[value], failed) for value in values])
+        if verdict.value is not None:
+            shown = [cell for cell in by_value[verdict.value] if cell.outcome]
+        else:
+            tried = [value for value in values if any(map(_tried, by_value[value]))]
+            shown = [cell for value in tried[-1:] for cell in by_value[value] if _tried(cell)]
+        best = max(
+            shown, key=lambda cell: (cell.row["acc"] is not None, cell.row["acc"]), default=None
+        )
+        acc = best.acc() if best else dict.fromkeys(ACC_COLUMNS)
+        rows.append(
+            {
+                **columns,
+                "value": verdict.value,
+                "fail": verdict.fail,
+                "pass": verdict.value,
+                "inferred": verdict.inferred,
+                "passed": best.passed if best else 0,
+                "seeds": best.decided if best else 0,
+                **acc,
+                "close": _close(acc["acc_low"], acc["acc_high"], thresholds),
+                "at": grouping.at(best) if best and verdict.value is not None else None,
+                "verdict": verdict.claim,
+            }
+        )
+    own = ("value", "fail", "pass", "inferred", "passed", "seeds")
+    return [*grouping.group, *own, *ACC_COLUMNS, "close", "at", "verdict"], rows
+
+
+def _frontier(
+    question: Question, grouping: Grouping, cells: Sequence[Cell]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    (cost, _), (score, node) = question.expressions
+    sign = 1 if node.column == "loss" else -1
+    own = [cost, score, *grouping.shown, "seeds", *ACC_COLUMNS, "at"]
+    rows = []
+    for columns, members in grouping.rows(cell for cell in cells if cell.outcome):
+        best = inf
+        for cell in sorted(members, key=lambda c: (c.values[0], sign * c.values[1])):
+            if sign * cell.values[1] < best:
+                best = sign * cell.values[1]
+                found = {
+                    **{name: cell.row[name] for name in grouping.shown},
+                    "seeds": cell.row["ended"],
+                    **cell.acc(),
+                    "at": grouping.at(cell),
+                    cost: cell.values[0],
+                    score: cell.values[1],
+                }
+                rows.append(columns | {name: found[name] for name in own})
+    return list(dict.fromkeys([*grouping.group, *own])), rows
+
+
+def _candidate(views: Views, cells: Sequence[Cell], failed: Sizes) -> Candidate:
+    """What is known of the value that these cells of one group share."""
+    outcomes = {cell.outcome for cell in cells}
+    passed = True if True in outcomes else None if None in outcomes else False
+    smaller = (
+        {size for size in failed.get(_but_size(views, cell), ()) if size < cell.row["size"]}
+        for cell in cells
+    )
+    return Candidate(cells[0].values[0], passed, bool(set.intersection(*smaller)))
+
+
+def _failed_sizes(views: Views, cells: Sequence[Cell]) -> Sizes:
+    """The sizes at which a cell failed."""
+    sizes = defaultdict(set)
+    for cell in cells:
+        if cell.outcome is False:
+            sizes[_but_size(views, cell)].add(cell.row["size"])
+    return sizes
+
+
+def _but_size(views: Views, cell: Cell) -> tuple[Any, ...]:
+    """All that makes a cell except its size, and L and costs, which follow from it."""
+    size_field = views.size_fields.get(cell.row["task"])
+    names = ["task", "model", *views.code_column, *views.axes]
+    return tuple(cell.row[name] for name in names if name != size_field)
+
+
+def _tried(cell: Cell) -> bool:
+    return any(cell.row[status] for status in STATUSES)
+
+
+def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:
+    """Whether an interval holds one of the thresholds; None if there is neither."""
+    if low is None or high is None or not thresholds:
+        return None
+    return any(low <= threshold <= high for threshold in thresholds)
+
+
+def _judge(
+    views: Views, question: Question, selection: Node, condition: Node
+) -> list[tuple[Cell, bool]]:
+    """Every cell, and whether the selection, which mentions no score, holds for it."""
+    nodes = [node for _, node in question.expressions]
+    *kinds, selects, judges = views.types([node.sql() for node in (*nodes, selection, condition)])
+    for (text, _), kind in zip(question.expressions, kinds, strict=True):
+        if not kind.startswith(_NUMERIC):
+            raise UserError(f"`{text}` is of type {kind}, not a number")
+    for node, kind in ((selection, selects), (condition, judges)):
+        if kind != "BOOLEAN":
+            raise UserError(f"`where {node.sql()}` is of type {kind}, not a condition")
+    found = views.fetch(
+        f"""
+        WITH units AS (
+            SELECT cell, seed, {condition.kleene} AS holds
+            FROM raw.cells JOIN raw.bounds USING (cell)
+        ), verdicts AS (
+            SELECT cell, count(seed) AS n, count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
+                count(holds) FILTER (seed IS NOT NULL) AS decided,
+                bool_or(holds) FILTER (seed IS NULL) AS pooled
+            FROM units GROUP BY cell
+        )
+        SELECT coalesce({selection.sql()}, false), {", ".join(map(_settled, nodes))},
+            CASE pass
+                WHEN 'all' THEN
+                    CASE WHEN v.passed < v.decided THEN false WHEN v.passed = v.n THEN true END
+                WHEN 'any' THEN
+                    CASE WHEN v.passed > 0 THEN true WHEN v.decided = v.n THEN false END
+                ELSE v.pooled
+            END,
+            v.passed, v.decided, cells.*
+        FROM raw.cells JOIN verdicts AS v USING (cell)
+            JOIN (FROM raw.bounds WHERE seed IS NULL) USING (cell)
+        ORDER BY cell
+        """
+    )
+    cells = []
+    for selected, *row in found:
+        values, (outcome, passed, decided, *rest) = row[: len(nodes)], row[len(nodes) :]
+        columns = dict(zip(views.raw_columns, rest, strict=True))
+        plain = tuple(_plain(value) for value in values)
+        cells.append((Cell(columns, outcome, passed, decided, plain), selected))
+    return cells
+
+
+def _settled(node: Node) -> str:
+    """An expression in SQL, NULL where seeds yet to come may change it."""
+    if not node.scores:
+        return node.sql()
+    known = " AND ".join(f"{quoted(least(s))} = {quoted(most(s))}" for s in sorted(node.scores))
+    return f"CASE WHEN completed + solved + diverged = seeds OR ({known}) THEN {node.sql()} END"
+
+
+def _plain(value: Decimal | Value | None) -> Value | None:
+    if isinstance(value, Decimal):
+        return float(value)
+    return None if value is None or not isfinite(value) else value
+
+
+def _grouping(views: Views, question: Question, cells: Sequence[Cell]) -> Grouping:
+    """The question's own group, or the default one.
+
+    That is task, size, L, model and, for `min`, each axis that a task and model have in several
+    values, but for nuisance axes and what the question minimises: the columns it names, and d
+    where it names a cost, which is there to rank widths.
+    """
+    size_columns = {"size", "L", *views.size_fields.values()}
+    mentioned = {name for _, node in question.expressions for name in node.columns}
+    names = ["task", "size", "L", "model", *views.code_column]
+    if question.by is not None:
+        allowed = [*names, *views.axes, *COSTS]
+        for name in question.by:
+            if name not in allowed:
+                raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
+        names = ["task", *question.by, "model", *views.code_column]
+    elif question.verb == "min":
+        left_out = mentioned | views.tune | ({"d"} if mentioned.intersection(COSTS) else set())
+        if mentioned & size_columns:
+            left_out |= size_columns
+        names = [name for name in names + _varying(views, cells) if name not in left_out]
+    group = tuple(dict.fromkeys(names))
+    across_sizes = bool(size_columns.intersection(group))
+    in_columns = {*group, *(node.column for _, node in question.expressions)}
+    width = [name for name in views.axes if name == "d" and name not in in_columns]
+    shown = tuple(width if question.verb == "frontier" else ())
+    others = _varying(views, cells) + ([] if across_sizes else ["size"])
+    others = [name for name in others if name not in in_columns and name not in shown]
+    return Grouping(group, shown, tuple(others), across_sizes)
+
+
+def _varying(views: Views, cells: Sequence[Cell]) -> list[str]:
+    """Axes, other than size, that one task and model have in several values (null is one)."""
+    values: dict[tuple[str, str, str], set[Any]] = defaultdict(set)
+    for cell in cells:
+        for axis in views.axes:
+            values[axis, cell.row["task"], cell.row["model"]].add(cell.row[axis])
+    size_fields = views.size_fields
+    varying = {
+        axis
+        for (axis, task, _), seen in values.items()
+        if len(seen) > 1 and axis != size_fields.get(task)
+    }
+    return [axis for axis in views.axes if axis in varying]
+
+
+def _goal(views: Views) -> str:
+    """The goal that the sweeps have in common."""
+    goals = {str(info["goal"]) for info in views.infos.values() if info.get("goal")}
+    if len(goals) != 1:
+        have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
+        raise UserError(f"say when a cell passes, as in `where acc > 0.9`: the goals {have}")
+    return goals.pop()
+
+
+def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
+    """What the rows leave out or do not decide."""
+    notes = []
+    if unfinished := [cell for cell in cells if cell.outcome is None]:
+        stopped = sum(bool(cell.row["stopped"] or cell.row["solved"]) for cell in unfinished)
+        detail = f", {stopped} of them with seeds that stopped early" if stopped else ""
+        notes.append(f"unfinished: {len(unfinished)} of {len(cells)} cells{detail}")
+    for score in sorted(condition.scores):
+        if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
+            notes.append(f"not measured: {silent} cells have completed trials without {score}")
+    if unsettled := sum(None in cell.values for cell in cells):
+        notes.append(f"left out: {unsettled} cells for which an expression has no value")
+    return notes
+
+
+def _conjunction(parts: Sequence[Node]) -> Node:
+    if len(parts) < 2:
+        return parts[0] if parts else TRUE
+    return Node("(" + " AND ".join(["{}"] * len(parts)) + ")", tuple(parts))

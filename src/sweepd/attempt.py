@@ -24,6 +24,7 @@ import torch
 from sweepd import registry
 from sweepd.errors import EnvironmentFailure
 from sweepd.plan import Trial
+from sweepd.statuses import DONE
 from sweepd.store import Store
 from sweepd.training import Row, Training
 
@@ -194,7 +195,7 @@ class Attempt:
             ]
         )
         self.status, self.error = status, error
-        if status not in ("interrupted", "failed"):
+        if status in DONE:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(trial.trunk, name)
 

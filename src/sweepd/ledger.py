@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from sweepd.plan import Trial
-
-DONE = frozenset({"completed", "solved", "stopped", "diverged"})
-"""Statuses after which a trial is not run again."""
+from sweepd.statuses import DONE
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal
 
 import duckdb
@@ -26,9 +27,10 @@ import duckdb
 from sweepd.errors import UserError
 from sweepd.views import SCORES, least, most, quoted, sandbox
 
-GRAMMAR = """a question is one of
-  min EXPR [by COL, …] [where PREDICATE]
-  frontier COST, SCORE [by COL, …] [where PREDICATE]"""
+GRAMMAR = (
+    "a question is `min EXPR [by COL, …] [where PREDICATE]` "
+    "or `frontier COST, SCORE [by COL, …] [where PREDICATE]`"
+)
 
 _COMPARISONS = {
     "COMPARE_EQUAL": "=",
@@ -46,12 +48,15 @@ _OPERATORS = {
     "OPERATOR_IS_NULL": "({} IS NULL)",
     "OPERATOR_IS_NOT_NULL": "({} IS NOT NULL)",
 }
-_INFIX = frozenset("+ - * / // % ** ^ || ~~ !~~ ~~* !~~*".split())
-_FUNCTIONS = frozenset(
-    "abs ceil ceiling contains exp floor greatest least length ln log log10 log2 lower nullif pow "
-    "power round sign sqrt starts_with trim upper".split()
+_INFIX = ("+", "-", "*", "/", "//", "%", "**", "^", "||", "~~", "!~~", "~~*", "!~~*")
+# fmt: off
+_FUNCTIONS = (
+    "abs", "ceil", "ceiling", "contains", "exp", "floor", "greatest", "least",
+    "length", "ln", "log", "log10", "log2", "lower", "nullif", "pow",
+    "power", "round", "sign", "sqrt", "starts_with", "trim", "upper",
 )
-_TYPES = frozenset("BIGINT BOOLEAN DOUBLE FLOAT INTEGER VARCHAR".split())
+# fmt: on
+_TYPES = ("BIGINT", "BOOLEAN", "DOUBLE", "FLOAT", "INTEGER", "VARCHAR")
 _NUMBER = re.compile(r"-?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+|\S")
 _SELECT = "SELECT "
@@ -185,18 +190,18 @@ class _Parser:
         tokens = list(_TOKEN.finditer(self.text))
         verb = tokens[0].group().lower() if tokens else ""
         if verb not in ("min", "frontier"):
-            raise self.error(f"{GRAMMAR}\nnot", 0)
+            raise self.error(GRAMMAR, 0)
+        (_, places), *clauses = self.clauses(tokens)
         by: tuple[str, ...] | None = None
         where = None
-        clauses = list(self.clauses(tokens))
-        for order, (word, commas) in enumerate(clauses[1:]):
-            if word == "where" and order == len(clauses) - 2:
-                where = self.expression(commas[0], commas[-1])
-            elif word in ("by", "per") and order == 0:
-                by = tuple(self.column(*span) for span in self.items(commas))
+        for word, divisions in clauses:
+            if word == "where" and where is None:
+                where = self.expression(divisions[0], divisions[-1])
+            elif word != "where" and by is None and where is None:
+                by = tuple(self.column(*span) for span in self.items(divisions))
             else:
-                raise self.error("at most one `by`, then at most one `where`", commas[0])
-        items = list(self.items(clauses[0][1]))
+                raise self.error("at most one `by`, then at most one `where`", divisions[0])
+        items = list(self.items(places))
         if verb == "min" and len(items) != 1:
             raise self.error("`min` takes one expression", items[1][0])
         if verb == "frontier" and len(items) != 2:
@@ -219,7 +224,7 @@ class _Parser:
 
     def items(self, places: list[int]) -> Iterator[tuple[int, int]]:
         """Spans between commas."""
-        for i, (start, end) in enumerate(zip(places, places[1:], strict=False)):
+        for i, (start, end) in enumerate(pairwise(places)):
             yield start + (i > 0), end
 
     def fragment(self, start: int, end: int) -> str:
@@ -284,7 +289,11 @@ class _Parser:
                 parts = [part for c in checks for part in (c["when_expr"], c["then_expr"])]
                 whens = "WHEN {} THEN {} " * len(checks)
                 return Node(f"(CASE {whens}ELSE {{}} END)", children(*parts, other))
-            case {"class": "CAST", "child": child, "type_expr": {"type_name": kind, "children": []}}:
+            case {
+                "class": "CAST",
+                "child": child,
+                "type_expr": {"type_name": kind, "children": []},
+            }:
                 if kind.upper() not in _TYPES:
                     raise self.error(f"no cast to {kind}; there are {_listed(_TYPES)}", at)
                 word = "TRY_CAST" if node["try_cast"] else "CAST"
@@ -321,9 +330,10 @@ class _Parser:
         raise self.error(f"{kind.lower()} constant: not part of a question's expressions", at)
 
     def error(self, message: str, at: int) -> UserError:
-        """An error that shows the question with a mark at its `at`-th character."""
-        shown = "".join(" " if letter.isspace() else letter for letter in self.text)
-        return UserError(f"{message}\n  {shown}\n  {' ' * min(at, len(shown))}^")
+        """An error that shows the question, with a mark under what begins at `at`."""
+        shown = " ".join(re.split(r"\s", self.text))
+        at = len(shown) - len(shown[at:].lstrip())
+        return UserError(f"{message}\n  {shown}\n  {' ' * at}^")
 
 
 def _function(name: str, arguments: Sequence[object]) -> str | None:

@@ -11,7 +11,8 @@ so the result does not depend on which tables were put together first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -131,22 +132,19 @@ def _axis_type(name: str, value: object) -> pa.DataType:
 
 
 def _column(name: str, rows: Sequence[Row], kind: pa.DataType) -> pa.Array:
+    convert = _CONVERT.get(kind)
     values = [row.get(name) for row in rows]
-    if kind == FLOAT:  # pyarrow takes no whole number above 2^53 for a float64
-        values = [value if value is None else float(value) for value in values]
-    elif kind == TEXT:
-        values = [_text(value) for value in values]
     try:
+        if convert:
+            values = [None if value is None else convert(value) for value in values]
         return pa.array(values, kind)
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"column {name}, of type {kind}: {error}") from error
 
 
-def _text(value: object) -> str | None:
+def _text(value: object) -> str:
     """Equal numbers have equal texts, whatever their type."""
     match value:
-        case None:
-            return None
         case bool():
             return str(value).lower()
         case float() if value.is_integer() and abs(value) <= LARGEST_INT:
@@ -155,6 +153,10 @@ def _text(value: object) -> str | None:
             return repr(float(value))
         case _:
             return str(value).encode(errors="replace").decode()  # no lone surrogates (paths)
+
+
+_CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {INT: operator.index, FLOAT: float, TEXT: _text}
+"""pyarrow would cut 1.5 to 1 for an int64, and refuse whole numbers above 2^53 for a float64."""
 
 
 def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
@@ -174,8 +176,9 @@ def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type == kind:
         return column
     if kind == TEXT and column.type in (BOOL, INT, FLOAT):
-        return pa.chunked_array([[_text(value) for value in column.to_pylist()]], TEXT)
-    return column.cast(kind)
+        texts = [None if value is None else _text(value) for value in column.to_pylist()]
+        return pa.chunked_array([texts], TEXT)
+    return column.cast(kind, safe=kind != FLOAT)  # a float64 takes the nearest number
 
 
 _WHO = {"id": TEXT, "trunk": TEXT, "config": TEXT, "code": TEXT}

@@ -124,7 +124,7 @@ class LocalFolder:
 
     def delete_asides(self, older_than_seconds: float) -> int:
         """Delete what writers that died left behind: how many files."""
-        asides = [path for path in self.root.rglob(ASIDE + "*") if _age(path) > older_than_seconds]
+        asides = [path for path in self.root.rglob(ASIDE + "*") if _age(path) >= older_than_seconds]
         for path in asides:
             self.delete(path.relative_to(self.root).as_posix())
         return len(asides)

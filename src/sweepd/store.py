@@ -116,12 +116,13 @@ class Store:
         """The metrics of all trials or of those named, which opens fewer files."""
         return self._metrics.read(ids)
 
-    def compact(self, kind: str) -> int:
-        """Merge the files of `trials` or `metrics` into one: how many. For one process at a time.
+    def compact(self, kind: str, at_least: int = 2) -> int:
+        """Merge the files of `trials` or `metrics` into one, if there are that many: how many.
 
-        The files that it replaces stay until `delete_replaced`.
+        For one process at a time. The files that it replaces stay until `delete_replaced`.
         """
-        return {table.layout.name: table for table in (self._trials, self._metrics)}[kind].compact()
+        folders = {table.layout.name: table for table in (self._trials, self._metrics)}
+        return folders[kind].compact(at_least)
 
     def delete_replaced(self, older_than_seconds: float) -> int:
         """Delete files replaced by a compacted one, and leftovers of writers that died, of at

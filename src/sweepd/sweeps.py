@@ -35,15 +35,17 @@ class SweepFolder:
         self, name: str, grid_text: str, info: Mapping[str, Any], plan_rows: Sequence[Row]
     ) -> None:
         """Make or replace a sweep. `created` (ISO 8601, UTC) is when it was first saved."""
-        plan = PLAN.table([{**row, "sweep": checked(name)} for row in plan_rows])
+        files = ("grid.yaml", "plan.parquet", "sweep.json")
+        grid_path, plan_path, info_path = (_path(name, file) for file in files)
+        plan = PLAN.table([{**row, "sweep": name} for row in plan_rows])
         try:
             created = self._info(name)["created"]
         except (FileNotFoundError, ValueError):
             created = datetime.now(UTC).isoformat()
         info = {**info, "format": FORMAT, "name": name, "created": created}
-        self.folder.put(_path(name, "grid.yaml"), grid_text.encode())
-        self.folder.put(_path(name, "plan.parquet"), to_parquet(plan))
-        self.folder.put(_path(name, "sweep.json"), to_json(info))
+        self.folder.put(grid_path, grid_text.encode())
+        self.folder.put(plan_path, to_parquet(plan))
+        self.folder.put(info_path, to_json(info))
 
     def load(self, name: str) -> Sweep:
         where = self.folder.path(_path(name, "sweep.json"))

@@ -69,14 +69,17 @@ class TableFolder:
             table = table.filter(pc.is_in(table["id"], pa.array(list(ids), pa.string())))
         return Read(table, tuple(damaged))
 
-    def compact(self) -> int:
+    def compact(self, at_least: int = 2) -> int:
         """Write the rows of all readable files as one that replaces them: how many files.
 
+        With fewer files than `at_least`, nothing is done.
         The replaced files stay until `delete_replaced`. To be called by one process at a time;
         two at once only waste space.
         """
+        if len(self._names()) < at_least:  # told without reading
+            return 0
         tables, replaced, _ = self._load()
-        if len(tables) < 2:
+        if len(tables) < at_least:
             return 0
         table = self.layout.unique(self.layout.concat(tables.values()))
         names = json.dumps(sorted(replaced | set(tables)))

@@ -66,4 +66,4 @@ def wilson(share: float, total: int) -> tuple[float, float]:
     shrink = 1 + Z**2 / total
     centre = (share + Z**2 / (2 * total)) / shrink
     half = Z / shrink * sqrt(share * (1 - share) / total + Z**2 / (4 * total**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return min(share, centre - half), max(share, centre + half)  # it holds the share, exactly

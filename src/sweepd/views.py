@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import duckdb
@@ -77,14 +78,41 @@ class Views:
     notes: list[str]
     damaged: tuple[Damaged, ...]
 
-    @property
+    @cached_property
     def columns(self) -> list[str]:
         """Columns of `cells`."""
         return [row[0] for row in self.fetch("DESCRIBE cells")]
 
+    @cached_property
+    def raw_columns(self) -> list[str]:
+        """Columns of `raw.cells`."""
+        return [row[0] for row in self.fetch("DESCRIBE raw.cells")]
+
+    @property
+    def code_column(self) -> list[str]:
+        return ["code"] if self.by_code else []
+
+    @cached_property
+    def size_fields(self) -> dict[str, str]:
+        """The axis that is each task's size."""
+        return {
+            task: field
+            for info in self.infos.values()
+            for task, field in info.get("size_fields", {}).items()
+        }
+
+    @cached_property
+    def tune(self) -> set[str]:
+        """Nuisance axes, which grids name as `train.lr`."""
+        names = (name for info in self.infos.values() for name in info.get("tune", ()))
+        return {name.rpartition(".")[2] for name in names}
+
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """All rows of our own SQL. UserError if values do not allow it (a text cast to a number)."""
-        return self._run(sql)[1]
+        """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""
+        try:
+            return self._run(sql)[1]
+        except duckdb.Error as error:
+            raise UserError(str(error).partition("\n")[0]) from None
 
     def types(self, expressions: Sequence[str]) -> list[str]:
         """DuckDB's types of expressions over `cells`."""
@@ -93,20 +121,22 @@ class Views:
 
     def sql(self, text: str) -> Answer:
         """The rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views; else UserError."""
+        text = text.encode(errors="replace").decode()  # no lone surrogates
+        damaged = self.damaged
         try:
             statements = self.connection.extract_statements(text)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise UserError("one SELECT is wanted: sql only reads")
+            if "metrics" in text.lower():
+                damaged += self._load_metrics()
+            names, rows = self._run(text)
         except duckdb.Error as error:
             raise UserError(str(error)) from None
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise UserError("one SELECT is wanted; sql only reads, and only the views")
-        damaged = self.damaged
-        if "metrics" in text.lower():
-            damaged += self._load_metrics()
-        names, rows = self._run(text)
         columns: list[str] = []
         for name in names:
-            same = sum(name == column.rpartition(":")[0] or name == column for column in columns)
-            columns.append(f"{name}:{same}" if same else name)
+            while name in columns:
+                name += ":1"
+            columns.append(name)
         found = [dict(zip(columns, row, strict=True)) for row in rows]
         return Answer(columns, found, self.notes, damaged)
 
@@ -114,9 +144,7 @@ class Views:
         self.connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
             result = self.connection.execute(sql)
-            return [column[0] for column in result.description or []], result.fetchall()
-        except duckdb.Error as error:
-            raise UserError(str(error)) from None
+            return [column[0] for column in result.description or ()], result.fetchall()
         finally:
             self.connection.execute("ROLLBACK")
 
@@ -212,15 +240,15 @@ def most(score: str) -> str:
 def _load_infos(
     source: Source, sweeps: Sequence[str] | None
 ) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
-    """sweep.json by sweep, oldest first. In the whole store, damaged ones are skipped and named."""
+    """sweep.json by sweep, oldest first. Of the whole store, damaged ones are skipped and named."""
     infos: dict[str, Mapping[str, Any]] = {}
     damaged = []
     names = source.sweeps()
-    unknown = [name for name in sweeps or () if name not in names]
-    for name in unknown or names:
+    if sweeps is not None:
+        names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
+    for name in names:
         try:
-            if unknown or sweeps is None or name in sweeps:
-                infos[name] = source.load_sweep(name).info
+            infos[name] = source.load_sweep(name).info
         except EnvironmentFailure as error:
             if sweeps is not None:
                 raise
@@ -236,30 +264,36 @@ def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
 
 def _sweeps_table(infos: Mapping[str, Mapping[str, Any]], seeds: str | None) -> pa.Table:
     """One row a sweep; `number` counts from the oldest."""
-    texts = ("created", "goal", "pass", "search")
-    defaults = {"pass": "median"}
-    overrides = {"pass": seeds} if seeds else {}
-    columns: dict[str, Any] = {
-        "name": pa.array(list(infos), pa.string()),
-        "number": pa.array(range(len(infos)), pa.int64()),
-    }
-    for key in texts:
-        values = [(defaults | dict(info) | overrides).get(key) for info in infos.values()]
-        columns[key] = pa.array([v if v is None else str(v) for v in values], pa.string())
-    return pa.table(columns)
+    rows = [
+        {
+            "name": name,
+            "number": number,
+            **{key: info.get(key) for key in ("created", "goal", "search")},
+            "pass": seeds or info.get("pass"),
+        }
+        for number, (name, info) in enumerate(infos.items())
+    ]
+    texts = ("name", "created", "goal", "pass", "search")
+    fields = [("number", pa.int64()), *((text, pa.string()) for text in texts)]
+    return pa.Table.from_pylist(rows, pa.schema(fields))
 
 
 def _counted(
     con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, Mapping[str, Any]]
 ) -> pa.Table:
     """Task, model and code of the trials that count."""
+    accepted = {digest for info in infos.values() for digest in info.get("accepted", ())}
+
+    def counts(task: str, model: str, made_by: str) -> bool:
+        if isinstance(code, str):
+            return True
+        current = code(task, model)
+        return current is None or made_by == current or made_by in accepted
+
     made = con.execute("SELECT DISTINCT task, model, code FROM trials").fetchall()
-    if not isinstance(code, str):
-        accepted = {digest for info in infos.values() for digest in info.get("accepted", ())}
-        current = {(task, model): code(task, model) for task, model, _ in made}
-        made = [row for row in made if row[2] in accepted | {current[row[:2]]} or not current[row[:2]]]
-    columns = zip(*made, strict=True) if made else ((), (), ())
-    return pa.table([pa.array(c, pa.string()) for c in columns], ["task", "model", "code"])
+    names = ("task", "model", "code")
+    rows = [dict(zip(names, row, strict=True)) for row in made if counts(*row)]
+    return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in names]))
 
 
 def _endings_sql(selected: str) -> str:
@@ -279,9 +313,10 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
     """
     axes = dict.fromkeys([*plan_axes, *trial_axes])
     code = ["code"] if member == "id" else []
-    identity = ", ".join(quoted(n) for n in ("task", "model", "size", "L", *code, *axes))
+    shared = ["task", "model", "size", "L", *code]
+    identity = ", ".join(map(quoted, [*shared, *axes]))
     planned, ran = (
-        ", ".join(quoted(n) for n in (member, "task", "model", "size", "L", *code, *own, "seed", *COSTS))
+        ", ".join(map(quoted, [member, *shared, *own, "seed", *COSTS]))
         for own in (plan_axes, trial_axes)
     )
     done = f"status IN {DONE}"

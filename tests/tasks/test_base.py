@@ -1,4 +1,4 @@
-"""What every chain task gets from its base: splits by a hash of the input, padding, loss, answer."""
+"""What chain tasks get from their base: splits by a hash of the input, padding, loss, answer."""
 
 from __future__ import annotations
 

@@ -3,14 +3,124 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, results_address, say, table
-from sweepd.errors import UserError
+from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
+from sweepd.errors import EnvironmentFailure, UserError
+
+if TYPE_CHECKING:
+    from sweepd.store import Store
+    from sweepd.views import CodeChoice
 
 Sweeps = Annotated[
     list[str] | None,
     typer.Option("--sweep", metavar="S", help="Only this sweep (repeatable). Default: all."),
 ]
+Code = Annotated[
+    Literal["current", "all"],
+    typer.Option(help="Trials of the current code, or all with `code` as one more group."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(query)
+    app.command()(sql)
+    app.command()(export)
+
+
+def query(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", show_default=False)],
+    sweep: Sweeps = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="RULE", help="median, all, any or mean instead of the grid's rule."),
+    ] = None,
+    code: Code = "current",
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Answer a question, e.g. "min d where acc>0.9" or "frontier flops, acc by model".
+
+    min EXPR [by COL, …] [where PREDICATE]: the least value of EXPR among the cells that pass.
+    frontier COST, SCORE [by …] [where …]: the cells that no other beats on both.
+    Exits with 1 if the answer has no row.
+    """
+    from sweepd.answers import ask
+
+    store = _store(results)
+    answer = ask(store, question, code=_codes(code, store), sweeps=sweep, seeds=seeds)
+    for note in answer.notes:
+        say(note)
+    report_damage(answer.damaged)
+    emit(answer.columns, answer.rows, as_json, as_csv)
+    if not answer.rows:
+        raise typer.Exit(1)
+
+
+def sql(
+    select: Annotated[str, typer.Argument(metavar="SELECT", show_default=False)],
+    sweep: Sweeps = None,
+    code: Code = "current",
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
+    from sweepd.views import connect
+
+    store = _store(results)
+    answer = connect(store, code=_codes(code, store), sweeps=sweep).sql(select)
+    report_damage(answer.damaged)
+    emit(answer.columns, answer.rows, as_json, as_csv)
+
+
+def export(
+    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A new .parquet or .csv file.")],
+    results: Results = None,
+) -> None:
+    """Write the trials of a sweep (default: of the whole store) to one file."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    from sweepd.views import connect
+
+    if out.suffix not in (".parquet", ".csv"):
+        raise UserError(f"--out {out}: end it in .parquet or .csv")
+    views = connect(_store(results), code="all", sweeps=[sweep] if sweep else None)
+    report_damage(views.damaged)
+    trials = views.connection.execute("SELECT * FROM trials ORDER BY id").to_arrow_table()
+    write = pyarrow.parquet.write_table if out.suffix == ".parquet" else pyarrow.csv.write_csv
+    try:
+        write(trials, str(out))
+    except OSError as error:
+        raise EnvironmentFailure(f"cannot write {out}: {error}") from error
+    say(f"{trials.num_rows} trials written to {out}")
+
+
+def _store(results: str | None) -> Store:
+    from sweepd.store import Store
+
+    return Store.open(results_address(results))
+
+
+def _codes(choice: str, store: Store) -> CodeChoice:
+    """Whose trials count: everybody's, or those of the code that a sweep would run now."""
+    from sweepd.code import current_code
+
+    if choice == "all":
+        return "all"
+    # A user's task or model is looked for where its grid was.
+    bases = {Path(store.load_sweep(name).info["base"]) for name in store.sweeps()}
+
+    def current(task: str, model: str) -> str | None:
+        for base in sorted(bases):
+            if found := current_code(task, model, base):
+                return found.digest
+        return None
+
+    return current

@@ -7,13 +7,16 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweepd.errors import UserError
+
+if TYPE_CHECKING:
+    from sweepd.tables import Damaged
 
 Row = Mapping[str, Any]
 
@@ -37,6 +40,12 @@ def results_address(given: str | None) -> str:
 def say(text: str) -> None:
     """A message for the person at the terminal."""
     print(text, file=sys.stderr, flush=True)
+
+
+def report_damage(damaged: Iterable[Damaged]) -> None:
+    """Name the files that were skipped: they are left where they are."""
+    for file in damaged:
+        say(f"skipped a damaged file: {file.path}: {file.reason}")
 
 
 def emit(columns: Sequence[str], rows: Sequence[Row], as_json: bool, as_csv: bool) -> None:

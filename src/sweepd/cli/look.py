@@ -1,0 +1,242 @@
+"""What there is, and what this machine can do: tasks, models, schema, sample, flops, doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sweepd.cli.output import AsCsv, AsJson, Results, emit, results_address, say
+from sweepd.errors import SweepdError, UserError
+from sweepd.provenance import provenance
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="key=value", help="A parameter (repeatable)."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(tasks)
+    app.command()(models)
+    app.command()(schema)
+    app.command()(sample)
+    app.command()(flops)
+    app.command()(doctor)
+
+
+def tasks(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the tasks with their parameters."""
+    from sweepd import registry
+
+    found = [(name, registry.find_task(name, Path())) for name in registry.shipped_tasks()]
+    _list(found, as_json, as_csv)
+
+
+def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the models with their parameters."""
+    from sweepd import registry
+
+    found = [(name, registry.find_model(name, Path())) for name in registry.shipped_models()]
+    _list(found, as_json, as_csv)
+
+
+def schema() -> None:
+    """Print the JSON Schema of a grid, for editors and checkers."""
+    from sweepd.spec import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+def sample(
+    task: Annotated[str, typer.Argument(metavar="TASK")],
+    settings: Settings = None,
+    count: Annotated[int, typer.Option(min=1)] = 5,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Look at a task's test data; with --json, one object a line."""
+    from sweepd import registry
+    from sweepd.tasks.base import Split
+    from sweepd.training import Stream, generator
+
+    found = registry.find_task(task, Path())
+    given = _parsed(settings)
+    made = _made(task, found, given)
+    _refuse_leftovers(given, task)
+    try:
+        rows = made.sample(generator(seed, Stream.VERDICT, 0), count, Split.VERDICT)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    for tokens, prompt, length in zip(rows.tokens, rows.prompts, rows.lengths, strict=True):
+        words = made.words(tokens[:length])
+        answer = " ".join(made.words(made.answer(tokens[: length - 1])))
+        if as_json:
+            shown = {"tokens": words, "answer": answer, "prompt_length": int(prompt)}
+            print(json.dumps(shown, ensure_ascii=False))
+        else:
+            print(" ".join(words))
+
+
+def flops(
+    model: Annotated[str, typer.Argument(metavar="MODEL")],
+    task: Annotated[str, typer.Option(help="The task that the model is to learn.")],
+    settings: Settings = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Both FLOPs counts of one forward pass over one sequence of L tokens, by part.
+
+    flops counts all that is computed, flops_weights weight products only (the paper's count).
+    --set takes parameters of the model and of the task, and L in place of the task's own.
+    """
+    from sweepd import registry
+    from sweepd.flops import costs
+
+    given = _parsed(settings)
+    L = given.pop("L", None)
+    problem = _made(task, registry.find_task(task, Path()), given)
+    architecture = _made(model, registry.find_model(model, Path()), given)
+    _refuse_leftovers(given, f"{task} or {model}")
+    if L is None:
+        L = problem.L
+    elif not isinstance(L, int) or L < 1:
+        raise UserError(f"L = {L}: must be a whole number, at least 1")
+    try:
+        found = costs(architecture, len(problem.vocab), L, max(problem.capacity, L + 1))
+    except ValueError as error:
+        raise UserError(f"{model} at L = {L}: {error}") from None
+    totals = {
+        "model": model,
+        "task": task,
+        "size": problem.size,
+        "d": architecture.d,
+        "L": L,
+        "flops": found.flops,
+        "flops_weights": found.flops_weights,
+        "params": found.params,
+        "state_bytes": found.state_bytes,
+    }
+    if as_json or as_csv:
+        for part in found.parts:
+            totals[f"flops.{part.name}"] = part.flops
+            totals[f"flops_weights.{part.name}"] = part.flops_weights
+        emit(list(totals), [totals], as_json, as_csv)
+        return
+    say(
+        f"{model} on {task}: size {problem.size}, L = {L}, d = {architecture.d}, "
+        f"{found.params:,} parameters, {found.state_bytes:,} bytes of decoding state"
+    )
+    rows = [*map(vars, found.parts), {**totals, "name": "total"}]
+    columns = ["name", "flops", "flops_weights"]
+    emit(columns, [{name: _grouped(row[name]) for name in columns} for row in rows], False, False)
+
+
+def doctor(results: Results = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """Check what this machine can do. Exits with 3 if something that launch needs is missing."""
+    checks = list(_checks(results_address(results)))
+    emit(["check", "ok", "detail"], checks, as_json, as_csv)
+    if not all(check["ok"] for check in checks):
+        raise typer.Exit(3)
+
+
+def _checks(address: str) -> Iterator[dict[str, Any]]:
+    def check(name: str, ok: bool, detail: str) -> dict[str, Any]:
+        return {"check": name, "ok": ok, "detail": detail}
+
+    yield check("python", sys.version_info >= (3, 11), platform.python_version())
+    for package, found in provenance(Path())["versions"].items():
+        yield check(package, found is not None, found or "not installed")
+    yield check("cores", True, f"{len(os.sched_getaffinity(0))}")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    yield check("memory", True, f"{memory / 2**30:.1f} GiB")
+    import torch
+
+    cards = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    yield check("gpus", True, ", ".join(cards) or "none: trials train on the CPU")
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    yield check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
+    if Path(address).exists():
+        from sweepd.store import Store
+
+        try:
+            store = Store.create(address)
+            damaged = (*store.read_trials().damaged, *store.read_plans().damaged)
+            detail = f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
+            yield check("results", not damaged, detail)
+        except SweepdError as error:
+            yield check("results", False, str(error))
+    else:
+        yield check("results", True, f"{address} will be made by the first launch")
+
+
+def _list(found: Iterable[tuple[str, type]], as_json: bool, as_csv: bool) -> None:
+    from sweepd import registry
+
+    rows = []
+    for name, kind in found:
+        entry = registry.entry(name, kind)
+        defaults = {
+            field: "required" if p.default is registry.REQUIRED else p.default
+            for field, p in entry.parameters.items()
+        }
+        if as_json or as_csv:
+            parameters = json.dumps(defaults)
+        else:
+            parameters = " ".join(f"{field}={value}" for field, value in defaults.items())
+        row = {"name": name, "summary": entry.summary, "parameters": parameters}
+        rows.append({**row, "source": str(entry.source)})
+    emit(["name", "summary", "parameters", "source"], rows, as_json, as_csv)
+
+
+def _parsed(settings: list[str] | None) -> dict[str, Any]:
+    """`key=value` options, their values read as YAML."""
+    import yaml
+
+    given: dict[str, Any] = {}
+    for setting in settings or ():
+        key, equals, text = setting.partition("=")
+        try:
+            given[key] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            equals = ""
+        if not (key and equals):
+            raise UserError(f"--set {setting}: write it as key=value")
+    return given
+
+
+def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
+    """An instance of a task or model; takes its own fields out of `given`."""
+    from sweepd import registry
+    from sweepd.blocks import scalar
+
+    values: dict[str, Any] = {}
+    for field, parameter in registry.parameters(kind).items():
+        if field in given:
+            try:
+                values[field] = scalar(parameter.type, given.pop(field))
+            except ValueError as error:
+                raise UserError(f"--set {field}: {error}") from None
+        elif parameter.default is registry.REQUIRED:
+            raise UserError(f"{name} needs {field}: add --set {field}=…")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from None
+
+
+def _refuse_leftovers(given: dict[str, Any], whose: str) -> None:
+    if given:
+        raise UserError(f"--set {next(iter(given))}: no such parameter of {whose}")
+
+
+def _grouped(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

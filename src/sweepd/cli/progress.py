@@ -1,0 +1,80 @@
+"""What a person sees while a sweep runs: a line for each trial that ends, and one that moves."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from sweepd.cli.output import say
+
+if TYPE_CHECKING:
+    from sweepd.plan import Trial
+
+QUIET_SECONDS = 15.0
+"""Off a terminal, how long nothing may end before a line says what is running."""
+
+
+def duration(seconds: float) -> str:
+    """A time span for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+class Progress:
+    """Told by the engine what happens; writes to stderr."""
+
+    def __init__(self, trials: Iterable[Trial], todo: int) -> None:
+        planned = list(trials)
+        self.varying = varying(planned)
+        self.todo = todo
+        self.done = 0
+        self.work_done = 0.0
+        self.work = 0.0
+        self.started = self.spoken = time.monotonic()
+        self.now: dict[str, tuple[Trial, dict[str, Any]]] = {}
+        self.moving = sys.stderr.isatty()
+
+    def running(self, trial: Trial, report: dict[str, Any]) -> None:
+        self.now[trial.id] = (trial, report)
+        if self.moving:
+            line = self._running_line()
+            sys.stderr.write(f"\r\x1b[K{line[: _width() - 1]}")
+            sys.stderr.flush()
+        elif time.monotonic() - self.spoken > QUIET_SECONDS:
+            self._say(self._running_line())
+
+    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
+        self.now.pop(trial.id, None)
+        self.done += report["status"] != "failed"
+        acc = "" if report["acc"] is None else f", acc {report['acc']:.3f}"
+        why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
+        counter = f"[{self.done:{len(str(self.todo))}}/{self.todo}]"
+        self._say(f"{counter} {self.label(trial)}: {report['status']}{acc}{why}")
+
+    def label(self, trial: Trial) -> str:
+        """Which trial: task, model, and the fields that differ in this sweep."""
+        fields = " ".join(f"{name}={trial.axes[name]}" for name in self.varying.get(
+            (trial.task_name, trial.model_name), ()
+        ))  # fmt: skip
+        return f"{trial.task_name} {trial.model_name} {fields} seed={trial.seed}".replace("  ", " ")
+
+    def _running_line(self) -> str:
+        parts = [
+            f"{self.label(trial)} step {report['step']}/{trial.train.steps}"
+            + ("" if report["acc"] is None else f" acc {report['acc']:.2f}")
+            for trial, report in self.now.values()
+        ]
+        passed = time.monotonic() - self.started
+        left = f", about {duration(passed / self.done * (self.todo - self.done))} left" if self.done else ""
+        return f"{self.done}/{self.todo} done after {duration(passed)}{left}; running: " + "; ".join(parts)
+
+    def _say(self, line: str) -> None:
+        if self.moving:
+            sys.stderr.write("\r\x1b[K")
+        say(line)
+        self.spoken = time.monotonic()

@@ -1,0 +1,253 @@
+"""Running sweeps: plan, launch, resume, cancel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
+from sweepd.cli.progress import Progress, duration
+from sweepd.errors import EnvironmentFailure, UserError
+
+if TYPE_CHECKING:
+    from sweepd.ledger import Standing
+    from sweepd.plan import Plan
+    from sweepd.spec import Grid
+    from sweepd.store import Store
+
+GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="key=value", help="Override a field, e.g. model.d=[32,64]."),
+]
+AcceptCode = Annotated[
+    bool,
+    typer.Option("--accept-code", help="Count trials that an earlier version of the code made."),
+]
+CANCEL_SECONDS = 120
+
+
+def register(app: typer.Typer) -> None:
+    for command in (plan, launch, resume, cancel):
+        app.command()(command)
+
+
+def plan(
+    grid: GridFile,
+    overrides: Overrides = None,
+    accept_code: AcceptCode = False,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
+    from sweepd.spec import load_grid
+
+    store = _existing(results)
+    planned, standing = _planned(load_grid(grid, overrides or []), store, accept_code)
+    row = _summary(planned, standing, store)
+    emit(list(row), [row], as_json, as_csv)
+
+
+def launch(
+    grid: GridFile,
+    overrides: Overrides = None,
+    accept_code: AcceptCode = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    results: Results = None,
+) -> None:
+    """Run a grid. The same command again continues it and skips what is done.
+
+    Exits with 0 if every trial has ended, 1 if some failed, 130 if interrupted.
+    """
+    from sweepd.spec import load_grid
+
+    if dry_run:
+        plan(grid, overrides, accept_code, results)
+    else:
+        _launch(load_grid(grid, overrides or []), results, accept_code, sure=yes)
+
+
+def resume(
+    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    accept_code: AcceptCode = False,
+    results: Results = None,
+) -> None:
+    """Continue a sweep without its grid file (default: the one launched last)."""
+    from sweepd.spec import parse_grid
+    from sweepd.store import Store
+
+    store = Store.open(results_address(results))
+    if sweep is None:
+        launches = store.launches()
+        if not launches:
+            raise UserError(f"{store.address}: no sweep was launched here")
+        sweep = launches[-1]["sweep"]
+    saved = store.load_sweep(sweep)
+    source = f"{store.address}/sweeps/{sweep}/grid.yaml"
+    grid = parse_grid(saved.grid_text, source, [], Path(saved.info["base"]))
+    _launch(grid, results, accept_code, sure=True)
+
+
+def cancel(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None
+) -> None:
+    """End a running sweep cleanly: its trials are saved and `resume` continues them."""
+    from sweepd.store import Store
+
+    store = Store.open(results_address(results))
+    store.load_sweep(sweep)
+    if not store.sweep_locked_elsewhere(sweep):
+        say(f"sweep {sweep} is not running")
+        return
+    [*_, latest] = [made for made in store.launches() if made["sweep"] == sweep]
+    if latest["host"] != socket.gethostname():
+        raise EnvironmentFailure(f"sweep {sweep} runs on {latest['host']}: cancel it there")
+    os.kill(latest["pid"], signal.SIGTERM)
+    until = time.monotonic() + CANCEL_SECONDS
+    while store.sweep_locked_elsewhere(sweep):
+        if time.monotonic() > until:
+            raise EnvironmentFailure(
+                f"sweep {sweep}: process {latest['pid']} got SIGTERM but still runs"
+            )
+        time.sleep(0.2)
+    say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
+
+
+def _launch(grid: Grid, results: str | None, accept_code: bool, sure: bool) -> None:
+    from sweepd.store import Store
+
+    store = Store.create(results_address(results))
+    planned, standing = _planned(grid, store, accept_code)
+    name = grid.name
+    if not standing.todo:
+        from sweepd.driver import save
+
+        save(planned, store)
+        say(f"sweep {name}: nothing to do, all {len(standing.done)} trials are done")
+        return
+    row = _summary(planned, standing, store)
+    say(
+        f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
+        f"{row['to_run']} to run, {row['slots']} at once, about "
+        f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}"
+    )
+    if not sure and sys.stdin.isatty():
+        typer.confirm("Run it?", abort=True, err=True)
+
+    from sweepd import driver
+
+    progress = Progress(planned.trials, len(standing.todo))
+    with _stopping() as stop:
+        outcome = driver.launch(planned, store, stop, progress, say)
+    after = outcome.standing
+    say(
+        f"sweep {name}: {len(after.done)} of {len(planned.trials)} trials done, "
+        f"{len(after.failed)} failed; results in {store.address}"
+    )
+    if outcome.interrupted:
+        say(f"interrupted; `sweepd resume {name}` continues it")
+        raise typer.Exit(130)
+    if after.todo:
+        say(f"`sweepd status {name}` names them, `sweepd logs TRIAL` shows why; launch to retry")
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets; a second signal ends the process at once."""
+    event = threading.Event()
+
+    def ask(number: int, frame: object) -> None:
+        if event.is_set():
+            os._exit(130)
+        event.set()
+        say("stopping: saving what runs (once more to leave at once)")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _existing(results: str | None) -> Store | None:
+    """The store, or None where nothing was stored yet."""
+    from sweepd.store import Store
+
+    address = results_address(results)
+    return Store.open(address) if Path(address).exists() else None
+
+
+def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, Standing]:
+    """The plan and how it stands, after taking over what accepted codes have done."""
+    from sweepd import plan as planning
+    from sweepd.ledger import changed_files, standing
+    from sweepd.schema import TRIALS
+
+    planned = planning.plan(grid)
+    for warning in planned.warnings:
+        say(f"warning: {warning}")
+    if store is None:
+        return planned, standing(planned.trials, TRIALS.table([]))
+    read = store.read_trials()
+    report_damage(read.damaged)
+    found = standing(planned.trials, read.table)
+    codes = {ending.code for ending in found.other.values()}
+    infos = [store.load_sweep(name).info for name in store.sweeps()]
+    accepted = {code for info in infos if info["name"] == grid.name for code in info["accepted"]}
+    if accept_code:
+        accepted |= codes
+    if unaccepted := [end for end in found.other.values() if end.code not in accepted]:
+        ours = {code: made.files for code, made in planned.codes.items()}
+        theirs = {code: files for info in infos for code, files in info["code_files"].items()}
+        changed = changed_files(ours, theirs, {end.code for end in unaccepted})
+        say(
+            f"{len(unaccepted)} trials were done by another version of the code "
+            f"(changed: {', '.join(changed) or 'unknown'}); --accept-code counts them as done"
+        )
+    planned = replace(planned, trials=found.accepting(accepted))
+    return planned, standing(planned.trials, read.table)
+
+
+def _summary(planned: Plan, now: Standing, store: Store | None) -> dict[str, Any]:
+    """The one row that `plan` prints."""
+    from sweepd.estimate import sweep_seconds
+    from sweepd.schema import TRIALS
+
+    slots = _slots(planned.grid)
+    recorded = store.read_trials().table if store else TRIALS.table([])
+    low, high = sweep_seconds(now.todo, slots, recorded)
+    return {
+        "sweep": planned.grid.name,
+        "cells": len({trial.cell for trial in planned.trials}),
+        "trials": len(planned.trials),
+        "done": len(now.done),
+        "failed": len(now.failed),
+        "other_code": len(now.other),
+        "to_run": len(now.todo),
+        "train_flops": sum(trial.train_flops for trial in now.todo),
+        "slots": slots,
+        "seconds_low": low,
+        "seconds_high": high,
+        "cost_low": 0.0,
+        "cost_high": 0.0,
+    }
+
+
+def _slots(grid: Grid) -> int:
+    """How many trials this machine runs at once, by its cores."""
+    return max(1, int(len(os.sched_getaffinity(0)) / grid.per_trial[0]))

@@ -1,0 +1,137 @@
+"""How sweeps stand: status and logs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, table
+from sweepd.errors import UserError
+from sweepd.statuses import STATUSES
+
+if TYPE_CHECKING:
+    from sweepd.store import Store
+
+WATCH_SECONDS = 2.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(status)
+    app.command()(logs)
+
+
+def status(
+    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """How all sweeps stand, or each trial of one."""
+    from sweepd.store import Store
+
+    store = Store.open(results_address(results))
+    if watch and (as_json or as_csv):
+        raise UserError("--watch is for people: it excludes --json and --csv")
+    while watch:
+        columns, rows = _rows(store, sweep)
+        sys.stdout.write(("\x1b[H\x1b[2J" if sys.stdout.isatty() else "") + table(columns, rows) + "\n")
+        sys.stdout.flush()
+        running = [name for name in store.sweeps() if store.sweep_locked_elsewhere(name)]
+        if (sweep or running) and sweep not in (None, *running):
+            return
+        if not running:
+            return
+        time.sleep(WATCH_SECONDS)
+    emit(*_rows(store, sweep), as_json, as_csv)
+
+
+def logs(
+    trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or its start.")],
+    results: Results = None,
+) -> None:
+    """Print what a trial's attempts noted and printed, errors with their traces."""
+    from sweepd.store import Store
+
+    store = Store.open(results_address(results))
+    known = set(store.read_plans().table.column("id").to_pylist())
+    known |= set(store.read_trials().table.column("id").to_pylist())
+    matching = sorted(id_ for id_ in known if id_.startswith(trial))
+    if len(matching) != 1:
+        found = f"{len(matching)} trials" if matching else "no trial"
+        raise UserError(f"{trial}: {found} of {store.address} has such an id (see `sweepd status`)")
+    sys.stdout.write(store.read_log(matching[0]))
+
+
+def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, Any]]]:
+    return _trials(store, sweep) if sweep else _sweeps(store)
+
+
+def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
+    """One row a sweep: how many of its trials ended how, and whether a driver runs it."""
+    latest = _latest(store)
+    rows = []
+    for name in store.sweeps():
+        ids = store.read_plans([name]).table.column("id").to_pylist()
+        ended = [latest[id_]["status"] for id_ in ids if id_ in latest]
+        rows.append(
+            {
+                "sweep": name,
+                "running": store.sweep_locked_elsewhere(name),
+                "trials": len(ids),
+                **{status: ended.count(status) for status in STATUSES},
+                "untried": len(ids) - len(ended),
+                "created": store.load_sweep(name).info["created"],
+            }
+        )
+    return ["sweep", "running", "trials", *STATUSES, "untried", "created"], rows
+
+
+def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """One row a planned trial, with its latest ending; `running` where the newest recorded step
+    is of an attempt that has not ended and the sweep has a driver."""
+    store.load_sweep(sweep)
+    plan = store.read_plans([sweep]).table.to_pylist()
+    latest = _latest(store)
+    active: dict[str, dict[str, Any]] = {}
+    if store.sweep_locked_elsewhere(sweep):
+        for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
+            ended = latest.get(row["id"])
+            newest = active.get(row["id"])
+            if (ended is None or ended["attempt"] < row["attempt"]) and (
+                newest is None
+                or (newest["attempt"], newest["step"]) < (row["attempt"], row["step"])
+            ):
+                active[row["id"]] = row
+    varying = [
+        name
+        for name in (plan[0] if plan else ())
+        if name not in ("id", "trunk", "config", "code", "sweep", "size", *_COSTS)
+        and len({trial[name] for trial in plan if trial[name] is not None}) > 1
+    ]
+    shown = list(dict.fromkeys(["id", "task", "model", "size", *varying, "seed"]))
+    rows = []
+    for trial in plan:
+        ended, now = latest.get(trial["id"], {}), active.get(trial["id"])
+        row = {name: trial[name] for name in shown}
+        row["status"] = "running" if now else ended.get("status", "untried")
+        row["step"] = now["step"] if now else ended.get("step")
+        row["acc"] = ended.get("acc") if now is None else now["acc"]
+        row["seconds"] = now["seconds"] if now else ended.get("seconds")
+        row["error"] = ended.get("error")
+        rows.append(row)
+    return [*shown, "status", "step", "acc", "seconds", "error"], rows
+
+
+_COSTS = ("params", "flops", "flops_weights", "train_flops", "L")
+
+
+def _latest(store: Store) -> dict[str, dict[str, Any]]:
+    """The latest ending of each trial, by id."""
+    read = store.read_trials()
+    report_damage(read.damaged)
+    rows = sorted(read.table.to_pylist(), key=lambda row: int(row["attempt"]))
+    return {row["id"]: row for row in rows}

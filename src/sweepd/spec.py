@@ -1,0 +1,387 @@
+"""What the user wrote: a grid, checked as a whole before anything starts.
+
+`load_grid` and `parse_grid` refuse everything that is wrong at once, each with its line and path.
+What only building a model can show is refused by `plan`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from sweepd import registry
+from sweepd.blocks import (
+    Block,
+    Choice,
+    Fields,
+    block_schema,
+    count,
+    field_schema,
+    has_keys,
+    read_block,
+    read_choices,
+    shown,
+)
+from sweepd.code import Kind
+from sweepd.errors import UserError
+from sweepd.registry import Parameter, closest, parameters
+from sweepd.settings import Evaluate, Stop, Train
+from sweepd.yamlfile import Document, GridError, Keys, dump, override, parse, read
+
+MOST_TRIALS = 100_000
+SWEEP_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
+
+FINDERS: dict[Kind, Callable[[str, Path], type]] = {
+    "task": registry.find_task,
+    "model": registry.find_model,
+}
+SETTINGS: dict[str, type] = {"train": Train, "evaluate": Evaluate, "stop": Stop}
+OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+PassRule = Literal["median", "all", "any", "mean"]
+Blocks = dict[str, tuple[Block, ...]]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When a trial passes: `acc > 0.9`."""
+
+    metric: str
+    comparison: str
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.comparison} {self.threshold!r}"
+
+    def met(self, value: float) -> bool:
+        return bool(OPERATORS[self.comparison](value, self.threshold))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial occupies; fractions share a core or a card."""
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.cpus > 0:
+            raise ValueError(f"cpus = {self.cpus}: must be positive")
+        if self.gpus < 0:
+            raise ValueError(f"gpus = {self.gpus}: must not be negative")
+
+
+OPTIONS: Fields = {
+    "name": Parameter(str, None),
+    "goal": Parameter(str, "acc > 0.9"),
+    "pass": Parameter(PassRule, "median"),
+    "search": Parameter(Literal["grid"], "grid"),
+    "resources": Parameter(Literal["auto"] | Resources, "auto"),
+    "retries": Parameter(int, 1),
+}
+"""Keys that take one value."""
+LISTS: Fields = {"seeds": Parameter(int, (0,)), "tune": Parameter(str, ())}
+"""Keys that take a list of values."""
+KEYS: Fields = {
+    **{kind: Parameter(dict) for kind in FINDERS},
+    **{kind: Parameter(dict, None) for kind in SETTINGS},
+    **OPTIONS,
+    **LISTS,
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A checked grid. Blocks of one kind sweep side by side; kinds and seeds multiply."""
+
+    name: str
+    blocks: Blocks
+    """by kind: task, model, train, evaluate, stop"""
+    seeds: tuple[int, ...]
+    goal: Goal
+    pass_rule: PassRule
+    search: str
+    resources: Resources | Literal["auto"]
+    retries: int
+    """how many times a failed trial is tried again"""
+    tune: tuple[str, ...]
+    """nuisance axes, as `train.lr`"""
+    base: Path
+    """absolute: the folder that paths of a user's tasks and models are relative to"""
+    document: Document = field(repr=False, compare=False)
+
+    @property
+    def per_trial(self) -> tuple[float, float]:
+        """CPU cores and GPUs of one trial."""
+        resources = Resources() if self.resources == "auto" else self.resources
+        return resources.cpus, resources.gpus
+
+    def resolved_text(self) -> str:
+        """The grid as YAML with defaults and overrides written out. Read again, with the same
+        `base`, it is the same grid."""
+        blocks = {kind: [block.plain() for block in found] for kind, found in self.blocks.items()}
+        return dump(
+            {
+                "name": self.name,
+                **{kind: found[0] if len(found) == 1 else found for kind, found in blocks.items()},
+                "goal": str(self.goal),
+                "pass": self.pass_rule,
+                "search": self.search,
+                "resources": "auto" if self.resources == "auto" else asdict(self.resources),
+                "retries": self.retries,
+                "seeds": list(self.seeds),
+                "tune": list(self.tune),
+            }
+        )
+
+
+def load_grid(path: Path, sets: Sequence[str] = ()) -> Grid:
+    """Read a grid file and apply `--set` options (`path=value`). GridError with all problems."""
+    return parse_grid(read(path), str(path), sets, path.absolute().parent)
+
+
+def parse_grid(text: str, source: str, sets: Sequence[str], base: Path) -> Grid:
+    """Read a grid from text. `source` names it in problems, and the sweep if it has no name."""
+    document = parse(text, source)
+    for option in sets:
+        override(document, option)
+    return _Reader(document, base.absolute()).grid()
+
+
+def build(kind: Kind, name: str, fields: Mapping[str, Any], base: Path) -> Any:
+    """One task or model from plain values, checked as in a grid. UserError, GridError."""
+    document = Document(dict(fields), name)
+    block = read_block(document, FINDERS[kind](name, base), name, document.data, ())
+    if block is None:
+        raise GridError(document.problems)
+    if len(block.variants) > 1:
+        raise UserError(f"{name}: one value for each parameter, no axes")
+    return block.variants[0].value
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a grid, for editors. What it accepts may still be refused: it does
+    not know a user's own classes, nor which values go together."""
+    shipped = {"task": registry.shipped_tasks(), "model": registry.shipped_models()}
+    blocks: dict[str, Any] = {}
+    for kind, entries in shipped.items():
+        known = [block_schema(e.parameters, {"name": {"const": e.name}}) for e in entries]
+        blocks[kind] = {"anyOf": [*known, _OTHER_NAMES]}
+    for kind, settings in SETTINGS.items():
+        blocks[kind] = block_schema(parameters(settings), {})
+    several = {
+        kind: {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+        for kind, one in blocks.items()
+    }
+    options = {name: field_schema(parameter) for name, parameter in OPTIONS.items()}
+    options["name"] = {"type": "string", "pattern": f"^{SWEEP_NAME}$"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A sweepd grid",
+        "type": "object",
+        "properties": {
+            **several,
+            **options,
+            "seeds": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0},
+                "minItems": 1,
+                "uniqueItems": True,
+                "default": [0],
+            },
+            "tune": {"type": "array", "items": {"type": "string"}, "default": []},
+        },
+        "required": list(FINDERS),
+        "additionalProperties": False,
+    }
+
+
+_OTHER_NAMES = {
+    "description": "several names, or a class of your own",
+    "type": "object",
+    "properties": {
+        "name": {
+            "anyOf": [
+                {"type": "string", "pattern": ":"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    },
+    "required": ["name"],
+}
+
+
+class _Reader:
+    """Reads one document part by part, leaving what is wrong in its `problems`."""
+
+    def __init__(self, document: Document, base: Path) -> None:
+        self.document, self.base = document, base
+        self.raw: dict[str, Any] = document.data
+        self.refuse = document.refuse
+
+    def grid(self) -> Grid:
+        has_keys(self.document, KEYS, self.raw, (), "a grid")
+        self.refuse_too_many()
+        blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
+        values = {key: self.one(key) for key in OPTIONS}
+        name, goal = self.name(values["name"]), self.goal(values["goal"], blocks["task"])
+        if goal:
+            self.check_stop(goal, blocks)
+        seeds, tune = self.seeds(), self.tune(blocks)
+        if isinstance(values["retries"], int) and values["retries"] < 0:
+            self.refuse(("retries",), f"{values['retries']}: must not be negative")
+        if self.document.problems or goal is None:
+            raise GridError(self.document.problems)
+        return Grid(
+            name=name,
+            blocks=blocks,
+            seeds=seeds,
+            goal=goal,
+            pass_rule=values["pass"],
+            search=values["search"],
+            resources=values["resources"],
+            retries=values["retries"],
+            tune=tune,
+            base=self.base,
+            document=self.document,
+        )
+
+    def refuse_too_many(self) -> None:
+        """Counted before anything is expanded, so this ends the reading."""
+        trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS, "seeds"))
+        if trials > MOST_TRIALS:
+            self.refuse((), f"{trials:,} trials are more than {MOST_TRIALS:,}; split the grid")
+            raise GridError(self.document.problems)
+
+    def blocks(self, kind: str) -> tuple[Block, ...]:
+        """The blocks of one kind; those with problems are left out."""
+        raw = self.raw.get(kind, {})
+        if kind in FINDERS and kind not in self.raw:
+            return ()
+        if raw is None and kind in SETTINGS:  # `stop:` with nothing below it
+            raw = {}
+        if raw == []:
+            self.refuse((kind,), "an empty list; give it at least one block")
+        found: list[Block | None] = []
+        for i, item in enumerate(raw if isinstance(raw, list) else [raw]):
+            keys: Keys = (kind, i) if isinstance(raw, list) else (kind,)
+            if kind in FINDERS:
+                found += self.named(kind, item, keys)
+            else:
+                found.append(read_block(self.document, SETTINGS[kind], "", item, keys))
+        return tuple(block for block in found if block)
+
+    def named(self, kind: str, raw: Any, keys: Keys) -> list[Block | None]:
+        """A block of tasks or models: one for each of its names."""
+        if not isinstance(raw, dict):
+            self.refuse(keys, f"{shown(raw)} is not a mapping; write {kind}: {{name: …, …}}")
+            return []
+        if "name" not in raw:
+            self.refuse(keys, f"which {kind}? Write `name: …`")
+            return []
+        fields = {key: value for key, value in raw.items() if key != "name"}
+        found = []
+        for choice in read_choices(self.document, str, raw["name"], (*keys, "name")):
+            try:
+                cls = FINDERS[kind](choice.value, self.base)  # type: ignore[index]
+            except UserError as error:
+                self.refuse(choice.keys, str(error))
+            else:
+                found.append(read_block(self.document, cls, choice.value, fields, keys))
+        return found
+
+    def one(self, key: str) -> Any:
+        """The value of a key that is no axis; None if it has problems."""
+        if key not in self.raw:
+            return OPTIONS[key].default
+        raw = self.raw[key]
+        if key == "search" and raw != "grid":
+            self.refuse((key,), f"{shown(raw)}: grid is the only search there is so far")
+            return None
+        choices = (
+            []
+            if isinstance(raw, list)
+            else read_choices(self.document, OPTIONS[key].type, raw, (key,))
+        )
+        if isinstance(raw, list) or len(choices) > 1:
+            self.refuse((key,), "one value is needed; this is no axis")
+        return choices[0].value if choices else None
+
+    def name(self, name: str | None) -> str:
+        if name is None and "name" not in self.raw:
+            name = Path(self.document.source).stem
+        if name is not None and not re.fullmatch(SWEEP_NAME, name):
+            message = "up to 100 letters, digits, '.', '_' and '-', the first no dot"
+            self.refuse(("name",), f"{shown(name)}: a sweep's name has {message}; write `name: …`")
+        return name or ""
+
+    def goal(self, text: str | None, tasks: Sequence[Block]) -> Goal | None:
+        if text is None:
+            return None
+        pattern = rf"\s*(\w+)\s*({'|'.join(OPERATORS)})\s*([-+.\w]+)\s*"
+        try:
+            metric, comparison, number = re.fullmatch(pattern, text).groups()  # type: ignore[union-attr]
+            goal = Goal(metric, comparison, float(number))
+        except (AttributeError, ValueError):
+            self.refuse(("goal",), f"{shown(text)}: write METRIC > NUMBER, such as acc > 0.9")
+            return None
+        for task in tasks:
+            metrics: Sequence[str] = task.kind.metrics  # type: ignore[attr-defined]
+            if metric not in metrics:
+                near, known = closest(metric, metrics), ", ".join(metrics)
+                self.refuse(("goal",), f"{task.name} reports no {metric}{near}; it reports {known}")
+        is_share = metric in ("acc", "chain_acc")
+        if not math.isfinite(goal.threshold) or is_share and not 0 <= goal.threshold <= 1:
+            wanted = "a share from 0 to 1" if is_share else "a finite number"
+            self.refuse(("goal",), f"{number}: must be {wanted}")
+        return goal
+
+    def check_stop(self, goal: Goal, blocks: Blocks) -> None:
+        """A trial that stops as solved must have reached the goal."""
+        for variant in (variant for block in blocks["stop"] for variant in block.variants):
+            success, keys = variant.value.success, variant.written["success"]
+            if success is None:
+                continue
+            if goal.metric == "acc" and ">" in goal.comparison and not goal.met(success):
+                self.refuse(keys, f"{success} does not reach the goal {goal}; raise it above")
+            for task in blocks["task"]:
+                if "acc" not in task.kind.metrics:  # type: ignore[attr-defined]
+                    self.refuse(
+                        keys, f"an accuracy, which {task.name} does not report; leave it out"
+                    )
+
+    def seeds(self) -> tuple[int, ...]:
+        choices = self.listed("seeds", "[0, 1, 2]")
+        for choice in choices:
+            if choice.value < 0:
+                self.refuse(choice.keys, f"{choice.value}: a seed must not be negative")
+        return tuple(choice.value for choice in choices)
+
+    def tune(self, blocks: Blocks) -> tuple[str, ...]:
+        choices = self.listed("tune", "[train.lr]")
+        fields = [f"{kind}.{name}" for kind in blocks for b in blocks[kind] for name in b.axes]
+        broken = {problem.keys[0] for problem in self.document.problems if problem.keys}
+        for choice in choices:
+            kind, _, rest = choice.value.partition(".")
+            if choice.value in fields or (kind in blocks and kind in broken):
+                continue
+            whole = f"{kind}.{rest.partition('.')[0]}"
+            hint = f"; write {whole}" if whole in fields else closest(choice.value, fields)
+            self.refuse(choice.keys, f"{choice.value} is no field of this grid{hint}")
+        return tuple(choice.value for choice in choices)
+
+    def listed(self, key: str, example: str) -> list[Choice]:
+        """The values of a key that takes a list."""
+        default = list(LISTS[key].default)
+        raw = self.raw.get(key, default)
+        if not isinstance(raw, list):
+            self.refuse((key,), f"{shown(raw)}: write a list, such as {example}")
+            return []
+        if raw == default:
+            return [Choice(value, (key,)) for value in default]
+        return read_choices(self.document, LISTS[key].type, raw, (key,))

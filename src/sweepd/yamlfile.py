@@ -1,0 +1,307 @@
+"""YAML text as plain data that knows where each value is written.
+
+Scalars are those of YAML 1.2's core schema: `5e-3` is a number; `yes`, `on`, `1:30` and dates are
+text. Everything that is wrong with a file is collected as a `Problem` and raised at once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sweepd.errors import UserError
+
+Keys = tuple[str | int, ...]
+"""The path of a value inside a file: `("model", "d", 1)` is model.d[1]."""
+
+MOST_BYTES = 1_000_000
+MOST_VALUES = 100_000
+"""Values in a file with its aliases written out: a small file can spell a huge one."""
+DEEPEST = 20
+LARGEST_INT = 2**53
+"""Whole numbers beyond this would not survive as a float64 column of results."""
+MOST_SHOWN = 50
+
+CORE_SCHEMA = {
+    f"tag:yaml.org,2002:{tag}": re.compile(pattern)
+    for tag, pattern in {
+        "null": r"(?:~|null|Null|NULL|)\Z",
+        "bool": r"(?:true|True|TRUE|false|False|FALSE)\Z",
+        "int": r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z",
+        "float": r"""(?x: [-+]? (?: \.[0-9]+ | [0-9]+ (?:\.[0-9]*)? ) (?:[eE][-+]?[0-9]+)?
+                     | [-+]? \.(?:inf|Inf|INF) | \.(?:nan|NaN|NAN) ) \Z""",
+    }.items()
+}
+_RESOLVERS = {None: list(CORE_SCHEMA.items())}
+_STEP = re.compile(r"([^\s.=\[\]]+)((?:\[\d+\])*)\Z")
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = _RESOLVERS
+
+
+class _Dumper(yaml.SafeDumper):
+    yaml_implicit_resolvers = _RESOLVERS
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong. place: `grid.yaml:4`, or the --set option it came from."""
+
+    place: str
+    keys: Keys
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.place, dotted(self.keys), self.message)))
+
+
+class GridError(UserError):
+    """Everything that is wrong with a grid, one `Problem` a line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        if len(self.problems) > MOST_SHOWN:
+            lines.append(f"… and {len(self.problems) - MOST_SHOWN} more problems")
+        super().__init__("\n".join(lines))
+
+
+def dotted(keys: Keys) -> str:
+    """`("model", "d", 1)` as `model.d[1]`."""
+    steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return "".join(steps).removeprefix(".")
+
+
+@dataclass
+class Document:
+    """Plain data (None, bool, int, float, str, list, dict with text keys), and its places."""
+
+    data: Any
+    source: str
+    places: dict[Keys, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def place(self, keys: Keys) -> str:
+        """Where a value is written; where the nearest one around it is, if it is not."""
+        while keys and keys not in self.places:
+            keys = keys[:-1]
+        return self.places.get(keys, self.source)
+
+    def refuse(self, keys: Keys, message: str) -> None:
+        self.problems.append(Problem(self.place(keys), keys, message))
+
+
+def read(path: Path) -> str:
+    """The text of a file. GridError if it cannot be read, is too large or not UTF-8."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            message = f"larger than {MOST_BYTES:,} bytes"
+        else:
+            return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise GridError(
+            [Problem(f"{path}:{line}", (), "not UTF-8 text; save it as UTF-8")]
+        ) from None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    raise GridError([Problem(str(path), (), message)])
+
+
+def parse(text: str, source: str) -> Document:
+    """The data of a YAML file whose top level is a mapping. GridError if it is no such thing;
+    what is wrong with single values is in the document's `problems`."""
+    document = _parse(text, source, lambda line: f"{source}:{line}")
+    if not isinstance(document.data, dict):
+        raise GridError([Problem(document.place(()), (), "a mapping is needed, such as `name: …`")])
+    return document
+
+
+def override(document: Document, option: str) -> None:
+    """Apply one `--set path=value`. A name that meets a list goes into each of its mappings.
+
+    Keys that nobody knows are put in all the same: ordinary validation refuses them.
+    """
+    path, equals, text = option.partition("=")
+    place = f"(--set {path})"
+    steps: list[str | int] = []
+    for step in path.split("."):
+        if not (match := _STEP.match(step)) or not equals:
+            message = "write --set path=value, such as --set model.d=[32,64]"
+            document.problems.append(Problem(f"(--set {option})", (), message))
+            return
+        steps += [match[1], *map(int, re.findall(r"\d+", match[2]))]
+    try:
+        value = _parse(text, place, lambda _: place)
+    except GridError as error:
+        document.problems += error.problems
+        return
+    document.problems += value.problems
+    _assign(document, document.data, (), steps, value, place)
+
+
+def dump(data: Any) -> str:
+    """Plain data as YAML that `parse` reads back as it is."""
+    text: str = yaml.dump(
+        data,
+        Dumper=_Dumper,
+        default_flow_style=None,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+    )
+    return text
+
+
+def _assign(
+    document: Document,
+    node: Any,
+    keys: Keys,
+    steps: list[str | int],
+    value: Document,
+    place: str,
+) -> None:
+    step, *rest = steps
+    if isinstance(step, str) and isinstance(node, list):
+        for i, item in enumerate(node):
+            _assign(document, item, (*keys, i), steps, value, place)
+        return
+    here = (*keys, step)
+    if isinstance(step, str) and isinstance(node, dict):
+        child = node.get(step)
+    elif isinstance(step, int) and isinstance(node, list) and step < len(node):
+        child = node[step]
+    else:
+        needed = f"a list of more than {step}" if isinstance(step, int) else "a mapping"
+        message = f"{dotted(keys)} is not {needed}, so there is no {dotted(here)} to set"
+        document.problems.append(Problem(place, keys, message))
+        return
+    if rest and child is not None:
+        _assign(document, child, here, rest, value, place)
+        return
+    document.places = {
+        k: where for k, where in document.places.items() if k[: len(here)] != here
+    } | {here: place}
+    if rest:
+        node[step] = {}
+        _assign(document, node[step], here, rest, value, place)
+    else:
+        node[step] = _copied(value.data)
+
+
+def _copied(data: Any) -> Any:
+    """Fresh containers, so that a later --set into one block leaves the others alone."""
+    match data:
+        case dict():
+            return {key: _copied(value) for key, value in data.items()}
+        case list():
+            return [_copied(value) for value in data]
+        case _:
+            return data
+
+
+def _parse(text: str, source: str, place: Callable[[int], str]) -> Document:
+    document = Document(None, source)
+    try:
+        node = _Loader(text).get_single_node()
+        if node is not None:
+            document.data = _Reader(document, place).value(node, ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = place(mark.line + 1) if mark else source
+        raise GridError([Problem(where, (), f"not YAML: {error.problem}")]) from None
+    except RecursionError:
+        raise GridError([Problem(source, (), "nested too deeply")]) from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OverflowError,
+    ) as error:  # unprintable characters, \U escapes
+        reason = str(error).partition("\n")[0]
+        raise GridError([Problem(source, (), f"not YAML: {reason}")]) from None
+    return document
+
+
+class _Reader:
+    """Turns PyYAML's nodes into plain data, noting each value's place."""
+
+    def __init__(self, document: Document, place: Callable[[int], str]) -> None:
+        self.document, self.place = document, place
+        self.values = 0
+
+    def value(self, node: yaml.Node, keys: Keys) -> Any:
+        self.document.places[keys] = self.place(node.start_mark.line + 1)
+        self.values += 1
+        if self.values > MOST_VALUES:
+            self._give_up(keys, f"more than {MOST_VALUES:,} values, aliases written out")
+        if len(keys) > DEEPEST:
+            self._give_up(keys, f"nested more than {DEEPEST} deep")
+        match node.tag.removeprefix("tag:yaml.org,2002:"), node:
+            case "map", yaml.MappingNode():
+                return self.mapping(node, keys)
+            case "seq", yaml.SequenceNode():
+                return [self.value(item, (*keys, i)) for i, item in enumerate(node.value)]
+            case ("null" | "bool" | "int" | "float" | "str") as tag, yaml.ScalarNode():
+                try:
+                    return scalar(tag, node.value)
+                except ValueError as error:
+                    self.document.refuse(keys, str(error))
+            case tag, _:
+                self.document.refuse(keys, f"the tag {tag} is not allowed; write a plain value")
+        return None
+
+    def mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = self.place(key_node.start_mark.line + 1)
+            key = key_node.value
+            if not isinstance(key_node, yaml.ScalarNode) or not key_node.tag.endswith(":str"):
+                self.problem(line, keys, "a key must be text; put it in quotes if it is meant so")
+            elif key in data:
+                first = self.document.place((*keys, key))
+                self.problem(line, (*keys, key), f"written twice (first at {first}); keep one")
+            elif key == "<<":
+                self.problem(line, keys, "merge keys (<<) are not supported; write the keys out")
+            else:
+                data[key] = self.value(value_node, (*keys, key))
+                self.document.places[*keys, key] = line
+        return data
+
+    def problem(self, place: str, keys: Keys, message: str) -> None:
+        self.document.problems.append(Problem(place, keys, message))
+
+    def _give_up(self, keys: Keys, message: str) -> None:
+        raise GridError([Problem(self.document.place(keys), keys[:1], message)])
+
+
+def scalar(tag: str, text: str) -> bool | int | float | str | None:
+    """A scalar of the core schema. ValueError for what results could not hold."""
+    if tag == "str":
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError("text with half a surrogate pair")
+        return text
+    if not CORE_SCHEMA[f"tag:yaml.org,2002:{tag}"].match(text):
+        raise ValueError(f"{text!r} is not of the type {tag}")
+    if tag == "null":
+        return None
+    if tag == "bool":
+        return text.lower() == "true"
+    if tag == "float":
+        if not (text[-1] in ".0123456789" and math.isfinite(number := float(text))):
+            raise ValueError(f"{text[:30]} is not a finite number")
+        return number
+    if len(text) > 30 or abs(integer := int(text, 0 if text[1:2] in "ox" else 10)) > LARGEST_INT:
+        raise ValueError(f"{text[:30]} is too large; whole numbers go up to 2^53")
+    return integer

@@ -1,0 +1,82 @@
+"""A store in memory, from rows: what views.py needs of one, for tests of questions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweepd.errors import UserError
+from sweepd.schema import METRICS, PLAN, TRIALS
+from sweepd.tables import Damaged, Read
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FakeSweep:
+    info: Mapping[str, Any]
+
+
+class FakeStore:
+    def __init__(self) -> None:
+        self.infos: dict[str, Row] = {}
+        self.plan: list[Row] = []
+        self.endings: list[Row] = []
+        self.steps: list[Row] = []
+        self.damaged: tuple[Damaged, ...] = ()
+        self.metrics_reads = 0
+
+    def add_sweep(self, name: str, planned: Sequence[Row], **info: Any) -> None:
+        defaults = {"goal": "acc > 0.9", "pass": "median", "size_fields": {"lis": "n"}}
+        created = f"2025-01-{len(self.infos) + 1:02d}"
+        self.infos[name] = {"name": name, "created": created, **defaults, **info}
+        self.plan += [{**row, "sweep": name} for row in planned]
+
+    def end(self, trial: Row, status: str, acc: float | None = None, **more: Any) -> None:
+        """Add an ending of a planned trial."""
+        known = {"attempt": 1000, "sweep": "s", "status": status, "acc": acc}
+        if acc is not None:
+            known |= {"total": 100, "correct": round(100 * acc)}
+        self.endings.append({**trial, **known, **more})
+
+    def sweeps(self) -> list[str]:
+        return list(self.infos)
+
+    def load_sweep(self, name: str) -> FakeSweep:
+        if name not in self.infos:
+            raise UserError(f"no sweep {name!r}")
+        return FakeSweep(self.infos[name])
+
+    def read_plans(self, sweeps: list[str] | None) -> Read:
+        rows = [row for row in self.plan if sweeps is None or row["sweep"] in sweeps]
+        return Read(PLAN.table(rows), ())
+
+    def read_trials(self) -> Read:
+        return Read(TRIALS.table(self.endings), self.damaged)
+
+    def read_metrics(self, ids: Collection[str] | None = None) -> Read:
+        self.metrics_reads += 1
+        rows = [row for row in self.steps if ids is None or row["id"] in ids]
+        return Read(METRICS.table(rows), ())
+
+
+def planned(
+    n: int = 8, d: int = 16, seed: int = 0, model: str = "standard", code: str = "now", **axes: Any
+) -> Row:
+    """A trial of LIS as it was planned; any other axis by its name."""
+    axes = {"n": n, "d": d, "heads": 2, "lr": "0.01"} | axes
+    where = {"task": "lis", "model": model, "size": n, "L": 2 * n + 3, "seed": seed}
+    text = json.dumps([where, axes], sort_keys=True)
+    config = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    flops = 24 * d * d * (2 * n + 3)
+    costs = {"params": 12 * d * d, "flops": flops + d, "flops_weights": flops}
+    who = {"id": f"{config}-{code}", "trunk": config, "config": config, "code": code}
+    return {**who, **where, **axes, **costs, "train_flops": 3000.0 * flops}
+
+
+def now(_task: str, _model: str) -> str:
+    """The current code of every task and model."""
+    return "now"

@@ -1,0 +1,109 @@
+"""What all architectures share: refused values, FLOPs by part, P1's Table 2, state size."""
+
+import math
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from sweepd.models.base import Architecture
+from sweepd.models.linear import Linear
+from sweepd.models.sparse import Sparse
+from sweepd.models.standard import Standard
+
+ARCHITECTURES = [Standard, Sparse, Linear]
+
+LENGTHS = (87, 221, 355, 505)
+TABLE_2 = {  # P1: least GFLOPs above 90% on arithmetic, and the widths that they belong to
+    Standard: ((64, 128, 128, 128), (0.027, 0.266, 0.426, 0.605)),
+    Linear: ((256, 512, 512, 512), (0.422, 4.220, 6.756, 9.584)),
+    Sparse: ((128, 256, 256, 256), (0.106, 1.055, 1.690, 2.399)),
+}
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_weight_flops_are_those_of_table_2(kind: type[Architecture]) -> None:
+    for L, d, published in zip(LENGTHS, *TABLE_2[kind], strict=True):
+        ours = sum(part.flops_weights for part in kind(d).parts(vocab=21, L=L))
+        assert ours == 24 * 3 * d**2 * L + 2 * d * 21 * L
+        assert abs(published * 1e9 / ours - 1) < 0.06
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_weight_flops_are_what_torch_counts(kind: type[Architecture]) -> None:
+    architecture, vocab, L = kind(32, layers=2), 11, 9
+    model = architecture.build(vocab, L, L, torch.Generator())
+    tokens = torch.randint(vocab, (1, L))
+    weights_only = {"attention.qkv", "attention.out", "up", "down", "head"}
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(tokens)
+    by_module = {name: sum(f.values()) for name, f in counter.get_flop_counts().items()}
+    counted = sum(flops for name, flops in by_module.items() if name.endswith(tuple(weights_only)))
+    assert counted == sum(part.flops_weights for part in architecture.parts(vocab, L))
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_all_flops_are_the_weights_and_attention(kind: type[Architecture]) -> None:
+    architecture = kind(32)
+    parts = {part.name: part for part in architecture.parts(vocab=21, L=87)}
+    attention = dict(architecture.attention_flops(87))
+    assert {name for name, part in parts.items() if not part.flops_weights} == set(attention)
+    for name, part in parts.items():
+        assert part.flops == (3 * attention[name] if name in attention else part.flops_weights)
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_state_bytes_are_what_the_memory_holds(kind: type[Architecture]) -> None:
+    """At a length where no architecture's buffers have room to spare: L a multiple of B."""
+    architecture, vocab, L = kind(32, layers=2), 5, 64
+    model = architecture.build(vocab, L, L, torch.Generator())
+    state = model.prefill(torch.zeros(1, L, dtype=torch.long), torch.tensor([L]))
+    held = sum(tensor.nbytes for memory in state.memories for tensor in memory)
+    spare = 2 * 2 * 4 * 32 if kind is Sparse else 0  # the summary that is still in the ring
+    assert held == architecture.state_bytes(vocab, L) + spare
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_building_is_a_function_of_the_generator_alone(kind: type[Architecture]) -> None:
+    def weights(seed: int) -> dict[str, torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        return kind(16, positions="learned").build(7, 20, 30, generator).state_dict()
+
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    first = weights(0)
+    assert torch.equal(before, torch.random.get_rng_state())
+    torch.manual_seed(2)
+    second, other = weights(0), weights(1)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert all(
+        torch.equal(first[name], other[name]) == ("norm" in name or "bias" in name)
+        for name in first
+    )
+
+
+def test_weights_are_xavier_uniform_and_biases_zero() -> None:
+    model = Standard(64).build(32, 20, 30, torch.Generator().manual_seed(0))
+    attention = model.blocks[0].attention
+    fans = [(part, 64, 64) for part in attention.qkv.weight.chunk(3)]
+    fans += [(model.blocks[0].up.weight, 64, 256), (model.head.weight, 64, 32)]
+    for weight, fan_in, fan_out in fans:
+        bound = math.sqrt(6 / (fan_in + fan_out))
+        assert weight.abs().max() <= bound
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+    assert not attention.qkv.bias.any()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"d": 0}, "d = 0: must be at least 1"),
+        ({"d": 8, "layers": 0}, "layers = 0: must be at least 1"),
+        ({"d": 10}, "d = 10 is not divisible by heads = 4"),
+        ({"d": 8, "positions": "rotary"}, "must be one of sinusoidal, learned, none"),
+        ({"d": 8, "dropout": 1.0}, r"dropout = 1.0: must be in \[0, 1\)"),
+    ],
+)
+def test_impossible_values_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Standard(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,139 @@
+"""The shared transformer: causality, decoding equal to the full pass, rows leaving, dropout."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.models.backbone import State, Transformer, sinusoids
+from sweepd.models.base import Architecture
+from sweepd.models.linear import Linear
+from sweepd.models.sparse import Sparse
+from sweepd.models.standard import Standard
+
+VOCAB, CAPACITY = 13, 150
+
+ARCHITECTURES = [
+    Standard(16, layers=2),
+    Linear(16, layers=2),
+    Linear(16, layers=2, feature_map="relu", positions="none"),
+    Sparse(16, layers=2),
+    Sparse(16, layers=2, heads=2, block=6, k=2, c=3, positions="learned"),
+    Sparse(16, layers=2, block=5, c=5),
+    Sparse(16, layers=2, block=1),
+]
+every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES, ids=repr)
+
+
+def built(architecture: Architecture, L: int = 50) -> Transformer:
+    generator = torch.Generator().manual_seed(0)
+    return architecture.build(VOCAB, L, CAPACITY, generator).double().eval()
+
+
+def tokens(rows: int, length: int) -> torch.Tensor:
+    return torch.randint(VOCAB, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+@every_architecture
+def test_a_later_token_changes_no_earlier_output(architecture: Architecture) -> None:
+    model, rows = built(architecture), tokens(1, CAPACITY)
+    for at in (0, 1, 63, 64, 100, CAPACITY - 1):
+        changed = rows.clone()
+        changed[0, at] = (rows[0, at] + 1) % VOCAB
+        before, after = model(rows), model(changed)
+        torch.testing.assert_close(before[:, :at], after[:, :at])
+        assert not torch.allclose(before[:, at], after[:, at])
+
+
+@every_architecture
+def test_a_prefix_gives_the_same_logits(architecture: Architecture) -> None:
+    model, rows = built(architecture), tokens(2, CAPACITY)
+    full = model(rows)
+    for length in (1, 31, 64, 65, 97):
+        torch.testing.assert_close(model(rows[:, :length]), full[:, :length])
+
+
+@every_architecture
+@settings(deadline=None, max_examples=8)
+@given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=4), steps=st.integers(1, 80))
+def test_decoding_equals_the_full_pass(
+    architecture: Architecture, lengths: list[int], steps: int
+) -> None:
+    """Rows at different positions, prompts padded with rubbish, one row leaving half-way."""
+    model, rows = built(architecture), torch.arange(len(lengths))
+    sequence = tokens(len(lengths), CAPACITY)
+    with torch.no_grad():
+        full = model(sequence)
+        position = torch.tensor(lengths)
+        prompts = sequence[:, : max([1, *lengths])]
+        rubbish = torch.arange(prompts.size(1)) >= position[:, None]
+        state = model.prefill(prompts.masked_fill(rubbish, 0), position)
+        for step in range(steps):
+            if step == steps // 2 and len(rows) > 1:
+                state = state.select(torch.arange(1, len(rows)))
+                rows, position = rows[1:], position[1:]
+            logits = model.step(sequence[rows, position], state)
+            torch.testing.assert_close(logits, full[rows, position])
+            position = position + 1
+            assert torch.equal(state.position, position)
+
+
+@every_architecture
+def test_selected_rows_are_copies_in_the_order_asked_for(architecture: Architecture) -> None:
+    model, rows = built(architecture), tokens(3, 40)
+    with torch.no_grad():
+        state = model.prefill(rows, torch.tensor([40, 7, 20]))
+        swapped = state.select(torch.tensor([2, 0]))
+        kept = state.select(torch.tensor([True, False, True]))
+        first = model.step(torch.tensor([1, 2, 3]), state)
+        torch.testing.assert_close(model.step(torch.tensor([3, 1]), swapped), first[[2, 0]])
+        torch.testing.assert_close(model.step(torch.tensor([1, 3]), kept), first[[0, 2]])
+    assert state.position.tolist() == [41, 8, 21]
+    assert swapped.position.tolist() == [21, 41]
+
+
+def test_prefill_leaves_the_callers_lengths_alone() -> None:
+    model, lengths = built(Standard(16)), torch.tensor([3])
+    with torch.no_grad():
+        state: State = model.prefill(tokens(1, 5), lengths)
+        model.step(torch.tensor([1]), state)
+    assert lengths.item() == 3
+
+
+@every_architecture
+def test_bfloat16_autocast_stays_near(architecture: Architecture) -> None:
+    model, rows = built(architecture).float(), tokens(2, 100)
+    with torch.no_grad():
+        exact = model(rows)
+        with torch.autocast("cpu", torch.bfloat16):
+            rough = model(rows)
+            state = model.prefill(rows[:, :90], torch.tensor([90, 50]))
+            stepped = model.step(rows[[0, 1], [90, 50]], state)
+    torch.testing.assert_close(rough.float(), exact, atol=0.1, rtol=0)
+    torch.testing.assert_close(stepped.float(), exact[[0, 1], [90, 50]], atol=0.1, rtol=0)
+
+
+def test_dropout_is_random_in_training_only() -> None:
+    model, rows = built(Standard(16, dropout=0.5)), tokens(1, 10)
+    assert torch.equal(model(rows), model(rows))
+    model.train()
+    assert not torch.allclose(model(rows), model(rows))
+
+
+def test_sinusoids_are_those_of_the_paper() -> None:
+    table = sinusoids(50, 6)
+    for position in (0, 1, 49):
+        for i in range(3):
+            angle = torch.tensor(position / 10000 ** (2 * i / 6))
+            torch.testing.assert_close(table[position, 2 * i], angle.sin())
+            torch.testing.assert_close(table[position, 2 * i + 1], angle.cos())
+    assert sinusoids(4, 3).shape == (4, 3)
+
+
+def test_positions_are_not_stored_in_checkpoints_unless_learned() -> None:
+    stored = {
+        kind: "position" in built(Standard(16, positions=kind)).state_dict()
+        for kind in ("sinusoidal", "learned", "none")
+    }
+    assert stored == {"sinusoidal": False, "learned": True, "none": False}
+    assert not any("mask" in name for name in built(Sparse(16)).state_dict())

@@ -1,0 +1,39 @@
+"""Standard attention: its equation, its parity with torch's FLOPs counter, its cache growing."""
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from sweepd.models.standard import CausalAttention, Standard, widened
+
+
+def naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    scores = q @ k.mT / q.size(-1) ** 0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return torch.softmax(scores.masked_fill(later, -torch.inf), -1) @ v
+
+
+def test_attends_by_its_equation() -> None:
+    qkv = torch.randn(3, 2, 4, 37, 8, dtype=torch.float64, requires_grad=True)
+    fast, slow = CausalAttention(32, 4).attend(*qkv), naive(*qkv)
+    torch.testing.assert_close(fast, slow)
+    weight = torch.randn_like(fast)
+    gradients = [torch.autograd.grad((y * weight).sum(), qkv)[0] for y in (fast, slow)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_flops_are_the_causal_part_of_what_torch_counts() -> None:
+    architecture, L = Standard(d=32, layers=1), 48
+    q, k, v = torch.randn(3, 1, 4, L, 8)
+    with FlopCounterMode(display=False) as counter:
+        naive(q, k, v)
+    counted = sum(flops for _, flops in architecture.attention_flops(L))
+    assert counted * 2 * L == counter.get_total_flops() * (L + 1)  # L(L+1)/2 pairs of L²
+
+
+def test_the_cache_grows_by_half_and_keeps_what_it_holds() -> None:
+    cache = torch.randn(2, 4, 10, 8)
+    assert widened(cache, 10) is cache
+    wider = widened(cache, 11)
+    assert wider.shape == (2, 4, 15, 8)
+    assert torch.equal(wider[:, :, :10], cache)
+    assert widened(cache, 40).size(2) == 40

@@ -1,0 +1,118 @@
+"""LIS against a search through all subsequences and the O(n²) definition; draws and limits."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.tasks import lis
+from sweepd.tasks.base import SPECIALS, Split
+from sweepd.tasks.lis import LIS
+
+
+def rows_of(task: LIS, seed: int, count: int) -> list[list[str]]:
+    """Rows as strings, <eos> last, straight from `fill` (small settings leave splits empty)."""
+    tokens = np.zeros((count, task.capacity), dtype=np.int64)
+    task.fill(np.random.default_rng(seed), tokens)
+    return [task.words(row) for row in tokens]
+
+
+def longest_ending_at_each(values: list[int]) -> list[int]:
+    lengths: list[int] = []
+    for i, value in enumerate(values):
+        lengths.append(1 + max([lengths[j] for j in range(i) if values[j] < value], default=0))
+    return lengths
+
+
+def longest_of_all_subsequences(values: list[int]) -> int:
+    return max(
+        size
+        for size in range(1, len(values) + 1)
+        for chosen in combinations(values, size)
+        if all(a < b for a, b in pairwise(chosen))
+    )
+
+
+def expected_row(values: list[int]) -> list[str]:
+    lengths = longest_ending_at_each(values)
+    numbers = [*map(str, values), "<sep>", *map(str, lengths), "<sep>", str(max(lengths))]
+    return [*numbers, "<eos>"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32), n=st.integers(1, 60), value_range=st.integers(2, 300))
+def test_every_row_is_its_values_and_their_dynamic_program(
+    seed: int, n: int, value_range: int
+) -> None:
+    task = LIS(n, value_range)
+    for row in rows_of(task, seed, 10):
+        values = [int(word) for word in row[:n]]
+        assert all(0 <= value < value_range for value in values)
+        assert row == expected_row(values)
+        assert task.answer([task.vocab.index(word) for word in row[:-1]]) == (
+            task.vocab.index(row[-2]),
+        )
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), n=st.integers(1, 9), value_range=st.integers(2, 12))
+def test_answer_is_the_longest_of_all_increasing_subsequences(
+    seed: int, n: int, value_range: int
+) -> None:
+    for row in rows_of(LIS(n, value_range), seed, 10):
+        assert int(row[-2]) == longest_of_all_subsequences([int(word) for word in row[:n]])
+
+
+@pytest.mark.parametrize(("n", "length"), [(40, 83), (110, 223), (175, 353), (250, 503)])
+def test_lengths_of_the_paper(n: int, length: int) -> None:
+    task = LIS(n)
+    assert (task.L, task.capacity, task.size) == (length, length + 1, n)
+    chains = task.sample(np.random.default_rng(0), 20, Split.VERDICT)
+    assert set(chains.lengths.tolist()) == {length + 1}
+    assert set(chains.prompts.tolist()) == {n + 1}
+
+
+def test_example_of_the_module_is_a_row() -> None:
+    assert " ".join(expected_row([3, 1, 2, 5])) in (lis.__doc__ or "")
+
+
+def test_answers_spread_because_runs_are_planted() -> None:
+    answers = [int(row[-2]) for row in rows_of(LIS(40), 0, 500)]
+    assert min(answers) < 12  # random values alone give about 11, up to 15
+    assert max(answers) > 35
+
+
+def test_every_value_and_every_place_is_drawn() -> None:
+    drawn = np.array([[int(word) for word in row[:6]] for row in rows_of(LIS(6, 8), 0, 2000)])
+    for place in drawn.T:
+        assert set(place.tolist()) == set(range(8))
+
+
+def test_vocabulary_holds_values_and_lengths() -> None:
+    assert LIS(4, 16).vocab == (*SPECIALS, *map(str, range(16)))
+    assert LIS(20, 4).vocab == (*SPECIALS, *map(str, range(21)))
+
+
+def test_the_seed_decides_the_sample() -> None:
+    one, same, other = (
+        LIS(12, 16).sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens
+        for seed in (5, 5, 6)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_distinct_inputs_are_counted() -> None:
+    assert LIS(4, 16).distinct_inputs() == 16**4
+    assert LIS(250, 250).distinct_inputs() == float("inf")
+
+
+@pytest.mark.parametrize("setting", [{"n": 0}, {"value_range": 1}])
+def test_impossible_settings_are_refused(setting: dict[str, int]) -> None:
+    (name,) = setting
+    with pytest.raises(ValueError, match=rf"{name} = .*at least"):
+        LIS(**setting)

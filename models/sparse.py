@@ -116,8 +116,8 @@ class SparseAttention(Attention):
         k_BHNKE = self.keys_of_tiles(k_BHTE, tiles)
         v_BHNKE = self.keys_of_tiles(v_BHTE, tiles)
         scores_BHNQK = (q_BHNQE * q_BHNQE.size(-1) ** -0.5) @ k_BHNKE.mT
-        mask_NQK = self.tile_mask[:tiles, :, : k_BHNKE.size(3)]
-        read_BHNQE = torch.softmax(scores_BHNQK + mask_NQK, dim=-1) @ v_BHNKE
+        scores_BHNQK += self.tile_mask[:tiles, :, : k_BHNKE.size(3)]
+        read_BHNQE = torch.softmax(scores_BHNQK, dim=-1) @ v_BHNKE
         return read_BHNQE.flatten(2, 3)[:, :, :T]
 
     def keys_of_tiles(self, x_BHTE: Tensor, tiles: int) -> Tensor:

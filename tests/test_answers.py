@@ -183,7 +183,7 @@ def twin(cells: Mapping[Point, bool | None]) -> dict[int, tuple[Any, ...]]:
     return rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from(list(POOL)), st.integers(1, 3))
 def test_verdicts_are_those_of_the_slow_twin(data: st.DataObject, rule: str, count: int) -> None:
     pairs = st.sets(st.sampled_from(list(itertools.product((6, 8, 12), (8, 16, 32, 64)))))
@@ -425,10 +425,18 @@ def test_costs_that_depend_on_size_still_find_the_cell_of_the_smaller_size() -> 
     assert [(row["verdict"], row["inferred"]) for row in rows] == [("exact", 0), ("bracketed", 1)]
 
 
+def test_cells_without_a_finite_value_are_left_out_and_counted() -> None:
+    answer = question(grid({(8, 16): 0.95}), "min sqrt(-d) where acc > 0.9")
+    assert answer.rows == []
+    assert answer.notes == ["left out: 1 cells for which an expression has no value"]
+
+
 def test_size_itself_can_be_minimised() -> None:
     answer = question(grid({(6, 16): 0.95, (8, 16): 0.5}), "min size where acc < 0.9")
     assert answer.columns[:4] == ["task", "model", "value", "fail"]
     assert [(row["value"], row["fail"], row["verdict"]) for row in answer.rows] == [(8, 6, "exact")]
+    answer = question(mixed(), "min n * n where acc > 0.9 and n = 8 and heads = 4 and d = 32")
+    assert [row["value"] for row in answer.rows] == [64, 64]
 
 
 def test_a_question_without_a_score_is_about_the_goal() -> None:
@@ -469,7 +477,6 @@ def test_what_is_no_number_and_what_is_no_condition() -> None:
         "min d where acc": "not a condition",
         "min d where acc > 0.9 and model + 1 > 2": "No function matches",
         "min cast(model as integer) where acc > 0.9": "Could not convert",
-        "min sqrt(-d) where acc > 0.9": "square root",
     }.items():
         with pytest.raises(UserError, match=message):
             question(mixed(), text)
@@ -478,7 +485,7 @@ def test_what_is_no_number_and_what_is_no_condition() -> None:
 # The frontier
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from([6, 8]), st.sampled_from([8, 16, 32]), st.sampled_from([1, 2])),
@@ -565,13 +572,15 @@ def test_a_real_store_and_an_empty_one(tmp_path: Any) -> None:
 
 STORE = mixed()
 PIECES = st.sampled_from(
-    ["min", "by", "where", "d", "heads", "flops", "acc", "loss", "model", "'linear'", "0.9", "2"]
-    + ["(", ")", ",", ">", "<", "=", "+", "-", "/", "*", "and", "or", "not", "between", "in", "is"]
-    + ["null", "like", "case", "when", "then", "else", "end", "sqrt(", "cast(", "as", "integer"]
+    [
+        *("min", "by", "where", "d", "heads", "flops", "acc", "loss", "model", "'linear'", "0.9"),
+        *("2", "(", ")", ",", ">", "<", "=", "+", "-", "/", "*", "and", "or", "not", "between"),
+        *("in", "is", "null", "like", "case", "when", "then", "else", "end", "sqrt(", "cast("),
+    ]
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["min ", "frontier ", "min d where "]), st.lists(PIECES, max_size=8))
 def test_any_question_is_answered_or_a_user_error(start: str, pieces: list[str]) -> None:
     try:
@@ -593,7 +602,6 @@ def test_ten_thousand_trials_take_under_two_seconds() -> None:
     store.read_plans, store.read_trials = lambda _: plans, lambda: endings  # type: ignore[method-assign]
     start = time.perf_counter()
     answer = question(store, "min d where acc > 0.9")
-    print(time.perf_counter() - start)
     assert time.perf_counter() - start < 2
     assert len(trials) > 10_000
     assert len(answer.rows) == 80

@@ -195,6 +195,13 @@ def test_tasks_with_different_fields_share_the_columns() -> None:
     ]
 
 
+def test_a_field_named_like_a_column_of_cells_is_refused() -> None:
+    store = FakeStore()
+    store.add_sweep("s", [planned(seeds=3, d=16)])
+    with pytest.raises(UserError, match="fields named seeds"):
+        connect(store, code=now)
+
+
 @pytest.mark.parametrize(
     "text",
     [

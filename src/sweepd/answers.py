@@ -241,32 +241,42 @@ def _judge(
             SELECT cell, seed, {condition.kleene} AS holds
             FROM raw.cells JOIN raw.bounds USING (cell)
         ), verdicts AS (
-            SELECT cell, count(seed) AS n, count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
+            SELECT cell, count(seed) AS seeds,
+                count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
                 count(holds) FILTER (seed IS NOT NULL) AS decided,
                 bool_or(holds) FILTER (seed IS NULL) AS pooled
             FROM units GROUP BY cell
+        ), expressions AS (
+            SELECT cell, coalesce({selection.sql()}, false) AS selected,
+                row({", ".join(map(_settled, nodes))}) AS "values"
+            FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed IS NULL
         )
-        SELECT coalesce({selection.sql()}, false), {", ".join(map(_settled, nodes))},
-            CASE pass
+        SELECT e.selected, e.values,
+            CASE cells.pass
                 WHEN 'all' THEN
-                    CASE WHEN v.passed < v.decided THEN false WHEN v.passed = v.n THEN true END
+                    CASE WHEN v.passed < v.decided THEN false WHEN v.passed = v.seeds THEN true END
                 WHEN 'any' THEN
-                    CASE WHEN v.passed > 0 THEN true WHEN v.decided = v.n THEN false END
+                    CASE WHEN v.passed > 0 THEN true WHEN v.decided = v.seeds THEN false END
                 ELSE v.pooled
             END,
             v.passed, v.decided, cells.*
-        FROM raw.cells JOIN verdicts AS v USING (cell)
-            JOIN (FROM raw.bounds WHERE seed IS NULL) USING (cell)
+        FROM raw.cells JOIN verdicts AS v USING (cell) JOIN expressions AS e USING (cell)
         ORDER BY cell
         """
     )
-    cells = []
-    for selected, *row in found:
-        values, (outcome, passed, decided, *rest) = row[: len(nodes)], row[len(nodes) :]
-        columns = dict(zip(views.raw_columns, rest, strict=True))
-        plain = tuple(_plain(value) for value in values)
-        cells.append((Cell(columns, outcome, passed, decided, plain), selected))
-    return cells
+    return [
+        (
+            Cell(
+                row=dict(zip(views.raw_columns, columns, strict=True)),
+                outcome=outcome,
+                passed=passed,
+                decided=decided,
+                values=tuple(map(_plain, values)),
+            ),
+            selected,
+        )
+        for selected, values, outcome, passed, decided, *columns in found
+    ]
 
 
 def _settled(node: Node) -> str:
@@ -290,6 +300,7 @@ def _grouping(views: Views, question: Question, cells: Sequence[Cell]) -> Groupi
     values, but for nuisance axes and what the question minimises: the columns it names, and d
     where it names a cost, which is there to rank widths.
     """
+    varying = _varying(views, cells)
     size_columns = {"size", "L", *views.size_fields.values()}
     mentioned = {name for _, node in question.expressions for name in node.columns}
     names = ["task", "size", "L", "model", *views.code_column]
@@ -303,13 +314,13 @@ def _grouping(views: Views, question: Question, cells: Sequence[Cell]) -> Groupi
         left_out = mentioned | views.tune | ({"d"} if mentioned.intersection(COSTS) else set())
         if mentioned & size_columns:
             left_out |= size_columns
-        names = [name for name in names + _varying(views, cells) if name not in left_out]
+        names = [name for name in names + varying if name not in left_out]
     group = tuple(dict.fromkeys(names))
     across_sizes = bool(size_columns.intersection(group))
     in_columns = {*group, *(node.column for _, node in question.expressions)}
     width = [name for name in views.axes if name == "d" and name not in in_columns]
     shown = tuple(width if question.verb == "frontier" else ())
-    others = _varying(views, cells) + ([] if across_sizes else ["size"])
+    others = varying + ([] if across_sizes else ["size"])
     others = [name for name in others if name not in in_columns and name not in shown]
     return Grouping(group, shown, tuple(others), across_sizes)
 

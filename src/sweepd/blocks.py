@@ -57,6 +57,7 @@ class Block:
     axes: Mapping[str, tuple[Any, ...]]
     """every field, defaults filled in, with the values it takes"""
     variants: tuple[Variant, ...]
+    keys: Keys
 
     def plain(self) -> dict[str, Any]:
         """The block as it may be written in a grid."""
@@ -87,7 +88,7 @@ def read_block(document: Document, kind: type, name: str, raw: Any, keys: Keys) 
         return None
     axes = {field: tuple(choice.value for choice in axis) for field, axis in choices.items()}
     variants = _variants(document, kind, choices, keys)
-    return None if variants is None else Block(name, kind, axes, tuple(variants))
+    return None if variants is None else Block(name, kind, axes, tuple(variants), keys)
 
 
 def read_fields(
@@ -219,18 +220,21 @@ def count(raw: Any) -> int:
     return max(1, sum(map(count, raw))) if isinstance(raw, list) else 1
 
 
-def field_schema(parameter: Parameter) -> dict[str, Any]:
-    """JSON Schema of one field: a value, or a list of them (an axis)."""
+def value_schema(parameter: Parameter) -> dict[str, Any]:
+    """JSON Schema of one value of a field."""
     scalars, rule = alternatives(parameter.type)
-    written = adapter(scalars).json_schema()
-    options: list[dict[str, Any]] = written.get("anyOf", [written])
+    schema: dict[str, Any] = adapter(scalars).json_schema()
     if rule:
-        options = [*options, block_schema(parameters(rule), {})]
-    axis = {"type": "array", "items": {"anyOf": options}, "minItems": 1}
-    schema: dict[str, Any] = {"anyOf": [*options, axis]}
-    if parameter.default is not REQUIRED:
-        schema["default"] = plain(parameter.default)
+        schema = {"anyOf": [schema, block_schema(parameters(rule), {})]}
     return schema
+
+
+def field_schema(parameter: Parameter) -> dict[str, Any]:
+    """JSON Schema of a field: a value, or a list of them (an axis)."""
+    one = value_schema(parameter)
+    schema = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+    default = parameter.default
+    return schema if default is REQUIRED else schema | {"default": plain(default)}
 
 
 def block_schema(fields: Fields, named: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sweepd.ledger import Standing, standing
 from sweepd.plan import Plan, Trial
 from sweepd.provenance import provenance
 from sweepd.search import GridSearch
+from sweepd.spec import Resources
 from sweepd.store import Store
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def save(plan: Plan, store: Store) -> None:
     """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
     grid, name = plan.grid, plan.grid.name
     past = store.load_sweep(name).info if name in store.sweeps() else {}
-    present = {digest: dict(made.files) for digest, made in plan.codes.items()}
+    present = {digest: made.files for digest, made in plan.codes.items()}
     used = {trial.code for trial in plan.trials}
     store.save_sweep(
         name,
@@ -97,7 +98,7 @@ def save(plan: Plan, store: Store) -> None:
             "base": str(grid.base),
             "created": past.get("created", datetime.now(UTC).isoformat(timespec="seconds")),
             "accepted": sorted(set(past.get("accepted", ())) | (used - present.keys())),
-            "size_fields": dict(plan.size_fields),
+            "size_fields": plan.size_fields,
             "code_files": {**past.get("code_files", {}), **present},
         },
         [trial.row() for trial in plan.trials],
@@ -121,7 +122,7 @@ def _run(
     grid = plan.grid
     job = engine.Job(store.address, grid.name, grid.base, number, tuple(todo))
     search = GridSearch(todo, grid.retries)
-    engine.run(job, search, store, engine.PerTrial(*grid.per_trial), listener, stopping)
+    engine.run(job, search, store, Resources(*grid.per_trial), listener, stopping)
 
 
 def _latest_driver(store: Store, sweep: str) -> str:

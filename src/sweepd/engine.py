@@ -14,7 +14,7 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 SETTINGS = {
     # Tune's own records are not ours: no CSV, JSON and TensorBoard files, no state snapshots
@@ -44,6 +44,7 @@ from ray.tune.search import Searcher  # noqa: E402
 from sweepd.attempt import Attempt, ledger_columns  # noqa: E402
 from sweepd.plan import Trial  # noqa: E402
 from sweepd.search import GridSearch  # noqa: E402
+from sweepd.spec import Resources  # noqa: E402
 from sweepd.store import Store  # noqa: E402
 
 SLICE_SECONDS = 1.0
@@ -118,7 +119,18 @@ class Worker(tune.Trainable):
         self.attempt.interrupt()
 
 
-class _Suggestions(Searcher):
+class _Disposable:
+    """A part of a Tune run that is not carried over: pickled (Tune does, to restore runs, which
+    we never do) it is nothing, copied it is itself."""
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return object, ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+class _Suggestions(_Disposable, Searcher):
     """Hands the search's trials to Tune and their endings back."""
 
     def __init__(self, job: Job, search: GridSearch, listener: Listener, threads: int) -> None:
@@ -156,7 +168,7 @@ class _Suggestions(Searcher):
         """Nothing: the ledger is the truth."""
 
 
-class _LostWorkers(tune.Callback):
+class _LostWorkers(_Disposable, tune.Callback):
     """Records the attempts that could not do so themselves: their worker was killed or lost."""
 
     def __init__(self, job: Job, store: Store, listener: Listener) -> None:
@@ -191,7 +203,7 @@ class _NoTheft(FIFOScheduler):
         return None
 
 
-class _StopWhen(tune.Stopper):
+class _StopWhen(_Disposable, tune.Stopper):
     """Ends the run once the driver was asked to stop."""
 
     def __init__(self, stopping: threading.Event) -> None:
@@ -202,14 +214,6 @@ class _StopWhen(tune.Stopper):
 
     def stop_all(self) -> bool:
         return self.stopping.is_set()
-
-
-@dataclass(frozen=True)
-class PerTrial:
-    """What one trial occupies. Fractions of a GPU share the card."""
-
-    cpus: float = 1
-    gpus: float = 0
 
 
 def start_ray() -> None:
@@ -228,11 +232,13 @@ def run(
     job: Job,
     search: GridSearch,
     store: Store,
-    per_trial: PerTrial,
+    per_trial: Resources,
     listener: Listener,
     stopping: threading.Event,
 ) -> None:
     """Run the search to its end, or until `stopping` is set. Success is judged by the ledger."""
+    if not ray.is_initialized():
+        start_ray()
     suggestions = _Suggestions(job, search, listener, max(1, int(per_trial.cpus)))
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
@@ -260,7 +266,7 @@ def run(
         tuner.fit()
 
 
-def slots(per_trial: PerTrial) -> int:
+def slots(per_trial: Resources) -> int:
     """How many trials the Ray at hand runs at once (at least 1)."""
     have = ray.cluster_resources()
     counts = [have.get("CPU", 0) / per_trial.cpus] if per_trial.cpus else []

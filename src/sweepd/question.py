@@ -7,7 +7,7 @@ DuckDB parses the expressions; their syntax trees are read against a whitelist, 
 is printed from the trees, never pasted from the text.
 
 A condition on a score (acc, chain_acc, loss) is three-valued. What is known of a score is an
-interval, the columns `<score>_least` and `<score>_most` of `views.bounds`: `Node.kleene` is TRUE
+interval, the columns `<score>_least` and `<score>_most` of `raw.bounds`: `Node.kleene` is TRUE
 or FALSE where every value in the interval agrees, and NULL where they do not.
 """
 
@@ -272,7 +272,9 @@ class _Parser:
                 return Node("", column=self.known(name, at))
             case {"class": "CONSTANT", "literal": {"kind": kind, "text": text}}:
                 return Node(self.constant(kind, text, at))
-            case {"class": "COMPARISON", "type": kind, "left": left, "right": right}:
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if (
+                kind in _COMPARISONS
+            ):
                 return Node(f"({{}} {_COMPARISONS[kind]} {{}})", children(left, right))
             case {"class": "BETWEEN", "input": value, "lower": low, "upper": high}:
                 return Node("({} BETWEEN {} AND {})", children(value, low, high))

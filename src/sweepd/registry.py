@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sweepd.models.base import Architecture
     from sweepd.tasks.base import Task
 
-REQUIRED = dataclasses.MISSING
+REQUIRED: Any = object()
 SCALARS = (int, float, str, bool, types.NoneType)
 
 
@@ -82,21 +82,19 @@ def entry(name: str, found: type) -> Entry:
 def parameters(found: type) -> dict[str, Parameter]:
     """The fields of a dataclass, in order, with their types resolved."""
     hints = typing.get_type_hints(found)
-    return {
-        field.name: Parameter(
-            hints[field.name],
-            field.default
-            if field.default_factory is dataclasses.MISSING
-            else field.default_factory(),
-        )
-        for field in dataclasses.fields(found)
-        if field.init
-    }
+    fields = [field for field in dataclasses.fields(found) if field.init]
+    return {field.name: Parameter(hints[field.name], _default(field)) for field in fields}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return REQUIRED if field.default is dataclasses.MISSING else field.default
 
 
 def closest(word: str, known: Iterable[str]) -> str:
     """` (did you mean …?)` for a word that is none of the known ones, or nothing."""
-    found = difflib.get_close_matches(word, list(known), n=2)
+    found = difflib.get_close_matches(word, list(dict.fromkeys(known)), n=2)
     return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 

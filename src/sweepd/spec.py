@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sweepd import registry
 from sweepd.blocks import (
@@ -21,11 +21,11 @@ from sweepd.blocks import (
     Fields,
     block_schema,
     count,
-    field_schema,
     has_keys,
     read_block,
     read_choices,
     shown,
+    value_schema,
 )
 from sweepd.code import Kind
 from sweepd.errors import UserError
@@ -178,7 +178,7 @@ def json_schema() -> dict[str, Any]:
         kind: {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
         for kind, one in blocks.items()
     }
-    options = {name: field_schema(parameter) for name, parameter in OPTIONS.items()}
+    options = {name: value_schema(parameter) for name, parameter in OPTIONS.items()}
     options["name"] = {"type": "string", "pattern": f"^{SWEEP_NAME}$"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -223,16 +223,18 @@ class _Reader:
         self.document, self.base = document, base
         self.raw: dict[str, Any] = document.data
         self.refuse = document.refuse
+        self.kinds: dict[str, dict[str, Any]] = {kind: {"": cls} for kind, cls in SETTINGS.items()}
+        """by kind and name, the dataclasses of all blocks, of broken ones too"""
 
     def grid(self) -> Grid:
         has_keys(self.document, KEYS, self.raw, (), "a grid")
         self.refuse_too_many()
         blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
         values = {key: self.one(key) for key in OPTIONS}
-        name, goal = self.name(values["name"]), self.goal(values["goal"], blocks["task"])
+        name, goal = self.name(values["name"]), self.goal(values["goal"])
         if goal:
-            self.check_stop(goal, blocks)
-        seeds, tune = self.seeds(), self.tune(blocks)
+            self.check_stop(goal, blocks["stop"])
+        seeds, tune = self.seeds(), self.tune()
         if isinstance(values["retries"], int) and values["retries"] < 0:
             self.refuse(("retries",), f"{values['retries']}: must not be negative")
         if self.document.problems or goal is None:
@@ -292,6 +294,7 @@ class _Reader:
             except UserError as error:
                 self.refuse(choice.keys, str(error))
             else:
+                self.kinds.setdefault(kind, {})[choice.value] = cls
                 found.append(read_block(self.document, cls, choice.value, fields, keys))
         return found
 
@@ -320,7 +323,7 @@ class _Reader:
             self.refuse(("name",), f"{shown(name)}: a sweep's name has {message}; write `name: …`")
         return name or ""
 
-    def goal(self, text: str | None, tasks: Sequence[Block]) -> Goal | None:
+    def goal(self, text: str | None) -> Goal | None:
         if text is None:
             return None
         pattern = rf"\s*(\w+)\s*({'|'.join(OPERATORS)})\s*([-+.\w]+)\s*"
@@ -330,30 +333,27 @@ class _Reader:
         except (AttributeError, ValueError):
             self.refuse(("goal",), f"{shown(text)}: write METRIC > NUMBER, such as acc > 0.9")
             return None
-        for task in tasks:
-            metrics: Sequence[str] = task.kind.metrics  # type: ignore[attr-defined]
-            if metric not in metrics:
-                near, known = closest(metric, metrics), ", ".join(metrics)
-                self.refuse(("goal",), f"{task.name} reports no {metric}{near}; it reports {known}")
+        for task, cls in self.kinds.get("task", {}).items():
+            if metric not in cls.metrics:
+                near, known = closest(metric, cls.metrics), ", ".join(cls.metrics)
+                self.refuse(("goal",), f"{task} reports no {metric}{near}; it reports {known}")
         is_share = metric in ("acc", "chain_acc")
-        if not math.isfinite(goal.threshold) or is_share and not 0 <= goal.threshold <= 1:
+        if not math.isfinite(goal.threshold) or (is_share and not 0 <= goal.threshold <= 1):
             wanted = "a share from 0 to 1" if is_share else "a finite number"
             self.refuse(("goal",), f"{number}: must be {wanted}")
         return goal
 
-    def check_stop(self, goal: Goal, blocks: Blocks) -> None:
+    def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
         """A trial that stops as solved must have reached the goal."""
-        for variant in (variant for block in blocks["stop"] for variant in block.variants):
+        without = [n for n, cls in self.kinds.get("task", {}).items() if "acc" not in cls.metrics]
+        for variant in (variant for block in stops for variant in block.variants):
             success, keys = variant.value.success, variant.written["success"]
             if success is None:
                 continue
             if goal.metric == "acc" and ">" in goal.comparison and not goal.met(success):
                 self.refuse(keys, f"{success} does not reach the goal {goal}; raise it above")
-            for task in blocks["task"]:
-                if "acc" not in task.kind.metrics:  # type: ignore[attr-defined]
-                    self.refuse(
-                        keys, f"an accuracy, which {task.name} does not report; leave it out"
-                    )
+            if without:
+                self.refuse(keys, f"an accuracy, which {without[0]} does not report; leave it out")
 
     def seeds(self) -> tuple[int, ...]:
         choices = self.listed("seeds", "[0, 1, 2]")
@@ -362,13 +362,17 @@ class _Reader:
                 self.refuse(choice.keys, f"{choice.value}: a seed must not be negative")
         return tuple(choice.value for choice in choices)
 
-    def tune(self, blocks: Blocks) -> tuple[str, ...]:
+    def tune(self) -> tuple[str, ...]:
         choices = self.listed("tune", "[train.lr]")
-        fields = [f"{kind}.{name}" for kind in blocks for b in blocks[kind] for name in b.axes]
-        broken = {problem.keys[0] for problem in self.document.problems if problem.keys}
+        fields = [
+            f"{kind}.{name}"
+            for kind, found in self.kinds.items()
+            for cls in found.values()
+            for name in parameters(cls)
+        ]
         for choice in choices:
             kind, _, rest = choice.value.partition(".")
-            if choice.value in fields or (kind in blocks and kind in broken):
+            if choice.value in fields or (kind in FINDERS and kind not in self.kinds):
                 continue
             whole = f"{kind}.{rest.partition('.')[0]}"
             hint = f"; write {whole}" if whole in fields else closest(choice.value, fields)
@@ -377,11 +381,11 @@ class _Reader:
 
     def listed(self, key: str, example: str) -> list[Choice]:
         """The values of a key that takes a list."""
-        default = list(LISTS[key].default)
-        raw = self.raw.get(key, default)
+        default = LISTS[key].default
+        raw = self.raw.get(key, [])
+        if key not in self.raw or (raw == [] and not default):
+            return [Choice(value, (key,)) for value in default]
         if not isinstance(raw, list):
             self.refuse((key,), f"{shown(raw)}: write a list, such as {example}")
             return []
-        if raw == default:
-            return [Choice(value, (key,)) for value in default]
         return read_choices(self.document, LISTS[key].type, raw, (key,))

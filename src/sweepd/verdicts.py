@@ -66,4 +66,5 @@ def wilson(share: float, total: int) -> tuple[float, float]:
     shrink = 1 + Z**2 / total
     centre = (share + Z**2 / (2 * total)) / shrink
     half = Z / shrink * sqrt(share * (1 - share) / total + Z**2 / (4 * total**2))
-    return min(share, centre - half), max(share, centre + half)  # it holds the share, exactly
+    # Rounding may put an end just past the share, or past 0 or 1.
+    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))

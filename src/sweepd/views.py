@@ -33,6 +33,8 @@ SCORES = ("acc", "chain_acc", "loss", "acc_min", "acc_max")
 """Columns of `cells` that seeds yet to come may change."""
 COSTS = ("params", "flops", "flops_weights", "train_flops")
 
+_OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
+"""Columns of `raw.cells` that are neither axes nor columns of trials."""
 _ENDS = {"acc": ("0", "1"), "chain_acc": ("0", "1"), "loss": ("'inf'::DOUBLE", "0")}
 """The worst and the best that each score of a trial can be."""
 
@@ -191,6 +193,10 @@ def connect(
     plan_axes = [name for name in plans.table.column_names if name not in PLAN.fixed]
     trial_axes = [name for name in trials.table.column_names if name not in TRIALS.fixed]
 
+    axes = tuple(dict.fromkeys(plan_axes + trial_axes))
+    if taken := _OWN.intersection(axes):
+        raise UserError(f"fields named {', '.join(sorted(taken))}: columns of `cells`; rename them")
+
     con = sandbox()
     con.execute("CREATE SCHEMA raw")
     _copy(con, "raw.plans", plans.table)
@@ -207,7 +213,7 @@ def connect(
     views = Views(
         con,
         source,
-        axes=tuple(dict.fromkeys(plan_axes + trial_axes)),
+        axes=axes,
         by_code=by_code,
         infos=infos,
         whole_store=sweeps is None,

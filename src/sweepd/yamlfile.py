@@ -34,8 +34,8 @@ CORE_SCHEMA = {
         "null": r"(?:~|null|Null|NULL|)\Z",
         "bool": r"(?:true|True|TRUE|false|False|FALSE)\Z",
         "int": r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z",
-        "float": r"""(?x: [-+]? (?: \.[0-9]+ | [0-9]+ (?:\.[0-9]*)? ) (?:[eE][-+]?[0-9]+)?
-                     | [-+]? \.(?:inf|Inf|INF) | \.(?:nan|NaN|NAN) ) \Z""",
+        "float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
+        r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z",
     }.items()
 }
 _RESOLVERS = {None: list(CORE_SCHEMA.items())}
@@ -184,8 +184,8 @@ def _assign(
     elif isinstance(step, int) and isinstance(node, list) and step < len(node):
         child = node[step]
     else:
-        needed = f"a list of more than {step}" if isinstance(step, int) else "a mapping"
-        message = f"{dotted(keys)} is not {needed}, so there is no {dotted(here)} to set"
+        needed = f"list of more than {step}" if isinstance(step, int) else "mapping"
+        message = f"is no {needed}, so there is no {dotted(here)} to set"
         document.problems.append(Problem(place, keys, message))
         return
     if rest and child is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -78,3 +79,20 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
         say(line)
         self.spoken = time.monotonic()
+
+
+def varying(trials: Iterable[Trial]) -> dict[tuple[str, str], list[str]]:
+    """By (task, model), the fields that differ between its trials."""
+    seen: dict[tuple[str, str], dict[str, set[object]]] = {}
+    for trial in trials:
+        fields = seen.setdefault((trial.task_name, trial.model_name), {})
+        for name, value in trial.axes.items():
+            fields.setdefault(name, set()).add(value)
+    return {
+        pair: [name for name, values in fields.items() if len(values) > 1]
+        for pair, fields in seen.items()
+    }
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns

@@ -84,7 +84,7 @@ class Architecture(ABC):
             weights("head", self.d * vocab),
         ]
 
-    def state_bytes(self, vocab: int, L: int) -> int:  # noqa: ARG002 (a model may keep tokens)
+    def state_bytes(self, vocab: int, L: int) -> int:
         """Bytes (float32) of the decoding state after L tokens of one sequence."""
         return 4 * self.layers * self.memory_floats(L)
 

@@ -49,7 +49,7 @@ class Linear(Architecture):
             known = ", ".join(get_args(FeatureMap))
             raise ValueError(f"feature_map = {self.feature_map!r}: must be one of {known}")
 
-    def attention(self, L: int, capacity: int) -> Attention:  # noqa: ARG002
+    def attention(self, L: int, capacity: int) -> Attention:
         return LinearAttention(self.d, self.heads, FEATURES[self.feature_map])
 
     def attention_flops(self, L: int) -> list[tuple[str, int]]:
@@ -58,7 +58,7 @@ class Linear(Architecture):
         product = 2 * self.memory_floats(L) * L
         return [("attention state", product), ("attention values", product)]
 
-    def memory_floats(self, L: int) -> int:  # noqa: ARG002
+    def memory_floats(self, L: int) -> int:
         return self.d * (self.d // self.heads + 1)
 
 
@@ -106,7 +106,7 @@ class LinearAttention(Attention):
         k_BHE: Tensor,
         v_BHE: Tensor,
         memory: Memory,
-        position_B: Tensor,  # noqa: ARG002
+        position_B: Tensor,
     ) -> tuple[Tensor, Memory]:
         (state_BHEE,) = memory
         with torch.autocast(q_BHE.device.type, enabled=False):

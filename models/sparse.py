@@ -107,7 +107,7 @@ class SparseAttention(Attention):
 
     def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
         T = q_BHTE.size(2)
-        if q_BHTE.size(2) <= self.short:  # one tile
+        if q_BHTE.size(2) <= self.short:
             mask_TT = self.short_mask[:T, :T]
             return F.scaled_dot_product_attention(q_BHTE, k_BHTE, v_BHTE, attn_mask=mask_TT)
         tiles = -(-T // self.tile)

@@ -16,7 +16,7 @@ from sweepd.models.base import Architecture
 class Standard(Architecture):
     """Causal softmax attention: L(L+1)/2 query-key pairs, a key-value cache when decoding."""
 
-    def attention(self, L: int, capacity: int) -> Attention:  # noqa: ARG002
+    def attention(self, L: int, capacity: int) -> Attention:
         return CausalAttention(self.d, self.heads)
 
     def attention_flops(self, L: int) -> list[tuple[str, int]]:
@@ -33,7 +33,7 @@ class CausalAttention(Attention):
     def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q_BHTE, k_BHTE, v_BHTE, is_causal=True)
 
-    def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:  # noqa: ARG002
+    def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:
         # Columns from lengths_b on are invisible until `recall` has overwritten them.
         return k_BHTE.contiguous(), v_BHTE.contiguous()
 

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.yamlfile import MOST_BYTES, MOST_SHOWN, GridError, Problem, dotted, dump, override, parse, read
+from sweepd.yamlfile import (
+    MOST_BYTES,
+    MOST_SHOWN,
+    GridError,
+    Problem,
+    dotted,
+    dump,
+    override,
+    parse,
+    read,
+)
 
 scalars = (
     st.none()
@@ -18,13 +28,16 @@ scalars = (
     | st.integers(-(2**53), 2**53)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-    | st.sampled_from(["yes", "on", "5e-3", "0x1F", "010", "1:30", "null", "~", "", "<<", "=", "2024-01-01"])
+    | st.sampled_from(
+        ["yes", "on", "5e-3", "0x1F", "010", "1:30", "null", "~", "", "<<", "=", "2024-01-01"]
+    )
 )
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).filter(lambda key: key != "<<")
 data = st.dictionaries(
     keys,
     st.recursive(
-        scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3)
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
     ),
     max_size=4,
 )
@@ -231,4 +244,6 @@ def test_any_text_is_data_or_a_grid_error(text: str) -> None:
     except GridError as error:
         assert error.problems
     else:
-        assert not any(isinstance(v, float) and not math.isfinite(v) for v in document.data.values())
+        assert not any(
+            isinstance(v, float) and not math.isfinite(v) for v in document.data.values()
+        )

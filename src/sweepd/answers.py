@@ -12,10 +12,10 @@ from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.question import Node, Question, parse, parse_predicate
+from sweepd.statuses import STATUSES
 from sweepd.verdicts import Candidate, Value, judge, wilson
 from sweepd.views import (
     COSTS,
-    STATUSES,
     Answer,
     CodeChoice,
     Source,

@@ -26,6 +26,7 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.plan import Trial
 from sweepd.statuses import DONE
 from sweepd.store import Store
+from sweepd.tasks.base import ChainTask
 from sweepd.training import Row, Training
 
 CHECKPOINT_SECONDS = 30.0
@@ -54,8 +55,10 @@ class Attempt:
         self.flushed = self.checkpointed = time.monotonic()
         self.training: Training | None = None
         with self._recording_failure():
+            task = registry.find_task(trial.task_name, base)(**trial.task)
+            assert isinstance(task, ChainTask)
             self.training = Training(
-                registry.find_task(trial.task_name, base)(**trial.task),
+                task,
                 registry.find_model(trial.model_name, base)(**trial.model),
                 trial.train,
                 trial.evaluate,
@@ -134,15 +137,15 @@ class Attempt:
 
     def _restore(self, training: Training) -> None:
         """Continue from the furthest readable state that is this trial's own or its trunk's."""
-        found = []
+        found: list[tuple[int, str, str]] = []
         for name in self.store.checkpoints(self.trial.trunk):
-            step, _, rest = name.partition("-")
-            maker = rest.split(".")[0]
-            if maker == self.trial.id and not rest.endswith(".keep.pt"):
+            digits, _, rest = name.partition("-")
+            at, maker, kept = int(digits), rest.split(".")[0], rest.endswith(".keep.pt")
+            if maker == self.trial.id and not kept:
                 self.own_checkpoints.append(name)
-                found.append((int(step), maker, name))
-            elif rest.endswith(".keep.pt") and int(step) <= self.trial.train.trunk_end:
-                found.append((int(step), maker, name))
+                found.append((at, maker, name))
+            elif kept and at <= self.trial.train.trunk_end:
+                found.append((at, maker, name))
         for step, maker, name in sorted(found, reverse=True):
             try:
                 training.restore(self.store.get_checkpoint(self.trial.trunk, name))
@@ -159,9 +162,9 @@ class Attempt:
         """Training has come to an end by itself."""
         assert training.ending is not None
         stopped_early = training.step < self.trial.train.steps
-        if stopped_early and training.step <= self.trial.train.trunk_end:
-            if training.ending.status != "diverged":
-                self._keep(training)
+        on_trunk = training.step <= self.trial.train.trunk_end
+        if stopped_early and on_trunk and training.ending.status != "diverged":
+            self._keep(training)
         self._end(training.ending.status)
 
     def _end(self, status: str, error: str | None = None) -> None:

@@ -182,7 +182,7 @@ def _imported_files(path: Path) -> Iterator[Path]:
 
 def _file_of(target: Path) -> Path | None:
     """The source of the module at a path without suffix."""
-    candidates = (target.with_name(f"{target.name}.py"), target / "__init__.py")
+    candidates = (Path(f"{target}.py"), target / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -75,7 +75,7 @@ class Listener(Protocol):
 class Worker(tune.Trainable):
     """An actor that runs one attempt after another."""
 
-    def setup(self, config: dict[str, Any], job: Job) -> None:
+    def setup(self, config: dict[str, Any], job: Job) -> None:  # type: ignore[override]
         import torch
 
         self.job = job
@@ -139,7 +139,7 @@ class _Suggestions(_Disposable, Searcher):
         self.index = {trial.id: i for i, trial in enumerate(job.trials)}
         self.out: dict[str, Trial] = {}
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
         trial = self.search.next()
         if trial is None:
             return Searcher.FINISHED if self.search.finished else None
@@ -248,7 +248,7 @@ def run(
             ),
             tune_config=tune.TuneConfig(
                 search_alg=suggestions,
-                scheduler=_NoTheft(),
+                scheduler=_NoTheft(),  # type: ignore[no-untyped-call]
                 num_samples=-1,
                 max_concurrent_trials=slots(per_trial),
                 reuse_actors=True,
@@ -268,7 +268,7 @@ def run(
 
 def slots(per_trial: Resources) -> int:
     """How many trials the Ray at hand runs at once (at least 1)."""
-    have = ray.cluster_resources()
+    have = ray.cluster_resources()  # type: ignore[no-untyped-call]
     counts = [have.get("CPU", 0) / per_trial.cpus] if per_trial.cpus else []
     if per_trial.gpus:
         counts.append(have.get("GPU", 0) / per_trial.gpus)

@@ -37,9 +37,7 @@ def sweep_seconds(trials: Sequence[Trial], slots: int, recorded: pa.Table) -> tu
     ranges = [trial_seconds(t.train.steps, t.train_flops) for t in trials]
     if factors := _factors(recorded):
         ranges = [((a + b) / 2 * factors[0], (a + b) / 2 * factors[1]) for a, b in ranges]
-    low, high = (
-        max(sum(column) / slots, max(column)) for column in zip(*ranges, strict=True)
-    )
+    low, high = (max(sum(column) / slots, max(column)) for column in zip(*ranges, strict=True))
     return low, high
 
 
@@ -49,7 +47,7 @@ def _factors(recorded: pa.Table) -> tuple[float, float] | None:
         recorded.column(name).to_pylist() for name in ("status", "step", "train_flops", "seconds")
     )
     ratios = [
-        float(seconds) / (sum(trial_seconds(step, flops)) / 2)  # type: ignore[arg-type]
+        float(seconds) / (sum(trial_seconds(step, flops)) / 2)
         for status, step, flops, seconds in zip(*columns, strict=True)
         if status == "completed" and step and seconds
     ]

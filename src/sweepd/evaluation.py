@@ -100,7 +100,8 @@ def decode(
     rows[:, :longest] = tokens[:, :longest]
     # All but the last given token fill the state; feeding that one asks for what follows it.
     state = model.prefill(
-        torch.from_numpy(tokens[:, : longest - 1]).to(device), torch.from_numpy(given - 1).to(device)
+        torch.from_numpy(tokens[:, : longest - 1]).to(device),
+        torch.from_numpy(given - 1).to(device),
     )
     alive, at = np.arange(len(tokens)), given.copy()
     while len(alive):

@@ -26,7 +26,7 @@ class LrRule:
             raise ValueError("base, at_d and max of an lr rule must be positive")
 
     def at(self, d: int) -> float:
-        return min(self.max, self.base * (d / self.at_d) ** self.power)
+        return float(min(self.max, self.base * (d / self.at_d) ** self.power))
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ class Training:
             yield Row(
                 self.step,
                 value,
-                score and score.acc,
-                score and score.chain_acc,
+                score.acc if score else None,
+                score.chain_acc if score else None,
                 lr,
                 self.tokens,
                 self.seconds,
@@ -152,11 +152,9 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         logits = self.model(torch.from_numpy(batch.inputs).to(self.device))
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE
-        )
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
         self.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
         self.optimizer.step()
         self.step += 1
@@ -215,8 +213,6 @@ def lr_factor(train: Train, step: int) -> float:
     if step < start:
         return warm
     progress = (step - start + 1) / (train.steps - start)
-    if train.schedule == "cosine":
-        left = (1 + math.cos(math.pi * progress)) / 2
-    else:
-        left = 1 - progress
+    cosine = train.schedule == "cosine"
+    left = (1 + math.cos(math.pi * progress)) / 2 if cosine else 1 - progress
     return warm * (train.floor + (1 - train.floor) * left)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.schema import METRICS, PLAN, TRIALS
+from sweepd.statuses import DONE, STATUSES
 from sweepd.tables import Damaged, Read
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
@@ -26,15 +27,15 @@ CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 place (None: it cannot be told, and each trial's newest ending counts); or all, code by code."""
 
 RULES = ("median", "all", "any", "mean")
-DONE = ("completed", "solved", "stopped", "diverged")
-"""Statuses after which a trial is not run again."""
-STATUSES = (*DONE, "failed", "interrupted")
 SCORES = ("acc", "chain_acc", "loss", "acc_min", "acc_max")
 """Columns of `cells` that seeds yet to come may change."""
 COSTS = ("params", "flops", "flops_weights", "train_flops")
 
 _OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
+SWEEPS = "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR"
+COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
+
 _ENDS = {"acc": ("0", "1"), "chain_acc": ("0", "1"), "loss": ("'inf'::DOUBLE", "0")}
 """The worst and the best that each score of a trial can be."""
 
@@ -201,11 +202,11 @@ def connect(
     con.execute("CREATE SCHEMA raw")
     _copy(con, "raw.plans", plans.table)
     _copy(con, "raw.attempts", trials.table)
-    _copy(con, "raw.metrics", METRICS.table([]))
-    _copy(con, "raw.sweeps", _sweeps_table(infos, seeds))
+    _copy(con, "raw.metrics", METRICS.concat([]))
+    _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.plans)"
     con.execute(_endings_sql(selected))
-    _copy(con, "raw.counted", _counted(con, code, infos))
+    _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))
     by_code = isinstance(code, str)
     con.execute(_cells_sql(plan_axes, trial_axes, "id" if by_code else "config"))
     con.execute("SET lock_configuration = true")
@@ -268,25 +269,27 @@ def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     con.unregister("arrow")
 
 
-def _sweeps_table(infos: Mapping[str, Mapping[str, Any]], seeds: str | None) -> pa.Table:
-    """One row a sweep; `number` counts from the oldest."""
-    rows = [
-        {
-            "name": name,
-            "number": number,
-            **{key: info.get(key) for key in ("created", "goal", "search")},
-            "pass": seeds or info.get("pass"),
-        }
+def _fill(
+    con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
+) -> None:
+    """A small table from rows. (By way of Arrow it would import pandas.)"""
+    con.execute(f"CREATE TABLE {name} ({columns})")
+    if rows:
+        con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def _sweep_rows(infos: Mapping[str, Mapping[str, Any]], seeds: str | None) -> list[list[Any]]:
+    """The rows of `SWEEPS`; `number` counts from the oldest."""
+    return [
+        [number, name, info.get("created"), info.get("goal"), seeds or info.get("pass"),
+         info.get("search")]
         for number, (name, info) in enumerate(infos.items())
-    ]
-    texts = ("name", "created", "goal", "pass", "search")
-    fields = [("number", pa.int64()), *((text, pa.string()) for text in texts)]
-    return pa.Table.from_pylist(rows, pa.schema(fields))
+    ]  # fmt: skip
 
 
 def _counted(
     con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, Mapping[str, Any]]
-) -> pa.Table:
+) -> list[tuple[str, str, str]]:
     """Task, model and code of the trials that count."""
     accepted = {digest for info in infos.values() for digest in info.get("accepted", ())}
 
@@ -297,9 +300,7 @@ def _counted(
         return current is None or made_by == current or made_by in accepted
 
     made = con.execute("SELECT DISTINCT task, model, code FROM trials").fetchall()
-    names = ("task", "model", "code")
-    rows = [dict(zip(names, row, strict=True)) for row in made if counts(*row)]
-    return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in names]))
+    return [row for row in made if counts(*row)]
 
 
 def _endings_sql(selected: str) -> str:

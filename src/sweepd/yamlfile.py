@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
 class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = _RESOLVERS
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
@@ -154,14 +154,8 @@ def override(document: Document, option: str) -> None:
 
 def dump(data: Any) -> str:
     """Plain data as YAML that `parse` reads back as it is."""
-    text: str = yaml.dump(
-        data,
-        Dumper=_Dumper,
-        default_flow_style=None,
-        sort_keys=False,
-        allow_unicode=True,
-        width=100,
-    )
+    # Other than ASCII is escaped: PyYAML would fold the line breaks of Unicode.
+    text: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=100)
     return text
 
 
@@ -213,24 +207,20 @@ def _copied(data: Any) -> Any:
 
 
 def _parse(text: str, source: str, place: Callable[[int], str]) -> Document:
-    document = Document(None, source)
     try:
         node = _Loader(text).get_single_node()
-        if node is not None:
-            document.data = _Reader(document, place).value(node, ())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = place(mark.line + 1) if mark else source
         raise GridError([Problem(where, (), f"not YAML: {error.problem}")]) from None
     except RecursionError:
         raise GridError([Problem(source, (), "nested too deeply")]) from None
-    except (
-        yaml.YAMLError,
-        ValueError,
-        OverflowError,
-    ) as error:  # unprintable characters, \U escapes
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # \0 in the text, \U escapes
         reason = str(error).partition("\n")[0]
         raise GridError([Problem(source, (), f"not YAML: {reason}")]) from None
+    document = Document(None, source)
+    if node is not None:
+        document.data = _Reader(document, place).value(node, ())
     return document
 
 

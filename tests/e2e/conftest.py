@@ -43,7 +43,9 @@ class Shell:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def rows(self, *arguments: str, exits: int = 0) -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = json.loads(self.run(*arguments, "--json", exits=exits).stdout)
+        answer: list[dict[str, Any]] = json.loads(
+            self.run(*arguments, "--json", exits=exits).stdout
+        )
         return answer
 
     def sql(self, text: str) -> list[dict[str, Any]]:

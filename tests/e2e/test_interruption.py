@@ -17,7 +17,9 @@ train: {steps: 600, batch_size: 32}
 evaluate: {check_every: 100, check_samples: 64, verdict_samples: 256}
 """
 NUMBERS = "SELECT id, step, loss, acc, chain_acc, lr, tokens FROM metrics ORDER BY ALL"
-ENDINGS = "SELECT id, status, acc, loss, correct, chain_correct, total, step FROM trials ORDER BY id"
+ENDINGS = (
+    "SELECT id, status, acc, loss, correct, chain_correct, total, step FROM trials ORDER BY id"
+)
 
 
 @pytest.fixture(scope="module")

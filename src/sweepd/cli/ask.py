@@ -93,7 +93,7 @@ def export(
         raise UserError(f"--out {out}: end it in .parquet or .csv")
     views = connect(_store(results), code="all", sweeps=[sweep] if sweep else None)
     report_damage(views.damaged)
-    trials = views.connection.execute("SELECT * FROM trials ORDER BY id").to_arrow_table()
+    trials = views.connection.sql("SELECT * FROM trials ORDER BY id").to_arrow_table()
     write = pyarrow.parquet.write_table if out.suffix == ".parquet" else pyarrow.csv.write_csv
     try:
         write(trials, str(out))

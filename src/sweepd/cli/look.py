@@ -10,13 +10,16 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweepd.cli.output import AsCsv, AsJson, Results, emit, results_address, say
 from sweepd.errors import SweepdError, UserError
 from sweepd.provenance import provenance
+
+if TYPE_CHECKING:
+    from sweepd.registry import Entry
 
 Settings = Annotated[
     list[str] | None,
@@ -37,16 +40,14 @@ def tasks(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the tasks with their parameters."""
     from sweepd import registry
 
-    found = [(name, registry.find_task(name, Path())) for name in registry.shipped_tasks()]
-    _list(found, as_json, as_csv)
+    _list(registry.shipped_tasks(), as_json, as_csv)
 
 
 def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the models with their parameters."""
     from sweepd import registry
 
-    found = [(name, registry.find_model(name, Path())) for name in registry.shipped_models()]
-    _list(found, as_json, as_csv)
+    _list(registry.shipped_models(), as_json, as_csv)
 
 
 def schema() -> None:
@@ -170,7 +171,9 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
         try:
             store = Store.create(address)
             damaged = (*store.read_trials().damaged, *store.read_plans().damaged)
-            detail = f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
+            detail = (
+                f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
+            )
             yield check("results", not damaged, detail)
         except SweepdError as error:
             yield check("results", False, str(error))
@@ -178,12 +181,11 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
         yield check("results", True, f"{address} will be made by the first launch")
 
 
-def _list(found: Iterable[tuple[str, type]], as_json: bool, as_csv: bool) -> None:
+def _list(found: Iterable[Entry], as_json: bool, as_csv: bool) -> None:
     from sweepd import registry
 
     rows = []
-    for name, kind in found:
-        entry = registry.entry(name, kind)
+    for entry in found:
         defaults = {
             field: "required" if p.default is registry.REQUIRED else p.default
             for field, p in entry.parameters.items()
@@ -192,7 +194,7 @@ def _list(found: Iterable[tuple[str, type]], as_json: bool, as_csv: bool) -> Non
             parameters = json.dumps(defaults)
         else:
             parameters = " ".join(f"{field}={value}" for field, value in defaults.items())
-        row = {"name": name, "summary": entry.summary, "parameters": parameters}
+        row = {"name": entry.name, "summary": entry.summary, "parameters": parameters}
         rows.append({**row, "source": str(entry.source)})
     emit(["name", "summary", "parameters", "source"], rows, as_json, as_csv)
 

@@ -59,10 +59,9 @@ class Progress:
 
     def label(self, trial: Trial) -> str:
         """Which trial: task, model, and the fields that differ in this sweep."""
-        fields = " ".join(f"{name}={trial.axes[name]}" for name in self.varying.get(
-            (trial.task_name, trial.model_name), ()
-        ))  # fmt: skip
-        return f"{trial.task_name} {trial.model_name} {fields} seed={trial.seed}".replace("  ", " ")
+        names = self.varying.get((trial.task_name, trial.model_name), ())
+        fields = [f"{name}={trial.axes[name]}" for name in names]
+        return " ".join([trial.task_name, trial.model_name, *fields, f"seed={trial.seed}"])
 
     def _running_line(self) -> str:
         parts = [
@@ -71,8 +70,10 @@ class Progress:
             for trial, report in self.now.values()
         ]
         passed = time.monotonic() - self.started
-        left = f", about {duration(passed / self.done * (self.todo - self.done))} left" if self.done else ""
-        return f"{self.done}/{self.todo} done after {duration(passed)}{left}; running: " + "; ".join(parts)
+        line = f"{self.done}/{self.todo} done after {duration(passed)}"
+        if self.done:
+            line += f", about {duration(passed / self.done * (self.todo - self.done))} left"
+        return f"{line}; running: {'; '.join(parts)}"
 
     def _say(self, line: str) -> None:
         if self.moving:

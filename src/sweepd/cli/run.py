@@ -101,9 +101,7 @@ def resume(
     _launch(grid, results, accept_code, sure=True)
 
 
-def cancel(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None
-) -> None:
+def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
     """End a running sweep cleanly: its trials are saved and `resume` continues them."""
     from sweepd.store import Store
 
@@ -202,7 +200,7 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     for warning in planned.warnings:
         say(f"warning: {warning}")
     if store is None:
-        return planned, standing(planned.trials, TRIALS.table([]))
+        return planned, standing(planned.trials, TRIALS.concat([]))
     read = store.read_trials()
     report_damage(read.damaged)
     found = standing(planned.trials, read.table)
@@ -229,7 +227,7 @@ def _summary(planned: Plan, now: Standing, store: Store | None) -> dict[str, Any
     from sweepd.schema import TRIALS
 
     slots = _slots(planned.grid)
-    recorded = store.read_trials().table if store else TRIALS.table([])
+    recorded = store.read_trials().table if store else TRIALS.concat([])
     low, high = sweep_seconds(now.todo, slots, recorded)
     return {
         "sweep": planned.grid.name,

@@ -38,7 +38,9 @@ def status(
         raise UserError("--watch is for people: it excludes --json and --csv")
     while watch:
         columns, rows = _rows(store, sweep)
-        sys.stdout.write(("\x1b[H\x1b[2J" if sys.stdout.isatty() else "") + table(columns, rows) + "\n")
+        sys.stdout.write(
+            ("\x1b[H\x1b[2J" if sys.stdout.isatty() else "") + table(columns, rows) + "\n"
+        )
         sys.stdout.flush()
         running = [name for name in store.sweeps() if store.sweep_locked_elsewhere(name)]
         if (sweep or running) and sweep not in (None, *running):

@@ -99,7 +99,8 @@ def test_a_trial_s_files_are_what_its_imports_reach() -> None:
 def test_files_of_a_user(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     for name, text in {
-        "mine.py": "import helper, json\nfrom package import part\nfrom typing import TYPE_CHECKING\n"
+        "mine.py": "import helper, json\nfrom package import part\n"
+        "from typing import TYPE_CHECKING\n"
         "if TYPE_CHECKING:\n    import typed\nelse:\n    import untyped\n",
         "helper.py": "def f():\n    from sweepd.tasks import base\n    import mine\n",
         "typed.py": "",

@@ -82,7 +82,7 @@ def test_one_is_found_without_importing_the_others() -> None:
 def test_a_user_s_file(tmp_path: Path) -> None:
     path = write(tmp_path, "here/mine.py", MODEL)
     found = find_model("here/mine.py:Mine", tmp_path)
-    assert found(d=8, window=5).window == 5  # type: ignore[attr-defined]
+    assert found(d=8).window == 3  # type: ignore[attr-defined]
     assert find_model(f"{path}:Mine", Path("/")) is found
     described = entry("here/mine.py:Mine", found)
     assert described.summary == "My own attention."

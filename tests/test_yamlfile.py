@@ -182,7 +182,10 @@ def test_reading_files(tmp_path: Path) -> None:
     ],
 )
 def test_set(option: str, key: str, value: object) -> None:
-    text = "name: a\nseeds: [5, 6]\ntrain: {steps: 1, lr: {base: 1}}\nmodel: [{d: 1}, {d: 2}]\nempty:\n"
+    text = (
+        "name: a\nseeds: [5, 6]\ntrain: {steps: 1, lr: {base: 1}}\n"
+        "model: [{d: 1}, {d: 2}]\nempty:\n"
+    )
     document = parse(text, "g.yaml")
     override(document, option)
     assert not document.problems

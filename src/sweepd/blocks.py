@@ -44,7 +44,7 @@ class Variant:
     written: Mapping[str, Keys]
 
     def blamed(self, message: str) -> Keys:
-        """Where the first field that `message` names is written; else the block."""
+        """Where the cause of an error is written, as far as its message tells."""
         return blamed(message, self.written, self.keys)
 
 
@@ -77,6 +77,7 @@ def canonical(value: Any) -> str:
 
 
 def blamed(message: str, written: Mapping[str, Keys], keys: Keys) -> Keys:
+    """Where the first field that `message` names is written; `keys` if it names none."""
     words = re.findall(r"\w+", message)
     return next((written[word] for word in words if word in written), keys)
 
@@ -113,9 +114,10 @@ def has_keys(document: Document, fields: Fields, raw: Any, keys: Keys, what: str
     if not isinstance(raw, dict):
         document.refuse(keys, f"{shown(raw)} is not a mapping of {what}'s fields")
         return False
-    for key in raw.keys() - fields.keys():
-        known = f"it knows {', '.join(fields)}" if fields else "it has none"
-        document.refuse((*keys, key), f"{what} has no such key{closest(key, fields)}; {known}")
+    for key in raw:
+        if key not in fields:
+            known = f"it knows {', '.join(fields)}" if fields else "it has none"
+            document.refuse((*keys, key), f"{what} has no such key{closest(key, fields)}; {known}")
     missing = [n for n, p in fields.items() if p.default is REQUIRED and n not in raw]
     if missing:
         document.refuse(keys, f"{what} needs {' and '.join(missing)}; write `{missing[0]}: …`")

@@ -32,6 +32,8 @@ TRAIN_SHARE = 14 / 16
 MOST_PASSES = 100
 """Passes over the training inputs above which a result may be memorised: more than the paper's."""
 LARGEST_COUNT = 2**63 - 1
+MOST_TOKENS = 1_000_000
+"""In a row: some tasks' vocabulary grows with it, and would be built before anything else fails."""
 DIGITS = 20
 
 
@@ -115,13 +117,16 @@ def plan(grid: Grid) -> Plan:
 
 @dataclass(frozen=True)
 class _Part:
-    """A variant of one block. value: the instance; fields: its fields; axes: these as scalars."""
+    """A variant of one block. fields: those of its dataclass; axes: the same as scalars."""
 
     name: str
     variant: Variant
-    value: Any
     fields: dict[str, Any]
     axes: dict[str, Any]
+
+    @property
+    def value(self) -> Any:
+        return self.variant.value
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
@@ -200,6 +205,8 @@ class _Planner:
     def setting(self, part: _Part) -> _Setting | None:
         task: Task = part.value
         try:
+            if task.capacity > MOST_TOKENS:
+                raise ValueError(f"rows of up to {task.capacity:,} tokens are too long")
             vocab_size, distinct_inputs = len(task.vocab), float(task.distinct_inputs())
             return _Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs)
         except Exception as error:  # a user's task may raise anything
@@ -263,7 +270,7 @@ def _parts(grid: Grid, kind: str) -> Iterator[_Part]:
         for variant in block.variants:
             values = {name: getattr(variant.value, name) for name in block.axes}
             axes = {name: _as_scalar(value) for name, value in values.items()}
-            yield _Part(block.name, variant, variant.value, values, axes)
+            yield _Part(block.name, variant, values, axes)
 
 
 def _as_scalar(value: Any) -> Any:

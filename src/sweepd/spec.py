@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -153,17 +153,6 @@ def parse_grid(text: str, source: str, sets: Sequence[str], base: Path) -> Grid:
     return _Reader(document, base.absolute()).grid()
 
 
-def build(kind: Kind, name: str, fields: Mapping[str, Any], base: Path) -> Any:
-    """One task or model from plain values, checked as in a grid. UserError, GridError."""
-    document = Document(dict(fields), name)
-    block = read_block(document, FINDERS[kind](name, base), name, document.data, ())
-    if block is None:
-        raise GridError(document.problems)
-    if len(block.variants) > 1:
-        raise UserError(f"{name}: one value for each parameter, no axes")
-    return block.variants[0].value
-
-
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a grid, for editors. What it accepts may still be refused: it does
     not know a user's own classes, nor which values go together."""
@@ -262,10 +251,10 @@ class _Reader:
 
     def blocks(self, kind: str) -> tuple[Block, ...]:
         """The blocks of one kind; those with problems are left out."""
-        raw = self.raw.get(kind, {})
         if kind in FINDERS and kind not in self.raw:
             return ()
-        if raw is None and kind in SETTINGS:  # `stop:` with nothing below it
+        raw = self.raw.get(kind)
+        if raw is None and kind in SETTINGS:  # absent, or `stop:` with nothing below it
             raw = {}
         if raw == []:
             self.refuse((kind,), "an empty list; give it at least one block")
@@ -306,13 +295,10 @@ class _Reader:
         if key == "search" and raw != "grid":
             self.refuse((key,), f"{shown(raw)}: grid is the only search there is so far")
             return None
-        choices = (
-            []
-            if isinstance(raw, list)
-            else read_choices(self.document, OPTIONS[key].type, raw, (key,))
-        )
-        if isinstance(raw, list) or len(choices) > 1:
+        if isinstance(raw, list) or count(raw) > 1:
             self.refuse((key,), "one value is needed; this is no axis")
+            return None
+        choices = read_choices(self.document, OPTIONS[key].type, raw, (key,))
         return choices[0].value if choices else None
 
     def name(self, name: str | None) -> str:
@@ -370,9 +356,10 @@ class _Reader:
             for cls in found.values()
             for name in parameters(cls)
         ]
+        broken = {problem.keys[0] for problem in self.document.problems if problem.keys}
         for choice in choices:
             kind, _, rest = choice.value.partition(".")
-            if choice.value in fields or (kind in FINDERS and kind not in self.kinds):
+            if choice.value in fields or (kind in FINDERS and kind in broken):
                 continue
             whole = f"{kind}.{rest.partition('.')[0]}"
             hint = f"; write {whole}" if whole in fields else closest(choice.value, fields)

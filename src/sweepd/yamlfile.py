@@ -149,7 +149,7 @@ def override(document: Document, option: str) -> None:
         document.problems += error.problems
         return
     document.problems += value.problems
-    _assign(document, document.data, (), steps, value, place)
+    _assign(document, document.data, (), steps, value.data, place)
 
 
 def dump(data: Any) -> str:
@@ -164,7 +164,7 @@ def _assign(
     node: Any,
     keys: Keys,
     steps: list[str | int],
-    value: Document,
+    value: Any,
     place: str,
 ) -> None:
     step, *rest = steps
@@ -192,7 +192,7 @@ def _assign(
         node[step] = {}
         _assign(document, node[step], here, rest, value, place)
     else:
-        node[step] = _copied(value.data)
+        node[step] = _copied(value)
 
 
 def _copied(data: Any) -> Any:
@@ -245,7 +245,7 @@ class _Reader:
                 return [self.value(item, (*keys, i)) for i, item in enumerate(node.value)]
             case ("null" | "bool" | "int" | "float" | "str") as tag, yaml.ScalarNode():
                 try:
-                    return scalar(tag, node.value)
+                    return _scalar(tag, node.value)
                 except ValueError as error:
                     self.document.refuse(keys, str(error))
             case tag, _:
@@ -276,7 +276,7 @@ class _Reader:
         raise GridError([Problem(self.document.place(keys), keys[:1], message)])
 
 
-def scalar(tag: str, text: str) -> bool | int | float | str | None:
+def _scalar(tag: str, text: str) -> bool | int | float | str | None:
     """A scalar of the core schema. ValueError for what results could not hold."""
     if tag == "str":
         if any("\ud800" <= character <= "\udfff" for character in text):

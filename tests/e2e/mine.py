@@ -1,0 +1,45 @@
+"""A user's own tasks that misbehave on request, named in grids as `mine.py:Name`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sweepd.tasks.base import IntArray
+from sweepd.tasks.lis import LIS
+
+
+@dataclass(frozen=True)
+class Broken(LIS):
+    """Raises where n = 3 and prints before it does."""
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        if self.n == 3:
+            print("a word before the fall")
+            raise RuntimeError("n = 3 is cursed")
+        super().fill(rng, tokens)
+
+
+@dataclass(frozen=True)
+class Deadly(LIS):
+    """Kills its worker the first time that it is used; `mark` tells later times."""
+
+    mark: str = ""
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        if self.mark and not Path(self.mark).exists():
+            Path(self.mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().fill(rng, tokens)
+
+
+@dataclass(frozen=True)
+class Hungry(LIS):
+    """Asks for more memory than there is."""
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        np.empty(2**60, dtype=np.int64)

@@ -1,0 +1,78 @@
+"""Trials that fail, die or diverge are recorded as what they are, tried again as the grid says,
+and never take the sweep with them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+SETTINGS = """
+model: {name: standard, d: 4, layers: 1, heads: 1}
+evaluate: {check_samples: 16, verdict_samples: 16}
+"""
+
+
+@pytest.fixture
+def mine(shell):
+    shutil.copy(Path(__file__).with_name("mine.py"), shell.folder)
+    return shell
+
+
+def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine):
+    mine.write(
+        "grid.yaml",
+        "task: [{name: mine.py:Broken, n: [2, 3], value_range: 64},\n"
+        "       {name: mine.py:Hungry, n: 2, value_range: 64}]\n"
+        "train: {steps: 20, batch_size: 4}\nretries: 2" + SETTINGS,
+    )
+    told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
+    assert "n = 3 is cursed" in told and "sweepd logs" in told
+    attempts = mine.sql("SELECT task, n, status, error FROM attempts ORDER BY task, n, attempt")
+    ended = [(row["task"].split(":")[1], row["n"], row["status"]) for row in attempts]
+    assert ended == [
+        ("Broken", 2, "completed"),
+        *[("Broken", 3, "failed")] * 3,
+        *[("Hungry", 2, "failed")] * 3,
+    ]
+    assert attempts[1]["error"] == "RuntimeError: n = 3 is cursed"
+    assert "MemoryError" in attempts[-1]["error"]
+    [trial] = mine.sql("SELECT id FROM trials WHERE n = 3")
+    log = mine.run("logs", trial["id"]).stdout
+    assert "a word before the fall" in log and "Traceback" in log and "mine.py" in log
+
+    [status] = mine.rows("status")
+    assert (status["completed"], status["failed"]) == (1, 2)
+    mine.run("launch", "grid.yaml", "--yes", exits=1)  # failed trials are tried again
+    [row] = mine.sql("SELECT count(*) AS attempts FROM attempts")
+    assert row["attempts"] == 7 + 6
+
+
+def test_a_killed_worker_is_one_failed_attempt_and_a_retry(mine):
+    mine.write(
+        "grid.yaml",
+        "task: {name: mine.py:Deadly, n: 2, value_range: 64, mark: MARK}\n"
+        "seeds: [0, 1, 2]\ntrain: {steps: 20, batch_size: 4}".replace(
+            "MARK", str(mine.folder / "mark")
+        )
+        + SETTINGS,
+    )
+    mine.run("launch", "grid.yaml", "--yes")
+    attempts = mine.sql("SELECT status, error FROM attempts ORDER BY status, error")
+    assert [row["status"] for row in attempts] == ["completed"] * 3 + ["failed"]
+    assert "died" in attempts[-1]["error"]
+
+
+def test_divergence_is_a_recorded_fail(mine):
+    mine.write(
+        "grid.yaml",
+        "task: {name: lis, n: 2, value_range: 64}\n"
+        "train: {steps: 50, batch_size: 4, lr: [1.0e38, 1.0e-3], warmup: 0, clip: 1.0e38}"
+        + SETTINGS,
+    )
+    mine.run("launch", "grid.yaml", "--yes")
+    rows = mine.sql("SELECT lr, status, acc FROM trials ORDER BY lr")
+    assert [row["status"] for row in rows] == ["completed", "diverged"]
+    assert rows[1]["acc"] is None
+    assert "nothing to do" in mine.run("launch", "grid.yaml", "--yes").stderr

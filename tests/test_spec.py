@@ -19,6 +19,7 @@ from sweepd.plan import plan
 from sweepd.settings import LrRule, Stop, Train
 from sweepd.spec import (
     MOST_TRIALS,
+    OPTIONS,
     Goal,
     Grid,
     Resources,
@@ -86,7 +87,7 @@ def test_a_grid() -> None:
     assert grid.seeds == (0, 1)
     assert grid.goal == Goal("acc", ">", 0.9)
     assert (grid.pass_rule, grid.search, grid.retries, grid.tune) == ("median", "grid", 1, ())
-    assert grid.per_trial == (1.0, 0.0)
+    assert grid.per_trial == Resources(1.0, 0.0)
     assert grid.base.is_absolute()
 
 
@@ -381,7 +382,7 @@ def test_whatever_a_user_s_class_raises_is_a_problem(tmp_path: Path) -> None:
 
 def test_resources() -> None:
     assert read(GRID + "resources: {cpus: 0.5, gpus: 1}").resources == Resources(0.5, 1)
-    assert read(GRID + "resources: {gpus: 0.25}").per_trial == (1.0, 0.25)
+    assert read(GRID + "resources: {gpus: 0.25}").per_trial == Resources(1.0, 0.25)
 
 
 def test_files_name_the_sweep_and_the_base(tmp_path: Path) -> None:
@@ -506,7 +507,17 @@ def test_the_frozen_text_gives_the_same_trials(written: dict[str, Any]) -> None:
     again = read(grid.resolved_text())
     assert plan(again).trials == plan(grid).trials
     assert again.resolved_text() == grid.resolved_text()
-    for key in ("name", "seeds", "goal", "pass_rule", "search", "resources", "retries", "tune"):
+    for key in (
+        "name",
+        "seeds",
+        "goal",
+        "pass_rule",
+        "search",
+        "resources",
+        "retries",
+        "checkpoint_seconds",
+        "tune",
+    ):
         assert getattr(again, key) == getattr(grid, key)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -145,9 +146,7 @@ def test_learning_rate_schedules(train):
     flat = min(train.decay_start, train.steps)
     assert factors[:flat] == warm[:flat]
     falling = [f / w for f, w in zip(factors[flat:], warm[flat:], strict=True)]
-    assert all(
-        later <= earlier + 1e-12 for earlier, later in zip(falling, falling[1:], strict=False)
-    )
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(falling))
     if falling:
         assert falling[-1] == pytest.approx(train.floor)
 

@@ -26,11 +26,10 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.plan import Trial
 from sweepd.statuses import DONE
 from sweepd.store import Store
-from sweepd.tasks.base import ChainTask
 from sweepd.training import Row, Training
 
-CHECKPOINT_SECONDS = 30.0
 FLUSH_SECONDS = 10.0
+"""How long metric rows wait for company before they are written."""
 
 
 class Attempt:
@@ -41,8 +40,16 @@ class Attempt:
     """
 
     def __init__(
-        self, store: Store, trial: Trial, number: int, sweep: str, base: Path, device: str
+        self,
+        store: Store,
+        trial: Trial,
+        number: int,
+        sweep: str,
+        base: Path,
+        device: str,
+        checkpoint_seconds: float,
     ) -> None:
+        self.checkpoint_seconds = checkpoint_seconds
         self.store, self.trial, self.number, self.sweep = store, trial, number, sweep
         self.status: str | None = None
         self.latest: Row | None = None
@@ -56,7 +63,6 @@ class Attempt:
         self.training: Training | None = None
         with self._recording_failure():
             task = registry.find_task(trial.task_name, base)(**trial.task)
-            assert isinstance(task, ChainTask)
             self.training = Training(
                 task,
                 registry.find_model(trial.model_name, base)(**trial.model),
@@ -86,7 +92,7 @@ class Attempt:
                     self._finish(self.training)
                     return
                 now = time.monotonic()
-                if now - self.checkpointed > CHECKPOINT_SECONDS:
+                if now - self.checkpointed >= self.checkpoint_seconds:
                     self._checkpoint(self.training)
                 elif now - self.flushed > FLUSH_SECONDS:
                     self._flush()

@@ -13,7 +13,6 @@ from sweepd.ledger import Standing, standing
 from sweepd.plan import Plan, Trial
 from sweepd.provenance import provenance
 from sweepd.search import GridSearch
-from sweepd.spec import Resources
 from sweepd.store import Store
 
 if TYPE_CHECKING:
@@ -120,9 +119,11 @@ def _run(
     from sweepd import engine  # Ray takes seconds to import: only where something is to be run
 
     grid = plan.grid
-    job = engine.Job(store.address, grid.name, grid.base, number, tuple(todo))
+    job = engine.Job(
+        store.address, grid.name, grid.base, number, grid.checkpoint_seconds, tuple(todo)
+    )
     search = GridSearch(todo, grid.retries)
-    engine.run(job, search, store, Resources(*grid.per_trial), listener, stopping)
+    engine.run(job, search, store, grid.per_trial, listener, stopping)
 
 
 def _latest_driver(store: Store, sweep: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Job:
     sweep: str
     base: Path
     launch: int
+    checkpoint_seconds: float
     trials: tuple[Trial, ...]
 
 
@@ -73,7 +75,11 @@ class Listener(Protocol):
 
 
 class Worker(tune.Trainable):
-    """An actor that runs one attempt after another."""
+    """An actor that runs one attempt after another.
+
+    An attempt begins with its first step: Tune may set an actor up for a trial and then, before
+    that, give the trial to an actor that has become free.
+    """
 
     def setup(self, config: dict[str, Any], job: Job) -> None:  # type: ignore[override]
         import torch
@@ -82,41 +88,40 @@ class Worker(tune.Trainable):
         self.store = Store.open(job.address)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         torch.set_num_threads(config["threads"])
-        self._begin(config)
+        self.attempt: Attempt | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self._leave()
-        self._begin(new_config)
+        self.cleanup()
         return True
 
     def step(self) -> dict[str, Any]:
-        self.attempt.advance(SLICE_SECONDS)
-        row, ending = self.attempt.latest, self.attempt.status
+        attempt = self.attempt = self.attempt or self._begin()
+        attempt.advance(SLICE_SECONDS)
         return {
-            "status": ending,
-            "acc": self.attempt.acc,
-            "error": self.attempt.error,
-            "step": row.step if row else 0,
-            "loss": row.loss if row else None,
-            "done": ending is not None,
+            "status": attempt.status,
+            "acc": attempt.acc,
+            "error": attempt.error,
+            "step": attempt.latest.step if attempt.latest else 0,
+            "loss": attempt.latest.loss if attempt.latest else None,
+            "done": attempt.status is not None,
         }
 
     def cleanup(self) -> None:
-        self._leave()
+        """Whoever takes this actor from an unfinished attempt interrupts it."""
+        if self.attempt:
+            self.attempt.interrupt()
+            self.attempt = None
 
-    def _begin(self, config: dict[str, Any]) -> None:
-        self.attempt = Attempt(
+    def _begin(self) -> Attempt:
+        return Attempt(
             self.store,
-            self.job.trials[config["index"]],
-            config["attempt"],
+            self.job.trials[self.config["index"]],
+            self.config["attempt"],
             self.job.sweep,
             self.job.base,
             self.device,
+            self.job.checkpoint_seconds,
         )
-
-    def _leave(self) -> None:
-        """Whoever takes this actor from an unfinished attempt interrupts it."""
-        self.attempt.interrupt()
 
 
 class _Disposable:
@@ -185,9 +190,9 @@ class _LostWorkers(_Disposable, tune.Callback):
 
 
 def _reason(trial: TuneTrial) -> str:
-    error = trial.get_pickled_error()
-    text = str(getattr(error, "cause", None) or error).strip()
-    return f"{type(error).__name__}: {text}"
+    """Tune's account of why an actor was lost; its first line only counts failures."""
+    account = Path(trial.error_file).read_text() if trial.error_file else ""
+    return account.partition("\n")[2].strip() or "the worker was lost"
 
 
 class _NoTheft(FIFOScheduler):
@@ -218,14 +223,16 @@ class _StopWhen(_Disposable, tune.Stopper):
 
 def start_ray() -> None:
     """A private Ray on this machine, seen by nobody else, quiet."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     ray.init(
         address="local",
         include_dashboard=False,
         log_to_driver=False,
         configure_logging=True,
         logging_level=logging.ERROR,
-        _system_config={"metrics_report_interval_ms": 0},
     )
+    for number, handler in handlers.items():  # Ray's own would abort the process on SIGTERM
+        signal.signal(number, handler)
 
 
 def run(

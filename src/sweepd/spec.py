@@ -83,6 +83,7 @@ OPTIONS: Fields = {
     "search": Parameter(Literal["grid"], "grid"),
     "resources": Parameter(Literal["auto"] | Resources, "auto"),
     "retries": Parameter(int, 1),
+    "checkpoint_seconds": Parameter(float, 30.0),
 }
 """Keys that take one value."""
 LISTS: Fields = {"seeds": Parameter(int, (0,)), "tune": Parameter(str, ())}
@@ -109,6 +110,8 @@ class Grid:
     resources: Resources | Literal["auto"]
     retries: int
     """how many times a failed trial is tried again"""
+    checkpoint_seconds: float
+    """how long a trial trains between two checkpoints"""
     tune: tuple[str, ...]
     """nuisance axes, as `train.lr`"""
     base: Path
@@ -116,10 +119,8 @@ class Grid:
     document: Document = field(repr=False, compare=False)
 
     @property
-    def per_trial(self) -> tuple[float, float]:
-        """CPU cores and GPUs of one trial."""
-        resources = Resources() if self.resources == "auto" else self.resources
-        return resources.cpus, resources.gpus
+    def per_trial(self) -> Resources:
+        return Resources() if self.resources == "auto" else self.resources
 
     def resolved_text(self) -> str:
         """The grid as YAML with defaults and overrides written out. Read again, with the same
@@ -134,6 +135,7 @@ class Grid:
                 "search": self.search,
                 "resources": "auto" if self.resources == "auto" else asdict(self.resources),
                 "retries": self.retries,
+                "checkpoint_seconds": self.checkpoint_seconds,
                 "seeds": list(self.seeds),
                 "tune": list(self.tune),
             }
@@ -224,8 +226,9 @@ class _Reader:
         if goal:
             self.check_stop(goal, blocks["stop"])
         seeds, tune = self.seeds(), self.tune()
-        if isinstance(values["retries"], int) and values["retries"] < 0:
-            self.refuse(("retries",), f"{values['retries']}: must not be negative")
+        for key in ("retries", "checkpoint_seconds"):
+            if values[key] is not None and values[key] < 0:
+                self.refuse((key,), f"{values[key]}: must not be negative")
         if self.document.problems or goal is None:
             raise GridError(self.document.problems)
         return Grid(
@@ -237,6 +240,7 @@ class _Reader:
             search=values["search"],
             resources=values["resources"],
             retries=values["retries"],
+            checkpoint_seconds=values["checkpoint_seconds"],
             tune=tune,
             base=self.base,
             document=self.document,

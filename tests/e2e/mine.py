@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ class Broken(LIS):
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
         if self.n == 3:
-            print("a word before the fall")
+            print("a word before the fall")  # noqa: T201
             raise RuntimeError("n = 3 is cursed")
         super().fill(rng, tokens)
 
@@ -42,4 +43,15 @@ class Hungry(LIS):
     """Asks for more memory than there is."""
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        np.empty(2**60, dtype=np.int64)
+        np.empty(2**50, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Slow(LIS):
+    """Takes its time, but no core's: one nap a sample."""
+
+    nap: float = 0.15
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        time.sleep(self.nap)
+        super().fill(rng, tokens)

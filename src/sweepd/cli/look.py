@@ -74,17 +74,14 @@ def sample(
     made = _made(task, found, given)
     _refuse_leftovers(given, task)
     try:
-        rows = made.sample(generator(seed, Stream.VERDICT, 0), count, Split.VERDICT)
+        examples = list(made.examples(generator(seed, Stream.VERDICT, 0), count, Split.VERDICT))
     except ValueError as error:
         raise UserError(str(error)) from None
-    for tokens, prompt, length in zip(rows.tokens, rows.prompts, rows.lengths, strict=True):
-        words = made.words(tokens[:length])
-        answer = " ".join(made.words(made.answer(tokens[: length - 1])))
+    for example in examples:
         if as_json:
-            shown = {"tokens": words, "answer": answer, "prompt_length": int(prompt)}
-            print(json.dumps(shown, ensure_ascii=False))
+            print(json.dumps(vars(example), ensure_ascii=False))
         else:
-            print(" ".join(words))
+            print(" ".join(example.tokens))
 
 
 def flops(

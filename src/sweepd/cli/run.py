@@ -248,4 +248,4 @@ def _summary(planned: Plan, now: Standing, store: Store | None) -> dict[str, Any
 
 def _slots(grid: Grid) -> int:
     """How many trials this machine runs at once, by its cores."""
-    return max(1, int(len(os.sched_getaffinity(0)) / grid.per_trial[0]))
+    return max(1, int(len(os.sched_getaffinity(0)) / grid.per_trial.cpus))

@@ -50,7 +50,7 @@ def milliseconds_a_trial(ends: list[float]) -> float:
 def ours(trials: int, round_: int) -> float:
     from sweepd import driver
     from sweepd.plan import plan
-    from sweepd.spec import parse_grid
+    from sweepd.spec import Resources, parse_grid
     from sweepd.store import Store
 
     text = GRID.format(round=round_, seeds=", ".join(map(str, range(trials))))
@@ -58,7 +58,7 @@ def ours(trials: int, round_: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         grid = parse_grid(text, "noop.yaml", [], Path(folder))
         store = Store.create(str(Path(folder) / "results"))
-        driver.launch(plan(grid), store, threading.Event(), clock, print)
+        driver.launch(plan(grid), store, Resources(), threading.Event(), clock, print)
     return milliseconds_a_trial(clock.ends)
 
 

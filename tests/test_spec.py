@@ -87,7 +87,7 @@ def test_a_grid() -> None:
     assert grid.seeds == (0, 1)
     assert grid.goal == Goal("acc", ">", 0.9)
     assert (grid.pass_rule, grid.search, grid.retries, grid.tune) == ("median", "grid", 1, ())
-    assert grid.per_trial == Resources(1.0, 0.0)
+    assert grid.resources == "auto"
     assert grid.base.is_absolute()
 
 
@@ -382,7 +382,7 @@ def test_whatever_a_user_s_class_raises_is_a_problem(tmp_path: Path) -> None:
 
 def test_resources() -> None:
     assert read(GRID + "resources: {cpus: 0.5, gpus: 1}").resources == Resources(0.5, 1)
-    assert read(GRID + "resources: {gpus: 0.25}").per_trial == Resources(1.0, 0.25)
+    assert read(GRID + "resources: {gpus: 0.25}").resources == Resources(1.0, 0.25)
 
 
 def test_files_name_the_sweep_and_the_base(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from sweepd.ledger import Standing, standing
 from sweepd.plan import Plan, Trial
 from sweepd.provenance import provenance
 from sweepd.search import GridSearch
+from sweepd.spec import Resources
 from sweepd.store import Store
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Outcome:
 def launch(
     plan: Plan,
     store: Store,
+    per_trial: Resources,
     stopping: threading.Event,
     listener: Listener,
     note: Callable[[str], None],
@@ -61,7 +63,7 @@ def launch(
                 done = {trial.id for trial in _standing(plan, store).done}
                 todo = [trial for trial in mine if trial.id not in done]
                 if todo:
-                    _run(plan, store, number, todo, stopping, listener)
+                    _run(plan, store, number, todo, per_trial, stopping, listener)
             finally:
                 for trial in mine:
                     store.release(trial.id)
@@ -113,6 +115,7 @@ def _run(
     store: Store,
     number: int,
     todo: list[Trial],
+    per_trial: Resources,
     stopping: threading.Event,
     listener: Listener,
 ) -> None:
@@ -123,7 +126,7 @@ def _run(
         store.address, grid.name, grid.base, number, grid.checkpoint_seconds, tuple(todo)
     )
     search = GridSearch(todo, grid.retries)
-    engine.run(job, search, store, grid.per_trial, listener, stopping)
+    engine.run(job, search, store, per_trial, listener, stopping)
 
 
 def _latest_driver(store: Store, sweep: str) -> str:

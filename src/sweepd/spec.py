@@ -118,10 +118,6 @@ class Grid:
     """absolute: the folder that paths of a user's tasks and models are relative to"""
     document: Document = field(repr=False, compare=False)
 
-    @property
-    def per_trial(self) -> Resources:
-        return Resources() if self.resources == "auto" else self.resources
-
     def resolved_text(self) -> str:
         """The grid as YAML with defaults and overrides written out. Read again, with the same
         `base`, it is the same grid."""

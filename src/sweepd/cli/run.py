@@ -21,9 +21,10 @@ from sweepd.cli.progress import Progress, duration
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
+    from sweepd.cluster import Cluster
     from sweepd.ledger import Standing
     from sweepd.plan import Plan
-    from sweepd.spec import Grid
+    from sweepd.spec import Grid, Resources
     from sweepd.store import Store
 
 GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
@@ -34,6 +35,10 @@ Overrides = Annotated[
 AcceptCode = Annotated[
     bool,
     typer.Option("--accept-code", help="Count trials that an earlier version of the code made."),
+]
+ClusterFile = Annotated[
+    Path | None,
+    typer.Option("--cluster", metavar="FILE", help="Where to run it. Default: this machine."),
 ]
 CANCEL_SECONDS = 120
 
@@ -47,6 +52,7 @@ def plan(
     grid: GridFile,
     overrides: Overrides = None,
     accept_code: AcceptCode = False,
+    cluster: ClusterFile = None,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -54,9 +60,10 @@ def plan(
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.spec import load_grid
 
-    store = _existing(results)
-    planned, standing = _planned(load_grid(grid, overrides or []), store, accept_code)
-    row = _summary(planned, standing, store)
+    read, place = load_grid(grid, overrides or []), _place(cluster)
+    store = _existing(results or place.results)
+    planned, standing = _planned(read, store, accept_code)
+    row = _summary(planned, standing, store, _per_trial(read, place))
     emit(list(row), [row], as_json, as_csv)
 
 
@@ -64,6 +71,7 @@ def launch(
     grid: GridFile,
     overrides: Overrides = None,
     accept_code: AcceptCode = False,
+    cluster: ClusterFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     results: Results = None,
@@ -75,21 +83,22 @@ def launch(
     from sweepd.spec import load_grid
 
     if dry_run:
-        plan(grid, overrides, accept_code, results)
+        plan(grid, overrides, accept_code, cluster, results)
     else:
-        _launch(load_grid(grid, overrides or []), results, accept_code, sure=yes)
+        _launch(load_grid(grid, overrides or []), cluster, results, accept_code, sure=yes)
 
 
 def resume(
     sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
     accept_code: AcceptCode = False,
+    cluster: ClusterFile = None,
     results: Results = None,
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""
     from sweepd.spec import parse_grid
     from sweepd.store import Store
 
-    store = Store.open(results_address(results))
+    store = Store.open(results_address(results or _place(cluster).results))
     if sweep is None:
         launches = store.launches()
         if not launches:
@@ -98,7 +107,7 @@ def resume(
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
     grid = parse_grid(saved.grid_text, source, [], Path(saved.info["base"]))
-    _launch(grid, results, accept_code, sure=True)
+    _launch(grid, cluster, store.address, accept_code, sure=True)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
@@ -124,10 +133,14 @@ def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Resu
     say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
 
 
-def _launch(grid: Grid, results: str | None, accept_code: bool, sure: bool) -> None:
+def _launch(
+    grid: Grid, cluster: Path | None, results: str | None, accept_code: bool, sure: bool
+) -> None:
     from sweepd.store import Store
 
-    store = Store.create(results_address(results))
+    place = _place(cluster)
+    per_trial = _per_trial(grid, place)
+    store = Store.create(results_address(results or place.results))
     planned, standing = _planned(grid, store, accept_code)
     name = grid.name
     if not standing.todo:
@@ -136,7 +149,7 @@ def _launch(grid: Grid, results: str | None, accept_code: bool, sure: bool) -> N
         save(planned, store)
         say(f"sweep {name}: nothing to do, all {len(standing.done)} trials are done")
         return
-    row = _summary(planned, standing, store)
+    row = _summary(planned, standing, store, per_trial)
     say(
         f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
         f"{row['to_run']} to run, {row['slots']} at once, about "
@@ -149,7 +162,7 @@ def _launch(grid: Grid, results: str | None, accept_code: bool, sure: bool) -> N
 
     progress = Progress(planned.trials, len(standing.todo))
     with _stopping() as stop:
-        outcome = driver.launch(planned, store, stop, progress, say)
+        outcome = driver.launch(planned, store, per_trial, stop, progress, say)
     after = outcome.standing
     say(
         f"sweep {name}: {len(after.done)} of {len(planned.trials)} trials done, "
@@ -180,6 +193,23 @@ def _stopping() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _place(cluster: Path | None) -> Cluster:
+    """The cluster file's content; without one, this machine."""
+    from sweepd.cluster import load_cluster
+    from sweepd.cluster.local import Local
+
+    return load_cluster(cluster) if cluster else Local(kind="local")
+
+
+def _per_trial(grid: Grid, place: Cluster) -> Resources:
+    """What one trial occupies: what the grid says, else the cluster file."""
+    from sweepd.spec import Resources
+
+    if isinstance(grid.resources, Resources):
+        return grid.resources
+    return Resources(place.per_trial.cpus, place.per_trial.gpus)
 
 
 def _existing(results: str | None) -> Store | None:
@@ -221,12 +251,14 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     return planned, standing(planned.trials, read.table)
 
 
-def _summary(planned: Plan, now: Standing, store: Store | None) -> dict[str, Any]:
+def _summary(
+    planned: Plan, now: Standing, store: Store | None, per_trial: Resources
+) -> dict[str, Any]:
     """The one row that `plan` prints."""
     from sweepd.estimate import sweep_seconds
     from sweepd.schema import TRIALS
 
-    slots = _slots(planned.grid)
+    slots = max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))
     recorded = store.read_trials().table if store else TRIALS.concat([])
     low, high = sweep_seconds(now.todo, slots, recorded)
     return {
@@ -244,8 +276,3 @@ def _summary(planned: Plan, now: Standing, store: Store | None) -> dict[str, Any
         "cost_low": 0.0,
         "cost_high": 0.0,
     }
-
-
-def _slots(grid: Grid) -> int:
-    """How many trials this machine runs at once, by its cores."""
-    return max(1, int(len(os.sched_getaffinity(0)) / grid.per_trial.cpus))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,9 @@ from sweepd.errors import EnvironmentFailure, UserError
 if TYPE_CHECKING:
     from sweepd.store import Store
     from sweepd.views import CodeChoice
+
+MIN_TABLE = ("value", "fail", "verdict", "passed", "acc", "95%", "seeds' acc", "inferred", "at")
+"""Columns of the table that people see of a `min`; --json and --csv have all of them."""
 
 Sweeps = Annotated[
     list[str] | None,
@@ -55,7 +58,11 @@ def query(
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
-    emit(answer.columns, answer.rows, as_json, as_csv)
+    if as_json or as_csv or "verdict" not in answer.columns:
+        emit(answer.columns, answer.rows, as_json, as_csv)
+    else:
+        groups = answer.columns[: answer.columns.index("value")]
+        emit([*groups, *MIN_TABLE], [_min_row(row) for row in answer.rows], as_json, as_csv)
     if not answer.rows:
         raise typer.Exit(1)
 
@@ -100,6 +107,23 @@ def export(
     except OSError as error:
         raise EnvironmentFailure(f"cannot write {out}: {error}") from error
     say(f"{trials.num_rows} trials written to {out}")
+
+
+def _min_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `min` for people: what belongs together in one column, what is empty left out."""
+
+    def span(low: str, high: str) -> str:
+        return "" if row[low] is None else f"{row[low]:.3f} … {row[high]:.3f}"
+
+    acc = "" if row["acc"] is None else f"{row['acc']:.3f}"
+    return {
+        **row,
+        "acc": f"{acc} (close)" if row["close"] else acc,
+        "passed": f"{row['passed']} of {row['seeds']}",
+        "95%": span("acc_low", "acc_high"),
+        "seeds' acc": span("acc_seed_min", "acc_seed_max"),
+        "at": "" if row["at"] == "{}" else row["at"],
+    }
 
 
 def _store(results: str | None) -> Store:

@@ -62,6 +62,8 @@ class Job:
     launch: int
     checkpoint_seconds: float
     trials: tuple[Trial, ...]
+    attempt: type[Attempt] = Attempt
+    """what runs a trial; a simulation brings its own"""
 
 
 class Listener(Protocol):
@@ -113,7 +115,7 @@ class Worker(tune.Trainable):
             self.attempt = None
 
     def _begin(self) -> Attempt:
-        return Attempt(
+        return self.job.attempt(
             self.store,
             self.job.trials[self.config["index"]],
             self.config["attempt"],

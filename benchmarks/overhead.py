@@ -42,7 +42,7 @@ class NoOp(Attempt):
         self, store: Store, trial: Trial, number: int, sweep: str, base: Path, *_: Any
     ) -> None:
         self.store, self.row = store, ledger_columns(trial, number, sweep)
-        self.status = self.acc = self.error = self.latest = None
+        self.status = self.acc = self.loss = self.error = self.latest = None
 
     def advance(self, seconds: float) -> None:
         self.store.write_trials([{**self.row, "status": "completed"}])

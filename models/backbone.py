@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Positions = Literal["sinusoidal", "learned", "none"]
+Positions = Literal["sinusoidal", "learned", "rotary", "none"]
 Memory = tuple[Tensor, ...]
 """What one attention keeps of each row's past: tensors whose first dimension is the row."""
 
@@ -40,19 +40,29 @@ class Attention(nn.Module, ABC):
     """Causal self-attention of H heads between one fused projection and an output projection.
 
     A subclass says the same thing twice: for all positions at once (`attend`), and for one
-    position from a memory of those before it (`remember`, `recall`). Whatever depends on where a
-    query and a key stand (rotary positions, a relative bias) belongs in these three, since
-    `position_B` is known there; parameters of its own are drawn in `initialise`.
+    position from a memory of those before it (`remember`, `recall`). A bias that depends on where
+    a query and a key stand belongs in these three, since `position_B` is known there; parameters
+    of its own are drawn in `initialise`. Rotary positions are in queries and keys before them.
     """
 
-    def __init__(self, d: int, heads: int) -> None:
+    rotation: Tensor | None
+
+    def __init__(self, d: int, heads: int, widths: tuple[int, int, int] | None = None) -> None:
+        """widths: of the queries, keys and values of all heads together; d each if not given."""
         super().__init__()
         self.heads = heads
-        self.qkv = nn.Linear(d, 3 * d)
+        self.widths = widths or (d, d, d)
+        self.qkv = nn.Linear(d, sum(self.widths))
         self.out = nn.Linear(d, d)
+        self.register_buffer("rotation", None, persistent=False)
+
+    def rotate(self, capacity: int) -> None:
+        """Turn queries and keys by their positions, 0 to capacity - 1, from now on."""
+        self.rotation = sinusoids(capacity, self.widths[0] // self.heads)
 
     def initialise(self, generator: torch.Generator) -> None:
-        for weight in self.qkv.weight.chunk(3):  # each projection has its own fan-out
+        # Each projection has its own fan-out.
+        for weight in torch.split(self.qkv.weight, list(self.widths)):
             nn.init.xavier_uniform_(weight, generator=generator)
         nn.init.zeros_(self.qkv.bias)
         xavier(self.out, generator)
@@ -81,14 +91,25 @@ class Attention(nn.Module, ABC):
         return read_BTD, self.remember(k_BHTE, v_BHTE, lengths_B)
 
     def step(self, x_BD: Tensor, memory: Memory, position_B: Tensor) -> tuple[Tensor, Memory]:
-        q_BHE, k_BHE, v_BHE = self.qkv(x_BD).unflatten(-1, (3, self.heads, -1)).unbind(1)
+        q_BHE, k_BHE, v_BHE = self.project(x_BD, position_B)
         read_BHE, memory = self.recall(q_BHE, k_BHE, v_BHE, memory, position_B)
         return self.out(read_BHE.flatten(1)), memory
 
     def split(self, x_BTD: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, each (B, H, T, E)."""
-        qkv_BT3HE = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1))
-        return tuple(part_BTHE.transpose(1, 2) for part_BTHE in qkv_BT3HE.unbind(2))
+        qkv_BTHE = self.project(x_BTD, slice(x_BTD.size(1)))
+        return tuple(part_BTHE.transpose(1, 2) for part_BTHE in qkv_BTHE)
+
+    def project(self, x: Tensor, position: Tensor | slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of x (…, D) at `position`, each (…, H, its width over H)."""
+        q, k, v = (
+            part.unflatten(-1, (self.heads, part.size(-1) // self.heads))
+            for part in self.qkv(x).split(self.widths, dim=-1)
+        )
+        if self.rotation is not None:
+            waves = self.rotation[position].unsqueeze(-2)  # the same for all heads
+            q, k = rotated(q, waves), rotated(k, waves)
+        return q, k, v
 
     def merge(self, read_BHTE: Tensor) -> Tensor:
         """The heads' results side by side, through the output projection: (B, T, D)."""
@@ -148,15 +169,22 @@ class Transformer(nn.Module):
         dropout: float,
         attentions: Sequence[Attention],
     ) -> None:
-        """One block for each of `attentions`; capacity bounds the length of any row."""
+        """One block for each of `attentions`; capacity bounds the length of any row.
+
+        Without a vocabulary (0) rows are real numbers, and each position gives one: V = 1.
+        """
         super().__init__()
         self.capacity = capacity
-        self.token = nn.Embedding(vocab, d)
+        self.embedding = nn.Embedding(vocab, d) if vocab else NumberEmbedding(d)
         match positions:
             case "learned":
                 self.position = nn.Parameter(torch.empty(capacity, d))
             case "sinusoidal":
                 self.register_buffer("position", sinusoids(capacity, d), persistent=False)
+            case "rotary":
+                self.position = None
+                for attention in attentions:
+                    attention.rotate(capacity)
             case "none":
                 self.position = None
         self.embedding_norm = nn.LayerNorm(d)
@@ -165,11 +193,12 @@ class Transformer(nn.Module):
             Block(d, attention, dropout) for attention in attentions
         )
         self.final_norm = nn.LayerNorm(d)
-        self.head = nn.Linear(d, vocab)
+        self.head = nn.Linear(d, vocab or 1)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Xavier-uniform weights, zero biases, every draw from `generator`."""
-        nn.init.xavier_uniform_(self.token.weight, generator=generator)
+        for parameter in self.embedding.parameters():
+            nn.init.xavier_uniform_(parameter, generator=generator)
         if isinstance(self.position, nn.Parameter):
             nn.init.xavier_uniform_(self.position, generator=generator)
         for block in self.blocks:
@@ -177,7 +206,8 @@ class Transformer(nn.Module):
         xavier(self.head, generator)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of the token after each position; T <= capacity."""
+        """Logits (B, T, V) of what each position is to predict, or (B, T, 1) that real number;
+        T <= capacity."""
         x_BTD = self.embed_rows(tokens_BT)
         for block in self.blocks:
             x_BTD = block(x_BTD)
@@ -207,7 +237,7 @@ class Transformer(nn.Module):
         return self.embed(tokens_BT, slice(length))
 
     def embed(self, tokens: Tensor, position: Tensor | slice) -> Tensor:
-        x: Tensor = self.token(tokens)
+        x: Tensor = self.embedding(tokens)
         if self.position is not None:
             x = x + self.position[position]
         embedded: Tensor = self.dropout(self.embedding_norm(x))
@@ -216,6 +246,21 @@ class Transformer(nn.Module):
     def logits(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.final_norm(x))
         return logits
+
+
+class NumberEmbedding(nn.Module):
+    """Real numbers x (…) as points x·slope + offset (…, D) on a line.
+
+    The line misses the origin: from there, all x of one sign would be the same to a LayerNorm.
+    """
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.empty(1, d))
+        self.offset = nn.Parameter(torch.empty(1, d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.addcmul(self.offset, x.unsqueeze(-1), self.slope)
 
 
 def xavier(layer: nn.Linear, generator: torch.Generator) -> None:
@@ -232,6 +277,18 @@ def sinusoids(capacity: int, d: int) -> Tensor:
     frequency = torch.exp(torch.arange(0, d, 2) * (-math.log(10000.0) / d))
     angle = torch.arange(capacity)[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d]
+
+
+def rotated(x: Tensor, waves: Tensor) -> Tensor:
+    """x (…, E) with each pair (2i, 2i+1) turned by an angle (Su et al. 2021); `waves` (…, E) holds
+    that angle's sine and cosine in the same places, as `sinusoids` does.
+
+    The product of two vectors so turned depends on their positions' difference alone.
+    """
+    sin, cos = torch.unflatten(waves, -1, (-1, 2)).unbind(-1)
+    a, b = torch.unflatten(x, -1, (-1, 2)).unbind(-1)
+    turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    return turned.flatten(-2).to(x.dtype)
 
 
 def read(q_BHE: Tensor, k_BHCE: Tensor, v_BHCE: Tensor, visible_BC: Tensor) -> Tensor:

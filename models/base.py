@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import get_args
+from typing import ClassVar, get_args
 
 import torch
 
 from sweepd.models.backbone import Attention, Positions, Transformer
+
+MAX_D, MAX_LAYERS = 2**20, 1000
+"""Far above what anyone trains, and low enough that a plan of it is quickly counted."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class Architecture(ABC):
     for impossible values (d not divisible by heads, …).
     """
 
+    no_rotary: ClassVar[str | None] = None
+    """Why this architecture cannot have rotary positions; None where it can."""
+
     d: int
     layers: int = 3
     heads: int = 4
@@ -42,14 +48,22 @@ class Architecture(ABC):
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("d", "layers", "heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)}: must be at least 1")
+        for name, most in (("d", MAX_D), ("layers", MAX_LAYERS), ("heads", self.d)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} = {getattr(self, name)}: must be from 1 to {most}")
         if self.d % self.heads:
             raise ValueError(f"d = {self.d} is not divisible by heads = {self.heads}")
         if self.positions not in get_args(Positions):
             known = ", ".join(get_args(Positions))
             raise ValueError(f"positions = {self.positions!r}: must be one of {known}")
+        if self.positions == "rotary":
+            if self.no_rotary:
+                raise ValueError(f"positions = 'rotary': {self.no_rotary}")
+            if self.d // self.heads % 2:
+                raise ValueError(
+                    "positions = 'rotary' turns pairs of features, but d / heads = "
+                    f"{self.d} / {self.heads} is odd"
+                )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout = {self.dropout}: must be in [0, 1)")
 
@@ -57,7 +71,8 @@ class Architecture(ABC):
         """A freshly initialised model, on the CPU; every random draw comes from `generator`.
 
         L decides what depends on the task's length (sparse's B); capacity bounds the length of
-        any row. ValueError for what only L can show to be impossible (a block larger than L).
+        any row; with vocab = 0 rows are real numbers, and each position gives one. ValueError for
+        what only L can show to be impossible (a block larger than L).
         """
         with torch.random.fork_rng(devices=()):  # torch's own first draws are thrown away
             attentions = [self.attention(L, capacity) for _ in range(self.layers)]
@@ -65,11 +80,17 @@ class Architecture(ABC):
         model.initialise(generator)
         return model
 
+    @property
+    def qkv_widths(self) -> tuple[int, int, int]:
+        """Widths of one layer's queries, keys and values, all heads together."""
+        return self.d, self.d, self.d
+
     def parts(self, vocab: int, L: int) -> list[Part]:
         """Both FLOPs counts of one forward pass over one sequence of L tokens, by part.
 
         Counted are matrix products; LayerNorm, GELU, softmax, biases, feature maps and embedding
-        look-ups are not. Attention counts what its algorithm needs, causality used.
+        look-ups are not (real numbers are multiplied, not looked up). Attention counts what its
+        algorithm needs, causality used.
         """
 
         def weights(name: str, parameters: int) -> Part:
@@ -77,11 +98,12 @@ class Architecture(ABC):
 
         square = self.layers * self.d**2
         return [
-            weights("qkv", 3 * square),
+            *([] if vocab else [weights("embedding", self.d)]),
+            weights("qkv", self.layers * self.d * sum(self.qkv_widths)),
             *(Part(name, self.layers * flops, 0) for name, flops in self.attention_flops(L)),
             weights("attention output", square),
             weights("ffn", 8 * square),
-            weights("head", self.d * vocab),
+            weights("head", self.d * (vocab or 1)),
         ]
 
     def state_bytes(self, vocab: int, L: int) -> int:

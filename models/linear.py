@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -39,6 +39,11 @@ FEATURES: dict[FeatureMap, Callable[[Tensor], Tensor]] = {
 @dataclass(frozen=True)
 class Linear(Architecture):
     """Attention whose cost is linear in L and whose decoding state has a constant size."""
+
+    no_rotary: ClassVar[str | None] = (
+        "rotated after the feature map, keys may have negative weights; rotated before it, weights "
+        "that depend on more than the distance; use sinusoidal, learned or none"
+    )
 
     feature_map: FeatureMap = "elu"
     """φ: elu is elu(x) + 1, the paper's; relu is relu(x) + 0.001"""

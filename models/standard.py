@@ -41,12 +41,19 @@ class CausalAttention(Attention):
         self, q_BHE: Tensor, k_BHE: Tensor, v_BHE: Tensor, memory: Memory, position_B: Tensor
     ) -> tuple[Tensor, Memory]:
         columns = int(position_B.max()) + 1
-        k_BHCE, v_BHCE = memory = tuple(widened(tensor, columns) for tensor in memory)
-        rows = torch.arange(len(position_B), device=position_B.device)
-        k_BHCE[rows, :, position_B] = k_BHE
-        v_BHCE[rows, :, position_B] = v_BHE
+        memory = extended(memory, (k_BHE, v_BHE), position_B, columns)
+        k_BHCE, v_BHCE = (cache[:, :, :columns] for cache in memory)
         visible_BC = torch.arange(columns, device=position_B.device) <= position_B[:, None]
-        return read(q_BHE, k_BHCE[:, :, :columns], v_BHCE[:, :, :columns], visible_BC), memory
+        return read(q_BHE, k_BHCE, v_BHCE, visible_BC), memory
+
+
+def extended(memory: Memory, new: tuple[Tensor, ...], position_B: Tensor, columns: int) -> Memory:
+    """The caches with each row's new vectors (B, H, E) at `position_B`, at least `columns` wide."""
+    memory = tuple(widened(cache_BHCE, columns) for cache_BHCE in memory)
+    rows = torch.arange(len(position_B), device=position_B.device)
+    for cache_BHCE, new_BHE in zip(memory, new, strict=True):
+        cache_BHCE[rows, :, position_B] = new_BHE
+    return memory
 
 
 def widened(tensor_BHCE: Tensor, columns: int) -> Tensor:

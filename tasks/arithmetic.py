@@ -38,7 +38,10 @@ from sweepd.tasks.base import (
     as_count,
     below,
     compiled,
+    inverses,
     number_words,
+    require_prime,
+    require_range,
 )
 
 EQUALS = len(SPECIALS)
@@ -64,28 +67,31 @@ class Arithmetic(ChainTask):
     separator: ClassVar[int] = EQUALS
 
     def __post_init__(self) -> None:
-        if self.operators < 1:
-            raise ValueError(f"operators = {self.operators}: must be at least 1")
-        if not _is_prime(self.modulus):
-            raise ValueError(f"modulus = {self.modulus}: must be a prime number")
+        require_range(self, "operators", 1, 200)
+        require_prime(self, "modulus")
 
     @property
     def vocab(self) -> tuple[str, ...]:
         return (*SPECIALS, "=", "+", "-", "*", "/", "(", ")", *number_words(self.modulus))
 
     @property
+    def prompt_length(self) -> int:
+        """k operators take k + 1 numbers and at most k - 1 pairs of brackets."""
+        return 4 * self.operators
+
+    @property
+    def chain_length(self) -> int:
+        """The same for k - 1 operators, k - 2, … and 1."""
+        return 2 * self.operators * (self.operators - 1)
+
+    @property
     def L(self) -> int:  # noqa: N802
-        return PUBLISHED_L.get(self.operators, self._longest)
+        longest = super().L
+        return PUBLISHED_L.get(self.operators, longest) if self.cot else longest
 
     @property
     def capacity(self) -> int:
-        return max(self.L, self._longest) + 1
-
-    @property
-    def _longest(self) -> int:
-        """j operators take j + 1 numbers and at most j - 1 pairs of brackets; j from k to 0."""
-        k = self.operators
-        return 2 * k * k + 2 * k + 1
+        return max(self.L, super().L) + 1
 
     def distinct_inputs(self) -> float:
         """An upper bound: all binary trees, though some are written the same."""
@@ -94,13 +100,7 @@ class Arithmetic(ChainTask):
         return as_count(trees * 4**k * self.modulus ** (k + 1))
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        p = self.modulus
-        inverse = np.array([0] + [pow(number, -1, p) for number in range(1, p)])
-        _fill(rng, tokens, self.operators, inverse)
-
-
-def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % k for k in range(2, math.isqrt(number) + 1))
+        _fill(rng, tokens, self.operators, inverses(self.modulus))
 
 
 @compiled

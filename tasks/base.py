@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -19,13 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+RealArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint64]
+Rows = npt.NDArray[Any]
+"""(B, T): ids (int64) or real numbers (float32)."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 PAD, SEP, EOS = 0, 1, 2
 SPECIALS = ("<pad>", "<sep>", "<eos>")
 IGNORE = -1
-"""Target at positions that carry no loss."""
+"""Target at positions that carry no loss; among real numbers that is NaN."""
 
 SHARES = 16
 """Equal shares of hash values that the splits divide among them."""
@@ -64,6 +67,28 @@ def as_count(number: int) -> float:
         return math.inf
 
 
+def require_range(task: Task, name: str, least: int, most: int) -> None:
+    """ValueError unless the parameter is from `least` to `most`.
+
+    `most` is far above what anyone trains, and below what would exhaust time or memory.
+    """
+    value = getattr(task, name)
+    if not least <= value <= most:
+        raise ValueError(f"{name} = {value}: must be from {least} to {most}")
+
+
+def require_prime(task: Task, name: str) -> None:
+    """ValueError unless the parameter is a prime number below 10,000."""
+    value = getattr(task, name)
+    if not (1 < value < 10_000 and all(value % k for k in range(2, math.isqrt(value) + 1))):
+        raise ValueError(f"{name} = {value}: must be a prime number below 10000")
+
+
+def inverses(p: int) -> IntArray:
+    """(p,) the inverse of each number modulo a prime p; 0 for 0, which has none."""
+    return np.array([0] + [pow(number, -1, p) for number in range(1, p)])
+
+
 class Split(Enum):
     """Which inputs a sample may hold, by a hash of the input: no input is in two splits.
 
@@ -79,11 +104,30 @@ class Split(Enum):
 class Batch:
     """What a model trains on.
 
-    inputs: (B, T) token ids. targets: (B, T) the id to be predicted at each position, or IGNORE.
+    inputs: (B, T) token ids, or real numbers. targets: (B, T) the id (or the real number) to be
+    predicted at each position; IGNORE (or NaN) where there is none.
     """
 
-    inputs: IntArray
-    targets: IntArray
+    inputs: Rows
+    targets: Rows
+
+    @property
+    def scored(self) -> npt.NDArray[np.bool_]:
+        """(B, T) whether there is a target."""
+        return ~np.isnan(self.targets) if self.targets.dtype.kind == "f" else self.targets != IGNORE
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row for people to look at.
+
+    tokens: prompt, what is to be predicted, and <eos>. answer: what counts of that, in words.
+    prompt_length: how many of the tokens are given.
+    """
+
+    tokens: list[str]
+    answer: str
+    prompt_length: int
 
 
 @dataclass(frozen=True)
@@ -106,6 +150,18 @@ class Chains:
         targets[outside] = IGNORE
         return Batch(self.tokens[:, :-1], targets)
 
+    def without_chain(self, separator: int) -> Chains:
+        """The same rows with the answer, which follows the last separator, behind the prompt."""
+        T = self.tokens.shape[1]
+        answers = T - (self.tokens[:, ::-1] == separator).argmax(axis=1)
+        skipped = answers - self.prompts
+        lengths = self.lengths - skipped
+        position = np.arange(lengths.max())
+        source = position + np.where(position < self.prompts[:, None], 0, skipped[:, None])
+        tokens = np.take_along_axis(self.tokens, np.minimum(source, T - 1), axis=1)
+        tokens[position >= lengths[:, None]] = PAD
+        return Chains(tokens, self.prompts, lengths)
+
 
 class Task(ABC):
     """A seeded distribution of problems with a size."""
@@ -113,7 +169,7 @@ class Task(ABC):
     size_field: ClassVar[str]
     """Name of the parameter that is the task's own knob for size (n, operators, …)."""
     metrics: ClassVar[tuple[str, ...]]
-    """What an evaluation of this task reports, and so what a goal may read."""
+    """What an evaluation reports, and so what a goal may read; a setting may narrow it."""
 
     @property
     def size(self) -> int:
@@ -122,7 +178,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def vocab(self) -> tuple[str, ...]:
-        """Token strings; the index is the id."""
+        """Token strings; the index is the id. Empty where rows are real numbers."""
 
     @property
     @abstractmethod
@@ -144,32 +200,33 @@ class Task(ABC):
         """Number of different inputs (or an upper bound), to warn when they are too few."""
 
     @abstractmethod
-    def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
-        """`count` rows of the split, drawn from `rng` alone."""
+    def sample(self, rng: np.random.Generator, count: int, split: Split) -> Chains | Batch:
+        """`count` (at least 1) rows whose inputs hash into the split, drawn from `rng` alone.
 
-
-class ChainTask(Task):
-    """A task whose rows are `prompt <separator> chain <separator> answer <eos>`."""
-
-    metrics: ClassVar[tuple[str, ...]] = ("acc", "chain_acc", "loss")
-    separator: ClassVar[int] = SEP
-    """Id of the token that first ends the prompt and last precedes the answer."""
+        ValueError if the split holds next to nothing of what the task draws.
+        """
 
     @abstractmethod
-    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        """Write one random row into each row of `tokens` (B, capacity), which arrives all PAD."""
+    def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
+        """The same rows as what a model trains on."""
 
-    def sample(self, rng: np.random.Generator, count: int, split: Split) -> Chains:
-        """`count` (at least 1) rows whose inputs hash into the split, in the order of drawing.
+    @abstractmethod
+    def examples(self, rng: np.random.Generator, count: int, split: Split) -> Iterator[Example]:
+        """The same rows for people to look at."""
 
-        ValueError if the split holds next to nothing of what `fill` draws.
+    def drawn(
+        self, count: int, split: Split, block: Rows, draw: Callable[[Rows], HashArray]
+    ) -> Rows:
+        """`count` rows that hash into the split, in the order of drawing.
+
+        `draw` writes a random row into each row of what it is given, which is part of `block`,
+        and returns the hashes of their inputs. ValueError if next to none is in the split.
         """
         if count < 1:
             raise ValueError(f"count = {count}: must be at least 1")
         share = len(split.value) / SHARES
         draws_left = 4096 + math.ceil(16 * count / share)
-        block = np.empty((BLOCK, self.capacity), dtype=np.int64)
-        kept = np.empty((count, self.capacity), dtype=np.int64)
+        kept = np.empty((count, block.shape[1]), dtype=block.dtype)
         missing = count
         while missing > 0:
             if draws_left <= 0:
@@ -181,24 +238,155 @@ class ChainTask(Task):
             rows = min(BLOCK, math.ceil((missing + 2 * math.sqrt(missing)) / share))
             draws_left -= rows
             draws = block[:rows]
-            draws[:] = PAD
-            self.fill(rng, draws)
-            hashes = hash_prompts(draws, _through_first(draws, self.separator))
-            inside = np.flatnonzero(np.isin(hashes % np.uint64(SHARES), split.value))[:missing]
+            shares = draw(draws) % np.uint64(SHARES)
+            inside = np.flatnonzero(np.isin(shares, split.value))[:missing]
             start = count - missing
             # Straight into place: with its default mode, take would go through a copy.
             np.take(draws, inside, axis=0, out=kept[start : start + len(inside)], mode="clip")
             missing -= len(inside)
+        return kept
+
+
+@dataclass(frozen=True)
+class ChainTask(Task):
+    """A task whose rows are `prompt <separator> chain <separator> answer <eos>`.
+
+    With cot = False they are `prompt <separator> answer <eos>`, of the same problems.
+    """
+
+    cot: bool = field(default=True, kw_only=True)
+    """whether rows hold the chain of thought"""
+
+    metrics: ClassVar[tuple[str, ...]] = ("acc", "chain_acc", "loss")
+    separator: ClassVar[int] = SEP
+    """Id of the token that first ends the prompt and last precedes the answer."""
+
+    @property
+    @abstractmethod
+    def prompt_length(self) -> int:
+        """Most tokens of a prompt, with the separator that ends it."""
+
+    @property
+    @abstractmethod
+    def chain_length(self) -> int:
+        """Most tokens of a chain, with the separator that ends it."""
+
+    @property
+    def answer_length(self) -> int:
+        """Most tokens of an answer."""
+        return 1
+
+    @property
+    def L(self) -> int:  # noqa: N802
+        chain = self.chain_length if self.cot else 0
+        return self.prompt_length + chain + self.answer_length
+
+    @property
+    def capacity(self) -> int:
+        return self.L + 1
+
+    @abstractmethod
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        """Write one random row, with its chain, into each row of `tokens` (B, T).
+
+        `tokens` has room for the longest row and arrives all PAD.
+        """
+
+    def sample(self, rng: np.random.Generator, count: int, split: Split) -> Chains:
+        def draw(tokens: IntArray) -> HashArray:
+            tokens[:] = PAD
+            self.fill(rng, tokens)
+            return hash_prompts(tokens, _through_first(tokens, self.separator))
+
+        room = self.prompt_length + self.chain_length + self.answer_length + 1
+        kept = self.drawn(count, split, np.empty((BLOCK, room), dtype=np.int64), draw)
         lengths = _through_first(kept, EOS)
-        return Chains(kept[:, : lengths.max()], _through_first(kept, self.separator), lengths)
+        chains = Chains(kept[:, : lengths.max()], _through_first(kept, self.separator), lengths)
+        return chains if self.cot else chains.without_chain(self.separator)
 
     def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
         return self.sample(rng, count, split).batch()
+
+    def examples(self, rng: np.random.Generator, count: int, split: Split) -> Iterator[Example]:
+        chains = self.sample(rng, count, split)
+        for row, prompt, length in zip(chains.tokens, chains.prompts, chains.lengths, strict=True):
+            answer = " ".join(self.words(self.answer(row[: length - 1])))
+            yield Example(self.words(row[:length]), answer, int(prompt))
 
     def answer(self, tokens: Sequence[int] | IntArray) -> tuple[int, ...]:
         """The answer's ids in a row without <eos>: what follows the last separator."""
         ids = [int(token) for token in tokens]
         return tuple(ids[len(ids) - ids[::-1].index(self.separator) :])
+
+
+@dataclass(frozen=True)
+class MemoryTask(Task):
+    """A task of a fixed length with a target y_t at every position t that has its memories.
+
+    Inputs x_t are drawn one by one: ids, all equally likely, or, where the vocabulary is empty,
+    standard normal numbers. Targets are ids of the same vocabulary, or real numbers.
+    """
+
+    length: int = field(default=64, kw_only=True)
+    """T, positions in a row"""
+
+    metrics: ClassVar[tuple[str, ...]] = ("acc", "loss")
+
+    def __post_init__(self) -> None:
+        require_range(self, "length", 1, 10_000)
+
+    @abstractmethod
+    def targets(self, inputs: Rows) -> Rows:
+        """The targets of the last positions of each row (B, T); those before lack memories."""
+
+    @property
+    def L(self) -> int:  # noqa: N802
+        return self.length
+
+    @property
+    def capacity(self) -> int:
+        return self.length
+
+    def words(self, ids: Iterable[Any]) -> list[str]:
+        """The strings of ids or of real numbers."""
+        return super().words(ids) if self.vocab else list(map(str, ids))
+
+    def distinct_inputs(self) -> float:
+        return as_count(len(self.vocab) ** self.length) if self.vocab else math.inf
+
+    def sample(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
+        symbols = len(self.vocab)
+
+        def draw(inputs: Rows) -> HashArray:
+            if symbols:
+                inputs[:] = rng.integers(symbols, size=inputs.shape)
+                bits = inputs
+            else:
+                rng.standard_normal(dtype=np.float32, out=inputs)
+                bits = inputs.view(np.uint32).astype(np.int64)
+            return hash_prompts(bits, np.full(len(inputs), self.length))
+
+        block = np.empty((BLOCK, self.length), dtype=np.int64 if symbols else np.float32)
+        inputs = self.drawn(count, split, block, draw)
+        targets = self.targets(inputs)
+        missing = ((0, 0), (self.length - targets.shape[1], 0))
+        nothing = IGNORE if symbols else np.nan
+        return Batch(inputs, np.pad(targets, missing, constant_values=nothing))
+
+    def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
+        return self.sample(rng, count, split)
+
+    def examples(self, rng: np.random.Generator, count: int, split: Split) -> Iterator[Example]:
+        """Shown as `inputs <sep> targets <eos>`, with a dot where there is no target. A model
+        sees the inputs alone."""
+        batch = self.sample(rng, count, split)
+        for inputs, targets, scored in zip(batch.inputs, batch.targets, batch.scored, strict=True):
+            answer = [
+                word if target else "."
+                for word, target in zip(self.words(targets), scored, strict=True)
+            ]
+            prompt = [*self.words(inputs), SPECIALS[SEP]]
+            yield Example([*prompt, *answer, SPECIALS[EOS]], " ".join(answer), len(prompt))
 
 
 @compiled

@@ -29,6 +29,7 @@ from sweepd.tasks.base import (
     below,
     compiled,
     number_words,
+    require_range,
 )
 
 BAR = len(SPECIALS)
@@ -61,14 +62,10 @@ class EditDistance(ChainTask):
     size_field: ClassVar[str] = "n"
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"n = {self.n}: must be at least 1")
-        if self.shorter < 0 or self.longer < 0:
-            raise ValueError(
-                f"shorter = {self.shorter}, longer = {self.longer}: must not be negative"
-            )
-        if not 2 <= self.alphabet <= 26:
-            raise ValueError(f"alphabet = {self.alphabet}: from 2 to 26 letters")
+        require_range(self, "n", 1, 200)
+        require_range(self, "shorter", 0, 200)
+        require_range(self, "longer", 0, 200)
+        require_range(self, "alphabet", 2, 26)
         if not 2 <= self.letters_min <= self.letters_max <= self.alphabet:
             raise ValueError(
                 f"letters_min = {self.letters_min}, letters_max = {self.letters_max}: must be "
@@ -85,13 +82,12 @@ class EditDistance(ChainTask):
         return (*SPECIALS, "|", ",", *letters, *number_words(largest + 1))
 
     @property
-    def L(self) -> int:  # noqa: N802
-        rows = self.n * (self.n + self.longer + 1)
-        return (self.n + 1 + self.n + self.longer + 1) + rows + 2
+    def prompt_length(self) -> int:
+        return self.n + 1 + self.n + self.longer + 1
 
     @property
-    def capacity(self) -> int:
-        return self.L + 1
+    def chain_length(self) -> int:
+        return self.n * (self.n + self.longer + 1) + 1
 
     def distinct_inputs(self) -> float:
         """An upper bound: it counts some pairs once for each choice of letters."""

@@ -26,6 +26,7 @@ from sweepd.tasks.base import (
     below,
     compiled,
     number_words,
+    require_range,
 )
 
 NUMBER = len(SPECIALS)
@@ -44,22 +45,20 @@ class LIS(ChainTask):
     size_field: ClassVar[str] = "n"
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"n = {self.n}: must be at least 1")
-        if self.value_range < 2:
-            raise ValueError(f"value_range = {self.value_range}: must be at least 2")
+        require_range(self, "n", 1, 50_000)
+        require_range(self, "value_range", 2, 100_000)
 
     @property
     def vocab(self) -> tuple[str, ...]:
         return SPECIALS + number_words(max(self.value_range, self.n + 1))
 
     @property
-    def L(self) -> int:  # noqa: N802
-        return 2 * self.n + 3
+    def prompt_length(self) -> int:
+        return self.n + 1
 
     @property
-    def capacity(self) -> int:
-        return self.L + 1
+    def chain_length(self) -> int:
+        return self.n + 1
 
     def distinct_inputs(self) -> float:
         return as_count(self.value_range**self.n)

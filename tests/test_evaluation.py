@@ -1,5 +1,6 @@
 """Evaluation: the fast way (one parallel pass, decoding from the first error only) counts what
-the obvious way counts (every row decoded from its prompt, by full forward passes)."""
+the obvious way counts (every row decoded from its prompt, by full forward passes). Targets without
+a chain are counted one by one."""
 
 from __future__ import annotations
 
@@ -7,15 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from sweepd.evaluation import decode, evaluate, teacher_forced
+from sweepd.evaluation import ROWS_AT_ONCE, decode, evaluate, loss_of, teacher_forced
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.settings import Evaluate, Stop, Train
+from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import EOS, IGNORE, Split
 from sweepd.tasks.edit_distance import EditDistance
+from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
+from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.training import Training
 
 TASKS = [LIS(n=4, value_range=8), Arithmetic(operators=2, modulus=5), EditDistance(n=3)]
@@ -102,6 +106,55 @@ def test_first_error_is_the_first_wrong_argmax():
             if target != IGNORE and guess[row, t] != target
         ]
         assert first[row] == (wrong[0] if wrong else -1)
+
+
+@pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
+def test_ids_without_a_chain_count_one_by_one(architecture):
+    task = AdaptiveMemory(memories=1, longest=4, symbols=3, length=12)
+    model = trained(task, architecture, 60)
+    batch = task.sample(np.random.default_rng(0), ROWS_AT_ONCE + 40, Split.VERDICT)
+    with torch.inference_mode():
+        logs = model(torch.from_numpy(batch.inputs)).log_softmax(-1).numpy()
+    correct = total = loss = 0
+    for row, targets in zip(logs, batch.targets, strict=True):
+        for t in range(task.longest, task.length):
+            total += 1
+            correct += row[t].argmax() == targets[t]
+            loss -= row[t, targets[t]]
+    score = evaluate(model, task, batch)
+    assert (score.total, score.correct) == (total, correct)
+    assert score.acc == correct / total
+    assert score.loss == pytest.approx(loss / total, rel=1e-4)
+    assert score.chain_correct is score.chain_acc is None
+
+
+@pytest.mark.parametrize("task", [FixedMemory(longest=4, values="reals", length=12),
+                                  SparseMemory(length=12)], ids=repr)  # fmt: skip
+def test_real_numbers_have_a_mean_squared_error_and_no_accuracy(task):
+    model = trained(task, MODELS[0], 60)
+    batch = task.sample(np.random.default_rng(0), ROWS_AT_ONCE + 40, Split.VERDICT)
+    with torch.inference_mode():
+        outputs = model(torch.from_numpy(batch.inputs)).squeeze(-1).numpy()
+    score = evaluate(model, task, batch)
+    assert score.total == np.isfinite(batch.targets).sum()
+    assert score.loss == pytest.approx(np.nanmean((outputs - batch.targets) ** 2), rel=1e-4)
+    assert score.correct is score.acc is score.chain_correct is score.chain_acc is None
+
+
+@pytest.mark.parametrize("kind", ["ids", "reals"])
+def test_no_loss_and_no_gradient_where_there_is_no_target(kind):
+    if kind == "ids":
+        outputs, targets = torch.randn(2, 3, 5), torch.tensor([[1, IGNORE, 4], [IGNORE, 0, 2]])
+    else:
+        outputs = torch.randn(2, 3, 1)
+        targets = torch.tensor([[1.0, torch.nan, 4.0], [torch.nan, 0.0, 2.0]])
+    outputs.requires_grad_()
+    mean = loss_of(outputs, targets)
+    torch.testing.assert_close(mean, loss_of(outputs, targets, "sum") / 4)
+    mean.backward()
+    unscored = torch.tensor([[False, True, False], [True, False, False]])
+    assert (outputs.grad[unscored] == 0).all()
+    assert (outputs.grad[~unscored] != 0).any(-1).all()
 
 
 def test_evaluation_leaves_the_mode_as_it_was():

@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from sweepd.flops import costs, train_flops
+from sweepd.models.dot_free import DotFree
 from sweepd.models.linear import Linear
+from sweepd.models.log_rpe import LogRpe
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
+from sweepd.models.tmx import Tmx
 
 
 @pytest.mark.parametrize(
@@ -18,6 +21,10 @@ from sweepd.models.standard import Standard
         Standard(d=8, layers=1, heads=4, positions="learned"),
         Linear(d=12, layers=2, heads=3),
         Sparse(d=8, layers=1, heads=2),
+        Standard(d=8, layers=2, heads=2, positions="rotary"),
+        LogRpe(d=8, layers=2, heads=2),
+        DotFree(d=8, layers=2, heads=2),
+        Tmx(d=8, layers=2, heads=2),
     ],
 )
 def test_counted_without_allocating_as_of_a_real_model(architecture: Standard) -> None:

@@ -78,11 +78,11 @@ def test_a_trial() -> None:
     assert (trial.task_name, trial.model_name, trial.size, trial.L, trial.seed) == (
         *("lis", "standard", 6, 15, 3),
     )
-    assert trial.task == {"n": 6, "value_range": 16}
+    assert trial.task == {"cot": True, "n": 6, "value_range": 16}
     assert trial.train == Train(steps=10)
     assert trial.axes["lr"] == '{"at_d":32,"base":0.005,"max":0.01,"power":-0.5}'
     assert trial.axes["success"] is None
-    assert list(trial.axes)[:3] == ["n", "value_range", "d"]
+    assert list(trial.axes)[:4] == ["cot", "n", "value_range", "d"]
     task = find_task(trial.task_name, Path())(**trial.task)
     model = find_model(trial.model_name, Path())(**trial.model)
     found = costs(model, len(task.vocab), task.L, task.capacity)
@@ -280,9 +280,9 @@ def test_what_only_the_length_shows_to_be_impossible(tmp_path: Path) -> None:
 
 def test_what_cannot_be_counted(tmp_path: Path) -> None:
     [problem] = problems("model.d=4294967296")
-    assert problem.startswith("grid.yaml:3: model: RuntimeError: ")
+    assert problem.endswith("model.d: d = 4294967296: must be from 1 to 1048576")
     [problem] = problems("task.n=1000000000000")
-    assert problem == "grid.yaml:2: task: rows of up to 2,000,000,000,004 tokens are too long"
+    assert problem.endswith("n = 1000000000000: must be from 1 to 50000")
     (tmp_path / "mine.py").write_text(
         MINE
         + "    @property\n    def capacity(self):\n        raise OSError(f'level {self.level}')\n"
@@ -299,7 +299,7 @@ def test_warnings_where_inputs_are_too_few() -> None:
     assert planned("task.n=8", "task.value_range=16").warnings == ()
     [few] = planned("task.n=3", "task.value_range=4", "train.steps=1000", "model.d=[8,16]").warnings
     assert few == (
-        "lis(n=3, value_range=4) has at most 64 distinct inputs: a verdict of 1024 samples repeats "
+        "lis(cot=True, n=3, value_range=4) has at most 64 distinct inputs: a verdict of 1024 samples repeats "
         "the 4 that it may draw from, so its interval is too narrow; training sees each of its "
         "inputs 1143 times and may memorise them"
     )

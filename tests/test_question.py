@@ -1,8 +1,11 @@
 """Questions' grammar: clauses, quotes, errors that show their place; what is refused; that what
 is printed from the checked syntax tree means what was typed; that any text at all is either a
-question or a UserError."""
+question or a UserError; and that the examples of docs/query.md are questions."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -39,6 +42,15 @@ def test_the_clauses_of_frontier() -> None:
     assert question.where is None
 
 
+def test_the_clauses_of_fit() -> None:
+    question = ask("fit flops / heads ~ l by model where acc > 0.9 and model ~~ 's%'")
+    assert (question.verb, question.along, question.by) == ("fit", "L", ("model",))
+    assert [text for text, _ in question.expressions] == ["flops / heads"]
+    assert question.where is not None
+    assert question.where.columns == {"acc", "model"}
+    assert ask("min d where acc > 0.9").along is None
+
+
 def test_keywords_and_names_in_any_case_and_over_lines() -> None:
     question = ask("MIN D\n  Per SIZE, l\n  WHERE Acc > .9 ")
     assert question.expressions[0][1].column == "d"
@@ -71,7 +83,11 @@ def test_keywords_inside_quotes_and_brackets_are_not_clauses() -> None:
         ("min (d, heads", "syntax error", None),
         ("frontier flops where acc > 0.9", "COST, SCORE", "flops"),
         ("least d where acc > 0.9", "a question is `min", "least"),
-        ("fit d ~ L", "a question is `min", "fit"),
+        ("fit d, L", "an expression and a column: EXPR ~ COL", "d, L"),
+        ("fit d ~ L ~ size", "an expression and a column: EXPR ~ COL", "size"),
+        ("fit d ~ L + 1", "names of columns", "L + 1"),
+        ("fit d ~ M", "no column `M`", "M"),
+        ("fit ~ L", "missing", "~"),
         ("", "a question is `min", None),
         ("min " + "(" * 5000 + "d" + ")" * 5000, "", None),
     ],
@@ -182,7 +198,20 @@ def test_what_is_printed_means_what_was_typed(predicate: str) -> None:
     assert found == duckdb.sql(f"SELECT {predicate} FROM {cells}").fetchall()
 
 
-WORDS = [*COLUMNS, "min", "frontier", "by", "per", "where", "and", "not", "in", "select", "from"]
+WORDS = [
+    *COLUMNS,
+    "min",
+    "frontier",
+    "fit",
+    "by",
+    "per",
+    "where",
+    "and",
+    "not",
+    "in",
+    "select",
+    "from",
+]
 PIECES = st.one_of(
     st.sampled_from([*WORDS, *"()[]{},;'\"*+-/=<>!$?:.|\\\n", "--", "/*", "*/", "$$", "{}", "0.9"]),
     st.text(max_size=4),
@@ -193,12 +222,20 @@ PIECES = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
 def test_any_text_is_a_question_or_a_user_error(text: str) -> None:
-    for start in ("", "min ", "frontier flops, ", "min d where "):
+    for start in ("", "min ", "frontier flops, ", "fit d ~ ", "min d where "):
         try:
             question = ask(start + text)
         except UserError:
             continue
         assert all(node.columns <= set(COLUMNS) for _, node in question.expressions)
+
+
+def test_the_examples_of_the_page_are_questions() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "query.md").read_text()
+    examples = re.findall(r'sweepd query "(min|frontier|fit)( [^"]+)"', page)
+    assert {verb for verb, _ in examples} == {"min", "frontier", "fit"}
+    for verb, rest in examples:
+        assert ask(verb + rest).verb == verb
 
 
 def test_lone_surrogates_are_a_user_error() -> None:

@@ -176,7 +176,7 @@ def test_a_task_is_no_model(tmp_path: Path) -> None:
         (TASK + "    metrics: ClassVar[tuple[str, ...]] = ()\n", "lacks `metrics`"),
         (
             "from sweepd.tasks.base import ChainTask\nclass Mine(ChainTask): pass\n",
-            "lacks L, capacity, distinct_inputs, fill, vocab",
+            "lacks chain_length, distinct_inputs, fill, prompt_length, vocab",
         ),
     ],
 )

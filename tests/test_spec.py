@@ -242,8 +242,8 @@ def test_refused_when_added(line: str, problem: str) -> None:
         ("name: lis", "nam: lis", "grid.yaml:2: task: which task? Write `name: …`"),
         (
             "linear]",
-            "linea]",
-            "grid.yaml:7: model.name[1]: no model is named linea (did you mean linear?)",
+            "linearr]",
+            "grid.yaml:7: model.name[1]: no model is named linearr (did you mean linear?)",
         ),
         ("linear]", "standard]", 'grid.yaml:7: model.name[1]: "standard" is listed twice'),
         (
@@ -251,7 +251,7 @@ def test_refused_when_added(line: str, problem: str) -> None:
             "valuerange",
             "grid.yaml:5: task.valuerange: lis has no such key (did you mean v",
         ),
-        ("n: [6, 8]", "n: [6, 0]", "grid.yaml:4: task.n[1]: n = 0: must be at least 1"),
+        ("n: [6, 8]", "n: [6, 0]", "grid.yaml:4: task.n[1]: n = 0: must be from 1 to 50000"),
         ("goal: acc", "goal: accuracy", "grid.yaml:14: goal: lis reports no accuracy"),
         ("goal: acc > 0.9", "goal: acc", 'grid.yaml:14: goal: "acc": write METRIC > NUMBER'),
         ("goal: acc > 0.9", "goal: acc == 1", "grid.yaml:14: goal: "),

@@ -16,8 +16,11 @@ from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.settings import Evaluate, LrRule, Stop, Train
+from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.base import Split
+from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
+from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.training import LOG_EVERY, Stream, Training, generator, lr_factor
 
 TASK = LIS(n=4, value_range=8)
@@ -29,9 +32,9 @@ MODELS = [
 ]
 
 
-def started(architecture=MODELS[0], train=None, stop=None, seed=0):
+def started(architecture=MODELS[0], train=None, stop=None, seed=0, task=TASK):
     train = train or Train(steps=60, batch_size=8, warmup=10)
-    return Training(TASK, architecture, train, EVALUATE, stop or Stop(), seed, 1.0, "cpu")
+    return Training(task, architecture, train, EVALUATE, stop or Stop(), seed, 1.0, "cpu")
 
 
 def finish(training):
@@ -45,16 +48,33 @@ def finish(training):
 @pytest.mark.parametrize("cut", [7, 30, 55])
 def test_a_restored_snapshot_continues_bitwise(architecture, schedule, cut):
     train = Train(steps=60, batch_size=8, warmup=10, schedule=schedule)
-    whole = started(architecture, train)
+    continues_bitwise(TASK, architecture, train, cut)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        FixedMemory(longest=4, length=12),
+        AdaptiveMemory(longest=8, length=12),
+        SparseMemory(length=12),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+def test_so_it_does_on_tasks_without_chains(task):
+    continues_bitwise(task, MODELS[0], Train(steps=60, batch_size=8, warmup=10), cut=40)
+
+
+def continues_bitwise(task, architecture, train, cut):
+    whole = started(architecture, train, task=task)
     rows = finish(whole)
-    first = started(architecture, train)
+    first = started(architecture, train, task=task)
     before = []
     for row in first.advance():
         before.append(row)
         if first.step == cut:
             break
     torch.manual_seed(99)  # the global generator is nobody's state
-    second = started(architecture, train)
+    second = started(architecture, train, task=task)
     second.restore(first.snapshot())
     after = finish(second)
     before = [dataclasses.replace(row, seconds=0.0) for row in before if row is not None]
@@ -67,6 +87,40 @@ def test_rows_and_checks_come_when_they_are_due():
     assert [row.step for row in rows] == list(range(LOG_EVERY, 61, LOG_EVERY))
     assert [row.step for row in rows if row.acc is not None] == [30, 60]
     assert [row.train_flops for row in rows] == [row.step for row in rows]
+
+
+def test_real_targets_have_a_loss_alone():
+    training = started(stop=Stop(success=0.5), task=SparseMemory(length=12))
+    rows = finish(training)
+    assert {row.acc for row in rows} == {row.chain_acc for row in rows} == {None}
+    assert rows[-1].tokens == 60 * 8 * 12
+    score = training.ending.score
+    assert training.ending.status == "completed" and math.isfinite(score.loss)
+    assert (score.acc, score.correct, score.total) == (None, None, 64 * 12)
+
+
+LEARNING = Train(steps=400, batch_size=32)
+
+
+@pytest.mark.parametrize(
+    ("task", "layers"),
+    [
+        (FixedMemory(memories=1, longest=4, length=16), 1),
+        (FixedMemory(memories=2, longest=4, symbols=2, length=16), 2),
+    ],
+)
+def test_fixed_memories_are_learned(task, layers):
+    training = started(Standard(d=32, layers=layers, heads=2), LEARNING, task=task)
+    finish(training)
+    assert training.ending.score.acc > 0.9
+
+
+@pytest.mark.parametrize("kernel", ["exponential", "polynomial"])
+def test_sparse_memories_are_learned(kernel):
+    task = SparseMemory(kernel, 1.0, length=16)
+    training = started(Standard(d=32, layers=1, heads=2), LEARNING, task=task)
+    finish(training)
+    assert training.ending.score.loss < 0.02  # of a variance of nearly 1
 
 
 @pytest.mark.parametrize("schedule", ["wsd", "constant"])

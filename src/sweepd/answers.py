@@ -5,57 +5,23 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from math import inf, isfinite
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
+from sweepd.cells import ACC_COLUMNS, NUMERIC, Cell, judged, resampled
 from sweepd.errors import UserError
+from sweepd.fits import PREDICTED, Point, agrees, fit, refusal
 from sweepd.question import Node, Question, parse, parse_predicate
 from sweepd.statuses import STATUSES
-from sweepd.verdicts import Candidate, Value, judge, wilson
-from sweepd.views import (
-    COSTS,
-    Answer,
-    CodeChoice,
-    Source,
-    Views,
-    connect,
-    least,
-    most,
-    quoted,
-)
+from sweepd.verdicts import Candidate, Value, Verdict, judge
+from sweepd.views import COSTS, Answer, CodeChoice, Source, Views, connect, quoted
 
-ACC_COLUMNS = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
+LAW_COLUMNS = ("exponent", "low", "high", "factor")
 TRUE = Node("true")
-_NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 
 Sizes = Mapping[tuple[Any, ...], set[int]]
 """Sizes by all that makes a cell but its size."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell as a question sees it."""
-
-    row: Mapping[str, Any]
-    """Columns of `raw.cells`."""
-    outcome: bool | None
-    """Whether the condition holds; None until its seeds decide that."""
-    passed: int
-    """Seeds for which it holds."""
-    decided: int
-    """Seeds for which it holds or does not."""
-    values: tuple[Any, ...]
-    """The question's expressions: finite, or None, as where a score is not settled yet."""
-
-    def acc(self) -> dict[str, float | None]:
-        """The accuracy by pass rule, its Wilson interval, and the spread over seeds."""
-        acc = self.row["acc"]
-        total = self.row["total" if self.row["pass"] == "mean" else "total_of_one"]
-        interval = wilson(acc, total) if acc is not None and total else (None, None)
-        values = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
-        return dict(zip(ACC_COLUMNS, values, strict=True))
 
 
 @dataclass(frozen=True)
@@ -105,20 +71,25 @@ def ask(
     selection = _conjunction([part for part in where if not part.scores])
     condition = _conjunction([part for part in where if part.scores])
     notes = list(views.notes)
-    if question.verb == "min" and condition == TRUE:
+    if question.verb != "frontier" and condition == TRUE:
         goal = _goal(views)
         condition = parse_predicate(goal, views.columns)
         notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
 
-    every = _judge(views, question, selection, condition)
+    every = judged(views, question, selection, condition)
     grouping = _grouping(views, question, [cell for cell, _ in every])
     cells = [cell for cell, selected in every if selected]
     notes += _notes(cells, condition)
     cells = [cell for cell in cells if None not in cell.values]
-    if question.verb == "min":
-        columns, rows = _min(views, grouping, cells, condition.thresholds)
-    else:
-        columns, rows = _frontier(question, grouping, cells)
+    match question.verb:
+        case "min":
+            columns, rows = _min(views, grouping, cells, condition.thresholds)
+        case "frontier":
+            columns, rows = _frontier(question, grouping, cells)
+        case "fit":
+            columns, rows = _fit(views, question, grouping, cells, condition)
+            if any(row["seeds"] == 1 for row in rows):
+                notes.append("one seed: intervals hold the steps of the grid, no spread of seeds")
     return Answer(columns, rows, notes, views.damaged)
 
 
@@ -128,15 +99,12 @@ def _min(
     failed = _failed_sizes(views, cells) if grouping.across_sizes else {}
     rows = []
     for columns, members in grouping.rows(cells):
-        by_value = defaultdict(list)
-        for cell in members:
-            by_value[cell.values[0]].append(cell)
-        values = sorted(by_value)
-        verdict = judge([_candidate(views, by_value[value], failed) for value in values])
+        by_value = _by_value(members)
+        verdict = _verdict(views, by_value, failed)
         if verdict.value is not None:
             shown = [cell for cell in by_value[verdict.value] if cell.outcome]
         else:
-            tried = [value for value in values if any(map(_tried, by_value[value]))]
+            tried = [value for value, shared in by_value.items() if any(map(_tried, shared))]
             shown = [cell for value in tried[-1:] for cell in by_value[value] if _tried(cell)]
         best = max(
             shown, key=lambda cell: (cell.row["acc"] is not None, cell.row["acc"]), default=None
@@ -185,6 +153,76 @@ def _frontier(
     return list(dict.fromkeys([*grouping.group, *own])), rows
 
 
+def _fit(
+    views: Views, question: Question, grouping: Grouping, cells: Sequence[Cell], condition: Node
+) -> tuple[list[str], list[dict[str, Any]]]:
+    [(text, node)] = question.expressions
+    along = question.along
+    assert along is not None
+    cells = [cell for cell in cells if cell.row[along] is not None]
+    for name, values in {
+        text: [cell.values[0] for cell in cells],
+        along: [cell.row[along] for cell in cells],
+    }.items():
+        if least := [value for value in values if value <= 0]:
+            raise UserError(f"`{name}` is {least[0]} somewhere: power laws are of positive numbers")
+    points = _points(views, grouping, along, cells)
+    resamples = [
+        _points(views, grouping, along, drawn) for drawn in resampled(views, condition, cells)
+    ]
+    rows = []
+    for columns, members in grouping.rows(cells):
+        key = tuple(columns.values())
+        predicted = None
+        if (node.column, along) == ("d", "L") and all(
+            c.row.get("cot") is not False for c in members
+        ):
+            predicted = PREDICTED.get((columns["task"], columns["model"]))
+        reason = refusal(points[key])
+        law = fit(resample[key] for resample in resamples) if reason is None else None
+        known = [point for point in points[key] if point.informative]
+        rows.append(
+            {
+                **columns,
+                **{name: getattr(law, name, None) for name in LAW_COLUMNS},
+                "points": len(known),
+                "censored": sum(not point.bracketed for point in known),
+                "seeds": min((c.decided for c in members if c.outcome is not None), default=0),
+                "predicted": predicted,
+                "agrees": agrees(predicted, law.low, law.high) if predicted and law else None,
+                "reason": reason,
+            }
+        )
+    own = ("points", "censored", "seeds", "predicted", "agrees", "reason")
+    return [*grouping.group, *LAW_COLUMNS, *own], rows
+
+
+def _points(
+    views: Views, grouping: Grouping, along: str, cells: Sequence[Cell]
+) -> dict[tuple[Any, ...], list[Point]]:
+    """What is known of the least value that passes, by group, at each value of the column."""
+    failed = _failed_sizes(views, cells) if grouping.across_sizes else {}
+    points = defaultdict(list)
+    for columns, members in replace(grouping, group=(*grouping.group, along)).rows(cells):
+        *key, x = columns.values()
+        verdict = _verdict(views, _by_value(members), failed)
+        least = inf if verdict.value is None else verdict.value
+        points[tuple(key)].append(Point(x, verdict.fail or 0, least))
+    return points
+
+
+def _verdict(views: Views, by_value: Mapping[Value, Sequence[Cell]], failed: Sizes) -> Verdict:
+    return judge([_candidate(views, cells, failed) for cells in by_value.values()])
+
+
+def _by_value(cells: Iterable[Cell]) -> dict[Value, list[Cell]]:
+    """Cells by what is minimised, by rising value."""
+    by_value = defaultdict(list)
+    for cell in cells:
+        by_value[cell.values[0]].append(cell)
+    return dict(sorted(by_value.items()))
+
+
 def _candidate(views: Views, cells: Sequence[Cell], failed: Sizes) -> Candidate:
     """What is known of the value that these cells of one group share."""
     outcomes = {cell.outcome for cell in cells}
@@ -223,100 +261,41 @@ def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -
     return any(low <= threshold <= high for threshold in thresholds)
 
 
-def _judge(
-    views: Views, question: Question, selection: Node, condition: Node
-) -> list[tuple[Cell, bool]]:
-    """Every cell, and whether the selection, which mentions no score, holds for it."""
-    nodes = [node for _, node in question.expressions]
-    *kinds, selects, judges = views.types([node.sql() for node in (*nodes, selection, condition)])
-    for (text, _), kind in zip(question.expressions, kinds, strict=True):
-        if not kind.startswith(_NUMERIC):
-            raise UserError(f"`{text}` is of type {kind}, not a number")
-    for node, kind in ((selection, selects), (condition, judges)):
-        if kind != "BOOLEAN":
-            raise UserError(f"`where {node.sql()}` is of type {kind}, not a condition")
-    found = views.fetch(
-        f"""
-        WITH units AS (
-            SELECT cell, seed, {condition.kleene} AS holds
-            FROM raw.cells JOIN raw.bounds USING (cell)
-        ), verdicts AS (
-            SELECT cell, count(seed) AS seeds,
-                count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
-                count(holds) FILTER (seed IS NOT NULL) AS decided,
-                bool_or(holds) FILTER (seed IS NULL) AS pooled
-            FROM units GROUP BY cell
-        ), expressions AS (
-            SELECT cell, coalesce({selection.sql()}, false) AS selected,
-                row({", ".join(map(_settled, nodes))}) AS "values"
-            FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed IS NULL
-        )
-        SELECT e.selected, e.values,
-            CASE cells.pass
-                WHEN 'all' THEN
-                    CASE WHEN v.passed < v.decided THEN false WHEN v.passed = v.seeds THEN true END
-                WHEN 'any' THEN
-                    CASE WHEN v.passed > 0 THEN true WHEN v.decided = v.seeds THEN false END
-                ELSE v.pooled
-            END,
-            v.passed, v.decided, cells.*
-        FROM raw.cells JOIN verdicts AS v USING (cell) JOIN expressions AS e USING (cell)
-        ORDER BY cell
-        """
-    )
-    return [
-        (
-            Cell(
-                row=dict(zip(views.raw_columns, columns, strict=True)),
-                outcome=outcome,
-                passed=passed,
-                decided=decided,
-                values=tuple(map(_plain, values)),
-            ),
-            selected,
-        )
-        for selected, values, outcome, passed, decided, *columns in found
-    ]
-
-
-def _settled(node: Node) -> str:
-    """An expression in SQL, NULL where seeds yet to come may change it."""
-    if not node.scores:
-        return node.sql()
-    known = " AND ".join(f"{quoted(least(s))} = {quoted(most(s))}" for s in sorted(node.scores))
-    return f"CASE WHEN completed + solved + diverged = seeds OR ({known}) THEN {node.sql()} END"
-
-
-def _plain(value: Decimal | Value | None) -> Value | None:
-    if isinstance(value, Decimal):
-        return float(value)
-    return None if value is None or not isfinite(value) else value
-
-
 def _grouping(views: Views, question: Question, cells: Sequence[Cell]) -> Grouping:
     """The question's own group, or the default one.
 
-    That is task, size, L, model and, for `min`, each axis that a task and model have in several
-    values, but for nuisance axes and what the question minimises: the columns it names, and d
-    where it names a cost, which is there to rank widths.
+    That is task, size, L, model and, for `min` and `fit`, each axis that a task and model have in
+    several values, but for nuisance axes and what the question minimises: the columns it names,
+    and d where it names a cost, which is there to rank widths. What `fit` fits along, and with it
+    what follows from that, is no group either.
     """
-    varying = _varying(views, cells)
+    along = question.along
+    varying = _varying(views, cells, along)
     size_columns = {"size", "L", *views.size_fields.values()}
     mentioned = {name for _, node in question.expressions for name in node.columns}
+    if along is not None:
+        if along in mentioned or along not in {"size", "L", *views.axes}:
+            raise UserError(f"~ {along}: fit along the size or an axis, not what is minimised")
+        [kind] = views.types([quoted(along)])
+        if not kind.startswith(NUMERIC):
+            raise UserError(f"~ {along}: it is of type {kind}, not a number")
+        mentioned.add(along)
     names = ["task", "size", "L", "model", *views.code_column]
     if question.by is not None:
         allowed = [*names, *views.axes, *COSTS]
         for name in question.by:
             if name not in allowed:
                 raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
+            if name == along:
+                raise UserError(f"by {name}: a fit along {name} needs several values in a group")
         names = ["task", *question.by, "model", *views.code_column]
-    elif question.verb == "min":
+    elif question.verb != "frontier":
         left_out = mentioned | views.tune | ({"d"} if mentioned.intersection(COSTS) else set())
         if mentioned & size_columns:
             left_out |= size_columns
         names = [name for name in names + varying if name not in left_out]
     group = tuple(dict.fromkeys(names))
-    across_sizes = bool(size_columns.intersection(group))
+    across_sizes = bool(size_columns.intersection((*group, along)))
     in_columns = {*group, *(node.column for _, node in question.expressions)}
     width = [name for name in views.axes if name == "d" and name not in in_columns]
     shown = tuple(width if question.verb == "frontier" else ())
@@ -325,16 +304,18 @@ def _grouping(views: Views, question: Question, cells: Sequence[Cell]) -> Groupi
     return Grouping(group, shown, tuple(others), across_sizes)
 
 
-def _varying(views: Views, cells: Sequence[Cell]) -> list[str]:
-    """Axes, other than size, that one task and model have in several values (null is one)."""
-    values: dict[tuple[str, str, str], set[Any]] = defaultdict(set)
+def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str]:
+    """Axes, other than size, that one task and model have in several values (null is one), where
+    there is a column to fit along at one value of that."""
+    values: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
     for cell in cells:
+        where = cell.row["task"], cell.row["model"], cell.row[along] if along else None
         for axis in views.axes:
-            values[axis, cell.row["task"], cell.row["model"]].add(cell.row[axis])
+            values[axis, *where].add(cell.row[axis])
     size_fields = views.size_fields
     varying = {
         axis
-        for (axis, task, _), seen in values.items()
+        for (axis, task, *_), seen in values.items()
         if len(seen) > 1 and axis != size_fields.get(task)
     }
     return [axis for axis in views.axes if axis in varying]

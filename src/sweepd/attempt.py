@@ -54,6 +54,7 @@ class Attempt:
         self.status: str | None = None
         self.latest: Row | None = None
         self.acc: float | None = None
+        self.loss: float | None = None
         self.error: str | None = None
         self.parent: str | None = None
         self.pending: list[dict[str, Any]] = []
@@ -178,6 +179,7 @@ class Attempt:
         self._flush()
         trial, training = self.trial, self.training
         score = training.ending.score if training and training.ending else None
+        loss = score.loss if score else self.latest.loss if self.latest else None
         self._log(f"{status} at step {training.step if training else 0}")
         self.store.write_trials(
             [
@@ -190,7 +192,7 @@ class Attempt:
                     "correct": score and score.correct,
                     "chain_correct": score and score.chain_correct,
                     "total": score and score.total,
-                    "loss": score.loss if score else self.latest and self.latest.loss,
+                    "loss": loss,
                     "step": training.step if training else 0,
                     "tokens": training.tokens if training else 0,
                     "seconds": training.seconds if training else 0.0,
@@ -203,7 +205,8 @@ class Attempt:
                 }
             ]
         )
-        self.status, self.error = status, error
+        self.status, self.error, self.loss = status, error, loss
+        self.acc = score.acc if score else self.acc
         if status in DONE:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(trial.trunk, name)

@@ -70,10 +70,10 @@ class Listener(Protocol):
     """Who is told what happens. Called from the driver's thread."""
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
-        """A trial has trained on: `step`, `loss`, `acc` of its latest check."""
+        """A trial has trained on: `step`, and `acc` of its latest check."""
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        """An attempt has ended: `status`, `acc`, `error`."""
+        """An attempt has ended: `status`, `acc`, `loss`, `error`."""
 
 
 class Worker(tune.Trainable):
@@ -104,7 +104,7 @@ class Worker(tune.Trainable):
             "acc": attempt.acc,
             "error": attempt.error,
             "step": attempt.latest.step if attempt.latest else 0,
-            "loss": attempt.latest.loss if attempt.latest else None,
+            "loss": attempt.loss,
             "done": attempt.status is not None,
         }
 
@@ -185,7 +185,7 @@ class _LostWorkers(_Disposable, tune.Callback):
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         lost = self.job.trials[trial.config["index"]]
-        ending = {"status": "failed", "acc": None, "error": _reason(trial)}
+        ending = {"status": "failed", "acc": None, "loss": None, "error": _reason(trial)}
         columns = ledger_columns(lost, trial.config["attempt"], self.job.sweep)
         self.store.write_trials([{**columns, **ending}])
         self.listener.ended(lost, ending)

@@ -1,47 +1,93 @@
-"""Final-answer accuracy of greedy decoding to <eos>, decoding only where it can matter.
+"""How good a model is on a sample: chains by decoding, all other targets where they stand.
 
-Greedy decoding reproduces the reference chain if and only if the teacher-forced argmax is right
-at every chain position, <eos> included. So one parallel pass settles every row without an error;
-the others agree with the reference up to their first error and are decoded from there.
+A chain counts by its final answer, greedily decoded to <eos>. Greedy decoding reproduces the
+reference chain if and only if the teacher-forced argmax is right at every chain position, <eos>
+included. So one parallel pass settles every row without an error; the others agree with the
+reference up to their first error and are decoded from there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from sweepd.models.backbone import Transformer
-from sweepd.tasks.base import EOS, IGNORE, Chains, ChainTask
+from sweepd.tasks.base import EOS, IGNORE, Batch, Chains, ChainTask, Task
 
 ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over one sample of `total` rows. loss: mean over chain tokens, in nats."""
+    """Counts over one sample of `total` chains, or of `total` single targets; loss: mean over all
+    targets, see `loss_of`.
+
+    chain_correct is None without chains, and correct where targets are real numbers. An interval
+    that takes `total` answers for independent is right for chains, which are; several targets of
+    one row share inputs, so for those it is the narrowest that it can be.
+    """
 
     total: int
-    correct: int
-    chain_correct: int
+    correct: int | None
+    chain_correct: int | None
     loss: float
 
     @property
-    def acc(self) -> float:
-        return self.correct / self.total
+    def acc(self) -> float | None:
+        return None if self.correct is None else self.correct / self.total
 
     @property
-    def chain_acc(self) -> float:
-        return self.chain_correct / self.total
+    def chain_acc(self) -> float | None:
+        return None if self.chain_correct is None else self.chain_correct / self.total
+
+
+def loss_of(
+    outputs_BTV: Tensor, targets_BT: Tensor, reduction: Literal["mean", "sum"] = "mean"
+) -> Tensor:
+    """Cross entropy in nats where targets are ids, squared error where they are real numbers."""
+    if targets_BT.is_floating_point():
+        scored_BT = ~targets_BT.isnan()
+        outputs = outputs_BTV.squeeze(-1)[scored_BT]
+        return F.mse_loss(outputs.float(), targets_BT[scored_BT], reduction=reduction)
+    logits = outputs_BTV.flatten(0, 1).float()
+    return F.cross_entropy(logits, targets_BT.flatten(), ignore_index=IGNORE, reduction=reduction)
 
 
 @torch.inference_mode()
-def evaluate(model: Transformer, task: ChainTask, chains: Chains) -> Score:
-    """Score `model` on the rows of `chains`; the model is left in the mode it came in."""
+def evaluate(model: Transformer, task: Task, sample: Chains | Batch) -> Score:
+    """Score `model` on a sample of the task; the model is left in the mode it came in."""
     was_training = model.training
     model.eval()
+    if isinstance(sample, Chains):
+        assert isinstance(task, ChainTask)
+        score = score_chains(model, task, sample)
+    else:
+        score = score_targets(model, sample)
+    model.train(was_training)
+    return score
+
+
+def score_targets(model: Transformer, batch: Batch) -> Score:
+    """Every target counts by itself: one parallel pass settles it."""
+    device = next(model.parameters()).device
+    real = batch.targets.dtype.kind == "f"
+    total, correct, loss_sum = int(batch.scored.sum()), 0, 0.0
+    for start in range(0, len(batch.inputs), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        targets_BT = torch.from_numpy(batch.targets[rows]).to(device)
+        outputs_BTV = model(torch.from_numpy(batch.inputs[rows]).to(device))
+        loss_sum += loss_of(outputs_BTV, targets_BT, "sum").item()
+        correct += int((outputs_BTV.argmax(-1) == targets_BT).sum())
+    return Score(total, None if real else correct, None, loss_sum / total)
+
+
+def score_chains(model: Transformer, task: ChainTask, chains: Chains) -> Score:
+    """A row counts if its answer is right, whatever precedes it; its chain if all of it is."""
     correct = chain_correct = tokens = 0
     loss = 0.0
     for start in range(0, len(chains.tokens), ROWS_AT_ONCE):
@@ -60,7 +106,6 @@ def evaluate(model: Transformer, task: ChainTask, chains: Chains) -> Score:
         )
         loss += loss_sum
         tokens += count
-    model.train(was_training)
     return Score(len(chains.tokens), correct, chain_correct, loss / tokens)
 
 
@@ -74,13 +119,11 @@ def teacher_forced(model: Transformer, chains: Chains) -> tuple[np.ndarray, floa
     batch = chains.batch()
     targets_BT = torch.from_numpy(batch.targets).to(device)
     logits_BTV = model(torch.from_numpy(batch.inputs).to(device))
-    loss = F.cross_entropy(
-        logits_BTV.flatten(0, 1).float(), targets_BT.flatten(), ignore_index=IGNORE, reduction="sum"
-    )
+    loss_sum = loss_of(logits_BTV, targets_BT, "sum").item()
     counted_BT = targets_BT != IGNORE
     miss_BT = (logits_BTV.argmax(-1) != targets_BT) & counted_BT
     first = torch.where(miss_BT.any(1), miss_BT.int().argmax(1), -1)
-    return first.cpu().numpy(), loss.item(), int(counted_BT.sum())
+    return first.cpu().numpy(), loss_sum, int(counted_BT.sum())
 
 
 def decode(

@@ -2,6 +2,7 @@
 
     min EXPR [by COL, …] [where PREDICATE]
     frontier COST, SCORE [by COL, …] [where PREDICATE]
+    fit EXPR ~ COL [by COL, …] [where PREDICATE]
 
 DuckDB parses the expressions; their syntax trees are read against a whitelist, and what is run
 is printed from the trees, never pasted from the text.
@@ -28,8 +29,8 @@ from sweepd.errors import UserError
 from sweepd.views import SCORES, least, most, quoted, sandbox
 
 GRAMMAR = (
-    "a question is `min EXPR [by COL, …] [where PREDICATE]` "
-    "or `frontier COST, SCORE [by COL, …] [where PREDICATE]`"
+    "a question is `min EXPR [by COL, …] [where PREDICATE]`, "
+    "`frontier COST, SCORE [by …] [where …]` or `fit EXPR ~ COL [by …] [where …]`"
 )
 
 _COMPARISONS = {
@@ -60,6 +61,14 @@ _TYPES = ("BIGINT", "BOOLEAN", "DOUBLE", "FLOAT", "INTEGER", "VARCHAR")
 _NUMBER = re.compile(r"-?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+|\S")
 _SELECT = "SELECT "
+
+Verb = Literal["min", "frontier", "fit"]
+_TAKES: dict[Verb, tuple[int, str]] = {
+    "min": (1, "one expression"),
+    "frontier": (2, "a cost and a score: COST, SCORE"),
+    "fit": (2, "an expression and a column: EXPR ~ COL"),
+}
+"""How many items each verb takes, and in words."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +150,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Question:
-    verb: Literal["min", "frontier"]
+    verb: Verb
     expressions: tuple[tuple[str, Node], ...]
     """Each as it was typed, and as it was understood."""
+    along: str | None
+    """The column that `fit` fits along."""
     by: tuple[str, ...] | None
     """Columns named by the question; None for the default group."""
     where: Node | None
@@ -188,10 +199,11 @@ class _Parser:
 
     def question(self) -> Question:
         tokens = list(_TOKEN.finditer(self.text))
-        verb = tokens[0].group().lower() if tokens else ""
-        if verb not in ("min", "frontier"):
+        word = tokens[0].group().lower() if tokens else ""
+        verb = next((verb for verb in _TAKES if verb == word), None)
+        if verb is None:
             raise self.error(GRAMMAR, 0)
-        (_, places), *clauses = self.clauses(tokens)
+        (_, places), *clauses = self.clauses(tokens, "~" if verb == "fit" else ",")
         by: tuple[str, ...] | None = None
         where = None
         for word, divisions in clauses:
@@ -202,28 +214,29 @@ class _Parser:
             else:
                 raise self.error("at most one `by`, then at most one `where`", divisions[0])
         items = list(self.items(places))
-        if verb == "min" and len(items) != 1:
-            raise self.error("`min` takes one expression", items[1][0])
-        if verb == "frontier" and len(items) != 2:
-            raise self.error("`frontier` takes a cost and a score: COST, SCORE", items[0][0])
+        count, wanted = _TAKES[verb]
+        if len(items) != count:
+            raise self.error(f"`{verb}` takes {wanted}", items[min(count, len(items) - 1)][0])
+        along = self.column(*items.pop()) if verb == "fit" else None
         expressions = tuple((self.fragment(*s), self.expression(*s)) for s in items)
-        return Question("min" if verb == "min" else "frontier", expressions, by, where)
+        return Question(verb, expressions, along, by, where)
 
-    def clauses(self, tokens: list[re.Match[str]]) -> Iterator[tuple[str, list[int]]]:
-        """Each keyword and the places that divide what follows it: its start, commas, its end."""
+    def clauses(self, tokens: list[re.Match[str]], divider: str) -> Iterator[tuple[str, list[int]]]:
+        """Each keyword and the places that divide what follows it: its start, the verb's dividers
+        or the commas of `by`, its end."""
         word, places, depth = tokens[0].group().lower(), [tokens[0].end()], 0
         for token in tokens[1:]:
             symbol = token.group().lower()
             depth += (symbol in "([{") - (symbol in ")]}")
-            if depth == 0 and symbol == ",":
+            if depth == 0 and symbol == divider:
                 places.append(token.start())
             elif depth == 0 and symbol in ("by", "per", "where"):
                 yield word, [*places, token.start()]
-                word, places = symbol, [token.end()]
+                word, places, divider = symbol, [token.end()], ","
         yield word, [*places, len(self.text)]
 
     def items(self, places: list[int]) -> Iterator[tuple[int, int]]:
-        """Spans between commas."""
+        """Spans between dividers."""
         for i, (start, end) in enumerate(pairwise(places)):
             yield start + (i > 0), end
 
@@ -233,7 +246,7 @@ class _Parser:
     def column(self, start: int, end: int) -> str:
         node = self.expression(start, end)
         if node.column is None:
-            raise self.error("`by` takes names of columns, not expressions", start)
+            raise self.error("names of columns are wanted here, not expressions", start)
         return node.column
 
     def expression(self, start: int, end: int) -> Node:

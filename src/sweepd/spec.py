@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -217,6 +217,7 @@ class _Reader:
         has_keys(self.document, KEYS, self.raw, (), "a grid")
         self.refuse_too_many()
         blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
+        self.tasks = blocks["task"]
         values = {key: self.one(key) for key in OPTIONS}
         name, goal = self.name(values["name"]), self.goal(values["goal"])
         if goal:
@@ -319,9 +320,9 @@ class _Reader:
         except (AttributeError, ValueError):
             self.refuse(("goal",), f"{shown(text)}: write METRIC > NUMBER, such as acc > 0.9")
             return None
-        for task, cls in self.kinds.get("task", {}).items():
-            if metric not in cls.metrics:
-                near, known = closest(metric, cls.metrics), ", ".join(cls.metrics)
+        for task, metrics in self.metrics():
+            if metric not in metrics:
+                near, known = closest(metric, metrics), ", ".join(metrics)
                 self.refuse(("goal",), f"{task} reports no {metric}{near}; it reports {known}")
         is_share = metric in ("acc", "chain_acc")
         if not math.isfinite(goal.threshold) or (is_share and not 0 <= goal.threshold <= 1):
@@ -329,9 +330,19 @@ class _Reader:
             self.refuse(("goal",), f"{number}: must be {wanted}")
         return goal
 
+    def metrics(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """What each task reports: its settings decide; where these are broken, its class."""
+        settled = {block.name for block in self.tasks}
+        for block in self.tasks:
+            for metrics in dict.fromkeys(variant.value.metrics for variant in block.variants):
+                yield block.name, metrics
+        for name, cls in self.kinds.get("task", {}).items():
+            if name not in settled:
+                yield name, cls.metrics
+
     def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
         """A trial that stops as solved must have reached the goal."""
-        without = [n for n, cls in self.kinds.get("task", {}).items() if "acc" not in cls.metrics]
+        without = [task for task, metrics in self.metrics() if "acc" not in metrics]
         for variant in (variant for block in stops for variant in block.variants):
             success, keys = variant.value.success, variant.written["success"]
             if success is None:

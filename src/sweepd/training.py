@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
-from sweepd.evaluation import Score, evaluate
+from sweepd.evaluation import Score, evaluate, loss_of
 from sweepd.models.base import Architecture
 from sweepd.settings import Evaluate, Stop, Train
-from sweepd.tasks.base import IGNORE, ChainTask, Split
+from sweepd.tasks.base import Split, Task
 
 LOG_EVERY = 10
 """Steps between metric rows."""
@@ -80,7 +79,7 @@ class Training:
 
     def __init__(
         self,
-        task: ChainTask,
+        task: Task,
         architecture: Architecture,
         train: Train,
         evaluation: Evaluate,
@@ -151,14 +150,14 @@ class Training:
         lr = self.peak_lr * lr_factor(self.train, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        logits = self.model(torch.from_numpy(batch.inputs).to(self.device))
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+        outputs = self.model(torch.from_numpy(batch.inputs).to(self.device))
+        loss = loss_of(outputs, targets)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
         self.optimizer.step()
         self.step += 1
-        self.tokens += int((batch.targets != IGNORE).sum())
+        self.tokens += int(batch.scored.sum())
         return lr, loss.detach()
 
     def check(self) -> Score:
@@ -176,10 +175,13 @@ class Training:
     def solved_by(self, check: Score) -> Ending | None:
         """A check that crosses the success mark draws the verdict, which must confirm it."""
         mark = self.stop.success
-        if mark is None or check.acc < mark:
-            return None
-        verdict = self.verdict()
-        return Ending("solved", verdict) if verdict.acc >= mark else None
+
+        def reached(score: Score) -> bool:
+            return mark is not None and score.acc is not None and score.acc >= mark
+
+        if reached(check) and reached(verdict := self.verdict()):
+            return Ending("solved", verdict)
+        return None
 
     def snapshot(self) -> bytes:
         """Everything that `restore` needs; loadable with torch's weights_only."""

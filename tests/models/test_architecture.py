@@ -7,11 +7,15 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from sweepd.models.base import Architecture
+from sweepd.models.dot_free import DotFree
+from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.linear import Linear
+from sweepd.models.log_rpe import LogRpe
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
+from sweepd.models.tmx import Tmx
 
-ARCHITECTURES = [Standard, Sparse, Linear]
+ARCHITECTURES = [Standard, Sparse, Linear, LinRpe, LogRpe, DotFree, Tmx]
 
 LENGTHS = (87, 221, 355, 505)
 TABLE_2 = {  # P1: least GFLOPs above 90% on arithmetic, and the widths that they belong to
@@ -21,7 +25,7 @@ TABLE_2 = {  # P1: least GFLOPs above 90% on arithmetic, and the widths that the
 }
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.parametrize("kind", TABLE_2)
 def test_weight_flops_are_those_of_table_2(kind: type[Architecture]) -> None:
     for L, d, published in zip(LENGTHS, *TABLE_2[kind], strict=True):
         ours = sum(part.flops_weights for part in kind(d).parts(vocab=21, L=L))
@@ -77,7 +81,8 @@ def test_building_is_a_function_of_the_generator_alone(kind: type[Architecture])
     second, other = weights(0), weights(1)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert all(
-        torch.equal(first[name], other[name]) == ("norm" in name or "bias" in name)
+        torch.equal(first[name], other[name])
+        == any(constant in name for constant in ("norm", "bias", "log_slope"))
         for name in first
     )
 
@@ -97,13 +102,26 @@ def test_weights_are_xavier_uniform_and_biases_zero() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"d": 0}, "d = 0: must be at least 1"),
-        ({"d": 8, "layers": 0}, "layers = 0: must be at least 1"),
+        ({"d": 0}, "d = 0: must be from 1 to 1048576"),
+        ({"d": 2**20 + 4}, "d = 1048580: must be from 1 to 1048576"),
+        ({"d": 8, "layers": 0}, "layers = 0: must be from 1 to 1000"),
+        ({"d": 8, "layers": 1001}, "layers = 1001: must be from 1 to 1000"),
+        ({"d": 8, "heads": 16}, "heads = 16: must be from 1 to 8"),
         ({"d": 10}, "d = 10 is not divisible by heads = 4"),
-        ({"d": 8, "positions": "rotary"}, "must be one of sinusoidal, learned, none"),
+        ({"d": 8, "positions": "alibi"}, "must be one of sinusoidal, learned, rotary, none"),
+        (
+            {"d": 12, "positions": "rotary"},
+            "turns pairs of features, but .* 12 / 4 is odd",
+        ),
         ({"d": 8, "dropout": 1.0}, r"dropout = 1.0: must be in \[0, 1\)"),
     ],
 )
 def test_impossible_values_are_refused(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Standard(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [Linear, DotFree, Tmx])
+def test_rotary_positions_are_refused_where_no_product_can_turn(kind: type[Architecture]) -> None:
+    with pytest.raises(ValueError, match=r"positions = 'rotary': .*; use .*none"):
+        kind(16, positions="rotary")

@@ -5,22 +5,35 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.models.backbone import State, Transformer, sinusoids
+from sweepd.models.backbone import State, Transformer, rotated, sinusoids
 from sweepd.models.base import Architecture
+from sweepd.models.dot_free import DotFree
+from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.linear import Linear
+from sweepd.models.log_rpe import LogRpe
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
+from sweepd.models.tmx import Tmx
 
 VOCAB, CAPACITY = 13, 150
 
 ARCHITECTURES = [
     Standard(16, layers=2),
+    Standard(16, layers=2, positions="rotary"),
     Linear(16, layers=2),
     Linear(16, layers=2, feature_map="relu", positions="none"),
     Sparse(16, layers=2),
     Sparse(16, layers=2, heads=2, block=6, k=2, c=3, positions="learned"),
     Sparse(16, layers=2, block=5, c=5),
     Sparse(16, layers=2, block=1),
+    Sparse(16, layers=2, positions="rotary"),
+    LinRpe(16, layers=2),
+    LogRpe(16, layers=2, heads=2),
+    LogRpe(16, layers=2, positions="rotary"),
+    DotFree(16, layers=2),
+    DotFree(16, layers=2, heads=2, rpe="lin", positions="learned"),
+    Tmx(16, layers=2),
+    Tmx(16, layers=2, heads=2, rpe="lin"),
 ]
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES, ids=repr)
 
@@ -130,10 +143,44 @@ def test_sinusoids_are_those_of_the_paper() -> None:
     assert sinusoids(4, 3).shape == (4, 3)
 
 
+@settings(deadline=None, max_examples=20)
+@given(query=st.integers(0, 90), key=st.integers(0, 90), shift=st.integers(0, 9))
+def test_rotation_multiplies_pairs_as_complex_numbers(query: int, key: int, shift: int) -> None:
+    """Su et al.'s own form, and what it is for: products know differences of positions only."""
+    q, k = torch.randn(2, 6, dtype=torch.float64)
+    waves = sinusoids(100, 6).double()
+    theta = 10000 ** (-torch.arange(0, 6, 2) / 6)
+    q_C, k_C = (torch.view_as_complex(x.unflatten(0, (3, 2))) for x in (q, k))
+    slow = (q_C * k_C.conj() * torch.exp(1j * (query - key) * theta)).sum().real
+    for at in (0, shift):
+        fast = rotated(q, waves[query + at]) @ rotated(k, waves[key + at])
+        torch.testing.assert_close(fast, slow, atol=1e-4, rtol=0)
+
+
+def test_rotary_queries_and_keys_are_turned_and_values_are_not() -> None:
+    plain = Standard(16).attention(20, 30)
+    turning = Standard(16).attention(20, 30)
+    turning.load_state_dict(plain.state_dict())
+    turning.rotate(30)
+    x = torch.randn(2, 20, 16)
+    q, k, v = plain.split(x)
+    waves = sinusoids(30, 4)[:20]
+    for found, expected in zip(
+        turning.split(x), (rotated(q, waves), rotated(k, waves), v), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+
+
 def test_positions_are_not_stored_in_checkpoints_unless_learned() -> None:
     stored = {
-        kind: "position" in built(Standard(16, positions=kind)).state_dict()
-        for kind in ("sinusoidal", "learned", "none")
+        kind: [
+            name
+            for name in built(Standard(16, positions=kind)).state_dict()
+            if name.endswith(("position", "rotation"))
+        ]
+        for kind in ("sinusoidal", "learned", "rotary", "none")
     }
-    assert stored == {"sinusoidal": False, "learned": True, "none": False}
-    assert not any("mask" in name for name in built(Sparse(16)).state_dict())
+    assert stored == {"sinusoidal": [], "learned": ["position"], "rotary": [], "none": []}
+    for architecture in (Sparse(16), Tmx(16)):
+        names = built(architecture).state_dict()
+        assert not any(name.endswith(("mask", "waves", "keys")) for name in names)

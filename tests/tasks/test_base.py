@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import (
     EOS,
     IGNORE,
@@ -22,8 +23,15 @@ from sweepd.tasks.base import (
     Split,
     as_count,
     hash_prompts,
+    inverses,
     number_words,
+    require_prime,
+    require_range,
 )
+from sweepd.tasks.ed_local import LocalEditDistance
+from sweepd.tasks.edit_distance import EditDistance
+from sweepd.tasks.equation import Equation
+from sweepd.tasks.lis import LIS
 
 CHECKED = settings(deadline=None, max_examples=30)
 
@@ -44,12 +52,12 @@ class Copy(ChainTask):
         return SPECIALS + number_words(self.base)
 
     @property
-    def L(self) -> int:  # noqa: N802
-        return 2 * self.digits + 3
+    def prompt_length(self) -> int:
+        return self.digits + 1
 
     @property
-    def capacity(self) -> int:
-        return self.L + 1 + self.room
+    def chain_length(self) -> int:
+        return self.digits + 1 + self.room
 
     def distinct_inputs(self) -> float:
         return as_count(sum(self.base**length for length in range(1, self.digits + 1)))
@@ -158,7 +166,7 @@ def test_more_rows_than_one_block_are_drawn() -> None:
 
 def test_a_split_without_inputs_is_refused_by_name() -> None:
     task = Copy(digits=1, base=2)
-    with pytest.raises(ValueError, match=r"Copy\(digits=1, base=2.* too few distinct inputs"):
+    with pytest.raises(ValueError, match=r"Copy\(.*digits=1, base=2.* too few distinct inputs"):
         for split in Split:
             task.sample(np.random.default_rng(0), 10, split)
 
@@ -187,6 +195,35 @@ def test_batch_predicts_what_follows_the_prompt_through_eos_and_no_padding() -> 
         assert row[length:] == [PAD] * after
 
 
+@CHECKED
+@given(
+    kind=st.sampled_from([Copy, LIS, EditDistance, LocalEditDistance, Arithmetic, Equation]),
+    size=st.integers(3, 6),
+    seed=st.integers(0, 2**32),
+    split=st.sampled_from(Split),
+)
+def test_without_cot_rows_are_the_same_prompts_and_answers(
+    kind: type[ChainTask], size: int, seed: int, split: Split
+) -> None:
+    task, direct = (kind(**{kind.size_field: size}, cot=cot) for cot in (True, False))
+    chains, answers = (t.sample(np.random.default_rng(seed), 20, split) for t in (task, direct))
+    expected = [
+        [*row[:prompt], *task.answer(row[: length - 1]), EOS]
+        for row, prompt, length in zip(
+            chains.tokens.tolist(), chains.prompts.tolist(), chains.lengths.tolist(), strict=True
+        )
+    ]
+    assert answers.lengths.tolist() == [len(row) for row in expected]
+    assert answers.prompts.tolist() == chains.prompts.tolist()
+    longest = max(map(len, expected))
+    assert answers.tokens.tolist() == [row + [PAD] * (longest - len(row)) for row in expected]
+    assert longest <= direct.capacity == direct.L + 1
+    assert direct.L == direct.prompt_length + direct.answer_length < task.L
+    assert direct.distinct_inputs() == task.distinct_inputs()
+    batch = direct.batch(np.random.default_rng(seed), 20, split)
+    assert np.array_equal(batch.inputs, answers.tokens[:, :-1])
+
+
 def test_answer_is_what_follows_the_last_separator() -> None:
     task = Copy()
     assert task.answer([3, 4, SEP, 3, 4, SEP, 4]) == (4,)
@@ -200,6 +237,31 @@ def test_words_are_the_vocabulary_of_the_ids() -> None:
 
 def test_size_is_the_size_field() -> None:
     assert Copy(digits=7).size == 7
+
+
+def test_parameters_are_checked_by_name() -> None:
+    for least, most in ((4, 9), (0, 4)):
+        require_range(Copy(), "digits", least, most)
+    for least, most in ((5, 9), (0, 3)):
+        with pytest.raises(ValueError, match=f"digits = 4: must be from {least} to {most}"):
+            require_range(Copy(), "digits", least, most)
+    primes = []
+    for digits in range(-3, 30):
+        try:
+            require_prime(Copy(digits), "digits")
+            primes.append(digits)
+        except ValueError as error:
+            assert str(error) == f"digits = {digits}: must be a prime number below 10000"
+    assert primes == [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
+    require_prime(Copy(9973), "digits")
+    with pytest.raises(ValueError, match="digits = 10007"):
+        require_prime(Copy(10007), "digits")
+
+
+@pytest.mark.parametrize("p", [2, 3, 11, 31])
+def test_inverses(p: int) -> None:
+    assert inverses(p)[0] == 0
+    assert (inverses(p)[1:] * np.arange(1, p) % p == 1).all()
 
 
 def test_counts_beyond_floats_are_infinite() -> None:

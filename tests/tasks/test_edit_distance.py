@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,8 @@ def test_lengths_of_the_paper(n: int, length: int) -> None:
     assert (task.L, task.capacity, task.size) == (length, length + 1, n)
     chains = task.sample(np.random.default_rng(0), 200, Split.CHECK)
     assert chains.lengths.max() == length + 1
+    direct = EditDistance(n, cot=False)
+    assert (direct.L, direct.capacity) == (2 * n + 5, 2 * n + 6)
 
 
 def test_example_of_the_module_is_a_row() -> None:
@@ -148,17 +151,18 @@ def test_distinct_inputs_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"n": 0}, "n = 0: must be at least 1"),
+        ({"n": 0}, "n = 0: must be from 1 to 200"),
+        ({"n": 10**7}, "n = 10000000: must be from 1 to 200"),
         ({"shorter": -1}, "shorter = -1"),
         ({"longer": -1}, "longer = -1"),
-        ({"alphabet": 27}, "alphabet = 27: from 2 to 26"),
-        ({"alphabet": 1}, "alphabet = 1: from 2 to 26"),
+        ({"alphabet": 27}, "alphabet = 27: must be from 2 to 26"),
+        ({"alphabet": 1}, "alphabet = 1: must be from 2 to 26"),
         ({"letters_min": 1}, "letters_min = 1"),
         ({"letters_min": 11}, "letters_max = 10"),
         ({"alphabet": 8}, "<= alphabet = 8"),
         ({"edited": 1.5}, "edited = 1.5: a share"),
     ],
 )
-def test_impossible_settings_are_refused(setting: dict[str, int], message: str) -> None:
+def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EditDistance(**setting)

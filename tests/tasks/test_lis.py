@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +75,8 @@ def test_lengths_of_the_paper(n: int, length: int) -> None:
     chains = task.sample(np.random.default_rng(0), 20, Split.VERDICT)
     assert set(chains.lengths.tolist()) == {length + 1}
     assert set(chains.prompts.tolist()) == {n + 1}
+    direct = LIS(n, cot=False)
+    assert (direct.L, direct.capacity) == (n + 2, n + 3)
 
 
 def test_example_of_the_module_is_a_row() -> None:
@@ -111,8 +114,15 @@ def test_distinct_inputs_are_counted() -> None:
     assert LIS(250, 250).distinct_inputs() == float("inf")
 
 
-@pytest.mark.parametrize("setting", [{"n": 0}, {"value_range": 1}])
-def test_impossible_settings_are_refused(setting: dict[str, int]) -> None:
-    (name,) = setting
-    with pytest.raises(ValueError, match=rf"{name} = .*at least"):
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"n": 0}, "n = 0: must be from 1 to 50000"),
+        ({"n": 10**7}, "n = 10000000: must be from 1 to 50000"),
+        ({"value_range": 1}, "value_range = 1: must be from 2 to 100000"),
+        ({"value_range": 10**12}, "value_range = 1000000000000: must be from 2 to 100000"),
+    ],
+)
+def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         LIS(**setting)

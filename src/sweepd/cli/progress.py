@@ -52,10 +52,12 @@ class Progress:
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.now.pop(trial.id, None)
         self.done += report["status"] != "failed"
-        acc = "" if report["acc"] is None else f", acc {report['acc']:.3f}"
+        scores = "".join(
+            f", {name} {report[name]:.3g}" for name in ("acc", "loss") if report[name] is not None
+        )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         counter = f"[{self.done:{len(str(self.todo))}}/{self.todo}]"
-        self._say(f"{counter} {self.label(trial)}: {report['status']}{acc}{why}")
+        self._say(f"{counter} {self.label(trial)}: {report['status']}{scores}{why}")
 
     def label(self, trial: Trial) -> str:
         """Which trial: task, model, and the fields that differ in this sweep."""

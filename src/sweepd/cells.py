@@ -1,0 +1,183 @@
+"""The cells of a question: what its condition says of each, with the seeds that there are and
+with resampled ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from sweepd.errors import UserError
+from sweepd.question import Node, Question
+from sweepd.verdicts import Value, wilson
+from sweepd.views import Views, _pooled, least, most, quoted
+
+ACC_COLUMNS = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
+NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
+"""How DuckDB's numeric types begin."""
+RESAMPLES = 200
+
+_TALLY = """
+    count(seed) AS seeds,
+        count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
+        count(holds) FILTER (seed IS NOT NULL) AS decided,
+        bool_or(holds) FILTER (seed IS NULL) AS pooled
+"""
+"""What the seeds of a cell say, from rows with a seed and one, of the pooled seeds, without."""
+_OUTCOME = """
+    CASE cells.pass
+        WHEN 'all' THEN
+            CASE WHEN v.passed < v.decided THEN false WHEN v.passed = v.seeds THEN true END
+        WHEN 'any' THEN
+            CASE WHEN v.passed > 0 THEN true WHEN v.decided = v.seeds THEN false END
+        ELSE v.pooled
+    END
+"""
+"""Whether the cell passes, by its pass rule; NULL while that is open."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell as a question sees it."""
+
+    row: Mapping[str, Any]
+    """Columns of `raw.cells`."""
+    outcome: bool | None
+    """Whether the condition holds; None until its seeds decide that."""
+    passed: int
+    """Seeds for which it holds."""
+    decided: int
+    """Seeds for which it holds or does not."""
+    values: tuple[Any, ...]
+    """The question's expressions: finite, or None, as where a score is not settled yet."""
+
+    def acc(self) -> dict[str, float | None]:
+        """The accuracy by pass rule, its Wilson interval, and the spread over seeds."""
+        acc = self.row["acc"]
+        total = self.row["total" if self.row["pass"] == "mean" else "total_of_one"]
+        interval = wilson(acc, total) if acc is not None and total else (None, None)
+        values = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
+        return dict(zip(ACC_COLUMNS, values, strict=True))
+
+
+def judged(
+    views: Views, question: Question, selection: Node, condition: Node
+) -> list[tuple[Cell, bool]]:
+    """Every cell, and whether the selection, which mentions no score, holds for it."""
+    nodes = [node for _, node in question.expressions]
+    *kinds, selects, judges = views.types([node.sql() for node in (*nodes, selection, condition)])
+    for (text, _), kind in zip(question.expressions, kinds, strict=True):
+        if not kind.startswith(NUMERIC):
+            raise UserError(f"`{text}` is of type {kind}, not a number")
+    for node, kind in ((selection, selects), (condition, judges)):
+        if kind != "BOOLEAN":
+            raise UserError(f"`where {node.sql()}` is of type {kind}, not a condition")
+    found = views.fetch(
+        f"""
+        WITH units AS (
+            SELECT cell, seed, {condition.kleene} AS holds
+            FROM raw.cells JOIN raw.bounds USING (cell)
+        ), verdicts AS (
+            SELECT cell, {_TALLY}
+            FROM units GROUP BY cell
+        ), expressions AS (
+            SELECT cell, coalesce({selection.sql()}, false) AS selected,
+                row({", ".join(map(_settled, nodes))}) AS "values"
+            FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed IS NULL
+        )
+        SELECT e.selected, e.values,
+            {_OUTCOME},
+            v.passed, v.decided, cells.*
+        FROM raw.cells JOIN verdicts AS v USING (cell) JOIN expressions AS e USING (cell)
+        ORDER BY cell
+        """
+    )
+    return [
+        (
+            Cell(
+                row=dict(zip(views.raw_columns, columns, strict=True)),
+                outcome=outcome,
+                passed=passed,
+                decided=decided,
+                values=tuple(map(_plain, values)),
+            ),
+            selected,
+        )
+        for selected, values, outcome, passed, decided, *columns in found
+    ]
+
+
+def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    """The cells as they might have come out: each with as many of its seeds, drawn with
+    replacement; `RESAMPLES` times, the same in every process."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not cells:
+        return
+    wanted = ", ".join(str(cell.row["cell"]) for cell in cells)
+    trials = views.fetch(
+        "SELECT cell, seed FROM raw.bounds "
+        f"WHERE seed IS NOT NULL AND cell IN ({wanted}) ORDER BY cell, seed"
+    )
+    of_cell, seed = np.array(trials).T
+    first, end = (np.searchsorted(of_cell, of_cell, side) for side in ("left", "right"))
+    drawn = np.random.default_rng(0).integers(first, end, size=(RESAMPLES, len(trials)))
+    draws = {
+        "resample": np.repeat(np.arange(RESAMPLES), len(trials)),
+        "cell": np.tile(of_cell, RESAMPLES),
+        "seed": seed[drawn].ravel(),
+    }
+    views.connection.register("draws", pa.table(draws))
+    outcomes = dict(views.fetch(_resampled_sql(condition)))
+    for i in range(RESAMPLES):
+        yield [replace(cell, outcome=outcomes[cell.row["cell"]][i]) for cell in cells]
+
+
+def _resampled_sql(condition: Node) -> str:
+    """The outcomes of each cell, resample by resample, of the table `draws`."""
+    bounds = [bound(score) for score in ("acc", "chain_acc", "loss") for bound in (least, most)]
+    extremes = {
+        bound(f"acc_{pool}"): f"{pool}({bound('acc')})"
+        for pool in ("min", "max")
+        for bound in (least, most)
+    }
+    return f"""
+        WITH drawn AS (
+            SELECT resample, pass, bounds.* EXCLUDE ({", ".join(extremes)})
+            FROM draws JOIN raw.bounds USING (cell, seed) JOIN raw.cells USING (cell)
+        ), pooled AS (
+            SELECT resample, cell, {", ".join(f"{_pooled(bound)} AS {bound}" for bound in bounds)},
+                {", ".join(f"{sql} AS {name}" for name, sql in extremes.items())}
+            FROM drawn GROUP BY resample, cell
+        ), units AS (
+            FROM pooled
+            UNION ALL BY NAME
+            SELECT drawn.* EXCLUDE (pass), {", ".join(extremes)}
+            FROM drawn JOIN pooled USING (resample, cell)
+        ), tallies AS (
+            SELECT resample, cell, {_TALLY}
+            FROM (
+                SELECT resample, cell, seed, {condition.kleene} AS holds
+                FROM units JOIN raw.cells USING (cell)
+            ) GROUP BY resample, cell
+        )
+        SELECT cell, list({_OUTCOME} ORDER BY resample)
+        FROM tallies AS v JOIN raw.cells AS cells USING (cell) GROUP BY cell
+    """
+
+
+def _settled(node: Node) -> str:
+    """An expression in SQL, NULL where seeds yet to come may change it."""
+    if not node.scores:
+        return node.sql()
+    known = " AND ".join(f"{quoted(least(s))} = {quoted(most(s))}" for s in sorted(node.scores))
+    return f"CASE WHEN completed + solved + diverged = seeds OR ({known}) THEN {node.sql()} END"
+
+
+def _plain(value: Decimal | Value | None) -> Value | None:
+    if isinstance(value, Decimal):
+        return float(value)
+    return None if value is None or not isfinite(value) else value

@@ -1,0 +1,59 @@
+"""What was published beside what is stored: compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sweepd.cli.ask import Sweeps, _codes
+from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
+
+if TYPE_CHECKING:
+    from sweepd.paper import Measured
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(compare)
+
+
+def compare(
+    what: Annotated[Literal["paper"], typer.Argument(help="paper: Yang et al. 2024, Table 2.")],
+    sweep: Sweeps = None,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Set this store's answers beside the published Table 2, and judge the paper's claims by them.
+
+    gflops_weights is the paper's count of one forward pass, gflops counts attention's own
+    products too. Without a results folder only the published side is shown.
+    """
+    from sweepd.paper import CLAIM_COLUMNS, TABLE2_COLUMNS, claims, table2
+
+    measured = _measured(results, sweep)
+    for note in measured.notes:
+        say(note)
+    report_damage(measured.damaged)
+    figures, judged = table2(measured), claims(measured)
+    if as_json or as_csv:
+        columns = list(dict.fromkeys([*TABLE2_COLUMNS, *CLAIM_COLUMNS]))
+        emit(columns, [*figures, *judged], as_json, as_csv)
+        return
+    emit(TABLE2_COLUMNS[1:], figures, as_json, as_csv)
+    print()
+    emit(CLAIM_COLUMNS[1:], judged, as_json, as_csv)
+
+
+def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
+    """What the store has; nothing where no launch has made one in the default place."""
+    from sweepd.paper import Measured
+    from sweepd.store import Store
+
+    address = results_address(results)
+    if results is None and not Path(address).exists():
+        say(f"nothing measured: there is no {address}")
+        return Measured(None, "all")
+    store = Store.open(address)
+    return Measured(store, _codes("current", store), sweeps)

@@ -1,0 +1,74 @@
+"""ED_local: edit distance with a chain that keeps in reach all that its next token depends on.
+
+P1 names such a task and does not publish its format: this one is ours. It is that of
+`edit_distance`, except that each row of the dynamic program starts with what is left of the first
+string, from the row's own letter on, and each cell follows its letter of the second string:
+
+    a b | a c b <sep> a b | a 0 c 2 b 4 , b | a 2 c 3 b 2 , <sep> 2 <eos>
+
+In `edit_distance` each cell needs letters of the prompt, up to nearly the whole chain behind it;
+here the row before is as far as any token needs to see (`LocalEditDistance.locality`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweepd.tasks.base import PAD, SEP, IntArray, compiled
+from sweepd.tasks.edit_distance import BAR, EditDistance
+
+
+@dataclass(frozen=True)
+class LocalEditDistance(EditDistance):
+    """Edit distance of two strings, by rows that repeat the letters which they need."""
+
+    @property
+    def chain_length(self) -> int:
+        bars_and_letters = self.n + self.n * (self.n + 1) // 2 + self.n * (self.n + self.longer)
+        return super().chain_length + bars_and_letters
+
+    @property
+    def locality(self) -> int:
+        """m: each chain token, <eos> included, is a function of the m tokens before it.
+
+        The furthest is a row's end: that every letter of the second string had its cell shows
+        from the bar of the row before on, one row and its cells behind. How many rows there were
+        is not needed: the distance 2i of i letters to none follows from their distance to the
+        second string's first letter, which is 2i - 2 or 2i + 1.
+        """
+        return self.n + 4 * (self.n + self.longer) + 2
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        plain = np.full_like(tokens, PAD)
+        super().fill(rng, plain)
+        _repeat_letters(plain, tokens, BAR)
+
+
+@compiled
+def _repeat_letters(plain: IntArray, tokens: IntArray, bar: int) -> None:
+    """Write each row of edit_distance's format, `plain`, into `tokens` in this one."""
+    for source, row in zip(plain, tokens):  # noqa: B905 (numba knows no strict)
+        first = 0
+        while source[first] != bar:
+            first += 1
+        sep = first + 1
+        while source[sep] != SEP:
+            sep += 1
+        second = source[first + 1 : sep]
+        read = write = sep + 1
+        row[:write] = source[:read]
+        for i in range(first):
+            left = first - i + 1  # letters of the first string, and the bar
+            row[write : write + left] = source[i : first + 1]
+            write += left
+            for letter in second:
+                row[write] = letter
+                row[write + 1] = source[read]
+                read += 1
+                write += 2
+            row[write] = source[read]  # the comma
+            read += 1
+            write += 1
+        row[write : write + 3] = source[read : read + 3]  # separator, answer, <eos>

@@ -1,0 +1,53 @@
+"""Essentially sparse memory: what is the past worth, weighted by a kernel that decays?
+
+    y_t = Σ_s ρ(s) x_(t-s),  s from 0 to the start of the row
+
+ρ(s) is proportional to exp(-rate · s) or to (1 + s)^-rate, scaled so that its squares over the
+whole length add up to 1: a target's variance comes near 1 where the row has come past the memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from sweepd.tasks.base import MemoryTask, RealArray, Rows
+
+Kernel = Literal["exponential", "polynomial"]
+
+
+@dataclass(frozen=True)
+class SparseMemory(MemoryTask):
+    """Sum of all real inputs so far, weighted by a kernel that decays with the distance."""
+
+    kernel: Kernel = "exponential"
+    rate: float = 0.5
+    """of the decay: exp(-rate · s) or (1 + s)^-rate"""
+
+    size_field: ClassVar[str] = "length"
+    metrics: ClassVar[tuple[str, ...]] = ("loss",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kernel not in get_args(Kernel):
+            raise ValueError(f"kernel = {self.kernel!r}: must be exponential or polynomial")
+        if not 0 < self.rate < np.inf:
+            raise ValueError(f"rate = {self.rate}: must be positive, or the kernel never decays")
+
+    @property
+    def vocab(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def weights(self) -> RealArray:
+        """ρ(s) for s from 0 to length - 1."""
+        s = np.arange(self.length)
+        decay = np.exp(-self.rate * s) if self.kernel == "exponential" else (1.0 + s) ** -self.rate
+        weights: RealArray = (decay / np.sqrt((decay**2).sum())).astype(np.float32)
+        return weights
+
+    def targets(self, inputs: Rows) -> Rows:
+        weights = self.weights
+        return np.stack([np.convolve(row, weights)[: self.length] for row in inputs])

@@ -1,0 +1,114 @@
+"""Every architecture takes rows of real numbers and gives one for each position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from sweepd.flops import costs
+from sweepd.models.backbone import NumberEmbedding, Transformer
+from sweepd.models.base import Architecture
+from sweepd.models.standard import Standard
+from sweepd.registry import find_model, shipped_models
+
+L = 20
+every_architecture = pytest.mark.parametrize(
+    "architecture",
+    [
+        find_model(entry.name, Path())(d=16, layers=2, heads=2, positions="none")
+        for entry in shipped_models()
+    ],
+    ids=lambda architecture: type(architecture).__name__,
+)
+
+
+def built(architecture: Architecture) -> Transformer:
+    return architecture.build(0, L, L, torch.Generator().manual_seed(0)).double().eval()
+
+
+def numbers(rows: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(rows, L, generator=generator, dtype=torch.float64)
+
+
+@every_architecture
+def test_a_later_number_changes_no_earlier_output(architecture: Architecture) -> None:
+    model, rows = built(architecture), numbers(2)
+    before = model(rows)
+    assert before.shape == (2, L, 1)
+    for at in (0, 7, L - 1):
+        changed = rows.clone()
+        changed[:, at] += 1
+        after = model(changed)
+        torch.testing.assert_close(before[:, :at], after[:, :at])
+        assert not torch.allclose(before[:, at], after[:, at])
+
+
+@every_architecture
+def test_step_by_step_equals_the_full_pass(architecture: Architecture) -> None:
+    model, rows = built(architecture), numbers(3)
+    with torch.no_grad():
+        state = model.prefill(rows[:, :8], torch.full((3,), 8))
+        for t in range(8, L):
+            torch.testing.assert_close(model.step(rows[:, t], state), model(rows)[:, t])
+
+
+@every_architecture
+def test_its_ends_cost_a_vector_each(architecture: Architecture) -> None:
+    parts = {part.name: part for part in architecture.parts(0, L)}
+    for end in ("embedding", "head"):
+        assert parts[end].flops == parts[end].flops_weights == 2 * 16 * L
+    for part in architecture.parts(11, L):
+        assert part.name == "head" or parts[part.name] == part
+    ours = {p.name for p in architecture.parts(0, L)} - {p.name for p in architecture.parts(11, L)}
+    assert ours == {"embedding"}
+    found = costs(architecture, 0, L, L)
+    assert found.params == sum(p.numel() for p in built(architecture).parameters())
+
+
+def test_weight_flops_are_what_torch_counts() -> None:
+    architecture = Standard(16, layers=1, heads=2)
+    model = architecture.build(0, L, L, torch.Generator())
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(torch.zeros(1, L))
+    counted = sum(
+        sum(flops.values())
+        for name, flops in counter.get_flop_counts().items()
+        if name.endswith(("attention.qkv", "attention.out", "up", "down", "head"))
+    )
+    embedding = 2 * 16 * L  # element by element, which torch does not count
+    assert counted + embedding == sum(part.flops_weights for part in architecture.parts(0, L))
+
+
+def test_embedding_is_a_line_past_the_origin() -> None:
+    embedding = built(Standard(16, heads=2)).embedding
+    assert isinstance(embedding, NumberEmbedding)
+    x = torch.tensor([[-1.0, 0.0, 2.0]], dtype=torch.float64)
+    points = embedding(x)
+    assert points.shape == (1, 3, 16)
+    torch.testing.assert_close(points[0, 2] - points[0, 1], -2 * (points[0, 0] - points[0, 1]))
+    assert points[0, 1].norm() > 0.5
+
+
+def test_numbers_of_one_sign_stay_apart_without_positions() -> None:
+    model = built(Standard(16, heads=2, positions="none"))
+    with torch.no_grad():
+        small, large = model.embed(torch.tensor([0.5, 2.0], dtype=torch.float64), slice(0))
+    assert (small - large).norm() > 0.5
+
+
+def test_weights_come_from_the_generator_alone() -> None:
+    def weights(seed: int) -> dict[str, torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        return Standard(16, heads=2).build(0, L, L, generator).state_dict()
+
+    torch.manual_seed(1)
+    first = weights(0)
+    torch.manual_seed(2)
+    second, other = weights(0), weights(1)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    for name in ("embedding.slope", "embedding.offset", "head.weight"):
+        assert not torch.equal(first[name], other[name])

@@ -1,0 +1,94 @@
+"""Adaptive memory against an oracle that follows each position's lags one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.tasks import adaptive_memory
+from sweepd.tasks.adaptive_memory import AdaptiveMemory
+from sweepd.tasks.base import IGNORE, Split
+
+TASKS = st.builds(
+    lambda levels, more, symbols, wider, beyond: AdaptiveMemory(
+        memories=levels + more,
+        levels=levels,
+        longest=symbols + wider,
+        symbols=symbols,
+        length=symbols + wider + beyond,
+    ),
+    levels=st.integers(1, 4),
+    more=st.integers(0, 3),
+    symbols=st.integers(2, 9),
+    wider=st.integers(0, 12),
+    beyond=st.integers(1, 10),
+)
+
+
+def looked_up(task: AdaptiveMemory, row: list[int], t: int) -> list[int]:
+    """The memories of position t, in order, from the definition alone."""
+    found: list[int] = []
+    for k in range(1, task.memories + 1):
+        deciding = [row[t], *found[: min(k, task.levels) - 1]]
+        choice = (k - 1 + sum(deciding)) % task.symbols + 1
+        found.append(row[t - choice * task.longest // task.symbols])
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(task=TASKS, seed=st.integers(0, 2**32))
+def test_every_target_is_the_sum_of_the_memories_that_were_looked_up(
+    task: AdaptiveMemory, seed: int
+) -> None:
+    batch = task.sample(np.random.default_rng(seed), 5, Split.TRAIN)
+    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        assert targets[: task.longest] == [IGNORE] * task.longest
+        for t in range(task.longest, task.length):
+            assert targets[t] == sum(looked_up(task, row, t)) % task.symbols
+
+
+def test_the_example_of_the_module_is_a_row() -> None:
+    task = AdaptiveMemory(memories=2, levels=2, longest=4, symbols=2, length=6)
+    text = next(line for line in (adaptive_memory.__doc__ or "").splitlines() if "<sep>" in line)
+    prompt, answer = (half.split() for half in text.removesuffix("<eos>").split("<sep>"))
+    targets = task.targets(np.array([prompt], dtype=np.int64))[0].tolist()
+    assert answer == [*"....", *map(str, targets)]
+
+
+def reach(task: AdaptiveMemory) -> set[int]:
+    """Distances at which some input matters to the last target."""
+    inputs = task.sample(np.random.default_rng(0), 400, Split.TRAIN).inputs
+    target = task.targets(inputs)[:, -1]
+    mattering = set()
+    for distance in range(task.length):
+        changed = inputs.copy()
+        at = task.length - 1 - distance
+        changed[:, at] = (changed[:, at] + 1) % task.symbols
+        if (task.targets(changed)[:, -1] != target).any():
+            mattering.add(distance)
+    return mattering
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_lags_reach_all_the_distances_up_to_the_longest(levels: int) -> None:
+    task = AdaptiveMemory(memories=3, levels=levels, longest=12, symbols=4, length=20)
+    assert task.lags == (3, 6, 9, 12)
+    assert reach(task) == {0, 3, 6, 9, 12}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"memories": 0}, "memories = 0: must be from 1"),
+        ({"levels": 0}, "levels = 0: must be from 1 to memories = 2"),
+        ({"levels": 3}, "levels = 3: must be from 1 to memories = 2"),
+        ({"symbols": 1}, "symbols = 1: must be from 2"),
+        ({"longest": 64}, "longest = 64: .* less than length = 64"),
+        ({"longest": 7}, "longest = 7: must be at least symbols = 8"),
+    ],
+)
+def test_impossible_settings_are_refused(setting: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AdaptiveMemory(**setting)

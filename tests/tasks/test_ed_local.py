@@ -1,0 +1,175 @@
+"""ED_local against the recursive definition, its locality, and edit_distance's own rows."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.tasks import ed_local
+from sweepd.tasks.base import Split
+from sweepd.tasks.ed_local import LocalEditDistance
+from sweepd.tasks.edit_distance import EditDistance
+
+SETTINGS = st.fixed_dictionaries(
+    {
+        "n": st.integers(1, 8),
+        "shorter": st.integers(0, 4),
+        "longer": st.integers(0, 4),
+        "letters_max": st.integers(3, 10),
+        "edited": st.sampled_from([0.0, 0.6, 1.0]),
+    }
+)
+
+
+def rows_of(task: EditDistance, seed: int, count: int) -> list[list[str]]:
+    """Rows as strings, <eos> last, straight from `fill` (small settings leave splits empty)."""
+    tokens = np.zeros((count, task.capacity), dtype=np.int64)
+    task.fill(np.random.default_rng(seed), tokens)
+    rows = [task.words(row) for row in tokens]
+    return [row[: row.index("<eos>") + 1] for row in rows]
+
+
+@cache
+def distance(first: str, second: str) -> int:
+    """The least cost, by trying each edit of the first letters."""
+    if not first or not second:
+        return 2 * len(first + second)
+    return min(
+        distance(first[1:], second) + 2,
+        distance(first, second[1:]) + 2,
+        distance(first[1:], second[1:]) + (0 if first[0] == second[0] else 3),
+    )
+
+
+def expected_row(first: str, second: str) -> list[str]:
+    chain: list[str] = []
+    for i in range(1, len(first) + 1):
+        chain += [*first[i - 1 :], "|"]
+        for j in range(1, len(second) + 1):
+            chain += [second[j - 1], str(distance(first[:i], second[:j]))]
+        chain.append(",")
+    answer = str(distance(first, second))
+    return [*first, "|", *second, "<sep>", *chain, "<sep>", answer, "<eos>"]
+
+
+def following(window: list[str]) -> str:
+    """The token after `window`, from nothing else: what the format and the recurrence say."""
+    if window[-2:] == [",", "<sep>"]:
+        return window[-3]
+    if window[-2] == "<sep>" and window[-1].isdigit():
+        return "<eos>"
+    ends = [i for i, word in enumerate(window) if word in (",", "<sep>")]
+    row = window[ends[-1] + 1 :]
+    before = window[ends[-2] + 1 if len(ends) > 1 else 0 : ends[-1]]
+    bar = before.index("|")
+    first, second = before[:bar], before[bar + 1 :]
+    if window[ends[-1]] == "<sep>":  # the first row, after the prompt
+        above = [2 * j for j in range(len(second) + 1)]
+    else:
+        above = [int(word) for word in second[1::2]]
+        above.insert(0, above[0] - 1 if above[0] % 2 else above[0] + 2)
+        first, second = first[1:], second[::2]
+    if "|" not in row:
+        return [*first, "|"][len(row)] if first else "<sep>"
+    cells = row[row.index("|") + 1 :]
+    j = len(cells) // 2
+    if len(cells) % 2 == 0:
+        return second[j] if j < len(second) else ","
+    left = int(cells[-2]) if j else above[0] + 2
+    return str(min(above[j] + (0 if row[0] == cells[-1] else 3), above[j + 1] + 2, left + 2))
+
+
+@settings(deadline=None, max_examples=60)
+@given(setting=SETTINGS, seed=st.integers(0, 2**32))
+def test_every_row_is_two_strings_and_their_dynamic_program(
+    setting: dict[str, Any], seed: int
+) -> None:
+    task = LocalEditDistance(**setting)
+    for row in rows_of(task, seed, 10):
+        first, second = "".join(row[: row.index("<sep>")]).split("|")
+        assert row == expected_row(first, second)
+        assert task.answer([task.vocab.index(word) for word in row[:-1]]) == (
+            task.vocab.index(row[-2]),
+        )
+
+
+@settings(deadline=None, max_examples=30)
+@given(setting=SETTINGS, seed=st.integers(0, 2**32))
+def test_prompts_and_answers_are_those_of_edit_distance(setting: dict[str, Any], seed: int) -> None:
+    plain, local = (
+        [(row[: row.index("<sep>")], row[-2]) for row in rows_of(kind(**setting), seed, 10)]
+        for kind in (EditDistance, LocalEditDistance)
+    )
+    assert plain == local
+
+
+@settings(deadline=None, max_examples=40)
+@given(setting=SETTINGS, seed=st.integers(0, 2**32))
+def test_every_chain_token_follows_from_the_tokens_within_its_locality(
+    setting: dict[str, Any], seed: int
+) -> None:
+    task = LocalEditDistance(**setting)
+    for row in rows_of(task, seed, 10):
+        for end in range(row.index("<sep>") + 1, len(row)):
+            assert following(row[max(0, end - task.locality) : end]) == row[end]
+
+
+@pytest.mark.parametrize(("n", "others", "letters"), [(2, (1, 2, 3), "abc"), (3, (2, 3, 4), "ab")])
+def test_within_its_locality_no_two_rows_of_a_setting_differ(
+    n: int, others: tuple[int, ...], letters: str
+) -> None:
+    """The same law for all inputs of small settings, and how much less context breaks it."""
+    rows = [
+        expected_row(*sorted(("".join(one), "".join(other)), key=len))
+        for length in others
+        for one in product(letters, repeat=n)
+        for other in product(letters, repeat=length)
+    ]
+
+    def decided(context: int) -> bool:
+        found: dict[tuple[str, ...], str] = {}
+        return all(
+            found.setdefault(tuple(row[max(0, end - context) : end]), row[end]) == row[end]
+            for row in rows
+            for end in range(row.index("<sep>") + 1, len(row))
+        )
+
+    locality = LocalEditDistance(n, shorter=1, longer=1).locality
+    assert decided(locality)
+    assert not decided(locality // 2)
+
+
+@pytest.mark.parametrize(
+    ("n", "length", "locality"), [(6, 147, 40), (12, 468, 70), (16, 782, 90), (20, 1176, 110)]
+)
+def test_lengths_at_the_paper_s_sizes(n: int, length: int, locality: int) -> None:
+    task = LocalEditDistance(n)
+    assert (task.L, task.capacity, task.locality) == (length, length + 1, locality)
+    assert length == (5 * n * n + 17 * n) // 2 + 6
+    chains = task.sample(np.random.default_rng(0), 200, Split.CHECK)
+    assert chains.lengths.max() == length + 1
+    assert LocalEditDistance(n, cot=False).L == EditDistance(n, cot=False).L
+
+
+def test_example_of_the_module_is_a_row() -> None:
+    assert " ".join(expected_row("ab", "acb")) in (ed_local.__doc__ or "")
+
+
+def test_the_seed_decides_the_sample() -> None:
+    one, same, other = (
+        LocalEditDistance(5).sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens
+        for seed in (5, 5, 6)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_impossible_settings_are_refused_as_in_edit_distance() -> None:
+    with pytest.raises(ValueError, match="n = 201: must be from 1 to 200"):
+        LocalEditDistance(201)

@@ -1,0 +1,187 @@
+"""Equation against Cramer's rule and an elimination on text; format, draws, lengths, limits."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+from math import prod
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.tasks import equation
+from sweepd.tasks.base import SPECIALS, Split
+from sweepd.tasks.equation import Equation
+
+System = list[list[int]]
+"""Equations as coefficients and, last, the right-hand side."""
+SETTINGS = {
+    "unknowns": st.integers(1, 5),
+    "modulus": st.sampled_from([2, 3, 5, 11, 31]),
+    "seed": st.integers(0, 2**32),
+}
+
+
+def rows_of(task: Equation, seed: int, count: int) -> list[str]:
+    """Rows as text without <eos>, straight from `fill` (small settings leave splits empty)."""
+    tokens = np.zeros((count, task.capacity), dtype=np.int64)
+    task.fill(np.random.default_rng(seed), tokens)
+    rows = [" ".join(task.words(row)) for row in tokens]
+    assert all(row.endswith(" <eos>") for row in rows)
+    return [row.removesuffix(" <eos>") for row in rows]
+
+
+def parse(text: str) -> System:
+    """Equations as they are written: a bare variable counts once, one that is missing not."""
+    equations = [line.split(" = ") for line in text.split(" , ")]
+    system = []
+    for left, right in equations:
+        coefficients = [0] * len(equations)
+        for term in left.split(" + "):
+            *count, variable = term.split()
+            coefficients[ascii_lowercase.index(variable)] = int(count[0]) if count else 1
+        system.append([*coefficients, int(right)])
+    return system
+
+
+def render(system: System, step: int) -> str:
+    lines = []
+    for *coefficients, right in system:
+        terms = []
+        for j, value in enumerate(coefficients):
+            if j >= step:
+                terms.append(f"{value} {ascii_lowercase[j]}")
+            elif value:
+                terms.append(ascii_lowercase[j])
+        lines.append(f"{' + '.join(terms)} = {right}")
+    return " , ".join(lines)
+
+
+def determinant(matrix: System, p: int) -> int:
+    """Leibniz's sum over all permutations."""
+    places = range(len(matrix))
+    total = 0
+    for chosen in permutations(places):
+        swaps = sum(chosen[i] > chosen[j] for i in places for j in places if i < j)
+        total += (-1) ** swaps * prod(matrix[i][chosen[i]] for i in places)
+    return total % p
+
+
+def solve(system: System, p: int) -> list[int]:
+    """Cramer's rule."""
+    matrix = [line[:-1] for line in system]
+    divisor = pow(determinant(matrix, p), -1, p)
+    return [
+        determinant([[*line[:j], line[-1], *line[j + 1 : -1]] for line in system], p) * divisor % p
+        for j in range(len(system))
+    ]
+
+
+def eliminated(system: System, step: int, p: int) -> System:
+    """One more variable eliminated: the definition, with new lists instead of arrays."""
+    pivot = next(k for k in range(step, len(system)) if system[k][step])
+    lines = list(system)
+    lines[step], lines[pivot] = lines[pivot], lines[step]
+    (inverse,) = (number for number in range(p) if number * lines[step][step] % p == 1)
+    own = [value * inverse % p for value in lines[step]]
+    return [
+        own if k == step else [(a - line[step] * b) % p for a, b in zip(line, own, strict=True)]
+        for k, line in enumerate(lines)
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(**SETTINGS)
+def test_every_system_of_a_row_has_the_answer_as_its_only_solution(
+    unknowns: int, modulus: int, seed: int
+) -> None:
+    task = Equation(unknowns, modulus)
+    for row in rows_of(task, seed, 5):
+        systems = row.split(" <sep> ")
+        assert len(systems) == unknowns + 1
+        values = [line[-1] for line in parse(systems[-1])]
+        for text in systems:
+            assert solve(parse(text), modulus) == values
+        ids = [task.vocab.index(word) for word in row.split()]
+        assert task.words(task.answer(ids)) == systems[-1].split()
+
+
+@settings(deadline=None, max_examples=60)
+@given(**SETTINGS)
+def test_each_step_eliminates_one_more_variable(unknowns: int, modulus: int, seed: int) -> None:
+    for row in rows_of(Equation(unknowns, modulus), seed, 10):
+        systems = row.split(" <sep> ")
+        for step, (before, after) in enumerate(pairwise(systems)):
+            assert render(parse(before), step) == before
+            assert after == render(eliminated(parse(before), step, modulus), step + 1)
+            for k, line in enumerate(parse(after)):
+                assert line[: step + 1] == [int(j == k) for j in range(step + 1)]
+
+
+@settings(deadline=None, max_examples=20)
+@given(**SETTINGS)
+def test_every_row_of_a_setting_is_equally_long(unknowns: int, modulus: int, seed: int) -> None:
+    task = Equation(unknowns, modulus)
+    for row in rows_of(task, seed, 5):
+        systems = row.split(" <sep> ")
+        assert len(row.split()) == task.L == task.capacity - 1
+        assert len(systems[0].split()) + 1 == task.prompt_length
+        assert len(systems[-1].split()) == task.answer_length
+
+
+@pytest.mark.parametrize(("unknowns", "length"), [(2, 35), (3, 89), (4, 179), (5, 314)])
+def test_lengths(unknowns: int, length: int) -> None:
+    task = Equation(unknowns)
+    assert (task.L, task.size) == (length, unknowns)
+    assert length == 3 * unknowns * (unknowns + 1) * (unknowns + 2) // 2 - 1
+    chains = task.sample(np.random.default_rng(0), 50, Split.CHECK)
+    assert set(chains.lengths.tolist()) == {length + 1}
+
+
+def test_example_of_the_module_is_a_row() -> None:
+    systems = ["0 a + 8 b = 10 , 7 a + 2 b = 0"]
+    for step in range(2):
+        systems.append(render(eliminated(parse(systems[-1]), step, 11), step + 1))
+    assert " <sep> ".join(systems) + " <eos>" in (equation.__doc__ or "")
+
+
+def test_all_systems_with_one_solution_are_drawn_equally_often() -> None:
+    task = Equation(2, 2)
+    prompts = [row.partition(" <sep> ")[0] for row in rows_of(task, 0, 6000)]
+    counts = np.array([prompts.count(prompt) for prompt in set(prompts)])
+    assert len(counts) == task.distinct_inputs() == 24
+    assert ((counts - 250) ** 2 / 250).sum() < 60  # chi squared, 23 degrees: p = 4e-5
+
+
+def test_vocabulary() -> None:
+    assert Equation(2, 3).vocab == (*SPECIALS, "+", "=", ",", "a", "b", "0", "1", "2")
+
+
+def test_the_seed_decides_the_sample() -> None:
+    one, same, other = (
+        Equation().sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens for seed in (5, 5, 6)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_distinct_inputs_are_counted() -> None:
+    assert Equation(1, 11).distinct_inputs() == 10 * 11
+    assert Equation(2, 3).distinct_inputs() == (9 - 1) * (9 - 3) * 9
+    assert Equation(26, 9973).distinct_inputs() == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"unknowns": 0}, "unknowns = 0: must be from 1 to 26"),
+        ({"unknowns": 27}, "unknowns = 27: must be from 1 to 26"),
+        *[({"modulus": p}, f"modulus = {p}: must be a prime") for p in (-3, 0, 1, 4, 9, 10007)],
+    ],
+)
+def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Equation(**setting)

@@ -106,6 +106,16 @@ def test_resamples_that_differ_widen_the_interval() -> None:
     assert alone.exponent < both.exponent < fit([steeper]).exponent
 
 
+def test_a_resample_that_says_nothing_counts_as_one_that_allows_every_law() -> None:
+    nothing = points((10, 20, 40, 80), [(0, inf)] * 4)
+    alone, both = fit([STAIRS]), fit([*[STAIRS] * 99, nothing])
+    assert (both.low, both.exponent, both.high) == pytest.approx(
+        (alone.low, alone.exponent, alone.high), abs=0.1
+    )
+    half = fit([STAIRS, nothing])
+    assert half.low < 0 < 2 < half.high
+
+
 def simulated(
     rng: np.random.Generator, exponent: float, spread: float, seeds: int
 ) -> PowerLaw | None:

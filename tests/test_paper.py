@@ -131,14 +131,16 @@ def test_who_needs_more_and_what_grows() -> None:
     )  # fmt: skip
     assert found[LINEAR]["status"] == "supported"
     assert found[LINEAR]["evidence"] == (
-        "2 for: linear on lis at size 8: 64, standard 16; "
-        "linear on lis at size 12: > 1024, standard 32"
+        "2 for: linear on lis at size 8: (32, 64], standard (8, 16]; "
+        "linear on lis at size 12: > 1024, standard (16, 32]"
     )
-    assert found[LINEAR_GROWS]["evidence"] == "1 for: linear on lis, size 8: 64, size 12: > 1024"
+    assert (
+        found[LINEAR_GROWS]["evidence"] == "1 for: linear on lis, size 8: (32, 64], size 12: > 1024"
+    )
     assert found[SPARSE]["status"] == "contradicted"
     assert found[SPARSE]["evidence"] == (
-        "1 against: sparse on lis at size 12: 16, standard 32. "
-        "1 undecided: sparse on lis at size 8: 16, standard 16"
+        "1 against: sparse on lis at size 12: (8, 16], standard (16, 32]. "
+        "1 undecided: sparse on lis at size 8: (8, 16], standard (8, 16]"
     )
     assert found[SPARSE_GROWS]["status"] == "not measured"
 

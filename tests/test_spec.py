@@ -19,7 +19,6 @@ from sweepd.plan import plan
 from sweepd.settings import LrRule, Stop, Train
 from sweepd.spec import (
     MOST_TRIALS,
-    OPTIONS,
     Goal,
     Grid,
     Resources,

@@ -53,7 +53,7 @@ def launch(
             "wait for it, or end it with `sweepd cancel`"
         )
     try:
-        save(plan, store)
+        _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
         pending = list(_standing(plan, store).todo)
         while pending and not stopping.is_set():
@@ -80,7 +80,7 @@ def launch(
         store.unlock_sweep(name)
 
 
-def save(plan: Plan, store: Store) -> None:
+def _save(plan: Plan, store: Store) -> None:
     """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
     grid, name = plan.grid, plan.grid.name
     past = store.load_sweep(name).info if name in store.sweeps() else {}

@@ -40,9 +40,10 @@ simulations it covers at 95% and above from two seeds on; with one seed, that is
 SLOPES, LEVELS = 241, 81
 """Steps of the grid over which the likelihood is averaged."""
 MARGIN = 2.0
-"""Octaves beyond the tried values in which a law may still run at the sizes in the middle."""
+"""Octaves beyond the tried values in which a law may run at the middle size. Over all sizes it may
+climb or fall by the range of the tried values and twice this."""
 STRAY = 1e-6
-"""Likelihood of a point that no law explains: one outlier does not rule out every law."""
+"""Least likelihood of a point: one outlier does not rule out every law."""
 
 PREDICTED = {
     **{(task, "standard"): "0" for task in ("lis", "edit_distance", "ed_local", "arithmetic")},
@@ -132,8 +133,9 @@ def fit(resamples: Iterable[Sequence[Point]]) -> PowerLaw:
 
     density = np.zeros((SLOPES, LEVELS))
     for pattern, count in patterns.items():
-        total = sum(log_likelihood(point) for point in pattern if point.informative)
-        likelihood = np.exp(total - np.max(total))
+        known = [log_likelihood(point) for point in pattern if point.informative]
+        total = sum(known, start=np.zeros_like(density))
+        likelihood = np.exp(total - total.max())
         density += count * likelihood / likelihood.sum()
     low, exponent, high = _quantiles(slope[:, 0], density.sum(axis=1), (0.025, 0.5, 0.975))
     [at_centre] = _quantiles(level, density.sum(axis=0), (0.5,))

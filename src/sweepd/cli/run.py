@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -73,7 +72,9 @@ def launch(
     accept_code: AcceptCode = False,
     cluster: ClusterFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")
+    ] = False,
     results: Results = None,
 ) -> None:
     """Run a grid. The same command again continues it and skips what is done.
@@ -85,7 +86,7 @@ def launch(
     if dry_run:
         plan(grid, overrides, accept_code, cluster, results)
     else:
-        _launch(load_grid(grid, overrides or []), cluster, results, accept_code, sure=yes)
+        _launch(load_grid(grid, overrides or []), cluster, results, accept_code)
 
 
 def resume(
@@ -107,7 +108,7 @@ def resume(
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
     grid = parse_grid(saved.grid_text, source, [], Path(saved.info["base"]))
-    _launch(grid, cluster, store.address, accept_code, sure=True)
+    _launch(grid, cluster, store.address, accept_code)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
@@ -133,9 +134,8 @@ def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Resu
     say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
 
 
-def _launch(
-    grid: Grid, cluster: Path | None, results: str | None, accept_code: bool, sure: bool
-) -> None:
+def _launch(grid: Grid, cluster: Path | None, results: str | None, accept_code: bool) -> None:
+    from sweepd import driver
     from sweepd.store import Store
 
     place = _place(cluster)
@@ -143,27 +143,21 @@ def _launch(
     store = Store.create(results_address(results or place.results))
     planned, standing = _planned(grid, store, accept_code)
     name = grid.name
-    if not standing.todo:
-        from sweepd.driver import save
-
-        save(planned, store)
-        say(f"sweep {name}: nothing to do, all {len(standing.done)} trials are done")
-        return
     row = _summary(planned, standing, store, per_trial)
-    say(
-        f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
-        f"{row['to_run']} to run, {row['slots']} at once, about "
-        f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}"
-    )
-    if not sure and sys.stdin.isatty():
-        typer.confirm("Run it?", abort=True, err=True)
-
-    from sweepd import driver
+    if standing.todo:
+        say(
+            f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
+            f"{row['to_run']} to run, {row['slots']} at once, about "
+            f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}"
+        )
 
     progress = Progress(planned.trials, len(standing.todo))
     with _stopping() as stop:
         outcome = driver.launch(planned, store, per_trial, stop, progress, say)
     after = outcome.standing
+    if not standing.todo:
+        say(f"sweep {name}: nothing to do, all {len(after.done)} trials are done")
+        return
     say(
         f"sweep {name}: {len(after.done)} of {len(planned.trials)} trials done, "
         f"{len(after.failed)} failed; results in {store.address}"

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from sweepd.store import Store
 
 WATCH_SECONDS = 2.0
+HIDDEN = {
+    *("id", "trunk", "config", "code", "sweep", "size", "L"),
+    *("params", "flops", "flops_weights", "train_flops"),
+}
+"""Columns of a plan that tell nobody which trial a row is."""
 
 
 def register(app: typer.Typer) -> None:
@@ -38,14 +43,9 @@ def status(
         raise UserError("--watch is for people: it excludes --json and --csv")
     while watch:
         columns, rows = _rows(store, sweep)
-        sys.stdout.write(
-            ("\x1b[H\x1b[2J" if sys.stdout.isatty() else "") + table(columns, rows) + "\n"
-        )
-        sys.stdout.flush()
-        running = [name for name in store.sweeps() if store.sweep_locked_elsewhere(name)]
-        if (sweep or running) and sweep not in (None, *running):
-            return
-        if not running:
+        clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+        print(f"{clear}{table(columns, rows)}", flush=True)
+        if not any(map(store.sweep_locked_elsewhere, [sweep] if sweep else store.sweeps())):
             return
         time.sleep(WATCH_SECONDS)
     emit(*_rows(store, sweep), as_json, as_csv)
@@ -111,10 +111,10 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     varying = [
         name
         for name in (plan[0] if plan else ())
-        if name not in ("id", "trunk", "config", "code", "sweep", "size", *_COSTS)
+        if name not in HIDDEN
         and len({trial[name] for trial in plan if trial[name] is not None}) > 1
     ]
-    shown = list(dict.fromkeys(["id", "task", "model", "size", *varying, "seed"]))
+    shown = list(dict.fromkeys(["id", "task", "model", *varying, "seed"]))
     rows = []
     for trial in plan:
         ended, now = latest.get(trial["id"], {}), active.get(trial["id"])
@@ -126,9 +126,6 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
         row["error"] = ended.get("error")
         rows.append(row)
     return [*shown, "status", "step", "acc", "seconds", "error"], rows
-
-
-_COSTS = ("params", "flops", "flops_weights", "train_flops", "L")
 
 
 def _latest(store: Store) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,60 @@
+"""What commands print: tables, JSON and CSV of the same rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime
+
+import pytest
+
+from sweepd.cli.output import emit, table
+from sweepd.cli.progress import duration
+from sweepd.errors import UserError
+
+COLUMNS = ["name", "value", "ok", "at"]
+ROWS = [
+    {"name": "a", "value": 0.123456, "ok": True, "at": datetime(2026, 1, 2, 3, 4, 5)},
+    {"name": "long name", "value": None, "ok": False},
+    {"name": "b", "value": float("inf"), "ok": None},
+]
+
+
+def test_a_table_is_aligned():
+    assert table(COLUMNS, ROWS).splitlines() == [
+        "name        value  ok   at",
+        "a          0.1235  yes  2026-01-02 03:04:05",
+        "long name          no",
+        "b             inf",
+    ]
+
+
+def test_json_has_every_column_and_is_valid(capsys):
+    emit(COLUMNS, ROWS, True, False)
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [list(row) for row in found] == [COLUMNS] * 3
+    assert found[0]["at"] == "2026-01-02T03:04:05"
+    assert found[2]["value"] is None
+
+
+def test_csv_has_a_header(capsys):
+    emit(COLUMNS, ROWS, False, True)
+    found = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["name"] for row in found] == ["a", "long name", "b"]
+
+
+def test_no_rows_is_still_a_header(capsys):
+    emit(COLUMNS, [], False, True)
+    assert capsys.readouterr().out == "name,value,ok,at\n"
+    emit(COLUMNS, [], True, False)
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_one_form_at_a_time():
+    with pytest.raises(UserError):
+        emit(COLUMNS, ROWS, True, True)
+
+
+def test_durations():
+    assert [duration(s) for s in (3, 89, 600, 7200)] == ["3 s", "89 s", "10 min", "2.0 h"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RESERVED = (
     *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
     *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
-    *("params", "flops", "flops_weights", "train_flops", "seconds", "parent", "error", "log"),
+    *("params", "flops", "flops_weights", "train_flops", "seconds", "parent", "error"),
     *("host", "torch", "threads", "started", "ended"),
 )
 """Columns of results that no field of a task or model may take."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -80,6 +81,8 @@ def sql(
 
     store = _store(results)
     answer = connect(store, code=_codes(code, store), sweeps=sweep).sql(select)
+    for note in answer.notes:
+        say(note)
     report_damage(answer.damaged)
     emit(answer.columns, answer.rows, as_json, as_csv)
 
@@ -138,8 +141,10 @@ def _codes(choice: str, store: Store) -> CodeChoice:
 
     if choice == "all":
         return "all"
-    # A user's task or model is looked for where its grid was.
-    bases = {Path(store.load_sweep(name).info["base"]) for name in store.sweeps()}
+    bases = set()  # a user's task or model is looked for where its grid was
+    for name in store.sweeps():
+        with suppress(EnvironmentFailure):  # a damaged one is named by whoever needs it
+            bases.add(Path(store.load_sweep(name).info["base"]))
 
     def current(task: str, model: str) -> str | None:
         for base in sorted(bases):

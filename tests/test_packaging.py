@@ -24,9 +24,10 @@ FLOORS = [
     {"spec", "tables", "locks", "cluster"},
     {"plan", "sweeps"},
     {"search", "store", "ledger", "estimate"},
-    {"attempt", "question", "verdicts", "views"},
-    {"engine", "answers"},
-    {"driver"},
+    {"attempt", "question", "verdicts", "views", "fits"},
+    {"engine", "cells"},
+    {"answers"},
+    {"driver", "paper"},
     {"cli"},
 ]
 """Lowest first; a file imports from its own floor or below."""
@@ -93,6 +94,7 @@ def test_only_the_engine_imports_ray_and_only_the_command_line_prints():
         (["export", "--out", "trials.csv"], ["torch", "ray", "numba"]),
         (["plan", "grid.yaml"], ["ray"]),
         (["tasks"], ["ray"]),
+        (["compare", "paper"], ["ray"]),
         (["models"], ["ray"]),
         (["schema"], ["ray"]),
         (["sample", "lis"], ["ray"]),

@@ -300,8 +300,8 @@ def test_warnings_where_inputs_are_too_few() -> None:
     [few] = planned("task.n=3", "task.value_range=4", "train.steps=1000", "model.d=[8,16]").warnings
     assert few == (
         "lis(cot=True, n=3, value_range=4) has at most 64 distinct inputs: a verdict of 1024 "
-        "samples repeats the 4 that it may draw from, so its interval is too narrow; training sees each of its "
-        "inputs 1143 times and may memorise them"
+        "samples repeats the 4 that it may draw from, so its interval is too narrow; training "
+        "sees each of its inputs 1143 times and may memorise them"
     )
     [narrow] = planned("task.n=3", "task.value_range=20", "train.steps=[1,2]").warnings
     assert "interval" in narrow

@@ -106,9 +106,7 @@ def _min(
         else:
             tried = [value for value, shared in by_value.items() if any(map(_tried, shared))]
             shown = [cell for value in tried[-1:] for cell in by_value[value] if _tried(cell)]
-        best = max(
-            shown, key=lambda cell: (cell.row["acc"] is not None, cell.row["acc"]), default=None
-        )
+        best = max(shown, key=_merit, default=None)
         acc = best.acc() if best else dict.fromkeys(ACC_COLUMNS)
         rows.append(
             {
@@ -127,6 +125,12 @@ def _min(
         )
     own = ("value", "fail", "pass", "inferred", "passed", "seeds")
     return [*grouping.group, *own, *ACC_COLUMNS, "close", "at", "verdict"], rows
+
+
+def _merit(cell: Cell) -> tuple[bool, float, float]:
+    """Orders cells by accuracy, then by loss."""
+    acc, loss = cell.row["acc"], cell.row["loss"]
+    return acc is not None, acc or 0.0, -inf if loss is None else -loss
 
 
 def _frontier(

@@ -12,7 +12,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.question import Node, Question
 from sweepd.verdicts import Value, wilson
-from sweepd.views import Views, _pooled, least, most, quoted
+from sweepd.views import Views, least, most, pooled, quoted
 
 ACC_COLUMNS = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
@@ -149,7 +149,7 @@ def _resampled_sql(condition: Node) -> str:
             SELECT resample, pass, bounds.* EXCLUDE ({", ".join(extremes)})
             FROM draws JOIN raw.bounds USING (cell, seed) JOIN raw.cells USING (cell)
         ), pooled AS (
-            SELECT resample, cell, {", ".join(f"{_pooled(bound)} AS {bound}" for bound in bounds)},
+            SELECT resample, cell, {", ".join(f"{pooled(bound)} AS {bound}" for bound in bounds)},
                 {", ".join(f"{sql} AS {name}" for name, sql in extremes.items())}
             FROM drawn GROUP BY resample, cell
         ), units AS (

@@ -358,7 +358,7 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
 
     CREATE TABLE raw.bounds AS
         WITH pooled AS (
-            SELECT cell, {", ".join(f"{_pooled(b)} AS {b}" for b in bounds)}, {", ".join(extremes)}
+            SELECT cell, {", ".join(f"{pooled(b)} AS {b}" for b in bounds)}, {", ".join(extremes)}
             FROM raw.outcomes GROUP BY cell
         )
         FROM pooled
@@ -373,7 +373,7 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
         ) JOIN (
             SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
                 count(*) FILTER ({done}) AS ended, {counts},
-                {", ".join(f"{_pooled(score)} AS {score}" for score in _ENDS)},
+                {", ".join(f"{pooled(score)} AS {score}" for score in _ENDS)},
                 min(acc) AS acc_min, max(acc) AS acc_max,
                 sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
                 max(total) AS total_of_one, avg(seconds) AS seconds
@@ -408,7 +408,7 @@ def _score_sql(score: str) -> str:
     return ", ".join(f"({sql})::DOUBLE AS {name}" for name, sql in columns.items())
 
 
-def _pooled(column: str) -> str:
+def pooled(column: str) -> str:
     """A column of the seeds as one number, by the cell's pass rule.
 
     The median of an even count is the mean of the two middle values, written so that it holds

@@ -50,12 +50,13 @@ def query(
 
     min EXPR [by COL, …] [where PREDICATE]: the least value of EXPR among the cells that pass.
     frontier COST, SCORE [by …] [where …]: the cells that no other beats on both.
+    fit EXPR ~ COL [by …] [where …]: the exponent of a power law, with its interval.
     Exits with 1 if the answer has no row.
     """
     from sweepd.answers import ask
 
     store = _store(results)
-    answer = ask(store, question, code=_codes(code, store), sweeps=sweep, seeds=seeds)
+    answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
@@ -80,7 +81,7 @@ def sql(
     from sweepd.views import connect
 
     store = _store(results)
-    answer = connect(store, code=_codes(code, store), sweeps=sweep).sql(select)
+    answer = connect(store, code=codes(code, store), sweeps=sweep).sql(select)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
@@ -135,7 +136,7 @@ def _store(results: str | None) -> Store:
     return Store.open(results_address(results))
 
 
-def _codes(choice: str, store: Store) -> CodeChoice:
+def codes(choice: str, store: Store) -> CodeChoice:
     """Whose trials count: everybody's, or those of the code that a sweep would run now."""
     from sweepd.code import current_code
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sweepd.cli.ask import Sweeps, _codes
+from sweepd.cli.ask import Sweeps, codes
 from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
 
 if TYPE_CHECKING:
@@ -56,4 +56,4 @@ def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
         say(f"nothing measured: there is no {address}")
         return Measured(None, "all")
     store = Store.open(address)
-    return Measured(store, _codes("current", store), sweeps)
+    return Measured(store, codes("current", store), sweeps)

@@ -89,6 +89,7 @@ def test_only_the_engine_imports_ray_and_only_the_command_line_prints():
     [
         (["--help"], ["torch", "ray", "duckdb", "pyarrow", "numba"]),
         (["query", "min d"], ["torch", "ray", "numba", "pandas"]),
+        (["query", "fit d ~ L"], ["torch", "ray", "numba", "pandas"]),
         (["sql", "SELECT 1"], ["torch", "ray", "numba"]),
         (["status"], ["torch", "ray", "numba"]),
         (["export", "--out", "trials.csv"], ["torch", "ray", "numba"]),

@@ -6,8 +6,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -225,21 +223,6 @@ def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert isinstance(missing.exception, UserError)
     Store.create(str(tmp_path / "sweepd-results"))
     assert json.loads(run(app, ["compare", "paper", "--json"]).stdout) == rows
-
-
-def test_neither_compare_nor_query_imports_ray(tmp_path: Path) -> None:
-    Store.create(str(tmp_path))
-    script = f"""
-import sys
-from sweepd.cli import app
-for words in (["query", "fit d ~ L"], ["compare", "paper"]):
-    app([*words, "--results", {str(tmp_path)!r}], standalone_mode=False)
-    print(*sorted({{"ray", "torch"}} & sys.modules.keys()), file=sys.stderr)
-"""
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert [line for line in run.stderr.splitlines() if line in ("", "ray", "torch")] == [
-        *("", "torch")
-    ]
 
 
 # The shipped grids

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from sweepd.cli import app
 from sweepd.errors import UserError
 from sweepd.paper import CLAIM_COLUMNS, TABLE2, TABLE2_COLUMNS, Measured, claims, table2
 from sweepd.plan import Plan, plan
+from sweepd.question import parse
 from sweepd.spec import load_grid
 from sweepd.store import Store
 from sweepd.tasks.arithmetic import PUBLISHED_L
@@ -239,6 +241,21 @@ def test_every_shipped_grid_plans(path: Path) -> None:
     assert found.grid.name == path.stem
     assert found.warnings == ()
     assert found.trials
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+def test_every_shipped_grid_says_what_it_answers(path: Path) -> None:
+    """A question in words, then questions about this sweep in columns that it has."""
+    lines = path.read_text().splitlines()
+    comment = "\n".join(line for line in lines if line.startswith("#"))
+    assert lines[0].startswith("# ")
+    asked = re.findall(r'sweepd query "((?:min|frontier|fit) [^"\n]+)', comment)
+    assert "?" in comment or "sweepd compare paper" in comment
+    assert asked or "sweepd compare paper" in comment
+    axes = {name for trial in shipped(path).trials for name in trial.axes}
+    columns = [*axes, "task", "model", "size", "L", "params", "flops", "acc", "loss"]
+    for text in asked:
+        assert set(parse(text, columns).by or ()) <= set(columns)
 
 
 def paper(name: str) -> Plan:

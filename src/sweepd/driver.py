@@ -55,7 +55,7 @@ def launch(
     try:
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
-        pending = list(_standing(plan, store).todo)
+        pending, waiting = list(_standing(plan, store).todo), 0
         while pending and not stopping.is_set():
             mine = [trial for trial in pending if store.claim(trial.id)]
             try:
@@ -70,7 +70,9 @@ def launch(
             tried = {trial.id for trial in mine} | done
             pending = [trial for trial in pending if trial.id not in tried]
             if pending:
-                note(f"waiting for {len(pending)} trials that another sweep is running")
+                if len(pending) != waiting:
+                    waiting = len(pending)
+                    note(f"waiting for {waiting} trials that another sweep is running")
                 stopping.wait(POLL_SECONDS)
         for kind in ("trials", "metrics"):
             store.compact(kind, FILES_BEFORE_COMPACTION)

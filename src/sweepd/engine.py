@@ -43,6 +43,7 @@ from ray.tune.schedulers import FIFOScheduler  # noqa: E402
 from ray.tune.search import Searcher  # noqa: E402
 
 from sweepd.attempt import Attempt, ledger_columns  # noqa: E402
+from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.plan import Trial  # noqa: E402
 from sweepd.search import GridSearch  # noqa: E402
 from sweepd.spec import Resources  # noqa: E402
@@ -88,7 +89,7 @@ class Worker(tune.Trainable):
 
         self.job = job
         self.store = Store.open(job.address)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = config["device"]
         torch.set_num_threads(config["threads"])
         self.attempt: Attempt | None = None
 
@@ -140,9 +141,11 @@ class _Disposable:
 class _Suggestions(_Disposable, Searcher):
     """Hands the search's trials to Tune and their endings back."""
 
-    def __init__(self, job: Job, search: GridSearch, listener: Listener, threads: int) -> None:
+    def __init__(
+        self, job: Job, search: GridSearch, listener: Listener, worker: dict[str, Any]
+    ) -> None:
         super().__init__(metric="step", mode="max")
-        self.job, self.search, self.listener, self.threads = job, search, listener, threads
+        self.job, self.search, self.listener, self.worker = job, search, listener, worker
         self.index = {trial.id: i for i, trial in enumerate(job.trials)}
         self.out: dict[str, Trial] = {}
 
@@ -152,7 +155,7 @@ class _Suggestions(_Disposable, Searcher):
             return Searcher.FINISHED if self.search.finished else None
         self.out[trial_id] = trial
         attempt = self.job.launch * 1000 + self.search.tries[trial.id]
-        return {"index": self.index[trial.id], "attempt": attempt, "threads": self.threads}
+        return {"index": self.index[trial.id], "attempt": attempt, **self.worker}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         if result["status"] is None:
@@ -248,7 +251,11 @@ def run(
     """Run the search to its end, or until `stopping` is set. Success is judged by the ledger."""
     if not ray.is_initialized():
         start_ray()
-    suggestions = _Suggestions(job, search, listener, max(1, int(per_trial.cpus)))
+    worker = {
+        "threads": max(1, int(per_trial.cpus)),
+        "device": "cuda" if per_trial.gpus else "cpu",
+    }
+    suggestions = _Suggestions(job, search, listener, worker)
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
             tune.with_resources(
@@ -276,9 +283,19 @@ def run(
 
 
 def slots(per_trial: Resources) -> int:
-    """How many trials the Ray at hand runs at once (at least 1)."""
+    """How many trials the Ray at hand runs at once.
+
+    EnvironmentFailure if not even one: Ray itself would wait for more hardware without a word.
+    """
     have = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    counts = [have.get("CPU", 0) / per_trial.cpus] if per_trial.cpus else []
-    if per_trial.gpus:
-        counts.append(have.get("GPU", 0) / per_trial.gpus)
-    return max(1, int(min(counts)))
+    counts = []
+    for name, key, wanted in (("cores", "CPU", per_trial.cpus), ("GPUs", "GPU", per_trial.gpus)):
+        there = have.get(key, 0)
+        if wanted > there:
+            raise EnvironmentFailure(
+                f"a trial asks for {wanted:g} {name}, and there are {there:g}: "
+                "change `resources` in the grid or `per_trial` in the cluster file"
+            )
+        if wanted:
+            counts.append(int(there / wanted))
+    return min(counts)

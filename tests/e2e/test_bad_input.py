@@ -60,6 +60,14 @@ def test_a_results_folder_that_cannot_be_written(shell):
     shell.run("launch", "grid.yaml", "--yes", "--results", "file", exits=2)
 
 
+def test_a_trial_that_no_machine_could_hold(shell):
+    shell.write("grid.yaml", GRID + "resources: {cpus: 100000}\n")
+    message = shell.run("launch", "grid.yaml", "--yes", exits=3).stderr
+    assert "100000 cores" in message and "resources" in message
+    [row] = shell.rows("status")
+    assert (row["untried"], row["running"]) == (1, False)
+
+
 def test_no_results_yet(shell):
     for command in (["query", "min d"], ["sql", "SELECT 1"], ["status"], ["resume"]):
         assert "sweepd-results" in shell.run(*command, exits=2).stderr

@@ -96,8 +96,6 @@ def test_only_the_engine_imports_ray_and_only_the_command_line_prints():
         (["plan", "grid.yaml"], ["ray"]),
         (["tasks"], ["ray"]),
         (["compare", "paper"], ["ray"]),
-        (["models"], ["ray"]),
-        (["schema"], ["ray"]),
         (["sample", "lis"], ["ray"]),
         (["flops", "standard", "--task", "lis", "--set", "d=8"], ["ray"]),
     ],

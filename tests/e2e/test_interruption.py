@@ -13,7 +13,7 @@ GRID = """
 name: long
 task:  {name: lis, n: 6, value_range: 16}
 model: {name: [standard, linear, sparse], d: 16, layers: 2, heads: 2, dropout: 0.1}
-train: {steps: 600, batch_size: 32}
+train: {steps: 400, batch_size: 32}
 evaluate: {check_every: 100, check_samples: 64, verdict_samples: 256}
 checkpoint_seconds: 0.5
 """

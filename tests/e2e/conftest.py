@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -60,6 +61,13 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
+
+
+@pytest.fixture
+def mine(shell: Shell) -> Shell:
+    """A folder that holds a user's own tasks."""
+    shutil.copy(Path(__file__).with_name("mine.py"), shell.folder)
+    return shell
 
 
 @pytest.fixture(scope="module")

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
-from pathlib import Path
-
-import pytest
 
 MODEL = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 8, verdict_samples: 8}
 """
-
-
-@pytest.fixture
-def mine(shell):
-    shutil.copy(Path(__file__).with_name("mine.py"), shell.folder)
-    return shell
 
 
 def wait_until(condition, seconds=90):

@@ -3,21 +3,10 @@ and never take the sweep with them."""
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
-import pytest
-
 SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 16, verdict_samples: 16}
 """
-
-
-@pytest.fixture
-def mine(shell):
-    shutil.copy(Path(__file__).with_name("mine.py"), shell.folder)
-    return shell
 
 
 def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine):

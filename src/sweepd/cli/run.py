@@ -20,6 +20,8 @@ from sweepd.cli.progress import Progress, duration
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sweepd.cluster import Cluster
     from sweepd.ledger import Standing
     from sweepd.plan import Plan
@@ -61,8 +63,8 @@ def plan(
 
     read, place = load_grid(grid, overrides or []), _place(cluster)
     store = _existing(results or place.results)
-    planned, standing = _planned(read, store, accept_code)
-    row = _summary(planned, standing, store, _per_trial(read, place))
+    planned, standing, recorded = _planned(read, store, accept_code)
+    row = _summary(planned, standing, recorded, _per_trial(read, place))
     emit(list(row), [row], as_json, as_csv)
 
 
@@ -141,9 +143,9 @@ def _launch(grid: Grid, cluster: Path | None, results: str | None, accept_code: 
     place = _place(cluster)
     per_trial = _per_trial(grid, place)
     store = Store.create(results_address(results or place.results))
-    planned, standing = _planned(grid, store, accept_code)
+    planned, standing, recorded = _planned(grid, store, accept_code)
     name = grid.name
-    row = _summary(planned, standing, store, per_trial)
+    row = _summary(planned, standing, recorded, per_trial)
     if standing.todo:
         say(
             f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
@@ -214,8 +216,9 @@ def _existing(results: str | None) -> Store | None:
     return Store.open(address) if Path(address).exists() else None
 
 
-def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, Standing]:
-    """The plan and how it stands, after taking over what accepted codes have done."""
+def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, Standing, pa.Table]:
+    """The plan and how it stands, after taking over what accepted codes have done, by the store's
+    `trials`, which come with it."""
     from sweepd import plan as planning
     from sweepd.ledger import changed_files, standing
     from sweepd.schema import TRIALS
@@ -224,7 +227,8 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     for warning in planned.warnings:
         say(f"warning: {warning}")
     if store is None:
-        return planned, standing(planned.trials, TRIALS.concat([]))
+        nothing = TRIALS.concat([])
+        return planned, standing(planned.trials, nothing), nothing
     read = store.read_trials()
     report_damage(read.damaged)
     found = standing(planned.trials, read.table)
@@ -242,18 +246,16 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
             f"(changed: {', '.join(changed) or 'unknown'}); --accept-code counts them as done"
         )
     planned = replace(planned, trials=found.accepting(accepted))
-    return planned, standing(planned.trials, read.table)
+    return planned, standing(planned.trials, read.table), read.table
 
 
 def _summary(
-    planned: Plan, now: Standing, store: Store | None, per_trial: Resources
+    planned: Plan, now: Standing, recorded: pa.Table, per_trial: Resources
 ) -> dict[str, Any]:
     """The one row that `plan` prints."""
     from sweepd.estimate import sweep_seconds
-    from sweepd.schema import TRIALS
 
     slots = max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))
-    recorded = store.read_trials().table if store else TRIALS.concat([])
     low, high = sweep_seconds(now.todo, slots, recorded)
     return {
         "sweep": planned.grid.name,

@@ -20,9 +20,10 @@ from typing import Any
 
 from sweepd import engine
 from sweepd.attempt import Attempt, ledger_columns
+from sweepd.options import Resources
 from sweepd.plan import Trial, plan
 from sweepd.search import GridSearch
-from sweepd.spec import Resources, parse_grid
+from sweepd.spec import parse_grid
 from sweepd.store import Store
 
 GRID = """
@@ -42,7 +43,7 @@ class NoOp(Attempt):
         self, store: Store, trial: Trial, number: int, sweep: str, base: Path, *_: Any
     ) -> None:
         self.store, self.row = store, ledger_columns(trial, number, sweep)
-        self.status = self.acc = self.loss = self.error = self.latest = None
+        self.status = self.acc = self.loss = self.error = self.latest = self.score = None
 
     def advance(self, seconds: float) -> None:
         self.store.write_trials([{**self.row, "status": "completed"}])
@@ -77,7 +78,8 @@ def ours(trials: int) -> float:
         planned = plan(parse_grid(GRID.format(seeds=list(range(trials))), "no-op", [], base))
         store = Store.create(str(base / "results"))
         job = engine.Job(store.address, "no-op", base, 1, 30.0, planned.trials, NoOp)
-        search = GridSearch(planned.trials, retries=0)
+        search = GridSearch(planned)
+        search.learn({}, {trial.id for trial in planned.trials})
         engine.run(job, search, store, Resources(), clock, threading.Event())
         assert store.read_trials().table.num_rows == trials
     return milliseconds_a_trial(clock.ends)

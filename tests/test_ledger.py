@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.attempt import ledger_columns
-from sweepd.estimate import ENOUGH, sweep_seconds, trial_seconds
+from sweepd.estimate import ENOUGH, bills, trial_seconds
+from sweepd.jury import Outcome
 from sweepd.ledger import changed_files, standing
 from sweepd.plan import plan
 from sweepd.schema import TRIALS
@@ -72,34 +73,57 @@ def test_changed_files_are_named():
 
 
 def test_failed_trials_are_tried_again_after_the_others():
-    search = GridSearch(PLAN.trials[:3], retries=1)
+    search = searching([trial.id for trial in PLAN.trials[:3]])
     order = []
     while (trial := search.next()) is not None:
         order.append(PLAN.trials.index(trial))
         assert not search.finished
-        search.ended(trial, "failed" if trial == PLAN.trials[0] else "completed")
+        search.ended(trial, Outcome("failed" if trial == PLAN.trials[0] else "completed"))
     assert order == [0, 1, 2, 0]
-    assert search.finished
+    assert search.finished and search.lost == {PLAN.trials[0].id}
+    assert search.wanted() == list(PLAN.trials[3:]), "which are another driver's to run"
 
 
 def test_a_search_waits_for_what_is_out():
-    search = GridSearch(PLAN.trials[:1], retries=1)
+    search = searching([PLAN.trials[0].id])
     trial = search.next()
     assert search.next() is None and not search.finished
-    search.ended(trial, "failed")
+    search.ended(trial, Outcome("failed"))
     assert search.next() is trial
 
 
+def test_close_calls_get_further_seeds_on_the_whole_grid_too():
+    grid = GRID.replace("[0, 1, 2, 3, 4, 5]", "{start: 1, max: 4}")
+    search = GridSearch(plan(parse_grid(grid, "grid.yaml", [], Path())))
+    search.learn({}, {trial.id for trial in search.plan.trials})
+    seeds = []
+    for acc in (0.91, 0.95):
+        assert len(search.wanted()) == 1
+        seeds.append((trial := search.next()).seed)
+        search.ended(trial, Outcome("completed", acc, 1024))
+    assert seeds == [0, 1] and search.finished and not search.wanted()
+
+
+def searching(mine):
+    search = GridSearch(PLAN)
+    search.learn({}, set(mine))
+    return search
+
+
 def test_estimates_follow_recorded_times():
-    low, high = sweep_seconds(PLAN.trials, 2, TRIALS.concat([]))
+    low, high = sweep_seconds(TRIALS.concat([]))
     one_low, one_high = trial_seconds(1000, PLAN.trials[0].train_flops)
     assert (low, high) == (6 * one_low / 2, 6 * one_high / 2)
-    assert sweep_seconds([], 2, TRIALS.concat([])) == (0, 0)
     middle = (one_low + one_high) / 2
     rows = [
         ended(PLAN.trials[0], i, "completed", step=1000, train_flops=PLAN.trials[0].train_flops,
               seconds=7 * middle)
         for i in range(ENOUGH)
     ]  # fmt: skip
-    low, high = sweep_seconds(PLAN.trials, 2, TRIALS.table(rows))
+    low, high = sweep_seconds(TRIALS.table(rows))
     assert abs(low / (6 * 7 * middle / 2) - 1) < 1e-9 and abs(high / low - 1) < 1e-9
+
+
+def sweep_seconds(recorded):
+    bill = bills(searching([]), 2, recorded)["grid"]
+    return bill.seconds_low, bill.seconds_high

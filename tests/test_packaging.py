@@ -17,14 +17,17 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sweepd"
 
 FLOORS = [
-    {"errors", "statuses"},
+    {"errors", "statuses", "options", "frontier", "verdicts"},
     {"tasks", "models", "settings", "code", "yamlfile", "provenance"},
     {"registry", "flops", "evaluation", "training"},
     {"blocks", "schema", "storage"},
     {"spec", "tables", "locks", "cluster"},
     {"plan", "sweeps"},
-    {"search", "store", "ledger", "estimate"},
-    {"attempt", "question", "verdicts", "views", "fits"},
+    {"jury"},
+    {"search", "store", "ledger"},
+    {"staircase"},
+    {"estimate"},
+    {"attempt", "question", "views", "fits"},
     {"engine", "cells"},
     {"answers"},
     {"driver", "paper"},

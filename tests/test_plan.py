@@ -140,7 +140,7 @@ def test_what_can_change_the_outcome_changes_the_id(change: str) -> None:
             "name=b",
             "goal=acc >= 0.5",
             "pass=all",
-            "search=grid",
+            "search=staircase",
             "resources={cpus: 2}",
             "retries=3",
         ),

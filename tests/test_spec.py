@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.blocks import scalar
+from sweepd.options import Goal, Resources
 from sweepd.plan import plan
 from sweepd.settings import LrRule, Stop, Train
 from sweepd.spec import (
     MOST_TRIALS,
-    Goal,
     Grid,
-    Resources,
     json_schema,
     load_grid,
     parse_grid,
@@ -174,9 +173,30 @@ def test_numbers_however_they_are_written(text: str) -> None:
         ("retries: no", 'grid.yaml:16: retries: "no": must be a valid integer'),
         ("pass: most", "grid.yaml:16: pass: \"most\": must be 'median', 'all', 'any' or 'mean'"),
         ("pass: [all, any]", "grid.yaml:16: pass: one value is needed"),
+        ("search: stairs", "grid.yaml:16: search: \"stairs\": must be 'grid' or 'staircase'"),
         (
-            "search: staircase",
-            'grid.yaml:16: search: "staircase": grid is the only search there is',
+            "search: {staircase: {minimize: width}}",
+            "grid.yaml:16: search.staircase.minimize: width: no field of this grid",
+        ),
+        (
+            "search: {staircase: {minimize: positions}}",
+            'grid.yaml:16: search.staircase.minimize: positions: "sinusoidal" of standard is no',
+        ),
+        (
+            "search: {staircase: {along: k}}",
+            "grid.yaml:16: search.staircase.along: k: no field of this grid",
+        ),
+        (
+            "search: {staircase: {along: d}}",
+            "grid.yaml:16: search.staircase.along: along = d: minimize another axis than that",
+        ),
+        (
+            "search: {staircase: {spot_checks: -1}}",
+            "grid.yaml:16: search.staircase.spot_checks: spot_checks = -1: must not be negative",
+        ),
+        (
+            "search: staircase\ntune: [model.d]",
+            "grid.yaml:16: search.minimize: d: it is tuned, so no part of the answer",
         ),
         ("resources: all", "grid.yaml:16: resources: \"all\": must be 'auto'"),
         ("resources: {cpus: 0}", "grid.yaml:16: resources.cpus: cpus = 0.0: must be positive"),
@@ -213,6 +233,18 @@ def test_refused_when_added(line: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
+        (
+            "[0, 1]",
+            "{start: 0, max: 2}",
+            "grid.yaml:13: seeds.start: start = 0: a cell needs at least 1 seed",
+        ),
+        (
+            "[0, 1]",
+            "{start: 3, max: 2}",
+            "grid.yaml:13: seeds.max: max = 2: must be at least start, 3",
+        ),
+        ("[0, 1]", "{start: 1}", "grid.yaml:13: seeds: seeds needs max"),
+        ("[0, 1]", "{start: 1, max: [2, 3]}", "grid.yaml:13: seeds: one start and one max are"),
         (
             "name: example",
             "name: ex ample",
@@ -509,6 +541,7 @@ def test_the_frozen_text_gives_the_same_trials(written: dict[str, Any]) -> None:
     for key in (
         "name",
         "seeds",
+        "first_seeds",
         "goal",
         "pass_rule",
         "search",

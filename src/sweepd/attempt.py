@@ -23,6 +23,7 @@ import torch
 
 from sweepd import registry
 from sweepd.errors import EnvironmentFailure
+from sweepd.evaluation import Score
 from sweepd.plan import Trial
 from sweepd.statuses import DONE
 from sweepd.store import Store
@@ -55,6 +56,7 @@ class Attempt:
         self.latest: Row | None = None
         self.acc: float | None = None
         self.loss: float | None = None
+        self.score: Score | None = None
         self.error: str | None = None
         self.parent: str | None = None
         self.pending: list[dict[str, Any]] = []
@@ -205,7 +207,7 @@ class Attempt:
                 }
             ]
         )
-        self.status, self.error, self.loss = status, error, loss
+        self.status, self.error, self.loss, self.score = status, error, loss, score
         self.acc = score.acc if score else self.acc
         if status in DONE:
             for name in self.own_checkpoints:

@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.ledger import Standing, standing
+from sweepd.jury import Outcome
+from sweepd.ledger import Standing, outcomes, standing
+from sweepd.options import Resources
 from sweepd.plan import Plan, Trial
 from sweepd.provenance import provenance
-from sweepd.search import GridSearch
-from sweepd.spec import Resources
+from sweepd.search import Search
 from sweepd.store import Store
 
 if TYPE_CHECKING:
@@ -26,27 +27,28 @@ FILES_BEFORE_COMPACTION = 64
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a launch ended."""
+class Launched:
+    """How a launch ended. failed: trials that failed as often as they may."""
 
     standing: Standing
+    failed: tuple[Trial, ...]
     interrupted: bool
 
 
 def launch(
-    plan: Plan,
+    search: Search,
     store: Store,
     per_trial: Resources,
     stopping: threading.Event,
     listener: Listener,
     note: Callable[[str], None],
-) -> Outcome:
-    """Run what the plan still lacks; the same call again continues it.
+) -> Launched:
+    """Run what the search of a plan still wants; the same call again continues it.
 
-    Returns when every trial has ended or failed for good, or once `stopping` is set. Raises
-    EnvironmentFailure where another driver holds the sweep or the store can't be written.
+    Returns when nothing is wanted but trials that failed for good, or once `stopping` is set.
+    Raises EnvironmentFailure where another driver holds the sweep or the store can't be written.
     """
-    name = plan.grid.name
+    plan, name = search.plan, search.plan.grid.name
     if not store.lock_sweep(name):
         raise EnvironmentFailure(
             f"sweep {name}: another driver holds it ({_latest_driver(store, name)}); "
@@ -55,29 +57,29 @@ def launch(
     try:
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
-        pending, waiting = list(_standing(plan, store).todo), 0
-        while pending and not stopping.is_set():
-            mine = [trial for trial in pending if store.claim(trial.id)]
+        search.learn(_known(plan, store), ())
+        waiting = 0
+        while search.wanted() and not stopping.is_set():
+            mine = [t for t in plan.trials if not search.settled(t) and store.claim(t.id)]
             try:
                 # Read after claiming: what another driver ended meanwhile is not run again.
-                done = {trial.id for trial in _standing(plan, store).done}
-                todo = [trial for trial in mine if trial.id not in done]
-                if todo:
-                    _run(plan, store, number, todo, per_trial, stopping, listener)
+                search.learn(_known(plan, store), {trial.id for trial in mine})
+                if not search.finished:
+                    _run(search, store, number, mine, per_trial, stopping, listener)
             finally:
                 for trial in mine:
                     store.release(trial.id)
-            tried = {trial.id for trial in mine} | done
-            pending = [trial for trial in pending if trial.id not in tried]
-            if pending:
-                if len(pending) != waiting:
-                    waiting = len(pending)
+            if (elsewhere := len(search.wanted())) and not stopping.is_set():
+                if elsewhere != waiting:
+                    waiting = elsewhere
                     note(f"waiting for {waiting} trials that another sweep is running")
                 stopping.wait(POLL_SECONDS)
         for kind in ("trials", "metrics"):
             store.compact(kind, FILES_BEFORE_COMPACTION)
-        after = _standing(plan, store)
-        return Outcome(after, stopping.is_set() and bool(after.todo))
+        after = standing(plan.trials, store.read_trials().table)
+        failed = tuple(trial for trial in after.failed if trial.id in search.lost)
+        left = bool(search.out or search.wanted())
+        return Launched(after, failed, stopping.is_set() and left)
     finally:
         store.unlock_sweep(name)
 
@@ -97,7 +99,8 @@ def _save(plan: Plan, store: Store) -> None:
             "goal": str(grid.goal),
             "pass": grid.pass_rule,
             "tune": list(grid.tune),
-            "search": grid.search,
+            "search": "grid" if grid.search == "grid" else "staircase",
+            "extra_seeds": list(grid.seeds[grid.first_seeds :]),
             "base": str(grid.base),
             "created": past.get("created", datetime.now(UTC).isoformat(timespec="seconds")),
             "accepted": sorted(set(past.get("accepted", ())) | (used - present.keys())),
@@ -108,26 +111,25 @@ def _save(plan: Plan, store: Store) -> None:
     )
 
 
-def _standing(plan: Plan, store: Store) -> Standing:
-    return standing(plan.trials, store.read_trials().table)
+def _known(plan: Plan, store: Store) -> dict[str, Outcome]:
+    return outcomes(plan, store.read_trials().table)
 
 
 def _run(
-    plan: Plan,
+    search: Search,
     store: Store,
     number: int,
-    todo: list[Trial],
+    mine: list[Trial],
     per_trial: Resources,
     stopping: threading.Event,
     listener: Listener,
 ) -> None:
     from sweepd import engine  # Ray takes seconds to import: only where something is to be run
 
-    grid = plan.grid
+    grid = search.plan.grid
     job = engine.Job(
-        store.address, grid.name, grid.base, number, grid.checkpoint_seconds, tuple(todo)
+        store.address, grid.name, grid.base, number, grid.checkpoint_seconds, tuple(mine)
     )
-    search = GridSearch(todo, grid.retries)
     engine.run(job, search, store, per_trial, listener, stopping)
 
 

@@ -44,9 +44,10 @@ from ray.tune.search import Searcher  # noqa: E402
 
 from sweepd.attempt import Attempt, ledger_columns  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
+from sweepd.jury import Outcome  # noqa: E402
+from sweepd.options import Resources  # noqa: E402
 from sweepd.plan import Trial  # noqa: E402
-from sweepd.search import GridSearch  # noqa: E402
-from sweepd.spec import Resources  # noqa: E402
+from sweepd.search import Search  # noqa: E402
 from sweepd.store import Store  # noqa: E402
 
 SLICE_SECONDS = 1.0
@@ -106,6 +107,8 @@ class Worker(tune.Trainable):
             "error": attempt.error,
             "step": attempt.latest.step if attempt.latest else 0,
             "loss": attempt.loss,
+            "chain_acc": attempt.score and attempt.score.chain_acc,
+            "total": attempt.score and attempt.score.total,
             "done": attempt.status is not None,
         }
 
@@ -142,7 +145,7 @@ class _Suggestions(_Disposable, Searcher):
     """Hands the search's trials to Tune and their endings back."""
 
     def __init__(
-        self, job: Job, search: GridSearch, listener: Listener, worker: dict[str, Any]
+        self, job: Job, search: Search, listener: Listener, worker: dict[str, Any]
     ) -> None:
         super().__init__(metric="step", mode="max")
         self.job, self.search, self.listener, self.worker = job, search, listener, worker
@@ -166,9 +169,10 @@ class _Suggestions(_Disposable, Searcher):
     ) -> None:
         trial = self.out.pop(trial_id)
         if error:
-            self.search.ended(trial, "failed")
+            self.search.ended(trial, Outcome("failed"))
         elif result and result["status"] is not None:
-            self.search.ended(trial, result["status"])
+            score = result[self.search.plan.grid.goal.metric]
+            self.search.ended(trial, Outcome(result["status"], score, result["total"]))
             self.listener.ended(trial, result)
 
     def save(self, checkpoint_path: str) -> None:
@@ -242,7 +246,7 @@ def start_ray() -> None:
 
 def run(
     job: Job,
-    search: GridSearch,
+    search: Search,
     store: Store,
     per_trial: Resources,
     listener: Listener,

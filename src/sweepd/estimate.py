@@ -9,11 +9,14 @@ two lines is wide because machines differ. Trials that the store holds replace i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import quantiles
 
 import pyarrow as pa
 
 from sweepd.plan import Trial
+from sweepd.search import Search
+from sweepd.staircase import StaircaseSearch
 
 STEP_SECONDS = (2.5e-3, 8e-3)
 FLOPS_PER_SECOND = (60e9, 8e9)
@@ -30,15 +33,50 @@ def trial_seconds(steps: int, train_flops: float) -> tuple[float, float]:
     return low, high
 
 
-def sweep_seconds(trials: Sequence[Trial], slots: int, recorded: pa.Table) -> tuple[float, float]:
-    """Low and high wall time of `trials`, that many at once, given the store's `trials` table."""
-    if not trials:
-        return 0.0, 0.0
-    ranges = [trial_seconds(t.train.steps, t.train_flops) for t in trials]
-    if factors := _factors(recorded):
-        ranges = [((a + b) / 2 * factors[0], (a + b) / 2 * factors[1]) for a, b in ranges]
-    low, high = (max(sum(column) / slots, max(column)) for column in zip(*ranges, strict=True))
-    return low, high
+@dataclass(frozen=True)
+class Bill:
+    """What is left to run: how many trials, their training FLOPs, and low and high wall time."""
+
+    trials: float
+    train_flops: float
+    seconds_low: float
+    seconds_high: float
+
+
+def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
+    """What is left of the whole `grid` and, if the search is a staircase, the `least`, `likely`
+    and `worst` of that: so many trials at once, judged by the store's `trials` table."""
+    grid = search.plan.grid
+    first = set(grid.seeds[: grid.first_seeds])
+    left = [t for t in search.plan.trials if t.seed in first and t.id not in search.outcomes]
+    factors = _factors(recorded)
+
+    def seconds(trial: Trial) -> tuple[float, float]:
+        low, high = trial_seconds(trial.train.steps, trial.train_flops)
+        middle = (low + high) / 2
+        return (middle * factors[0], middle * factors[1]) if factors else (low, high)
+
+    weights = (
+        lambda trial: 1,
+        lambda trial: trial.train_flops,
+        lambda trial: seconds(trial)[0],
+        lambda trial: seconds(trial)[1],
+    )
+    sums = [sum(map(weight, left)) for weight in weights]
+    found = {"grid": _bill(sums, slots, max(map(seconds, left), default=(0.0, 0.0)))}
+    if isinstance(search, StaircaseSearch):
+        lines = max(1, min(slots, len(search.wanted())))
+        ranges = search.ranges(*weights)
+        for name, totals in zip(
+            ("least", "likely", "worst"), zip(*ranges, strict=True), strict=True
+        ):
+            found[name] = _bill(totals, lines, (0.0, 0.0))
+    return found
+
+
+def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float]) -> Bill:
+    trials, train_flops, low, high = sums
+    return Bill(trials, train_flops, max(low / slots, longest[0]), max(high / slots, longest[1]))
 
 
 def _factors(recorded: pa.Table) -> tuple[float, float] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
 
-from sweepd.plan import Trial
+from sweepd.jury import Outcome
+from sweepd.plan import Plan, Trial
 from sweepd.statuses import DONE
 
 
@@ -21,6 +22,13 @@ class Ending:
     code: str
     attempt: int
     status: str
+    acc: float | None
+    chain_acc: float | None
+    loss: float | None
+    total: int | None
+
+    def outcome(self, metric: str) -> Outcome:
+        return Outcome(self.status, getattr(self, metric), self.total)
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,7 @@ class Standing:
 def endings(trials: pa.Table) -> dict[str, Ending]:
     """The latest ending of each trial in the store's `trials` table, by id."""
     latest: dict[str, Ending] = {}
-    names = ["id", "trunk", "config", "code", "attempt", "status"]
-    columns = (trials.column(name).to_pylist() for name in names)
+    columns = (trials.column(field.name).to_pylist() for field in fields(Ending))
     for row in zip(*columns, strict=True):
         ending = Ending(*row)
         known = latest.get(ending.id)
@@ -71,6 +78,13 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
         if ours := by_config.get(trial.config):
             other[trial.id] = ours
     return Standing(tuple(done), tuple(todo), tuple(failed), other)
+
+
+def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
+    """How those of a plan's trials came out that are done."""
+    latest, metric = endings(table), plan.grid.goal.metric
+    ended = (latest[trial.id] for trial in plan.trials if trial.id in latest)
+    return {ending.id: ending.outcome(metric) for ending in ended if ending.status in DONE}
 
 
 def changed_files(

@@ -7,7 +7,6 @@ What only building a model can show is refused by `plan`.
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,6 +21,7 @@ from sweepd.blocks import (
     block_schema,
     count,
     has_keys,
+    plain,
     read_block,
     read_choices,
     shown,
@@ -29,6 +29,7 @@ from sweepd.blocks import (
 )
 from sweepd.code import Kind
 from sweepd.errors import UserError
+from sweepd.options import OPERATORS, Goal, PassRule, Resources, Searches, Seeds, Staircase
 from sweepd.registry import Parameter, closest, parameters
 from sweepd.settings import Evaluate, Stop, Train
 from sweepd.yamlfile import Document, GridError, Keys, dump, override, parse, read
@@ -41,46 +42,14 @@ FINDERS: dict[Kind, Callable[[str, Path], type]] = {
     "model": registry.find_model,
 }
 SETTINGS: dict[str, type] = {"train": Train, "evaluate": Evaluate, "stop": Stop}
-OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-
-PassRule = Literal["median", "all", "any", "mean"]
 Blocks = dict[str, tuple[Block, ...]]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """When a trial passes: `acc > 0.9`."""
-
-    metric: str
-    comparison: str
-    threshold: float
-
-    def __str__(self) -> str:
-        return f"{self.metric} {self.comparison} {self.threshold!r}"
-
-    def met(self, value: float) -> bool:
-        return bool(OPERATORS[self.comparison](value, self.threshold))
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one trial occupies; fractions share a core or a card."""
-
-    cpus: float = 1.0
-    gpus: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not self.cpus > 0:
-            raise ValueError(f"cpus = {self.cpus}: must be positive")
-        if self.gpus < 0:
-            raise ValueError(f"gpus = {self.gpus}: must not be negative")
 
 
 OPTIONS: Fields = {
     "name": Parameter(str, None),
     "goal": Parameter(str, "acc > 0.9"),
     "pass": Parameter(PassRule, "median"),
-    "search": Parameter(Literal["grid"], "grid"),
+    "search": Parameter(Literal["grid", "staircase"] | Searches, "grid"),
     "resources": Parameter(Literal["auto"] | Resources, "auto"),
     "retries": Parameter(int, 1),
     "checkpoint_seconds": Parameter(float, 30.0),
@@ -104,9 +73,11 @@ class Grid:
     blocks: Blocks
     """by kind: task, model, train, evaluate, stop"""
     seeds: tuple[int, ...]
+    first_seeds: int
+    """how many of them every cell gets; the others are for close calls"""
     goal: Goal
     pass_rule: PassRule
-    search: str
+    search: Literal["grid"] | Staircase
     resources: Resources | Literal["auto"]
     retries: int
     """how many times a failed trial is tried again"""
@@ -128,11 +99,13 @@ class Grid:
                 **{kind: found[0] if len(found) == 1 else found for kind, found in blocks.items()},
                 "goal": str(self.goal),
                 "pass": self.pass_rule,
-                "search": self.search,
+                "search": "grid" if self.search == "grid" else {"staircase": asdict(self.search)},
                 "resources": "auto" if self.resources == "auto" else asdict(self.resources),
                 "retries": self.retries,
                 "checkpoint_seconds": self.checkpoint_seconds,
-                "seeds": list(self.seeds),
+                "seeds": list(self.seeds)
+                if self.first_seeds == len(self.seeds)
+                else {"start": self.first_seeds, "max": len(self.seeds)},
                 "tune": list(self.tune),
             }
         )
@@ -175,10 +148,15 @@ def json_schema() -> dict[str, Any]:
             **several,
             **options,
             "seeds": {
-                "type": "array",
-                "items": {"type": "integer", "minimum": 0},
-                "minItems": 1,
-                "uniqueItems": True,
+                "anyOf": [
+                    {
+                        "type": "array",
+                        "items": {"type": "integer", "minimum": 0},
+                        "minItems": 1,
+                        "uniqueItems": True,
+                    },
+                    block_schema(parameters(Seeds), {}),
+                ],
                 "default": [0],
             },
             "tune": {"type": "array", "items": {"type": "string"}, "default": []},
@@ -222,7 +200,8 @@ class _Reader:
         name, goal = self.name(values["name"]), self.goal(values["goal"])
         if goal:
             self.check_stop(goal, blocks["stop"])
-        seeds, tune = self.seeds(), self.tune()
+        (seeds, first_seeds), tune = self.seeds(), self.tune()
+        search = self.search(values["search"], blocks, tune)
         for key in ("retries", "checkpoint_seconds"):
             if values[key] is not None and values[key] < 0:
                 self.refuse((key,), f"{values[key]}: must not be negative")
@@ -232,9 +211,10 @@ class _Reader:
             name=name,
             blocks=blocks,
             seeds=seeds,
+            first_seeds=first_seeds,
             goal=goal,
             pass_rule=values["pass"],
-            search=values["search"],
+            search=search,
             resources=values["resources"],
             retries=values["retries"],
             checkpoint_seconds=values["checkpoint_seconds"],
@@ -245,7 +225,10 @@ class _Reader:
 
     def refuse_too_many(self) -> None:
         """Counted before anything is expanded, so this ends the reading."""
-        trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS, "seeds"))
+        seeds = self.raw.get("seeds")
+        many = seeds.get("max") if isinstance(seeds, dict) else count(seeds)
+        trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS))
+        trials *= many if isinstance(many, int) else 1
         if trials > MOST_TRIALS:
             self.refuse((), f"{trials:,} trials are more than {MOST_TRIALS:,}; split the grid")
             raise GridError(self.document.problems)
@@ -293,9 +276,6 @@ class _Reader:
         if key not in self.raw:
             return OPTIONS[key].default
         raw = self.raw[key]
-        if key == "search" and raw != "grid":
-            self.refuse((key,), f"{shown(raw)}: grid is the only search there is so far")
-            return None
         if isinstance(raw, list) or count(raw) > 1:
             self.refuse((key,), "one value is needed; this is no axis")
             return None
@@ -352,12 +332,57 @@ class _Reader:
             if without:
                 self.refuse(keys, f"an accuracy, which {without[0]} does not report; leave it out")
 
-    def seeds(self) -> tuple[int, ...]:
+    def seeds(self) -> tuple[tuple[int, ...], int]:
+        """The seeds, and how many of them every cell gets."""
+        raw = self.raw.get("seeds")
+        if isinstance(raw, dict):
+            block = read_block(self.document, Seeds, "", raw, ("seeds",))
+            if block is None:
+                return (), 0
+            if len(block.variants) > 1:
+                self.refuse(("seeds",), "one start and one max are needed; these are no axes")
+            seeds = block.variants[0].value
+            return tuple(range(seeds.max)), seeds.start
         choices = self.listed("seeds", "[0, 1, 2]")
         for choice in choices:
             if choice.value < 0:
                 self.refuse(choice.keys, f"{choice.value}: a seed must not be negative")
-        return tuple(choice.value for choice in choices)
+        return tuple(choice.value for choice in choices), len(choices)
+
+    def search(
+        self, named: str | Searches | None, blocks: Blocks, tune: Sequence[str]
+    ) -> Literal["grid"] | Staircase:
+        """The search, whose axes every task with every model must have, as numbers."""
+        if named == "grid" or named is None or self.document.problems:
+            return "grid"
+        rules = (isinstance(named, Searches) and named.staircase) or Staircase()
+        where = ("search", "staircase") if isinstance(named, Searches) else ("search",)
+        nuisance = [name.rpartition(".")[2] for name in tune]
+        for word, axis in (("minimize", rules.minimize), ("along", rules.along)):
+            if (word, axis) == ("along", "size"):
+                continue
+            problem = "it is tuned, so no part of the answer" if axis in nuisance else None
+            problem = problem or self.no_number(axis, blocks)
+            if problem:
+                self.refuse((*where, word), f"{axis}: {problem}")
+        return rules
+
+    def no_number(self, axis: str, blocks: Blocks) -> str | None:
+        """Why an axis can't be searched: it has to be a field, with numbers as its values, of
+        every task, of every model or of the settings."""
+        for kind, found in blocks.items():
+            having = [block for block in found if axis in block.axes]
+            for block in having:
+                for value in block.axes[axis]:
+                    if isinstance(value, bool) or not isinstance(value, int | float):
+                        return f"{shown(plain(value))} of {block.name or kind} is no number"
+            if lacking := [block.name for block in found if axis not in block.axes]:
+                if having:
+                    return f"{lacking[0]} has no such field, so one answer can't hold both"
+            elif having:
+                return None
+        known = {name for found in blocks.values() for block in found for name in block.axes}
+        return f"no field of this grid{closest(axis, sorted(known))}"
 
     def tune(self) -> tuple[str, ...]:
         choices = self.listed("tune", "[train.lr]")

@@ -21,18 +21,19 @@ def duration(seconds: float) -> str:
     """A time span for people."""
     if seconds < 90:
         return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+    for unit, length in (("min", 60), ("h", 3600), ("days", 86400)):
+        if seconds < 90 * length:
+            return f"{seconds / length:.{length > 60:d}f} {unit}"
+    return f"{seconds / (365 * 86400):.1f} years"
 
 
 class Progress:
     """Told by the engine what happens; writes to stderr."""
 
-    def __init__(self, trials: Iterable[Trial], todo: int) -> None:
+    def __init__(self, trials: Iterable[Trial], todo: int, about: str) -> None:
         planned = list(trials)
         self.varying = varying(planned)
-        self.todo = todo
+        self.todo, self.about = todo, about
         self.done = 0
         self.work_done = 0.0
         self.work = 0.0
@@ -56,7 +57,7 @@ class Progress:
             f", {name} {report[name]:.3g}" for name in ("acc", "loss") if report[name] is not None
         )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
-        counter = f"[{self.done:{len(str(self.todo))}}/{self.todo}]"
+        counter = f"[{self.done:{len(str(self.todo))}}/{self.about}{self.todo}]"
         self._say(f"{counter} {self.label(trial)}: {report['status']}{scores}{why}")
 
     def label(self, trial: Trial) -> str:
@@ -72,8 +73,8 @@ class Progress:
             for trial, report in self.now.values()
         ]
         passed = time.monotonic() - self.started
-        line = f"{self.done}/{self.todo} done after {duration(passed)}"
-        if self.done:
+        line = f"{self.done}/{self.about}{self.todo} done after {duration(passed)}"
+        if 0 < self.done < self.todo:
             line += f", about {duration(passed / self.done * (self.todo - self.done))} left"
         return f"{line}; running: {'; '.join(parts)}"
 

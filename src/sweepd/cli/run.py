@@ -7,9 +7,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from sweepd.cluster import Cluster
     from sweepd.ledger import Standing
+    from sweepd.options import Resources
     from sweepd.plan import Plan
-    from sweepd.spec import Grid, Resources
+    from sweepd.search import Search
+    from sweepd.spec import Grid
     from sweepd.store import Store
 
 GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
@@ -42,6 +44,9 @@ ClusterFile = Annotated[
     typer.Option("--cluster", metavar="FILE", help="Where to run it. Default: this machine."),
 ]
 CANCEL_SECONDS = 120
+BILLS = ("grid", "least", "likely", "worst")
+"""What `plan` compares: the whole grid, and how the staircase may turn out."""
+BILL_FIELDS = ("trials", "train_flops", "seconds_low", "seconds_high")
 
 
 def register(app: typer.Typer) -> None:
@@ -64,8 +69,13 @@ def plan(
     read, place = load_grid(grid, overrides or []), _place(cluster)
     store = _existing(results or place.results)
     planned, standing, recorded = _planned(read, store, accept_code)
-    row = _summary(planned, standing, recorded, _per_trial(read, place))
-    emit(list(row), [row], as_json, as_csv)
+    search = _search(planned, recorded)
+    row = _summary(search, standing, recorded, _per_trial(read, place))
+    if as_json or as_csv:
+        emit(list(row), [row], as_json, as_csv)
+    else:
+        rows = list(_bill_rows(row))
+        emit(list(rows[0]), rows, as_json, as_csv)
 
 
 def launch(
@@ -144,30 +154,35 @@ def _launch(grid: Grid, cluster: Path | None, results: str | None, accept_code: 
     per_trial = _per_trial(grid, place)
     store = Store.create(results_address(results or place.results))
     planned, standing, recorded = _planned(grid, store, accept_code)
-    name = grid.name
-    row = _summary(planned, standing, recorded, per_trial)
-    if standing.todo:
+    search, name = _search(planned, recorded), grid.name
+    row = _summary(search, standing, recorded, per_trial)
+    something_to_do = bool(search.wanted())
+    about = "" if grid.search == "grid" else "~"
+    if something_to_do:
         say(
             f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
-            f"{row['to_run']} to run, {row['slots']} at once, about "
+            f"{about}{row['to_run']} to run, {row['slots']} at once, about "
             f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}"
         )
 
-    progress = Progress(planned.trials, len(standing.todo))
+    progress = Progress(planned.trials, row["to_run"], about)
     with _stopping() as stop:
-        outcome = driver.launch(planned, store, per_trial, stop, progress, say)
-    after = outcome.standing
-    if not standing.todo:
-        say(f"sweep {name}: nothing to do, all {len(after.done)} trials are done")
+        launched = driver.launch(search, store, per_trial, stop, progress, say)
+    done, trials = len(launched.standing.done), len(planned.trials)
+    if not something_to_do:
+        say(f"sweep {name}: nothing to do, {done} of {trials} trials are done")
         return
     say(
-        f"sweep {name}: {len(after.done)} of {len(planned.trials)} trials done, "
-        f"{len(after.failed)} failed; results in {store.address}"
+        f"sweep {name}: {done} of {trials} trials done, "
+        f"{len(launched.standing.failed)} failed; results in {store.address}"
     )
-    if outcome.interrupted:
+    if tally := search.tally():
+        roles = ", ".join(f"{count} {role}" for role, count in tally.items())
+        say(f"cells tried: {sum(tally.values())} of {row['cells']} ({roles})")
+    if launched.interrupted:
         say(f"interrupted; `sweepd resume {name}` continues it")
         raise typer.Exit(130)
-    if after.todo:
+    if launched.failed:
         say(f"`sweepd status {name}` names them, `sweepd logs TRIAL` shows why; launch to retry")
         raise typer.Exit(1)
 
@@ -201,7 +216,7 @@ def _place(cluster: Path | None) -> Cluster:
 
 def _per_trial(grid: Grid, place: Cluster) -> Resources:
     """What one trial occupies: what the grid says, else the cluster file."""
-    from sweepd.spec import Resources
+    from sweepd.options import Resources
 
     if isinstance(grid.resources, Resources):
         return grid.resources
@@ -249,14 +264,26 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     return planned, standing(planned.trials, read.table), read.table
 
 
+def _search(planned: Plan, recorded: pa.Table) -> Search:
+    """The search that the grid asks for, knowing the store's `trials`."""
+    from sweepd.ledger import outcomes
+    from sweepd.staircase import search_of
+
+    search = search_of(planned)
+    search.learn(outcomes(planned, recorded), ())
+    return search
+
+
 def _summary(
-    planned: Plan, now: Standing, recorded: pa.Table, per_trial: Resources
+    search: Search, now: Standing, recorded: pa.Table, per_trial: Resources
 ) -> dict[str, Any]:
     """The one row that `plan` prints."""
-    from sweepd.estimate import sweep_seconds
+    from sweepd.estimate import bills
 
+    planned = search.plan
     slots = max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))
-    low, high = sweep_seconds(now.todo, slots, recorded)
+    found = bills(search, slots, recorded)
+    expected = found.get("likely", found["grid"])
     return {
         "sweep": planned.grid.name,
         "cells": len({trial.cell for trial in planned.trials}),
@@ -264,11 +291,34 @@ def _summary(
         "done": len(now.done),
         "failed": len(now.failed),
         "other_code": len(now.other),
-        "to_run": len(now.todo),
-        "train_flops": sum(trial.train_flops for trial in now.todo),
+        "to_run": round(expected.trials),
+        "train_flops": expected.train_flops,
         "slots": slots,
-        "seconds_low": low,
-        "seconds_high": high,
+        "seconds_low": expected.seconds_low,
+        "seconds_high": expected.seconds_high,
         "cost_low": 0.0,
         "cost_high": 0.0,
+        "search": "grid" if planned.grid.search == "grid" else "staircase",
+        **{
+            f"{name}_{field}": value
+            for name in BILLS
+            for field, value in asdict(found.get(name, found["grid"])).items()
+        },
     }
+
+
+def _bill_rows(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The row of `plan` for people: what is left of the grid, and below it of the staircase."""
+    shared = {name: row[name] for name in ("sweep", "cells", "trials", "done", "failed")}
+    for name in BILLS if row["search"] == "staircase" else BILLS[:1]:
+        bill = {field: row[f"{name}_{field}"] for field in BILL_FIELDS}
+        low, high = (duration(bill[f"seconds_{end}"]) for end in ("low", "high"))
+        share = bill["train_flops"] / (row["grid_train_flops"] or 1)
+        yield {
+            **(shared if name == "grid" else dict.fromkeys(shared)),
+            "search": name if name == "grid" else f"staircase: {name}",
+            "to_run": round(bill["trials"]),
+            "train_flops": bill["train_flops"],
+            "share": f"{share:.1%}",
+            "time": f"{low} to {high}",
+        }

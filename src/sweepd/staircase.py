@@ -1,0 +1,184 @@
+"""The staircase search: of the whole grid, only the cells that the frontier hangs on.
+
+`frontier` says which cells those are; here they become trials: seeds by the grid's pass rule,
+nuisance values of which one that passes is enough, the cheapest trial first, and trials run ahead
+of their turn where slots would be idle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from sweepd.frontier import Line, Position
+from sweepd.jury import Jury
+from sweepd.options import Staircase
+from sweepd.plan import Plan, Trial
+from sweepd.search import GridSearch, Search, juries
+
+WORTH_A_GUESS = 0.5
+"""The least chance of being needed with which an idle slot runs a trial ahead of its turn."""
+
+
+@dataclass(frozen=True)
+class Stair:
+    """A line of the grid, with the cells at each of its positions: one for each combination of
+    nuisance values, of which one that passes is enough."""
+
+    line: Line
+    cells: dict[Position, list[Jury]]
+
+
+class StaircaseSearch(Search):
+    """The cells that the frontier of each line hangs on (`staircase`), cheapest first.
+
+    With slots to spare it runs ahead: trials that will more likely be needed than not.
+    """
+
+    def __init__(self, plan: Plan, rules: Staircase) -> None:
+        super().__init__(plan)
+        self.rules = rules
+        self.stairs = list(stairs(plan, rules))
+        self.stair_of = {
+            trial.id: i
+            for i, stair in enumerate(self.stairs)
+            for cells in stair.cells.values()
+            for jury in cells
+            for trial in jury.trials
+        }
+        self.needs: list[list[Trial]] = [[] for _ in self.stairs]
+
+    def wanted(self) -> list[Trial]:
+        return [trial for needs in self.needs for trial in needs]
+
+    def choose(self) -> Trial | None:
+        ready = [trial for trial in self.wanted() if self.free(trial)]
+        if ready or not self.rules.speculate:
+            return min(ready, key=lambda trial: trial.train_flops, default=None)
+        guesses = [guess for guess in self.guesses() if self.free(guess[0])]
+        cheapest = min(guesses, key=lambda guess: guess[0].train_flops / guess[1], default=None)
+        return cheapest and cheapest[0]
+
+    def look_at(self, trial: Trial) -> None:
+        self.look_at_stair(self.stair_of[trial.id])
+
+    def look_around(self) -> None:
+        for i in range(len(self.stairs)):
+            self.look_at_stair(i)
+
+    def look_at_stair(self, i: int) -> None:
+        stair = self.stairs[i]
+        wanted = stair.line.wanted(self.known(stair))
+        self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
+
+    def known(self, stair: Stair) -> dict[Position, bool | None]:
+        """The settled positions."""
+        found: dict[Position, bool | None] = {}
+        for position, cells in stair.cells.items():
+            verdicts = [jury.verdict(self.outcomes, self.lost) for jury in cells]
+            if True in verdicts:
+                found[position] = True
+            elif None not in verdicts:
+                found[position] = False
+            elif not self.open_cells(cells):
+                found[position] = None
+        return found
+
+    def open_cells(self, cells: Sequence[Jury]) -> list[Jury]:
+        """Those that trials yet to end will decide."""
+        return [jury for jury in cells if jury.needed(self.outcomes, self.lost)]
+
+    def needed(self, stair: Stair, position: Position) -> Sequence[Trial]:
+        """The trials that a position wants next: those of its most promising nuisance values."""
+        wins = Counter(
+            i
+            for cells in stair.cells.values()
+            for i, jury in enumerate(cells)
+            if jury.verdict(self.outcomes, self.lost)
+        )
+        cells = sorted(enumerate(stair.cells[position]), key=lambda cell: -wins[cell[0]])
+        [first, *_] = self.open_cells([jury for _, jury in cells])
+        return first.needed(self.outcomes, self.lost) or ()
+
+    def guesses(self) -> Iterator[tuple[Trial, float]]:
+        """Trials that may be needed after those that are, each with its chance."""
+        for stair, needs in zip(self.stairs, self.needs, strict=True):
+            if needs:
+                for position, chance in stair.line.forecast(self.known(stair), WORTH_A_GUESS):
+                    yield from ((trial, chance) for trial in self.needed(stair, position))
+
+    def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
+        """The least, mean and greatest sum of each weight over the trials still to be run.
+
+        Least and greatest over every monotone frontier and every way in which seeds may vote, the
+        mean over frontiers, halfway between few and many seeds.
+        """
+        sums = [[0.0, 0.0, 0.0] for _ in weights]
+        for stair in self.stairs:
+            known = self.known(stair)
+            few, many = [], []
+            for passes in stair.line.frontiers():
+                tried = stair.line.complete(known, passes).items()
+                few.append([t for at, passed in tried for t in self.fewest(stair, at, passed)])
+                many.append([t for at, _ in tried for t in self.left(stair, at)])
+            for total, weight in zip(sums, weights, strict=True):
+                low, high = ([sum(map(weight, trials)) for trials in end] for end in (few, many))
+                total[0] += min(low)
+                total[1] += (fmean(low) + fmean(high)) / 2
+                total[2] += max(high)
+        return [(least, mean, greatest) for least, mean, greatest in sums]
+
+    def fewest(self, stair: Stair, position: Position, passed: bool) -> list[Trial]:
+        """The trials that settle a position if all seeds agree, and, where it passes, the first
+        nuisance value does."""
+        open_cells = self.open_cells(stair.cells[position])
+        cells = open_cells[:1] if passed else open_cells
+        return [t for jury in cells for t in jury.needed(self.outcomes, self.lost) or ()]
+
+    def left(self, stair: Stair, position: Position) -> list[Trial]:
+        """All trials of a position that have not ended."""
+        trials = (trial for jury in stair.cells[position] for trial in jury.trials)
+        return [t for t in trials if t.id not in self.outcomes and t.id not in self.lost]
+
+    def tally(self) -> Mapping[str, int]:
+        """How many cells were tried for what, seen from what is known now."""
+        tally: Counter[str] = Counter()
+        for stair in self.stairs:
+            tried = [
+                position
+                for position, cells in stair.cells.items()
+                if any(t.id in self.outcomes or t.id in self.lost for c in cells for t in c.trials)
+            ]
+            tally.update(stair.line.roles(tried, self.known(stair)).values())
+        return tally
+
+
+def search_of(plan: Plan) -> Search:
+    """The search that the grid asks for."""
+    rules = plan.grid.search
+    return GridSearch(plan) if rules == "grid" else StaircaseSearch(plan, rules)
+
+
+def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
+    """The lines of a plan, in the order of its trials."""
+    size_fields = plan.size_fields
+    nuisance = {name.rpartition(".")[2] for name in plan.grid.tune}
+    lines: dict[Any, dict[Position, list[Jury]]] = defaultdict(lambda: defaultdict(list))
+    for jury in juries(plan):
+        trial = jury.trials[0]
+        along = size_fields[trial.task_name] if rules.along == "size" else rules.along
+        at = trial.size if rules.along == "size" else trial.axes[rules.along]
+        shared = {**trial.axes}
+        for name in (along, rules.minimize, *nuisance):
+            shared.pop(name, None)
+        line = lines[trial.task_name, trial.model_name, *shared.items()]
+        line[at, trial.axes[rules.minimize]].append(jury)  # type: ignore[index]
+    for cells in lines.values():
+        costs = {
+            position: sum(trial.train_flops for jury in found for trial in jury.trials)
+            for position, found in cells.items()
+        }
+        yield Stair(Line(costs, rules.spot_checks), dict(cells))

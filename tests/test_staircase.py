@@ -122,6 +122,15 @@ def test_idle_slots_run_what_is_more_likely_needed_than_not():
     assert where == [(4, 4), (4, 4), (4, 8), (4, 8)], "4 sizes to pass, 6 widths to fail"
 
 
+def test_idle_slots_run_the_other_seeds_where_all_must_pass():
+    plan = simulated("pass=all", "task.n=[4, 6, 8, 10]", "model.d=[4, 8]")
+    search = search_of(plan)
+    search.learn({}, {trial.id for trial in plan.trials})
+    handed = [search.next() for _ in range(3)]
+    where = [(t.size, t.axes["d"], t.seed) for t in handed]
+    assert where == [(4, 4, 0), (4, 4, 1), (4, 4, 2)], "4 sizes to pass, 2 widths to fail"
+
+
 @given(MONOTONE, st.lists(st.integers(0, 71), max_size=40))
 @settings(deadline=None, max_examples=40)
 def test_what_other_sweeps_ran_is_used(minima, others):

@@ -107,13 +107,11 @@ class Line:
 
     def forecast(self, known: Known, least: float) -> Iterator[tuple[Position, float]]:
         """Positions that the walk will need, with a chance of at least that share, after the one
-        that it needs now. All monotone frontiers are taken to be equally likely."""
+        that it needs now."""
         _, step = self.walk(known)
         if step is None or least > 1:
             return
-        sizes = sum(size >= step[0] for size, _ in self.rows())
-        widths = sum(p[0] == step[0] and p[1] >= step[1] for p in self.costs)
-        passes = sizes / (sizes + widths)
+        passes = self.chance(step)
         for passed, chance in ((True, passes), (False, 1 - passes)):
             if chance >= least:
                 then = {**known, step: passed}
@@ -122,6 +120,13 @@ class Line:
                     yield following, chance
                 for position, share in self.forecast(then, least / chance):
                     yield position, chance * share
+
+    def chance(self, step: Position) -> float:
+        """How likely the walk's next position passes, if all monotone frontiers that agree with
+        what is known are equally likely."""
+        sizes = sum(size >= step[0] for size, _ in self.rows())
+        widths = sum(p[0] == step[0] and p[1] >= step[1] for p in self.costs)
+        return sizes / (sizes + widths)
 
     def roles(self, tried: Collection[Position], known: Known) -> dict[Position, Role]:
         """What each tried position was for, seen from what is known now."""

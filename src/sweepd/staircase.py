@@ -49,12 +49,20 @@ class StaircaseSearch(Search):
             for jury in cells
             for trial in jury.trials
         }
+        self.verdicts: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
         self.needs: list[list[Trial]] = [[] for _ in self.stairs]
+        self.chosen: list[Trial | None] = []
+        """the choice, until something changes: Tune asks again and again"""
 
     def wanted(self) -> list[Trial]:
         return [trial for needs in self.needs for trial in needs]
 
     def choose(self) -> Trial | None:
+        if not self.chosen:
+            self.chosen = [self.cheapest()]
+        return self.chosen[0]
+
+    def cheapest(self) -> Trial | None:
         ready = [trial for trial in self.wanted() if self.free(trial)]
         if ready or not self.rules.speculate:
             return min(ready, key=lambda trial: trial.train_flops, default=None)
@@ -71,17 +79,19 @@ class StaircaseSearch(Search):
 
     def look_at_stair(self, i: int) -> None:
         stair = self.stairs[i]
-        wanted = stair.line.wanted(self.known(stair))
+        self.verdicts[i] = self.known(stair)
+        wanted = stair.line.wanted(self.verdicts[i])
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
+        self.chosen = []
 
     def known(self, stair: Stair) -> dict[Position, bool | None]:
         """The settled positions."""
         found: dict[Position, bool | None] = {}
         for position, cells in stair.cells.items():
-            verdicts = [jury.verdict(self.outcomes, self.lost) for jury in cells]
-            if True in verdicts:
+            votes = [jury.verdict(self.outcomes, self.lost) for jury in cells]
+            if True in votes:
                 found[position] = True
-            elif None not in verdicts:
+            elif None not in votes:
                 found[position] = False
             elif not self.open_cells(cells):
                 found[position] = None
@@ -92,7 +102,11 @@ class StaircaseSearch(Search):
         return [jury for jury in cells if jury.needed(self.outcomes, self.lost)]
 
     def needed(self, stair: Stair, position: Position) -> Sequence[Trial]:
-        """The trials that a position wants next: those of its most promising nuisance values."""
+        """The trials that a position wants next."""
+        return self.candidate(stair, position).needed(self.outcomes, self.lost) or ()
+
+    def candidate(self, stair: Stair, position: Position) -> Jury:
+        """Of a position's open cells the one with the most promising nuisance values."""
         wins = Counter(
             i
             for cells in stair.cells.values()
@@ -100,15 +114,21 @@ class StaircaseSearch(Search):
             if jury.verdict(self.outcomes, self.lost)
         )
         cells = sorted(enumerate(stair.cells[position]), key=lambda cell: -wins[cell[0]])
-        [first, *_] = self.open_cells([jury for _, jury in cells])
-        return first.needed(self.outcomes, self.lost) or ()
+        return self.open_cells([jury for _, jury in cells])[0]
 
     def guesses(self) -> Iterator[tuple[Trial, float]]:
         """Trials that may be needed after those that are, each with its chance."""
-        for stair, needs in zip(self.stairs, self.needs, strict=True):
-            if needs:
-                for position, chance in stair.line.forecast(self.known(stair), WORTH_A_GUESS):
-                    yield from ((trial, chance) for trial in self.needed(stair, position))
+        for stair, known, needs in zip(self.stairs, self.verdicts, self.needs, strict=True):
+            _, step = stair.line.walk(known) if needs else ([], None)
+            if step is None:
+                continue
+            passes = stair.line.chance(step)
+            agree = {"all": passes, "any": 1 - passes}.get(self.plan.grid.pass_rule, 0.0)
+            if agree >= WORTH_A_GUESS:  # one seed that differs would spare the others
+                seeds = self.candidate(stair, step).called(self.outcomes, self.lost)
+                yield from ((trial, agree) for trial in seeds)
+            for position, chance in stair.line.forecast(known, WORTH_A_GUESS):
+                yield from ((trial, chance) for trial in self.needed(stair, position))
 
     def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
         """The least, mean and greatest sum of each weight over the trials still to be run.
@@ -117,8 +137,7 @@ class StaircaseSearch(Search):
         mean over frontiers, halfway between few and many seeds.
         """
         sums = [[0.0, 0.0, 0.0] for _ in weights]
-        for stair in self.stairs:
-            known = self.known(stair)
+        for stair, known in zip(self.stairs, self.verdicts, strict=True):
             few, many = [], []
             for passes in stair.line.frontiers():
                 tried = stair.line.complete(known, passes).items()
@@ -146,13 +165,13 @@ class StaircaseSearch(Search):
     def tally(self) -> Mapping[str, int]:
         """How many cells were tried for what, seen from what is known now."""
         tally: Counter[str] = Counter()
-        for stair in self.stairs:
+        for stair, known in zip(self.stairs, self.verdicts, strict=True):
             tried = [
                 position
                 for position, cells in stair.cells.items()
                 if any(t.id in self.outcomes or t.id in self.lost for c in cells for t in c.trials)
             ]
-            tally.update(stair.line.roles(tried, self.known(stair)).values())
+            tally.update(stair.line.roles(tried, known).values())
         return tally
 
 

@@ -44,7 +44,7 @@ def drive(
         out: list[Trial] = []
         while not search.finished:
             while len(out) < slots and (trial := search.next()):
-                assert trial.id not in ledger and trial not in out
+                assert trial.id not in search.outcomes and trial not in out
                 out.append(trial)
             trial = out.pop(order.randrange(len(out)))
             outcome = outcome_of(trial)

@@ -17,7 +17,7 @@ from sweepd.estimate import bills
 from sweepd.jury import Outcome
 from sweepd.schema import TRIALS
 from sweepd.search import juries
-from sweepd.staircase import StaircaseSearch, search_of
+from sweepd.staircase import StaircaseSearch, promotion_of, search_of
 
 SIZES, WIDTHS = (4, 6, 8, 10), (4, 8, 12, 16, 20, 24)
 plan_of = cache(simulated)
@@ -184,6 +184,22 @@ def test_one_nuisance_value_that_passes_is_enough(winner, most):
     ledger, ended, _ = drive(lambda: search_of(plan), tuned)
     assert answer(plan, ledger) == dict.fromkeys(SIZES, 4)
     assert len(ended) == 2 * 4 + (most - 2), "what won at one size is tried first at the next"
+
+
+def test_a_promotion_runs_in_full_what_the_answer_hangs_on():
+    plan = simulated("seeds=[0]", "search=grid")
+    stopped = {(4, 4), (4, 8), (6, 8), (4, 16), (10, 24)}
+    whole = surface([8, 8, 12, 12])
+
+    def outcome_of(trial):
+        early = (trial.size, trial.axes["d"]) in stopped
+        return Outcome("stopped") if early else whole(trial)
+
+    ledger, *_ = drive(lambda: search_of(plan), outcome_of)
+    assert len(ledger) == len(plan.trials)
+    ledger, ended, _ = drive(lambda: promotion_of(plan), whole, known=ledger)
+    assert {(t.size, t.axes["d"]) for t in ended} == {(4, 4), (4, 8), (6, 8)}
+    assert answer(plan, ledger) == {4: 8, 6: 8, 8: 12, 10: 12}
 
 
 def test_other_axes():

@@ -21,6 +21,8 @@ class Search(ABC):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.in_full: Collection[str] = ()
+        """ids of trials that count as ended only once they have run their whole budget"""
         self.outcomes: dict[str, Outcome] = {}
         self.mine: Collection[str] = ()
         self.out: set[str] = set()
@@ -29,7 +31,12 @@ class Search(ABC):
 
     def learn(self, outcomes: Outcomes, mine: Collection[str]) -> None:
         """Start over from what is known; nothing runs now."""
-        self.outcomes, self.mine, self.out = dict(outcomes), mine, set()
+        self.outcomes = {
+            id_: outcome
+            for id_, outcome in outcomes.items()
+            if outcome.status != "stopped" or id_ not in self.in_full
+        }
+        self.mine, self.out = mine, set()
         self.look_around()
 
     def next(self) -> Trial | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -179,6 +179,14 @@ def search_of(plan: Plan) -> Search:
     """The search that the grid asks for."""
     rules = plan.grid.search
     return GridSearch(plan) if rules == "grid" else StaircaseSearch(plan, rules)
+
+
+def promotion_of(plan: Plan) -> Search:
+    """A search that has trials which a rule stopped run in full, where the answer hangs on them."""
+    rules = Staircase() if plan.grid.search == "grid" else plan.grid.search
+    search = StaircaseSearch(plan, replace(rules, spot_checks=0, speculate=False))
+    search.in_full = frozenset(trial.id for trial in plan.trials)
+    return search
 
 
 def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:

@@ -9,7 +9,7 @@ import time
 
 GRID = """
 name: stairs
-task: {name: mine.py:Slow, n: [2, 3], value_range: 8, nap: 0.0004}
+task: {name: lis, n: [2, 3], value_range: 8}
 model: {name: standard, d: [2, 8, 16, 32], layers: 1, heads: 1, positions: learned}
 train: {steps: 30, batch_size: 32, lr: 1.0e-2, warmup: 5}
 evaluate: {check_samples: 16, verdict_samples: 256}
@@ -20,34 +20,34 @@ search: staircase
 TRIALS = 2 * 4 * 3
 
 
-def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(mine, running):
-    mine.write("grid.yaml", GRID)
-    [planned] = mine.rows("plan", "grid.yaml")
+def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(shell, running):
+    shell.write("grid.yaml", GRID)
+    [planned] = shell.rows("plan", "grid.yaml")
     assert planned["trials"] == planned["grid_trials"] == TRIALS
     assert planned["least_trials"] < planned["likely_trials"] < planned["worst_trials"] <= TRIALS
     assert planned["to_run"] == round(planned["likely_trials"])
 
-    first = running(mine.start("launch", "grid.yaml", "--yes", start_new_session=True))
+    first = running(shell.start("launch", "grid.yaml", "--yes", start_new_session=True))
     until = time.monotonic() + 90
-    while not list(mine.folder.glob("sweepd-results/trials/*.parquet")):
+    while not list(shell.folder.glob("sweepd-results/trials/*.parquet")):
         assert time.monotonic() < until and first.poll() is None, first.communicate()
         time.sleep(0.05)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    before = {row["id"] for row in mine.sql("SELECT id FROM trials")}
+    before = {row["id"] for row in shell.sql("SELECT id FROM trials")}
 
-    told = mine.run("resume", "stairs").stderr
+    told = shell.run("resume", "stairs").stderr
     assert "cells tried:" in told and "walk" in told
-    ran = mine.sql("SELECT id, count(*) AS times FROM attempts WHERE status <> 'failed' GROUP BY 1")
+    ran = shell.sql("SELECT id, count(*) AS times FROM attempts WHERE status <> 'failed' GROUP BY 1")
     assert before <= {row["id"] for row in ran} and all(row["times"] == 1 for row in ran)
     assert len(ran) < TRIALS
-    assert "nothing to do" in mine.run("launch", "grid.yaml", "--yes").stderr
-    stairs = mine.rows("query", "min d where acc > 0.55")
+    assert "nothing to do" in shell.run("launch", "grid.yaml", "--yes").stderr
+    stairs = shell.rows("query", "min d where acc > 0.55")
     assert {row["verdict"] for row in stairs} <= {"exact", "bracketed", "above", "not monotone"}
 
-    mine.run("launch", "grid.yaml", "--yes", "--set", "search=grid")
-    [count] = mine.sql("SELECT count(*) AS trials FROM trials")
+    shell.run("launch", "grid.yaml", "--yes", "--set", "search=grid")
+    [count] = shell.sql("SELECT count(*) AS trials FROM trials")
     assert count["trials"] == TRIALS
-    whole = mine.rows("query", "min d where acc > 0.55")
+    whole = shell.rows("query", "min d where acc > 0.55")
     if not any(row["verdict"] == "not monotone" for row in stairs + whole):
         assert [row["value"] for row in stairs] == [row["value"] for row in whole]

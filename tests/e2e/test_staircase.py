@@ -38,7 +38,9 @@ def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(shell, run
 
     told = shell.run("resume", "stairs").stderr
     assert "cells tried:" in told and "walk" in told
-    ran = shell.sql("SELECT id, count(*) AS times FROM attempts WHERE status <> 'failed' GROUP BY 1")
+    ran = shell.sql(
+        "SELECT id, count(*) AS times FROM attempts WHERE status <> 'failed' GROUP BY 1"
+    )
     assert before <= {row["id"] for row in ran} and all(row["times"] == 1 for row in ran)
     assert len(ran) < TRIALS
     assert "nothing to do" in shell.run("launch", "grid.yaml", "--yes").stderr

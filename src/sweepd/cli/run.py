@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -65,11 +65,12 @@ def plan(
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.spec import load_grid
+    from sweepd.staircase import search_of
 
     read, place = load_grid(grid, overrides or []), _place(cluster)
     store = _existing(results or place.results)
     planned, standing, recorded = _planned(read, store, accept_code)
-    search = _search(planned, recorded)
+    search = _informed(search_of(planned), recorded)
     row = _summary(search, standing, recorded, _per_trial(read, place))
     if as_json or as_csv:
         emit(list(row), [row], as_json, as_csv)
@@ -87,6 +88,13 @@ def launch(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")
     ] = False,
+    promote: Annotated[
+        bool,
+        typer.Option(
+            "--promote",
+            help="Run in full the trials that a rule stopped and on which the answer hangs.",
+        ),
+    ] = False,
     results: Results = None,
 ) -> None:
     """Run a grid. The same command again continues it and skips what is done.
@@ -94,11 +102,13 @@ def launch(
     Exits with 0 if every trial has ended, 1 if some failed, 130 if interrupted.
     """
     from sweepd.spec import load_grid
+    from sweepd.staircase import promotion_of, search_of
 
     if dry_run:
         plan(grid, overrides, accept_code, cluster, results)
     else:
-        _launch(load_grid(grid, overrides or []), cluster, results, accept_code)
+        asked = load_grid(grid, overrides or [])
+        _launch(asked, cluster, results, accept_code, promotion_of if promote else search_of)
 
 
 def resume(
@@ -109,6 +119,7 @@ def resume(
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""
     from sweepd.spec import parse_grid
+    from sweepd.staircase import search_of
     from sweepd.store import Store
 
     store = Store.open(results_address(results or _place(cluster).results))
@@ -120,7 +131,7 @@ def resume(
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
     grid = parse_grid(saved.grid_text, source, [], Path(saved.info["base"]))
-    _launch(grid, cluster, store.address, accept_code)
+    _launch(grid, cluster, store.address, accept_code, search_of)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
@@ -146,18 +157,25 @@ def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Resu
     say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
 
 
-def _launch(grid: Grid, cluster: Path | None, results: str | None, accept_code: bool) -> None:
+def _launch(
+    grid: Grid,
+    cluster: Path | None,
+    results: str | None,
+    accept_code: bool,
+    searching: Callable[[Plan], Search],
+) -> None:
     from sweepd import driver
+    from sweepd.search import GridSearch
     from sweepd.store import Store
 
     place = _place(cluster)
     per_trial = _per_trial(grid, place)
     store = Store.create(results_address(results or place.results))
     planned, standing, recorded = _planned(grid, store, accept_code)
-    search, name = _search(planned, recorded), grid.name
+    search, name = _informed(searching(planned), recorded), grid.name
     row = _summary(search, standing, recorded, per_trial)
     something_to_do = bool(search.wanted())
-    about = "" if grid.search == "grid" else "~"
+    about = "" if isinstance(search, GridSearch) else "~"
     if something_to_do:
         say(
             f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
@@ -264,13 +282,11 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     return planned, standing(planned.trials, read.table), read.table
 
 
-def _search(planned: Plan, recorded: pa.Table) -> Search:
-    """The search that the grid asks for, knowing the store's `trials`."""
+def _informed(search: Search, recorded: pa.Table) -> Search:
+    """The search, knowing the store's `trials`."""
     from sweepd.ledger import outcomes
-    from sweepd.staircase import search_of
 
-    search = search_of(planned)
-    search.learn(outcomes(planned, recorded), ())
+    search.learn(outcomes(search.plan, recorded), ())
     return search
 
 

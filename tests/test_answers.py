@@ -250,6 +250,22 @@ def test_a_condition_holds_if_it_does_however_the_open_seeds_end(cells: Any, rul
                 assert found[8 * (i + 1)] in (verdict, "open"), (text, seeds)
 
 
+def test_extra_seeds_that_have_not_run_keep_nothing_open() -> None:
+    store = FakeStore()
+    trials = {(d, seed): planned(d=d, seed=seed) for d in (8, 16) for seed in range(3)}
+    store.add_sweep("s", list(trials.values()), extra_seeds=[1, 2], **{"pass": "all"})
+    for d, acc in ((8, 0.5), (16, 0.95)):
+        store.end(trials[d, 0], "completed", acc)
+    answer = question(store, "min d where acc > 0.9")
+    [row] = answer.rows
+    assert (row["verdict"], row["value"], row["passed"], row["seeds"]) == ("exact", 16, 1, 1)
+    assert answer.notes == []
+    store.end(trials[16, 1], "interrupted")
+    assert verdicts(store) == [("open", None, 8, 0)]
+    store.end(trials[16, 1], "completed", 0.8, attempt=2000)
+    assert verdicts(store) == [("above", None, 16, 0)]
+
+
 def test_comparisons_of_scores_with_each_other_wait_for_both() -> None:
     store = FakeStore()
     done, open_ = planned(d=8), planned(d=16)

@@ -139,6 +139,64 @@ def test_the_newest_sweep_that_plans_a_cell_says_its_pass_rule() -> None:
     assert rows(connect(store, code=now, sweeps=["old"]), rule) == [{"pass": "all", "seeds": 1}]
 
 
+def test_an_extra_seed_is_a_member_once_it_has_an_ending() -> None:
+    store = FakeStore()
+    first, *extra = [planned(seed=seed) for seed in range(4)]
+    store.add_sweep("s", [first, *extra], extra_seeds=[1, 2, 3])
+    store.end(first, "completed", 0.9)
+    members = "SELECT seeds, ended, completed, failed, interrupted, acc_min FROM cells"
+
+    def found() -> tuple[Any, ...]:
+        [cell] = rows(connect(store, code=now), members)
+        return tuple(cell.values())
+
+    assert found() == (1, 1, 1, 0, 0, 0.9)
+    [sweep] = rows(connect(store, code=now), "SELECT trials, ended FROM sweeps")
+    assert (sweep["trials"], sweep["ended"]) == (1, 1)
+    store.end(extra[0], "failed")
+    store.end(extra[1], "interrupted")
+    assert found() == (3, 1, 1, 1, 1, 0.9)
+    store.end(extra[0], "completed", 0.5, attempt=2000)
+    store.end(extra[1], "stopped", 0.1, attempt=2000)
+    assert found() == (3, 3, 2, 0, 0, 0.1)
+    [sweep] = rows(connect(store, code=now, sweeps=["s"]), "SELECT trials, ended FROM sweeps")
+    assert (sweep["trials"], sweep["ended"]) == (3, 3)
+
+
+def test_an_extra_seed_that_another_code_ran_is_not_yet_a_member() -> None:
+    store = FakeStore()
+    trials = [planned(seed=0), planned(seed=1)]
+    store.add_sweep("s", trials, extra_seeds=[1])
+    store.end(trials[0], "completed", 0.9)
+    store.end(planned(seed=1, code="old"), "completed", 0.1)
+    seeds = "SELECT seeds FROM cells"
+    assert rows(connect(store, code=now), seeds) == [{"seeds": 1}]
+    store.infos["s"]["accepted"] = ["old"]
+    assert rows(connect(store, code=now), seeds) == [{"seeds": 2}]
+
+
+def test_a_seed_that_one_sweep_plans_outright_is_no_extra_of_that_cell() -> None:
+    store = FakeStore()
+    here, there = planned(seed=1), planned(d=64, seed=1)
+    store.add_sweep("s", [planned(), here, planned(d=64), there], extra_seeds=[1])
+    store.add_sweep("outright", [here])
+    seeds = "SELECT d, seeds FROM cells ORDER BY d"
+    assert [tuple(row.values()) for row in rows(connect(store, code=now), seeds)] == [
+        (16, 2),
+        (64, 1),
+    ]
+    alone = rows(connect(store, code=now, sweeps=["s"]), seeds)
+    assert [row["seeds"] for row in alone] == [1, 1]
+
+
+def test_a_field_may_be_named_like_a_column_of_sweeps() -> None:
+    store = FakeStore()
+    store.add_sweep("s", [planned(number=1, goal="x", extra_seeds=7)], **{"pass": "all"})
+    assert rows(connect(store, code=now), "SELECT pass, number, goal FROM cells") == [
+        {"pass": "all", "number": 1, "goal": "x"}
+    ]
+
+
 def test_trials_without_a_plan_are_cells_of_the_whole_store_only() -> None:
     store, _ = one_cell()
     store.end(planned(d=64), "completed", 0.9)

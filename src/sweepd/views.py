@@ -33,7 +33,10 @@ COSTS = ("params", "flops", "flops_weights", "train_flops")
 
 _OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
-SWEEPS = "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR"
+SWEEPS = (
+    "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
+    "extra_seeds BIGINT[]"
+)
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 _ENDS = {"acc": ("0", "1"), "chain_acc": ("0", "1"), "loss": ("'inf'::DOUBLE", "0")}
@@ -152,7 +155,9 @@ class Views:
             self.connection.execute("ROLLBACK")
 
     def _load_metrics(self) -> tuple[Damaged, ...]:
-        ids = [row[0] for row in self.fetch("SELECT id FROM raw.plans UNION SELECT id FROM trials")]
+        ids = [
+            row[0] for row in self.fetch("SELECT id FROM raw.planned UNION SELECT id FROM trials")
+        ]
         read = self.source.read_metrics(None if self.whole_store else ids)
         _copy(self.connection, "raw.metrics", read.table)
         return read.damaged
@@ -184,7 +189,8 @@ def connect(
     """The views of some sweeps, or of the whole store.
 
     `cells` are the planned ones and, over the whole store, those that a trial ran without a plan.
-    `seeds` overrides the pass rule of the grids. UserError for an unknown sweep or rule.
+    A trial whose seed is extra in every sweep that plans it is a member of its cell once it has an
+    ending. `seeds` overrides the pass rule of the grids. UserError for an unknown sweep or rule.
     """
     if seeds is not None and seeds not in RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(RULES)}")
@@ -200,11 +206,11 @@ def connect(
 
     con = sandbox()
     con.execute("CREATE SCHEMA raw")
-    _copy(con, "raw.plans", plans.table)
+    _copy(con, "raw.planned", plans.table)
     _copy(con, "raw.attempts", trials.table)
     _copy(con, "raw.metrics", METRICS.concat([]))
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
-    selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.plans)"
+    selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
     con.execute(_endings_sql(selected))
     _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))
     by_code = isinstance(code, str)
@@ -282,7 +288,7 @@ def _sweep_rows(infos: Mapping[str, Mapping[str, Any]], seeds: str | None) -> li
     """The rows of `SWEEPS`; `number` counts from the oldest."""
     return [
         [number, name, info.get("created"), info.get("goal"), seeds or info.get("pass"),
-         info.get("search")]
+         info.get("search"), info.get("extra_seeds", [])]
         for number, (name, info) in enumerate(infos.items())
     ]  # fmt: skip
 
@@ -338,6 +344,11 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
     CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
         QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {done} DESC, attempt DESC) = 1;
 
+    CREATE TABLE raw.plans AS
+        SELECT planned.* FROM raw.planned LEFT JOIN raw.sweeps AS s ON sweep = s.name
+        WHERE NOT coalesce(list_contains(s.extra_seeds, seed), false)
+            OR {member} IN (SELECT {member} FROM raw.endings);
+
     CREATE TABLE raw.members AS
         SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
             SELECT DISTINCT ON ({member}) {planned} FROM raw.plans
@@ -346,9 +357,9 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
         );
 
     CREATE TABLE raw.rules AS
-        SELECT cell, coalesce(arg_max(pass, number), 'median') AS pass
+        SELECT cell, coalesce(arg_max(s.pass, s.number), 'median') AS pass
         FROM raw.members LEFT JOIN raw.plans USING ({member})
-            LEFT JOIN raw.sweeps ON sweep = name
+            LEFT JOIN raw.sweeps AS s ON sweep = s.name
         GROUP BY cell;
 
     CREATE TABLE raw.outcomes AS
@@ -382,12 +393,12 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
     CREATE VIEW cells AS SELECT * EXCLUDE (cell, total_of_one) FROM raw.cells ORDER BY cell;
 
     CREATE VIEW sweeps AS
-        SELECT name, any_value(s.created) AS created, any_value(s.goal) AS goal,
+        SELECT s.name, any_value(s.created) AS created, any_value(s.goal) AS goal,
             any_value(s.pass) AS pass, any_value(s.search) AS search,
             count(plans.{member}) AS trials, count(*) FILTER ({done}) AS ended, {counts}
-        FROM raw.sweeps AS s LEFT JOIN raw.plans ON sweep = name
+        FROM raw.sweeps AS s LEFT JOIN raw.plans ON sweep = s.name
             LEFT JOIN raw.endings USING ({member})
-        GROUP BY name, number ORDER BY number;
+        GROUP BY s.name, s.number ORDER BY s.number;
     """
 
 

@@ -28,7 +28,8 @@ Point = tuple[int, int, str]
 """size, d, lr"""
 COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
-    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "close", "at", "verdict",
+    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "loss", "loss_seed_min",
+    "loss_seed_max", "close", "at", "verdict",
 ]  # fmt: skip
 
 
@@ -297,6 +298,46 @@ def test_conditions_on_loss() -> None:
     assert [(row["value"], row["close"], row["acc_low"]) for row in answer.rows] == [
         (64, None, None)
     ]
+    assert answer.about == {"loss"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "pooled", "verdict"),
+    [
+        ("median", 0.2, "exact"),
+        ("mean", None, "above"),
+        ("all", None, "above"),
+        ("any", 0.1, "exact"),
+    ],
+)
+def test_a_row_about_loss(rule: str, pooled: float | None, verdict: str) -> None:
+    store = FakeStore()
+    trials = [planned(seed=k) for k in range(3)]
+    store.add_sweep("s", trials, **{"pass": rule})
+    store.end(trials[0], "completed", loss=0.2)
+    store.end(trials[1], "completed", loss=0.1)
+    store.end(trials[2], "diverged")
+    [row] = question(store, "min d where loss < 0.3").rows
+    assert (row["verdict"], row["loss"]) == (verdict, pooled)
+    assert (row["loss_seed_min"], row["loss_seed_max"]) == (0.1, None), "infinite where it diverged"
+    store.end(trials[2], "completed", loss=0.6, attempt=2000)
+    [row] = question(store, "min d where loss < 0.3").rows
+    assert (row["loss_seed_min"], row["loss_seed_max"]) == (0.1, 0.6)
+    assert verdicts(store, "min d where loss_max < 0.6") == [("above", None, 16, 0)]
+    assert verdicts(store, "min d where loss_max <= 0.6 and loss_min = 0.1") == [
+        ("exact", 16, None, 0)
+    ]
+
+
+def test_the_best_of_several_cells_is_so_by_what_is_asked() -> None:
+    store = FakeStore()
+    trials = [planned(warmup=warmup) for warmup in (1, 2)]
+    store.add_sweep("s", trials)
+    store.end(trials[0], "completed", 0.99, loss=0.3)
+    store.end(trials[1], "completed", 0.95, loss=0.1)
+    for text, warmup in {"acc > 0.9": 1, "loss < 0.5": 2, "acc > 0.9 and loss < 0.5": 1}.items():
+        [row] = question(store, f"min d by size where {text}").rows
+        assert json.loads(row["at"]) == {"warmup": warmup}
 
 
 def test_a_score_that_nothing_measures_is_pointed_out() -> None:
@@ -326,6 +367,7 @@ def test_a_row_of_min() -> None:
             "value": 32, "fail": 16, "pass": 32, "inferred": 0, "passed": 2, "seeds": 3,
             "acc": 0.92, "acc_low": low, "acc_high": high,
             "acc_seed_min": 0.89, "acc_seed_max": 0.99,
+            "loss": None, "loss_seed_min": None, "loss_seed_max": None,
             "close": True, "at": "{}", "verdict": "exact",
         }
     ]  # fmt: skip
@@ -538,7 +580,7 @@ def test_a_row_of_the_frontier() -> None:
     answer = question(store, "frontier flops, acc where acc > 0.6 and size = 6")
     assert answer.columns == [
         "task", "size", "L", "model", "flops", "acc", "d", "seeds", "acc_low", "acc_high",
-        "acc_seed_min", "acc_seed_max", "at",
+        "acc_seed_min", "acc_seed_max", "loss", "loss_seed_min", "loss_seed_max", "at",
     ]  # fmt: skip
     found = [(row["model"], row["d"], row["acc"], row["at"]) for row in answer.rows]
     assert found == [("linear", 32, 0.95, '{"heads": 4}'), ("standard", 16, 0.95, '{"heads": 4}')]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from sweepd.cells import ACC_COLUMNS, NUMERIC, Cell, judged, resampled
+from sweepd.cells import NUMERIC, SCORE_COLUMNS, Cell, Score, judged, resampled
 from sweepd.errors import UserError
 from sweepd.fits import PREDICTED, Point, agrees, fit, refusal
 from sweepd.question import Node, Question, parse, parse_predicate
@@ -83,20 +83,22 @@ def ask(
     cells = [cell for cell in cells if None not in cell.values]
     match question.verb:
         case "min":
-            columns, rows = _min(views, grouping, cells, condition.thresholds)
+            columns, rows = _min(views, grouping, cells, condition)
         case "frontier":
             columns, rows = _frontier(question, grouping, cells)
         case "fit":
             columns, rows = _fit(views, question, grouping, cells, condition)
             if any(row["seeds"] == 1 for row in rows):
                 notes.append("one seed: intervals hold the steps of the grid, no spread of seeds")
-    return Answer(columns, rows, notes, views.damaged)
+    about = condition.about.union(*(node.about for _, node in question.expressions))
+    return Answer(columns, rows, notes, views.damaged, about or frozenset({"acc"}))
 
 
 def _min(
-    views: Views, grouping: Grouping, cells: Sequence[Cell], thresholds: Sequence[float]
+    views: Views, grouping: Grouping, cells: Sequence[Cell], condition: Node
 ) -> tuple[list[str], list[dict[str, Any]]]:
     failed = _failed_sizes(views, cells) if grouping.across_sizes else {}
+    first: Score = "loss" if condition.about == {"loss"} else "acc"
     rows = []
     for columns, members in grouping.rows(cells):
         by_value = _by_value(members)
@@ -106,8 +108,8 @@ def _min(
         else:
             tried = [value for value, shared in by_value.items() if any(map(_tried, shared))]
             shown = [cell for value in tried[-1:] for cell in by_value[value] if _tried(cell)]
-        best = max(shown, key=_merit, default=None)
-        acc = best.acc() if best else dict.fromkeys(ACC_COLUMNS)
+        best = max(shown, key=lambda cell: cell.merit(first), default=None)
+        scores = best.scores() if best else dict.fromkeys(SCORE_COLUMNS)
         rows.append(
             {
                 **columns,
@@ -117,20 +119,14 @@ def _min(
                 "inferred": verdict.inferred,
                 "passed": best.passed if best else 0,
                 "seeds": best.decided if best else 0,
-                **acc,
-                "close": _close(acc["acc_low"], acc["acc_high"], thresholds),
+                **scores,
+                "close": _close(scores["acc_low"], scores["acc_high"], condition.thresholds),
                 "at": grouping.at(best) if best and verdict.value is not None else None,
                 "verdict": verdict.claim,
             }
         )
     own = ("value", "fail", "pass", "inferred", "passed", "seeds")
-    return [*grouping.group, *own, *ACC_COLUMNS, "close", "at", "verdict"], rows
-
-
-def _merit(cell: Cell) -> tuple[bool, float, float]:
-    """Orders cells by accuracy, then by loss."""
-    acc, loss = cell.row["acc"], cell.row["loss"]
-    return acc is not None, acc or 0.0, -inf if loss is None else -loss
+    return [*grouping.group, *own, *SCORE_COLUMNS, "close", "at", "verdict"], rows
 
 
 def _frontier(
@@ -138,7 +134,7 @@ def _frontier(
 ) -> tuple[list[str], list[dict[str, Any]]]:
     (cost, _), (score, node) = question.expressions
     sign = 1 if node.column == "loss" else -1
-    own = [cost, score, *grouping.shown, "seeds", *ACC_COLUMNS, "at"]
+    own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "at"]
     rows = []
     for columns, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = inf
@@ -148,7 +144,7 @@ def _frontier(
                 found = {
                     **{name: cell.row[name] for name in grouping.shown},
                     "seeds": cell.row["ended"],
-                    **cell.acc(),
+                    **cell.scores(),
                     "at": grouping.at(cell),
                     cost: cell.values[0],
                     score: cell.values[1],

@@ -6,15 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import isfinite
-from typing import Any
+from math import inf, isfinite
+from typing import Any, Literal
 
 from sweepd.errors import UserError
 from sweepd.question import Node, Question
 from sweepd.verdicts import Value, wilson
-from sweepd.views import Views, least, most, pooled, quoted
+from sweepd.views import EXTREMES, Views, least, most, pooled_bounds, quoted
 
-ACC_COLUMNS = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
+Score = Literal["acc", "loss"]
+SCORE_COLUMNS = (
+    *("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max"),
+    *("loss", "loss_seed_min", "loss_seed_max"),
+)
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """How DuckDB's numeric types begin."""
 RESAMPLES = 200
@@ -53,13 +57,21 @@ class Cell:
     values: tuple[Any, ...]
     """The question's expressions: finite, or None, as where a score is not settled yet."""
 
-    def acc(self) -> dict[str, float | None]:
-        """The accuracy by pass rule, its Wilson interval, and the spread over seeds."""
+    def scores(self) -> dict[str, float | None]:
+        """Accuracy and loss by pass rule, each with its spread over seeds; of the accuracy also
+        Wilson's interval. An infinite loss, of seeds that diverged, is None."""
         acc = self.row["acc"]
         total = self.row["total" if self.row["pass"] == "mean" else "total_of_one"]
         interval = wilson(acc, total) if acc is not None and total else (None, None)
-        values = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
-        return dict(zip(ACC_COLUMNS, values, strict=True))
+        of_acc = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
+        of_loss = (self.row["loss"], self.row["loss_min"], self.row["loss_max"])
+        return dict(zip(SCORE_COLUMNS, map(_plain, (*of_acc, *of_loss)), strict=True))
+
+    def merit(self, score: Score) -> tuple[float, float]:
+        """Orders cells by their score, then by the other one; without scores they come last."""
+        acc, loss = self.row["acc"], self.row["loss"]
+        merits = (-inf if acc is None else acc, -inf if loss is None else -loss)
+        return merits if score == "acc" else merits[::-1]
 
 
 def judged(
@@ -138,19 +150,14 @@ def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[
 
 def _resampled_sql(condition: Node) -> str:
     """The outcomes of each cell, resample by resample, of the table `draws`."""
-    bounds = [bound(score) for score in ("acc", "chain_acc", "loss") for bound in (least, most)]
-    extremes = {
-        bound(f"acc_{pool}"): f"{pool}({bound('acc')})"
-        for pool in ("min", "max")
-        for bound in (least, most)
-    }
+    extremes = [bound(name) for name in EXTREMES for bound in (least, most)]
     return f"""
         WITH drawn AS (
             SELECT resample, pass, bounds.* EXCLUDE ({", ".join(extremes)})
             FROM draws JOIN raw.bounds USING (cell, seed) JOIN raw.cells USING (cell)
         ), pooled AS (
-            SELECT resample, cell, {", ".join(f"{pooled(bound)} AS {bound}" for bound in bounds)},
-                {", ".join(f"{sql} AS {name}" for name, sql in extremes.items())}
+            SELECT resample, cell,
+                {", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds().items())}
             FROM drawn GROUP BY resample, cell
         ), units AS (
             FROM pooled

@@ -99,6 +99,11 @@ class Node:
         return self.columns.intersection(SCORES)
 
     @property
+    def about(self) -> frozenset[str]:
+        """acc, loss or both: what its scores are of."""
+        return frozenset("loss" if score.startswith("loss") else "acc" for score in self.scores)
+
+    @property
     def conjuncts(self) -> tuple[Node, ...]:
         """What a predicate joins with AND."""
         if self.form.startswith("({} AND {}"):

@@ -27,7 +27,13 @@ CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 place (None: it cannot be told, and each trial's newest ending counts); or all, code by code."""
 
 RULES = ("median", "all", "any", "mean")
-SCORES = ("acc", "chain_acc", "loss", "acc_min", "acc_max")
+ENDS = {"acc": ("0", "1"), "chain_acc": ("0", "1"), "loss": ("'inf'::DOUBLE", "0")}
+"""The worst and the best that each score of a trial can be."""
+EXTREMES = {
+    f"{score}_{pool}": (score, pool) for score in ("acc", "loss") for pool in ("min", "max")
+}
+"""Columns of `cells` with the extremes of a score over seeds: which score, and which extreme."""
+SCORES = (*ENDS, *EXTREMES)
 """Columns of `cells` that seeds yet to come may change."""
 COSTS = ("params", "flops", "flops_weights", "train_flops")
 
@@ -38,9 +44,6 @@ SWEEPS = (
     "extra_seeds BIGINT[]"
 )
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
-
-_ENDS = {"acc": ("0", "1"), "chain_acc": ("0", "1"), "loss": ("'inf'::DOUBLE", "0")}
-"""The worst and the best that each score of a trial can be."""
 
 
 class Sweep(Protocol):
@@ -66,6 +69,8 @@ class Answer:
     rows: list[dict[str, Any]]
     notes: list[str]
     damaged: tuple[Damaged, ...]
+    about: frozenset[str] = frozenset()
+    """What a question asks of, and its rows tell: acc, loss or both."""
 
 
 @dataclass(frozen=True)
@@ -334,12 +339,8 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
     )
     done = f"status IN {DONE}"
     counts = ", ".join(f"count(*) FILTER (status = '{s}') AS {s}" for s in STATUSES)
-    bounds = [bound(score) for score in _ENDS for bound in (least, most)]
-    extremes = [
-        f"{pool}({bound('acc')}) AS {bound(f'acc_{pool}')}"
-        for pool in ("min", "max")
-        for bound in (least, most)
-    ]
+    bounds = [bound(score) for score in ENDS for bound in (least, most)]
+    extremes = [f"{pool}({score}) AS {name}" for name, (score, pool) in EXTREMES.items()]
     return f"""
     CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
         QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {done} DESC, attempt DESC) = 1;
@@ -364,12 +365,12 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
 
     CREATE TABLE raw.outcomes AS
         SELECT cell, pass, members.seed, status, correct, total, seconds,
-            {", ".join(_score_sql(score) for score in _ENDS)}
+            {", ".join(_score_sql(score) for score in ENDS)}
         FROM raw.members JOIN raw.rules USING (cell) LEFT JOIN raw.endings USING ({member});
 
     CREATE TABLE raw.bounds AS
         WITH pooled AS (
-            SELECT cell, {", ".join(f"{pooled(b)} AS {b}" for b in bounds)}, {", ".join(extremes)}
+            SELECT cell, {", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds().items())}
             FROM raw.outcomes GROUP BY cell
         )
         FROM pooled
@@ -384,8 +385,8 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
         ) JOIN (
             SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
                 count(*) FILTER ({done}) AS ended, {counts},
-                {", ".join(f"{pooled(score)} AS {score}" for score in _ENDS)},
-                min(acc) AS acc_min, max(acc) AS acc_max,
+                {", ".join(f"{pooled(score)} AS {score}" for score in ENDS)},
+                {", ".join(extremes)},
                 sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
                 max(total) AS total_of_one, avg(seconds) AS seconds
             FROM raw.outcomes GROUP BY cell
@@ -407,7 +408,7 @@ def _score_sql(score: str) -> str:
 
     Completed: as measured. Solved: at least as good. Diverged: the worst. Else: anything.
     """
-    worst, best = _ENDS[score]
+    worst, best = ENDS[score]
     measured = f"(CASE WHEN NOT isnan(endings.{score}) THEN endings.{score} END)"
     seen = f"""CASE WHEN status = 'diverged' THEN {worst}
         WHEN status IN ('completed', 'solved', 'stopped') THEN {measured} END"""
@@ -417,6 +418,17 @@ def _score_sql(score: str) -> str:
     low, high = (better, worse) if score == "loss" else (worse, better)
     columns = {score: seen, least(score): low, most(score): high}
     return ", ".join(f"({sql})::DOUBLE AS {name}" for name, sql in columns.items())
+
+
+def pooled_bounds() -> dict[str, str]:
+    """The columns of `raw.bounds` for a cell, each made from those for its seeds."""
+    both = (least, most)
+    own = {bound(score): pooled(bound(score)) for score in ENDS for bound in both}
+    return own | {
+        bound(name): f"{pool}({bound(score)})"
+        for name, (score, pool) in EXTREMES.items()
+        for bound in both
+    }
 
 
 def pooled(column: str) -> str:

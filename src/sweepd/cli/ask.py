@@ -13,10 +13,14 @@ from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
     from sweepd.store import Store
-    from sweepd.views import CodeChoice
+    from sweepd.views import Answer, CodeChoice
 
-MIN_TABLE = ("value", "fail", "verdict", "passed", "acc", "95%", "seeds' acc", "inferred", "at")
-"""Columns of the table that people see of a `min`; --json and --csv have all of them."""
+SPANS = {
+    "95%": ("acc_low", "acc_high", ".3f"),
+    "seeds' acc": ("acc_seed_min", "acc_seed_max", ".3f"),
+    "seeds' loss": ("loss_seed_min", "loss_seed_max", ".3g"),
+}
+"""Columns that people see in place of two, in this format; --json and --csv have all of them."""
 
 Sweeps = Annotated[
     list[str] | None,
@@ -60,11 +64,10 @@ def query(
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
-    if as_json or as_csv or "verdict" not in answer.columns:
+    if as_json or as_csv or "at" not in answer.columns:
         emit(answer.columns, answer.rows, as_json, as_csv)
     else:
-        groups = answer.columns[: answer.columns.index("value")]
-        emit([*groups, *MIN_TABLE], [_min_row(row) for row in answer.rows], as_json, as_csv)
+        emit(_shown_columns(answer), [_shown(row) for row in answer.rows], as_json, as_csv)
     if not answer.rows:
         raise typer.Exit(1)
 
@@ -113,19 +116,33 @@ def export(
     say(f"{trials.num_rows} trials written to {out}")
 
 
-def _min_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of `min` for people: what belongs together in one column, what is empty left out."""
+def _shown_columns(answer: Answer) -> list[str]:
+    """Columns of the table that people see of a `min` or a `frontier`."""
+    scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
+    scores += [name for name in ("loss", "seeds' loss") if "loss" in answer.about]
+    if "verdict" in answer.columns:
+        groups = answer.columns[: answer.columns.index("value")]
+        own = ["value", "fail", "verdict", "passed", *scores, "inferred", "at"]
+    else:
+        groups = answer.columns[: answer.columns.index("seeds") + 1]
+        own = [*scores, "at"]
+    return list(dict.fromkeys([*groups, *own]))
 
-    def span(low: str, high: str) -> str:
-        return "" if row[low] is None else f"{row[low]:.3f} … {row[high]:.3f}"
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for people: what belongs together in one column, what is empty left out."""
+
+    def span(low: str, high: str, form: str) -> str:
+        if row[low] is None:
+            return ""
+        return f"{row[low]:{form}} … {'diverged' if row[high] is None else format(row[high], form)}"
 
     acc = "" if row["acc"] is None else f"{row['acc']:.3f}"
     return {
         **row,
-        "acc": f"{acc} (close)" if row["close"] else acc,
-        "passed": f"{row['passed']} of {row['seeds']}",
-        "95%": span("acc_low", "acc_high"),
-        "seeds' acc": span("acc_seed_min", "acc_seed_max"),
+        **{name: span(*span_of) for name, span_of in SPANS.items()},
+        "acc": f"{acc} (close)" if row.get("close") else acc,
+        "passed": f"{row.get('passed')} of {row['seeds']}",
         "at": "" if row["at"] == "{}" else row["at"],
     }
 

@@ -241,3 +241,19 @@ def test_the_examples_of_the_page_are_questions() -> None:
 def test_lone_surrogates_are_a_user_error() -> None:
     with pytest.raises(UserError):
         ask("min d where \udce9 > 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "falling"),
+    [
+        ("acc > 0.9", False), ("acc < 0.9", True), ("0.9 >= acc_min", True), ("loss < 0.1", False),
+        ("loss_max >= 0.1", True), ("not acc > 0.9", True), ("not not acc > 0.9", False),
+        ("acc < 0.9 and loss > 1 and d = 3", True), ("acc < 0.9 or loss < 1", False),
+        ("acc < 0.9 and acc > 0.1", False), ("acc = 0.9", False), ("acc between 0 and 1", False),
+        ("d < 3", False), ("acc < chain_acc", False),
+    ],
+)  # fmt: skip
+def test_a_falling_condition_is_one_that_better_scores_can_only_end(
+    text: str, falling: bool
+) -> None:
+    assert parse_predicate(text, [*COLUMNS, "acc_min", "loss_max"]).falling is falling

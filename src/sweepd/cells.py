@@ -3,7 +3,7 @@ with resampled ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import inf, isfinite
@@ -55,7 +55,26 @@ class Cell:
     decided: int
     """Seeds for which it holds or does not."""
     values: tuple[Any, ...]
-    """The question's expressions: finite, or None, as where a score is not settled yet."""
+    """The question's expressions: numbers, or None as where a score is not settled yet."""
+    rivals: tuple[Cell, ...] = ()
+    """Where nuisance axes were tuned: one cell for each of their values, of which this is the
+    best; then `outcome` is what they say together."""
+    edge: str = ""
+    """Tuned axes, joined by commas, whose best value lies at the edge of the tried range."""
+
+    @property
+    def points(self) -> tuple[Cell, ...]:
+        """The cells of the grid that this one stands for."""
+        return self.rivals or (self,)
+
+    @property
+    def measured(self) -> bool:
+        return self.row["acc"] is not None or self.row["loss"] is not None
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the question's expressions are numbers here."""
+        return all(value is not None and isfinite(value) for value in self.values)
 
     def scores(self) -> dict[str, float | None]:
         """Accuracy and loss by pass rule, each with its spread over seeds; of the accuracy also
@@ -65,7 +84,7 @@ class Cell:
         interval = wilson(acc, total) if acc is not None and total else (None, None)
         of_acc = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
         of_loss = (self.row["loss"], self.row["loss_min"], self.row["loss_max"])
-        return dict(zip(SCORE_COLUMNS, map(_plain, (*of_acc, *of_loss)), strict=True))
+        return dict(zip(SCORE_COLUMNS, map(_finite, (*of_acc, *of_loss)), strict=True))
 
     def merit(self, score: Score) -> tuple[float, float]:
         """Orders cells by their score, then by the other one; without scores they come last."""
@@ -113,7 +132,7 @@ def judged(
                 outcome=outcome,
                 passed=passed,
                 decided=decided,
-                values=tuple(map(_plain, values)),
+                values=tuple(map(_number, values)),
             ),
             selected,
         )
@@ -129,7 +148,7 @@ def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[
 
     if not cells:
         return
-    wanted = ", ".join(str(cell.row["cell"]) for cell in cells)
+    wanted = ", ".join(str(point.row["cell"]) for cell in cells for point in cell.points)
     trials = views.fetch(
         "SELECT cell, seed FROM raw.bounds "
         f"WHERE seed IS NOT NULL AND cell IN ({wanted}) ORDER BY cell, seed"
@@ -144,8 +163,28 @@ def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[
     }
     views.connection.register("draws", pa.table(draws))
     outcomes = dict(views.fetch(_resampled_sql(condition)))
+
+    def drawn_anew(cell: Cell, i: int) -> Cell:
+        if not cell.rivals:
+            return replace(cell, outcome=outcomes[cell.row["cell"]][i])
+        rivals = tuple(drawn_anew(rival, i) for rival in cell.rivals)
+        return replace(cell, outcome=together(rivals, condition), rivals=rivals)
+
     for i in range(RESAMPLES):
-        yield [replace(cell, outcome=outcomes[cell.row["cell"]][i]) for cell in cells]
+        yield [drawn_anew(cell, i) for cell in cells]
+
+
+def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
+    """The outcome of cells that differ in nuisance axes alone, taken as one.
+
+    Such a cell is as good as the best value of those axes makes it: a condition holds where it
+    does for one of them, and one that asks for bad scores where it does for all.
+    """
+    outcomes = {rival.outcome for rival in rivals}
+    decisive = not condition.falling
+    if decisive in outcomes:
+        return decisive
+    return None if None in outcomes else not decisive
 
 
 def _resampled_sql(condition: Node) -> str:
@@ -184,7 +223,9 @@ def _settled(node: Node) -> str:
     return f"CASE WHEN completed + solved + diverged = seeds OR ({known}) THEN {node.sql()} END"
 
 
-def _plain(value: Decimal | Value | None) -> Value | None:
-    if isinstance(value, Decimal):
-        return float(value)
+def _number(value: Decimal | Value | None) -> Value | None:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _finite(value: Value | None) -> Value | None:
     return None if value is None or not isfinite(value) else value

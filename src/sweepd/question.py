@@ -104,6 +104,11 @@ class Node:
         return frozenset("loss" if score.startswith("loss") else "acc" for score in self.scores)
 
     @property
+    def falling(self) -> bool:
+        """Whether better scores may end it and never bring it about, as with acc < 0.5."""
+        return self._trend() == -1
+
+    @property
     def conjuncts(self) -> tuple[Node, ...]:
         """What a predicate joins with AND."""
         if self.form.startswith("({} AND {}"):
@@ -140,6 +145,23 @@ class Node:
                 found.extend(part.children[1:])
         numbers = (node.form.strip("()") for node in found if not node.children)
         return tuple(float(number) for number in numbers if _NUMBER.fullmatch(number))
+
+    def _trend(self) -> int | None:
+        """1 if better scores can only help this predicate, -1 if only harm, 0 if they do neither;
+        None if it depends."""
+        if not self.scores:
+            return 0
+        if comparison := self._comparison():
+            score, operator, _ = comparison
+            wants_more = {">": 1, ">=": 1, "<": -1, "<=": -1}.get(operator)
+            return wants_more and (-wants_more if score.about == {"loss"} else wants_more)
+        if self.form == "(NOT {})":
+            trend = self.children[0]._trend()
+            return trend and -trend
+        if self.form.startswith(("({} AND {}", "({} OR {}")):
+            trends = {child._trend() for child in self.children} - {0}
+            return trends.pop() if len(trends) == 1 else None
+        return None
 
     def _comparison(self) -> tuple[Node, str, Node] | None:
         """(score, operator, rest) if this compares a bare score with what mentions none."""

@@ -103,6 +103,11 @@ class Views:
     def code_column(self) -> list[str]:
         return ["code"] if self.by_code else []
 
+    @property
+    def identity(self) -> list[str]:
+        """All columns that tell cells apart."""
+        return ["task", "model", "size", "L", *self.code_column, *self.axes]
+
     @cached_property
     def size_fields(self) -> dict[str, str]:
         """The axis that is each task's size."""

@@ -122,11 +122,12 @@ def _shown_columns(answer: Answer) -> list[str]:
     scores += [name for name in ("loss", "seeds' loss") if "loss" in answer.about]
     if "verdict" in answer.columns:
         groups = answer.columns[: answer.columns.index("value")]
-        own = ["value", "fail", "verdict", "passed", *scores, "inferred", "at"]
+        own = ["value", "fail", "verdict", "passed", *scores, "inferred"]
     else:
         groups = answer.columns[: answer.columns.index("seeds") + 1]
-        own = [*scores, "at"]
-    return list(dict.fromkeys([*groups, *own]))
+        own = scores
+    edge = ["edge"] if any(row["edge"] for row in answer.rows) else []
+    return list(dict.fromkeys([*groups, *own, "at", *edge]))
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

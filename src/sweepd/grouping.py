@@ -1,0 +1,106 @@
+"""How the cells of a question fall into rows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweepd.cells import NUMERIC, Cell
+from sweepd.errors import UserError
+from sweepd.question import Question
+from sweepd.views import COSTS, Views, quoted
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which columns make a row, and which of the others a row is the best over."""
+
+    group: tuple[str, ...]
+    shown: tuple[str, ...]
+    """Axes that rows show in columns of their own."""
+    others: tuple[str, ...]
+    """What else varies."""
+    tuned: tuple[str, ...]
+    """Nuisance axes: cells that differ in them alone are one."""
+    rest: tuple[str, ...]
+    """All that makes a cell but these."""
+    across_sizes: bool
+    """Whether a row is about one size, so that smaller sizes say something about it."""
+
+    def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
+        """The group's columns and its cells, in natural order."""
+        groups = defaultdict(list)
+        for cell in cells:
+            groups[tuple(cell.row[name] for name in self.group)].append(cell)
+        keys = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
+        return [(dict(zip(self.group, key, strict=True)), groups[key]) for key in keys]
+
+    def at(self, cell: Cell) -> str:
+        """Where else a cell stands: a JSON object of the other axes that it has."""
+        axes = {name: cell.row[name] for name in self.others if cell.row[name] is not None}
+        return json.dumps(axes, sort_keys=True)
+
+
+def group(views: Views, question: Question, cells: Sequence[Cell]) -> Grouping:
+    """The question's own group, or the default one.
+
+    That is task, size, L, model and, for `min` and `fit`, each axis that a task and model have in
+    several values, but for nuisance axes and what the question minimises: the columns it names,
+    and d where it names a cost, which is there to rank widths. What `fit` fits along, and with it
+    what follows from that, is no group either.
+    """
+    along = question.along
+    varying = _varying(views, cells, along)
+    size_columns = {"size", "L", *views.size_fields.values()}
+    mentioned = {name for _, node in question.expressions for name in node.columns}
+    if along is not None:
+        if along in mentioned or along not in {"size", "L", *views.axes}:
+            raise UserError(f"~ {along}: fit along the size or an axis, not what is minimised")
+        [kind] = views.types([quoted(along)])
+        if not kind.startswith(NUMERIC):
+            raise UserError(f"~ {along}: it is of type {kind}, not a number")
+        mentioned.add(along)
+    names = ["task", "size", "L", "model", *views.code_column]
+    if question.by is not None:
+        allowed = [*names, *views.axes, *COSTS]
+        for name in question.by:
+            if name not in allowed:
+                raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
+            if name == along:
+                raise UserError(f"by {name}: a fit along {name} needs several values in a group")
+        names = ["task", *question.by, "model", *views.code_column]
+    elif question.verb != "frontier":
+        left_out = mentioned | views.tune | ({"d"} if mentioned.intersection(COSTS) else set())
+        if mentioned & size_columns:
+            left_out |= size_columns
+        names = [name for name in names + varying if name not in left_out]
+    group = tuple(dict.fromkeys(names))
+    across_sizes = bool(size_columns.intersection((*group, along)))
+    in_columns = {*group, *(node.column for _, node in question.expressions)}
+    width = [name for name in views.axes if name == "d" and name not in in_columns]
+    shown = tuple(width if question.verb == "frontier" else ())
+    others = varying + ([] if across_sizes else ["size"])
+    others = [name for name in others if name not in in_columns and name not in shown]
+    tuned = tuple(name for name in varying if name in views.tune - mentioned.union(group))
+    rest = tuple(name for name in views.identity if name not in tuned)
+    return Grouping(group, shown, tuple(others), tuned, rest, across_sizes)
+
+
+def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str]:
+    """Axes, other than size, that one task and model have in several values (null is one), where
+    there is a column to fit along at one value of that."""
+    values: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    for cell in cells:
+        where = cell.row["task"], cell.row["model"], cell.row[along] if along else None
+        for axis in views.axes:
+            values[axis, *where].add(cell.row[axis])
+    size_fields = views.size_fields
+    varying = {
+        axis
+        for (axis, task, *_), seen in values.items()
+        if len(seen) > 1 and axis != size_fields.get(task)
+    }
+    return [axis for axis in views.axes if axis in varying]

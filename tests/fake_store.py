@@ -18,11 +18,14 @@ Row = dict[str, Any]
 @dataclass(frozen=True)
 class FakeSweep:
     info: Mapping[str, Any]
+    grid_text: str
 
 
 class FakeStore:
     def __init__(self) -> None:
         self.infos: dict[str, Row] = {}
+        self.tasks = [{"name": "lis", "n": 8, "value_range": 16}]
+        """The task blocks of every grid."""
         self.plan: list[Row] = []
         self.endings: list[Row] = []
         self.steps: list[Row] = []
@@ -48,7 +51,7 @@ class FakeStore:
     def load_sweep(self, name: str) -> FakeSweep:
         if name not in self.infos:
             raise UserError(f"no sweep {name!r}")
-        return FakeSweep(self.infos[name])
+        return FakeSweep(self.infos[name], json.dumps({"task": self.tasks}))
 
     def read_plans(self, sweeps: list[str] | None) -> Read:
         rows = [row for row in self.plan if sweeps is None or row["sweep"] in sweeps]

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from sweepd.cli import app
 from sweepd.store import Store
 
+GRID = "task: {name: lis, n: [8, 12]}"
+
 
 @pytest.fixture
 def printed(tmp_path: Path) -> Callable[..., list[str]]:
@@ -30,8 +32,8 @@ def printed(tmp_path: Path) -> Callable[..., list[str]]:
         fake.end(trial, "completed", acc)
     results = str(tmp_path / "results")
     store = Store.create(results)
-    store.save_sweep("s", "name: s", info, trials)
-    store.save_sweep("tuned", "name: tuned", info | {"tune": ["train.lr"]}, rates)
+    store.save_sweep("s", GRID, info, trials)
+    store.save_sweep("tuned", GRID, info | {"tune": ["train.lr"]}, rates)
     store.write_trials(fake.endings)
 
     def query(text: str, sweep: str = "s") -> list[str]:

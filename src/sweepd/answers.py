@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
@@ -22,8 +22,17 @@ TRUE = Node("true")
 
 Merit = Callable[[Cell], Any]
 """How good a cell is: it rises."""
-Found = tuple[list[str], list[dict[str, Any]], list[Cell]]
-"""Columns, rows, and the cells that decide them."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one verb found."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    deciding: list[Cell]
+    """The cells on which the rows hang."""
+    notes: list[str]
 
 
 def ask(
@@ -53,24 +62,22 @@ def ask(
         notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
 
     every = judged(views, question, selection, condition)
-    grouping = group(views, question, [cell for cell, _ in every])
-    merit = _merit(question, condition)
     cells = [cell for cell, selected in every if selected]
+    grouping = group(views, question, [cell for cell, _ in every], cells)
+    merit = _merit(question, condition)
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit)
     notes += _notes(cells, condition)
     cells = [cell for cell in cells if cell.has_values]
     match question.verb:
         case "min":
-            columns, rows, deciding = _min(views, grouping, cells, condition, merit)
+            reply = _min(views, grouping, cells, condition, merit)
         case "frontier":
-            columns, rows, deciding = _frontier(question, grouping, cells, merit)
+            reply = _frontier(question, grouping, cells, merit)
         case "fit":
-            columns, rows, deciding = _fit(views, question, grouping, cells, condition, merit)
-            if any(row["seeds"] == 1 for row in rows):
-                notes.append("one seed: intervals hold the steps of the grid, no spread of seeds")
-    notes += _edge_notes(grouping, deciding)
+            reply = _fit(views, question, grouping, cells, condition, merit)
+    notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     about = condition.about.union(*(node.about for _, node in question.expressions))
-    return Answer(columns, rows, notes, views.damaged, about or frozenset({"acc"}))
+    return Answer(reply.columns, reply.rows, notes, views.damaged, about or frozenset({"acc"}))
 
 
 def _merit(question: Question, condition: Node) -> Merit:
@@ -88,7 +95,7 @@ def _merit(question: Question, condition: Node) -> Merit:
 
 def _min(
     views: Views, grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Merit
-) -> Found:
+) -> Reply:
     rows = []
     found = lines(views, grouping, cells)
     for line in found:
@@ -114,14 +121,17 @@ def _min(
         )
     own = ("value", "fail", "pass", "inferred", "passed", "seeds")
     columns = [*grouping.group, *own, *SCORE_COLUMNS, "close", "at", "edge", "verdict"]
-    return columns, rows, _deciding(found, merit)
+    notes = _merged_notes(grouping, cells)
+    if vacuous := sum(line.at_the_smallest for line in found):
+        notes.append(f"smallest: in {vacuous} of {len(rows)} rows no value below was tried")
+    return Reply(columns, rows, _deciding(found, merit), notes)
 
 
-def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Found:
+def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Reply:
     (cost, _), (score, _) = question.expressions
     own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "at", "edge"]
     rows, unbeaten = [], []
-    for columns, members in grouping.rows(cell for cell in cells if cell.outcome):
+    for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
         for cell in sorted(members, key=lambda cell: (cell.values[0], -merit(cell))):
             if merit(cell) > best:
@@ -135,9 +145,13 @@ def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], mer
                     cost: cell.values[0],
                     score: cell.values[1],
                 }
-                rows.append(columns | {name: found[name] for name in own})
+                rows.append(where | {name: found[name] for name in own})
                 unbeaten.append(cell)
-    return list(dict.fromkeys([*grouping.group, *own])), rows, unbeaten
+    columns = list(dict.fromkeys([*grouping.group, *own]))
+    notes = []
+    if merged := grouping.merged(cells):
+        notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
+    return Reply(columns, rows, unbeaten, notes)
 
 
 def _fit(
@@ -147,7 +161,7 @@ def _fit(
     cells: Sequence[Cell],
     condition: Node,
     merit: Merit,
-) -> Found:
+) -> Reply:
     [(text, node)] = question.expressions
     along = question.along
     assert along is not None
@@ -165,19 +179,19 @@ def _fit(
         _points(lines(views, finer, drawn)) for drawn in resampled(views, condition, cells)
     ]
     rows = []
-    for columns, members in grouping.rows(cells):
-        key = tuple(columns.values())
+    for where, members in grouping.rows(cells):
+        key = tuple(where.values())
         predicted = None
         if (node.column, along) == ("d", "L") and all(
             c.row.get("cot") is not False for c in members
         ):
-            predicted = PREDICTED.get((columns["task"], columns["model"]))
+            predicted = PREDICTED.get((where["task"], where["model"]))
         reason = refusal(points[key])
         law = fit(resample[key] for resample in resamples) if reason is None else None
         known = [point for point in points[key] if point.informative]
         rows.append(
             {
-                **columns,
+                **where,
                 **{name: getattr(law, name, None) for name in LAW_COLUMNS},
                 "points": len(known),
                 "censored": sum(not point.bracketed for point in known),
@@ -188,7 +202,11 @@ def _fit(
             }
         )
     own = ("points", "censored", "seeds", "predicted", "agrees", "reason")
-    return [*grouping.group, *LAW_COLUMNS, *own], rows, _deciding(found, merit)
+    columns = [*grouping.group, *LAW_COLUMNS, *own]
+    notes = _merged_notes(finer, cells)
+    if any(row["seeds"] == 1 for row in rows):
+        notes.append("one seed: intervals hold the steps of the grid, no spread of seeds")
+    return Reply(columns, rows, _deciding(found, merit), notes)
 
 
 def _points(found: Sequence[Line]) -> dict[tuple[Any, ...], list[Point]]:
@@ -239,6 +257,11 @@ def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
     if unsettled := sum(not cell.has_values for cell in cells):
         notes.append(f"left out: {unsettled} cells for which an expression has no value")
     return notes
+
+
+def _merged_notes(grouping: Grouping, cells: Sequence[Cell]) -> list[str]:
+    merged = ", ".join(grouping.merged(cells))
+    return [f"merged: rows are the best over {merged}, which `by` leaves out"] if merged else []
 
 
 def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:

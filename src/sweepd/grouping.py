@@ -29,6 +29,8 @@ class Grouping:
     """All that makes a cell but these."""
     across_sizes: bool
     """Whether a row is about one size, so that smaller sizes say something about it."""
+    pooled: tuple[str, ...]
+    """Columns that `by` may have left out, for rows to be the best over what differs in them."""
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
         """The group's columns and its cells, in natural order."""
@@ -38,31 +40,53 @@ class Grouping:
         keys = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
         return [(dict(zip(self.group, key, strict=True)), groups[key]) for key in keys]
 
+    def merged(self, cells: Iterable[Cell]) -> list[str]:
+        """The columns in which cells of one row differ though the question does not speak of
+        them."""
+        found = {
+            name
+            for _, members in self.rows(cells)
+            for name in self.pooled
+            if len({cell.row[name] for cell in members}) > 1
+        }
+        return [name for name in self.pooled if name in found]
+
     def at(self, cell: Cell) -> str:
         """Where else a cell stands: a JSON object of the other axes that it has."""
         axes = {name: cell.row[name] for name in self.others if cell.row[name] is not None}
         return json.dumps(axes, sort_keys=True)
 
 
-def group(views: Views, question: Question, cells: Sequence[Cell]) -> Grouping:
+def group(
+    views: Views, question: Question, cells: Sequence[Cell], selected: Sequence[Cell]
+) -> Grouping:
     """The question's own group, or the default one.
 
-    That is task, size, L, model and, for `min` and `fit`, each axis that a task and model have in
-    several values, but for nuisance axes and what the question minimises: the columns it names,
-    and d where it names a cost, which is there to rank widths. What `fit` fits along, and with it
-    what follows from that, is no group either.
+    That is task, size, L, model and each axis that a task and model have in several values, but
+    for nuisance axes and what the question ranks: the columns it minimises, and d where it names a
+    cost, which is there to rank widths. What `fit` fits along, and with it what follows from that,
+    is no group either. Of a frontier, only the task's own axes are one: cells of different
+    problems cannot beat one another.
     """
     along = question.along
     varying = _varying(views, cells, along)
-    size_columns = {"size", "L", *views.size_fields.values()}
-    mentioned = {name for _, node in question.expressions for name in node.columns}
+    size_fields = {views.size_fields.get(cell.row["task"], "size") for cell in selected}
+    size_columns = {"size", "L", *size_fields}
+    ranked = {name for _, node in question.expressions for name in node.columns}
     if along is not None:
-        if along in mentioned or along not in {"size", "L", *views.axes}:
+        if along in ranked or along not in {"size", "L", *views.axes}:
             raise UserError(f"~ {along}: fit along the size or an axis, not what is minimised")
         [kind] = views.types([quoted(along)])
         if not kind.startswith(NUMERIC):
             raise UserError(f"~ {along}: it is of type {kind}, not a number")
-        mentioned.add(along)
+        ranked.add(along)
+    if ranked.intersection(COSTS):
+        ranked.add("d")
+    if ranked & size_columns:
+        ranked |= size_columns
+    apart = views.axes
+    if question.verb == "frontier":
+        apart = tuple(axis for axis in views.axes if axis in views.task_fields)
     names = ["task", "size", "L", "model", *views.code_column]
     if question.by is not None:
         allowed = [*names, *views.axes, *COSTS]
@@ -72,21 +96,30 @@ def group(views: Views, question: Question, cells: Sequence[Cell]) -> Grouping:
             if name == along:
                 raise UserError(f"by {name}: a fit along {name} needs several values in a group")
         names = ["task", *question.by, "model", *views.code_column]
-    elif question.verb != "frontier":
-        left_out = mentioned | views.tune | ({"d"} if mentioned.intersection(COSTS) else set())
-        if mentioned & size_columns:
-            left_out |= size_columns
-        names = [name for name in names + varying if name not in left_out]
+    else:
+        names += [axis for axis in varying if axis in apart]
+        names = [name for name in names if name not in ranked | views.tune]
     group = tuple(dict.fromkeys(names))
-    across_sizes = bool(size_columns.intersection((*group, along)))
+    tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
     in_columns = {*group, *(node.column for _, node in question.expressions)}
-    width = [name for name in views.axes if name == "d" and name not in in_columns]
-    shown = tuple(width if question.verb == "frontier" else ())
-    others = varying + ([] if across_sizes else ["size"])
-    others = [name for name in others if name not in in_columns and name not in shown]
-    tuned = tuple(name for name in varying if name in views.tune - mentioned.union(group))
-    rest = tuple(name for name in views.identity if name not in tuned)
-    return Grouping(group, shown, tuple(others), tuned, rest, across_sizes)
+    shown = tuple({"d"} - in_columns) if question.verb == "frontier" else ()
+    across_sizes = bool(size_columns.intersection((*group, along)))
+    sizes = [] if across_sizes or not _sizes_vary(cells) else ["size"]
+    return Grouping(
+        group=group,
+        shown=shown,
+        others=tuple(name for name in varying + sizes if name not in in_columns.union(shown)),
+        tuned=tuned,
+        rest=tuple(name for name in views.identity if name not in tuned),
+        across_sizes=across_sizes,
+        pooled=tuple(axis for axis in apart if axis not in ranked.union(group, tuned)),
+    )
+
+
+def _sizes_vary(cells: Sequence[Cell]) -> bool:
+    """Whether one task has several sizes."""
+    sizes = {(cell.row["task"], cell.row["size"]) for cell in cells}
+    return len(sizes) > len({task for task, _ in sizes})
 
 
 def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str]:

@@ -35,6 +35,11 @@ class Line:
         return [cell for cell in self.by_value[self.verdict.value] if cell.outcome]
 
     @property
+    def at_the_smallest(self) -> bool:
+        """Whether no smaller value was there to fail."""
+        return self.verdict.value == next(iter(self.by_value))
+
+    @property
     def failing(self) -> list[Cell]:
         """Cells with the largest smaller value that failed, if they failed themselves."""
         if self.verdict.fail is None:

@@ -49,6 +49,8 @@ COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 class Sweep(Protocol):
     @property
     def info(self) -> Mapping[str, Any]: ...
+    @property
+    def grid_text(self) -> str: ...
 
 
 class Source(Protocol):
@@ -116,6 +118,20 @@ class Views:
             for info in self.infos.values()
             for task, field in info.get("size_fields", {}).items()
         }
+
+    @cached_property
+    def task_fields(self) -> set[str]:
+        """Axes that are fields of a task, as the frozen grids have them."""
+        import yaml
+
+        found: set[str] = set()
+        for name in self.infos:
+            try:
+                blocks = yaml.safe_load(self.source.load_sweep(name).grid_text)["task"]
+                found.update(*(blocks if isinstance(blocks, list) else [blocks]))
+            except (yaml.YAMLError, KeyError, TypeError) as error:
+                raise EnvironmentFailure(f"the grid of sweep {name} is damaged: {error}") from error
+        return found - {"name"}
 
     @cached_property
     def tune(self) -> set[str]:

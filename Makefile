@@ -1,11 +1,13 @@
 # Two commands do everything on a fresh Linux machine with Python 3.11+:
 #   make quickstart   train a small sweep for real and ask it the main question
 #   make test         run the tests
+# and one does the worst to it that we could think of (docs/reliability.md):
+#   make torture      kill it, cut its power, feed it rubbish: an hour or so
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test install lint types check clean
+.PHONY: quickstart test torture install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes
@@ -20,6 +22,9 @@ quickstart: install
 
 test: install
 	$(BIN)/python -m pytest -q
+
+torture: install
+	$(BIN)/python -m pytest -q -s tests/torture
 
 lint: install
 	$(BIN)/ruff check .

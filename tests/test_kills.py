@@ -1,0 +1,38 @@
+"""A launch killed at each kind of step of its writing, and by power cuts, loses nothing: the short
+version of `torture/test_kills.py`, which takes every step."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+from torture.survival import outcome, survive
+from torture.zygote import Zygote
+
+STEPS = [
+    "replace the root",
+    "replace sweeps",
+    "link launches",
+    "write metrics (aside)",
+    "fsync metrics (aside)",
+    "replace metrics",
+    "replace checkpoints",
+    "unlink checkpoints",
+    "replace checkpoints (kept)",
+    "replace trials",
+    "write logs",
+    "unlink trials",
+    "unlink metrics",
+]
+
+
+def test_kills_and_power_cuts_at_every_kind_of_step(tmp_path):
+    with Zygote() as zygote:
+        done, steps = zygote.run(tmp_path / "whole", tmp_path / "told of the whole")
+        assert done and set(STEPS) <= set(steps)
+        expected = outcome(tmp_path / "whole")
+        (tmp_path / "store").mkdir()
+        kills = [
+            {"at": step, "power": power}
+            for step, power in zip(STEPS, cycle((None, 0)), strict=False)
+        ]
+        assert survive(zygote, tmp_path, kills, expected) == len(kills)

@@ -215,8 +215,8 @@ def connect(
     """The views of some sweeps, or of the whole store.
 
     `cells` are the planned ones and, over the whole store, those that a trial ran without a plan.
-    A trial whose seed is extra in every sweep that plans it is a member of its cell once it has an
-    ending. `seeds` overrides the pass rule of the grids. UserError for an unknown sweep or rule.
+    A trial whose seed is extra in every sweep that plans it is a member of its cell once it is
+    done: one that failed leaves the cell as decided as it was. `seeds` overrides the pass rule of the grids. UserError for an unknown sweep or rule.
     """
     if seeds is not None and seeds not in RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(RULES)}")
@@ -369,13 +369,13 @@ def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str)
     CREATE TABLE raw.plans AS
         SELECT planned.* FROM raw.planned LEFT JOIN raw.sweeps AS s ON sweep = s.name
         WHERE NOT coalesce(list_contains(s.extra_seeds, seed), false)
-            OR {member} IN (SELECT {member} FROM raw.endings);
+            OR {member} IN (SELECT {member} FROM raw.endings WHERE {done});
 
     CREATE TABLE raw.members AS
         SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
             SELECT DISTINCT ON ({member}) {planned} FROM raw.plans
             UNION ALL BY NAME
-            SELECT {ran} FROM raw.endings ANTI JOIN raw.plans USING ({member})
+            SELECT {ran} FROM raw.endings ANTI JOIN raw.planned USING ({member})
         );
 
     CREATE TABLE raw.rules AS

@@ -216,7 +216,8 @@ def connect(
 
     `cells` are the planned ones and, over the whole store, those that a trial ran without a plan.
     A trial whose seed is extra in every sweep that plans it is a member of its cell once it is
-    done: one that failed leaves the cell as decided as it was. `seeds` overrides the pass rule of the grids. UserError for an unknown sweep or rule.
+    done: one that failed leaves the cell as decided as it was. `seeds` overrides the pass rule of
+    the grids. UserError for an unknown sweep or rule.
     """
     if seeds is not None and seeds not in RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(RULES)}")

@@ -1,4 +1,4 @@
-"""Named locks: between processes, within one, across fork, and when their holder is killed."""
+"""Locks on a file: between processes, within one, across fork, and when their holder is killed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.locks import Locks, _offset
+from sweepd.locks import FileLocks, _offset
 
 HOLDER = """
 import sys
 from pathlib import Path
-from sweepd.locks import Locks
-locks = Locks(Path(sys.argv[1]))
-print(*(name for name in sys.argv[2:] if locks.acquire(name)), flush=True)
+from sweepd.locks import FileLocks
+print(*sorted(FileLocks(Path(sys.argv[1])).acquire(sys.argv[2:])), flush=True)
 sys.stdin.read()
 """
 
@@ -50,52 +49,52 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_lock_is_held_by_one_process_and_dies_with_it(path):
-    locks = Locks(path)
+    locks = FileLocks(path)
     with holder(path, "a") as (process, taken):
         assert taken == {"a"}
-        assert locks.held_elsewhere("a")
-        assert not locks.acquire("a")
-        assert not locks.held_elsewhere("b")
-        assert locks.acquire("b")
+        assert locks.held_elsewhere(["a"])
+        assert not locks.acquire(["a"])
+        assert not locks.held_elsewhere(["b"])
+        assert locks.acquire(["b"])
         process.kill()
         process.wait()
-        assert not locks.held_elsewhere("a")
-        assert locks.acquire("a")
+        assert not locks.held_elsewhere(["a"])
+        assert locks.acquire(["a"])
 
 
 def test_our_locks_hold_against_others_until_released(path):
-    locks = Locks(path)
-    assert locks.acquire("a") and locks.acquire("b")
-    assert not locks.held_elsewhere("a")
-    locks.release("b")
-    locks.release("never held")
+    locks = FileLocks(path)
+    assert locks.acquire(["a"]) and locks.acquire(["b"])
+    assert not locks.held_elsewhere(["a"])
+    locks.release(["b"])
+    locks.release(["never held"])
     with holder(path, "a", "b") as (_, taken):
         assert taken == {"b"}
 
 
 def test_one_process_excludes_itself_also_by_another_path(path):
-    assert Locks(path).acquire("a")
+    assert FileLocks(path).acquire(["a"])
     link = path.with_name("link")
     link.symlink_to(path)
-    for other in (Locks(path), Locks(link)):
-        assert not other.acquire("a")
-        assert other.acquire("b")
-        other.release("b")
+    for other in (FileLocks(path), FileLocks(link)):
+        assert not other.acquire(["a"])
+        assert other.acquire(["b"])
+        other.release(["b"])
     # Had any of them opened the file again and closed it, the lock would be gone.
     with holder(path, "a") as (_, taken):
         assert taken == set()
-    Locks(link).release("a")
-    assert Locks(path).acquire("a")
+    FileLocks(link).release(["a"])
+    assert FileLocks(path).acquire(["a"])
 
 
 def test_a_forked_child_holds_nothing_and_takes_nothing_away(path):
-    locks = Locks(path)
-    assert locks.acquire("a")
+    locks = FileLocks(path)
+    assert locks.acquire(["a"])
     child = os.fork()
     if child == 0:
-        locks.release("a")
-        refused = locks.held_elsewhere("a") and not locks.acquire("a")
-        os._exit(0 if refused and locks.acquire("b") else 1)
+        locks.release(["a"])
+        refused = locks.held_elsewhere(["a"]) and not locks.acquire(["a"])
+        os._exit(0 if refused and locks.acquire(["b"]) else 1)
     assert os.waitpid(child, 0)[1] == 0
     with holder(path, "a", "b") as (_, taken):
         assert taken == {"b"}
@@ -116,16 +115,16 @@ def descriptors() -> int:
 
 
 def test_one_process_holds_thousands(path):
-    locks = Locks(path)
+    locks = FileLocks(path)
     before = descriptors()
-    assert all(locks.acquire(f"{i}") for i in range(3000))
+    assert len(locks.acquire([f"{i}" for i in range(3000)])) == 3000
     assert descriptors() <= before + 1
     with holder(path, "0", "1234", "2999", "3000") as (_, taken):
         assert taken == {"3000"}
 
 
 def test_asking_makes_no_file(path):
-    assert not Locks(path).held_elsewhere("a")
+    assert not FileLocks(path).held_elsewhere(["a"])
     assert not path.exists()
 
 
@@ -139,24 +138,24 @@ def test_asking_needs_no_write_access(path, monkeypatch):
             return real_open(file, flags, mode)
 
         monkeypatch.setattr(os, "open", read_only)
-        locks = Locks(path)
-        assert locks.held_elsewhere("a")
-        assert not locks.held_elsewhere("b")
+        locks = FileLocks(path)
+        assert locks.held_elsewhere(["a"])
+        assert not locks.held_elsewhere(["b"])
         with pytest.raises(EnvironmentFailure, match="locking failed"):
-            locks.acquire("b")
+            locks.acquire(["b"])
 
 
 def test_a_new_file_in_place_of_a_deleted_one_is_another_file(path):
-    assert Locks(path).acquire("a")
+    assert FileLocks(path).acquire(["a"])
     path.unlink()
-    assert Locks(path).acquire("a")
+    assert FileLocks(path).acquire(["a"])
     with holder(path, "a") as (_, taken):
         assert taken == set()
 
 
 def test_a_folder_that_is_not_there_is_a_failure_with_its_path(tmp_path):
     with pytest.raises(EnvironmentFailure, match="nowhere/locks"):
-        Locks(tmp_path / "nowhere" / "locks").acquire("a")
+        FileLocks(tmp_path / "nowhere" / "locks").acquire(["a"])
 
 
 @given(st.text())

@@ -1,63 +1,77 @@
-"""The primitives on a local folder: whole or absent, exclusive, tried again, and saying why not."""
+"""What every place that keeps objects promises, on each kind: a local folder, S3 and Cloud Storage.
+
+The last two are moto's server, reached in their own ways (`object_store.py`).
+"""
 
 from __future__ import annotations
 
-import errno
-import os
+import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd import storage
-from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.storage import ASIDE, RETRY_DELAYS, LocalFolder, checked
+from sweepd.errors import UserError
+from sweepd.storage import ASIDE, Folder, checked
+from sweepd.store import _place
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> LocalFolder:
-    return LocalFolder(tmp_path)
+def folder(place: str) -> Folder:
+    found, _ = _place(place)
+    found.make()
+    return found
 
 
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    delays: list[float] = []
-    monkeypatch.setattr(storage.time, "sleep", delays.append)
-    return delays
-
-
-def failing_fsync(monkeypatch: pytest.MonkeyPatch, *errors: int) -> None:
-    """The next calls of fsync fail so, later ones do their work."""
-    left, fsync = list(errors), os.fsync
-
-    def fail(descriptor: int) -> None:
-        if left:
-            number = left.pop(0)
-            raise OSError(number, os.strerror(number))
-        fsync(descriptor)
-
-    monkeypatch.setattr(storage.os, "fsync", fail)
-
-
-def all_files(folder: LocalFolder) -> list[str]:
-    return sorted(path.name for path in folder.root.rglob("*") if path.is_file())
+def names(folder: Folder, below: str = "") -> list[str]:
+    return [file.name for file in folder.files(below)]
 
 
 def test_put_replaces_and_create_does_not(folder):
+    assert folder.is_empty()
     folder.put("a/b/x", b"1")
     folder.put("a/b/x", b"2")
     assert folder.read("a/b/x") == b"2"
     assert not folder.create("a/b/x", b"3")
     assert folder.create("a/b/y", b"3")
     assert folder.read("a/b/x") == b"2"
-    assert folder.names("a/b") == ["x", "y"]
-    assert all_files(folder) == ["x", "y"]
-    folder.delete("a/b/x")
-    folder.delete("a/b/x")
-    assert folder.names("a/b") == ["y"]
-    assert folder.names("nowhere") == []
+    assert not folder.is_empty()
+    folder.delete(["a/b/x", "a/b/none"])
+    folder.delete(["a/b/x"])
+    folder.delete([])
+    assert names(folder) == ["a/b/y"]
+    with pytest.raises(FileNotFoundError):
+        folder.read("a/b/x")
+
+
+def test_listings_go_down_in_order_and_only_where_asked(folder):
+    for name in ("a/2", "a/1/z", "ab/1", "b"):
+        folder.put(name, name.encode())
+    assert names(folder) == ["a/1/z", "a/2", "ab/1", "b"]
+    assert names(folder, "a") == ["1/z", "2"]
+    assert names(folder, "nowhere") == []
+    [file] = folder.files("ab")
+    assert file.size == 4 and abs(file.written - folder.now()) < 60
+    assert folder.where("ab/1") == f"{folder.address}/ab/1"
+
+
+def test_a_version_tells_a_change(folder):
+    folder.put("x", b"1")
+    [before] = folder.files()
+    [again] = folder.files()
+    folder.put("x", b"2")
+    [after] = folder.files()
+    assert before.version == again.version
+    assert after.version is None or after.version != before.version
+
+
+def test_what_is_being_written_is_not_listed(folder):
+    folder.put(f"a/{ASIDE}half", b"")
+    assert folder.is_empty() or folder.files() == []
+    assert [file.name for file in folder.asides()] == [f"a/{ASIDE}half"]
+    folder.delete([f"a/{ASIDE}half"])
+    assert folder.asides() == []
 
 
 def test_one_of_many_creates_wins(folder):
@@ -67,72 +81,31 @@ def test_one_of_many_creates_wins(folder):
     assert folder.read("x") == str(won.index(True)).encode()
 
 
-def test_writing_is_tried_again(folder, slept, monkeypatch):
-    failing_fsync(monkeypatch, errno.EIO, errno.ENOSPC)
-    folder.put("x", b"1")
-    assert folder.read("x") == b"1"
-    assert slept == list(RETRY_DELAYS[:2])
-
-
-def test_writing_gives_up_with_path_and_reason_and_leaves_what_was_there(
-    folder, slept, monkeypatch
-):
-    folder.put("x", b"old")
-    failing_fsync(monkeypatch, *[errno.ENOSPC] * 9)
-    with pytest.raises(EnvironmentFailure, match=r"cannot write .*/x: No space left"):
-        folder.put("x", b"new")
-    assert slept == list(RETRY_DELAYS)
-    assert folder.read("x") == b"old"
-    assert all_files(folder) == ["x"]
-
-
-def test_what_will_not_pass_is_not_tried_again(folder, slept, monkeypatch):
-    failing_fsync(monkeypatch, errno.EACCES)
-    with pytest.raises(EnvironmentFailure, match="Permission denied"):
-        folder.put("x", b"")
-    assert slept == []
-
-
-@pytest.mark.usefixtures("slept")
-def test_a_folder_that_was_deleted_is_not_made_anew(tmp_path):
-    with pytest.raises(EnvironmentFailure, match="gone/a/x"):
-        LocalFolder(tmp_path / "gone").put("a/x", b"")
-    assert not (tmp_path / "gone").exists()
-
-
-def test_what_writers_left_behind_is_not_listed_and_is_deleted_when_old(folder):
-    folder.put("a/x", b"")
-    for age, name in [(100, "old"), (0, "new")]:
-        left = folder.root / "a" / f"{ASIDE}{name}"
-        left.write_bytes(b"half")
-        os.utime(left, (left.stat().st_atime, left.stat().st_mtime - age))
-    assert folder.names("a") == ["x"]
-    assert folder.delete_asides(50) == 1
-    assert all_files(folder) == [f"{ASIDE}new", "x"]
-
-
-def test_read_tells_absent_from_unreadable(folder):
-    folder.put("x", b"")
-    for absent in ("y", "x/y"):
-        with pytest.raises(FileNotFoundError):
-            folder.read(absent)
-    with pytest.raises(EnvironmentFailure, match="cannot read"):
-        folder.read("")
-
-
-@pytest.mark.parametrize("act", [LocalFolder.names, LocalFolder.delete])
-def test_other_failures_name_the_path(folder, act):
-    folder.put("x", b"")
-    with pytest.raises(EnvironmentFailure, match="/x/y: Not a directory"):
-        act(folder, "x/y")
-
-
-def test_append_adds_text(folder):
+def test_appended_text_comes_back_in_order(folder, place):
     folder.append("logs/a", "é")
     folder.append("logs/a", "\udce9\n")
-    assert folder.read("logs/a") == "é?\n".encode()
-    with pytest.raises(EnvironmentFailure, match="cannot write"):
-        folder.append("logs", "x")
+    folder.flush()
+    another, _ = _place(place)
+    for text in ("2\n", "3\n"):
+        another.append("logs/a", text)
+        another.flush()
+    parts = [folder.read(f"logs/{name}") for name in names(folder, "logs")]
+    assert b"".join(parts) == "é?\n2\n3\n".encode()
+
+
+def test_large_objects_arrive_whole(folder):
+    data = bytes(range(256)) * 50_000  # in parts, on an object store
+    folder.put("x", data)
+    assert folder.read("x") == data
+    folder.put("x", b"")
+    assert folder.read("x") == b""
+
+
+def test_the_clock_of_the_place_moves_on(folder):
+    before = folder.now()
+    time.sleep(0.01)
+    assert folder.now() >= before
+    assert folder.files() == folder.asides() == []
 
 
 @pytest.mark.parametrize("name", ["a", "0-b_c.pt", "x" * 100])

@@ -3,6 +3,7 @@ and compacting changes nothing for readers, wherever it is cut off."""
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.localfolder import LocalFolder
 from sweepd.schema import METRICS, TRIALS
-from sweepd.storage import LocalFolder
+from sweepd.storage import File
 from sweepd.tables import Read, TableFolder, load, to_parquet
 
 A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
@@ -51,6 +54,12 @@ def contents(read: Read) -> pa.Table:
     """Order of rows and of axes aside."""
     table = read.table.select(sorted(read.table.column_names))
     return table.sort_by([("id", "ascending"), ("attempt", "ascending"), ("step", "ascending")])
+
+
+def delete_replaced(metrics: TableFolder, written_before: float = math.inf) -> int:
+    doomed = metrics.replaced(written_before)
+    metrics.folder.delete([f"metrics/{file.name}" for file in doomed])
+    return len(doomed)
 
 
 def files(metrics: TableFolder) -> list[Path]:
@@ -110,7 +119,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from sweepd.schema import METRICS
-from sweepd.storage import LocalFolder
+from sweepd.localfolder import LocalFolder
 from sweepd.tables import TableFolder
 metrics = TableFolder(LocalFolder(Path(sys.argv[1])), METRICS)
 for batch in range(10_000):
@@ -211,14 +220,15 @@ def test_what_is_no_parquet_file_is_named(metrics, data, name):
     assert keys(metrics.read()) == [(A, 1)]
 
 
-def test_foreign_tables_are_named_and_a_folder_is_no_file(metrics):
+def test_foreign_tables_are_named_and_a_folder_is_left_alone(metrics):
     metrics.write(steps(A, 1))
     stranger = metrics.folder.root / "metrics" / "mine.parquet"
     pq.write_table(pa.table({"x": [1, 2]}), stranger)
     assert "no column acc" in one_damaged(metrics.read(), stranger)
     stranger.unlink()
     stranger.mkdir()
-    one_damaged(metrics.read(), stranger)
+    (stranger / "part.parquet").write_bytes(b"another's")
+    assert metrics.read().damaged == ()
     assert keys(metrics.read()) == [(A, 1)]
 
 
@@ -228,7 +238,7 @@ def test_rows_put_there_by_other_means_are_read(metrics):
     pq.write_table(METRICS.table(steps(B, 5)), mine)
     assert keys(metrics.read()) == [(A, 1), (B, 5)]
     assert metrics.compact() == 2
-    assert metrics.delete_replaced(0) == 2
+    assert delete_replaced(metrics) == 2
     assert keys(metrics.read()) == [(A, 1), (B, 5)]
 
 
@@ -251,7 +261,7 @@ def test_damaged_files_are_neither_compacted_nor_deleted(two):
     good = victim.read_bytes()
     victim.write_bytes(good[:-1])
     assert metrics.compact() == 2
-    assert metrics.delete_replaced(0) == 2
+    assert delete_replaced(metrics) == 2
     one_damaged(metrics.read(), victim)
     assert keys(metrics.read()) == [(A, 1), (A, 2), (C, 3)]
     victim.write_bytes(good)  # repaired by hand
@@ -263,7 +273,7 @@ def test_a_replaced_file_that_is_damaged_since_is_not_deleted(two):
     metrics.compact()
     victim.write_bytes(b"")
     assert metrics.read().damaged == ()  # its rows are elsewhere
-    assert metrics.delete_replaced(0) == 1
+    assert delete_replaced(metrics) == 1
     assert victim.exists()
 
 
@@ -273,7 +283,7 @@ def test_a_damaged_compacted_file_replaces_nothing(two):
     metrics.compact()
     (compacted,) = (file for file in files(metrics) if file.name.startswith("compacted-"))
     compacted.write_bytes(compacted.read_bytes()[:-1])
-    assert metrics.delete_replaced(0) == 0
+    assert delete_replaced(metrics) == 0
     read = metrics.read()
     one_damaged(read, compacted)
     assert contents(read).equals(before)
@@ -322,12 +332,12 @@ def test_compacting_changes_nothing_for_readers(actions):
             elif action == "compact":
                 metrics.compact()
             elif action == "delete":
-                metrics.delete_replaced(0)
-                assert metrics.delete_replaced(0) == 0
+                delete_replaced(metrics)
+                assert delete_replaced(metrics) == 0
             else:
                 _, replaced, _ = metrics._load()
-                for file in argument.sample(sorted(replaced), len(replaced) // 2):
-                    (metrics.folder.root / "metrics" / file).unlink()
+                for file in argument.sample(replaced, len(replaced) // 2):
+                    (metrics.folder.root / "metrics" / file.name).unlink()
             read = metrics.read()
             assert read.damaged == ()
             assert contents(read).equals(contents(twin.read()))
@@ -338,11 +348,11 @@ def test_compacting_leaves_one_file_and_waits_before_it_deletes(metrics):
         metrics.write(steps(A, step))
     assert metrics.compact() == 5
     assert metrics.compact() == 0
-    assert metrics.delete_replaced(3600) == 0
+    assert delete_replaced(metrics, metrics.folder.now() - 3600) == 0
     assert len(files(metrics)) == 6
     metrics.write(steps(A, 5))
     assert metrics.compact() == 2
-    assert metrics.delete_replaced(0) == 7
+    assert delete_replaced(metrics) == 7
     assert len(files(metrics)) == 1
     assert keys(metrics.read()) == [(A, step) for step in range(6)]
 
@@ -363,21 +373,22 @@ def test_a_compaction_that_cannot_be_written_changes_nothing(two, monkeypatch):
 def test_a_reader_that_listed_files_since_deleted_lists_again(two, monkeypatch):
     metrics, _ = two
     expected = contents(metrics.read())
-    listings = [metrics._names()]
+    listings = [metrics._files()]
     metrics.compact()
-    metrics.delete_replaced(0)
-    listings.append(metrics._names())
-    monkeypatch.setattr(metrics, "_names", lambda: listings.pop(0))
+    delete_replaced(metrics)
+    listings.append(metrics._files())
+    monkeypatch.setattr(metrics, "_files", lambda: listings.pop(0))
     assert contents(metrics.read()).equals(expected)
     assert listings == []
 
 
 def test_files_that_keep_disappearing_are_a_failure(metrics, monkeypatch):
-    monkeypatch.setattr(metrics, "_names", lambda: ["gone.parquet"])
+    gone = File("gone.parquet", 1, 0.0, None)
+    monkeypatch.setattr(metrics, "_files", lambda: [gone])
     with pytest.raises(EnvironmentFailure, match="keep disappearing"):
         metrics.read()
-    monkeypatch.setattr(metrics, "_names", lambda: ["compacted-gone.parquet"])
-    assert metrics.delete_replaced(0) == 0
+    monkeypatch.setattr(metrics, "_files", lambda: [replace(gone, name="compacted-gone.parquet")])
+    assert delete_replaced(metrics) == 0
 
 
 def test_a_copied_store_is_the_same_store(two, tmp_path_factory):

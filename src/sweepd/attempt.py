@@ -232,6 +232,8 @@ class Attempt:
         finally:
             if printed.getvalue():
                 self.store.append_log(self.trial.id, printed.getvalue())
+            if self.status is not None:
+                self.store.flush_logs()
 
 
 def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:

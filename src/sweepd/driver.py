@@ -49,7 +49,12 @@ def launch(
     Raises EnvironmentFailure where another driver holds the sweep or the store can't be written.
     """
     plan, name = search.plan, search.plan.grid.name
-    if not store.lock_sweep(name):
+
+    def lost(reason: str) -> None:
+        note(f"sweep {name}: {reason}")
+        stopping.set()
+
+    if not store.lock_sweep(name, note, lost):
         raise EnvironmentFailure(
             f"sweep {name}: another driver holds it ({_latest_driver(store, name)}); "
             "wait for it, or end it with `sweepd cancel`"
@@ -60,15 +65,16 @@ def launch(
         search.learn(_known(plan, store), ())
         waiting = 0
         while search.wanted() and not stopping.is_set():
-            mine = [t for t in plan.trials if not search.settled(t) and store.claim(t.id)]
+            unsettled = [trial for trial in plan.trials if not search.settled(trial)]
+            claimed = store.claim([trial.id for trial in unsettled])
+            mine = [trial for trial in unsettled if trial.id in claimed]
             try:
                 # Read after claiming: what another driver ended meanwhile is not run again.
                 search.learn(_known(plan, store), {trial.id for trial in mine})
                 if not search.finished:
                     _run(search, store, number, mine, per_trial, stopping, listener)
             finally:
-                for trial in mine:
-                    store.release(trial.id)
+                store.release(claimed)
             if (elsewhere := len(search.wanted())) and not stopping.is_set():
                 if elsewhere != waiting:
                     waiting = elsewhere

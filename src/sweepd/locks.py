@@ -1,4 +1,4 @@
-"""Thousands of named locks on one local file, all of which die with the process that holds them.
+"""Named locks: what they promise (`Locks`), and how a local file keeps it (`FileLocks`).
 
 A lock is one byte of the file, at an offset hashed from its name, under a POSIX record lock
 (fcntl). Such locks belong to a process: a forked child does not inherit them, threads share them,
@@ -15,10 +15,39 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from sweepd.errors import EnvironmentFailure
+
+
+class Locks(Protocol):
+    """Locks by name, by the thousand, that outlive their holder by `leases.TERM_SECONDS` at most.
+
+    Between all processes that reach the store. Two threads, or two `Locks` of one process,
+    exclude each other as two processes do.
+    """
+
+    def acquire(self, names: Collection[str]) -> set[str]:
+        """Take those that are free, without waiting: which they were."""
+
+    def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
+        """Take a lock unless its holder lives, waiting only until that is certain: whether it was
+        taken. `note` is told why it waits."""
+
+    def release(self, names: Collection[str]) -> None:
+        """Free those of these locks that this process holds."""
+
+    def held_elsewhere(self, names: Collection[str]) -> set[str]:
+        """Those that another process holds; takes nothing, and needs no write access."""
+
+    def confirm(self) -> None:
+        """EnvironmentFailure if what this process took was taken from it."""
+
+    def when_lost(self, tell: Callable[[str], None]) -> None:
+        """`tell` is told why, from another thread, once what this process took is taken from it."""
 
 
 @dataclass
@@ -42,51 +71,60 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-class Locks:
-    """Locks by name in one file, which is made when first needed.
+class FileLocks:
+    """Locks on a file, which is made when first needed; they die with their process.
 
-    Between processes of all the machines that share the file system, as far as that supports
-    record locks (NFS does; EnvironmentFailure where it does not). Two threads, or two `Locks` of
-    one process on the same file, exclude each other as two processes do.
+    They reach all machines that share the file system, as far as that supports record locks (NFS
+    does; EnvironmentFailure where it does not).
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def acquire(self, name: str) -> bool:
-        """Take the lock if it is free, without waiting: whether it was."""
+    def acquire(self, names: Collection[str]) -> set[str]:
         with _guard:
             file = self._open()
-            if name in file.held:
-                return False
-            try:
-                fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
-            except OSError as error:
-                if error.errno in (errno.EACCES, errno.EAGAIN):
-                    return False
-                raise self._failure(error) from error
-            file.held.add(name)
-            return True
+            taken = set()
+            for name in names:
+                if name not in file.held and self._lock(file, name):
+                    file.held.add(name)
+                    taken.add(name)
+            return taken
 
-    def release(self, name: str) -> None:
-        """Free the lock if this process holds it."""
+    def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
+        return name in self.acquire([name])
+
+    def release(self, names: Collection[str]) -> None:
         with _guard:
             file = self._open()
-            if name in file.held:
+            for name in file.held.intersection(names):
                 fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, _offset(name))
                 file.held.remove(name)
 
-    def held_elsewhere(self, name: str) -> bool:
-        """Whether another process holds the lock; takes nothing, and a read-only folder will do."""
+    def held_elsewhere(self, names: Collection[str]) -> set[str]:
         with _guard:
             if not self.path.exists():
-                return False
-            query = _flock(fcntl.F_WRLCK, _offset(name))
+                return set()
+            descriptor = self._open().descriptor
             try:
-                answer = fcntl.fcntl(self._open().descriptor, fcntl.F_GETLK, query)
+                return {name for name in names if _is_locked(descriptor, name)}
             except OSError as error:
                 raise self._failure(error) from error
-            return _flock_type(answer) != fcntl.F_UNLCK
+
+    def confirm(self) -> None:
+        """Always so."""
+
+    def when_lost(self, tell: Callable[[str], None]) -> None:
+        """Never so."""
+
+    def _lock(self, file: _LockFile, name: str) -> bool:
+        try:
+            fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            raise self._failure(error) from error
+        return True
 
     def _open(self) -> _LockFile:
         try:
@@ -115,6 +153,12 @@ def _open_descriptor(path: Path) -> int:
         if error.errno in (errno.EACCES, errno.EROFS) and path.exists():
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # enough to ask who holds a lock
         raise
+
+
+def _is_locked(descriptor: int, name: str) -> bool:
+    """By another process."""
+    query = _flock(fcntl.F_WRLCK, _offset(name))
+    return _flock_type(fcntl.fcntl(descriptor, fcntl.F_GETLK, query)) != fcntl.F_UNLCK
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -38,6 +38,8 @@ class Layout:
     """Columns that together name a row; never null."""
     first_by: str
     """Among rows of one key the one that counts has the least value here; null comes last."""
+    filed_by: str
+    """The column by whose values rows are asked for; files are named by it."""
 
     @property
     def fixed(self) -> dict[str, pa.DataType]:
@@ -232,6 +234,7 @@ TRIALS = Layout(
     },
     key=("id", "attempt"),
     first_by="ended",
+    filed_by="config",
 )
 """One row per ended attempt. `started` and `ended` are UTC. An attempt that wrote its own ending
 and was then reported lost, by a row without `ended`, counts as it ended."""
@@ -250,6 +253,7 @@ METRICS = Layout(
     },
     key=("id", "attempt", "step"),
     first_by="seconds",
+    filed_by="id",
 )
 """One row per trial, attempt and step; acc only where a check was made."""
 
@@ -259,5 +263,6 @@ PLAN = Layout(
     after=_COST,
     key=("sweep", "id"),
     first_by="id",
+    filed_by="sweep",
 )
 """One row per planned trial of a sweep."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.locks import Locks
+from sweepd.errors import UserError
+from sweepd.localfolder import LocalFolder
+from sweepd.locks import FileLocks, Locks
 from sweepd.schema import METRICS, TRIALS, Row
-from sweepd.storage import FORMAT, LocalFolder, checked, to_json
+from sweepd.storage import FORMAT, Folder, checked, to_json
 from sweepd.sweeps import Sweep, SweepFolder
 from sweepd.tables import Damaged, Read, TableFolder
 
@@ -22,37 +24,42 @@ MARK = "sweepd-store.json"
 
 
 class Store:
-    """A results folder that any number of processes read and write at once.
+    """A results folder, local or on an object store, that any number of processes use at once.
 
     **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step) as
     Parquet files, `sweeps/<sweep>/` (frozen grid, plan, `sweep.json`), `launches/<number>.json`,
-    `checkpoints/<trunk>/`, `logs/<trial>.log`, and `locks`. Columns: `sweepd.schema`.
+    `checkpoints/<trunk>/`, `logs/`, and who holds which lock. docs/store.md tells the format.
 
     **Whole or absent.** Every object but a log appears whole, is durable when the call that wrote
-    it returns, and is never changed: a writer killed at any moment leaves nothing half-written
-    that a reader sees. A sweep exists once its `sweep.json` does.
+    it returns, and is never changed, save the three of a sweep: a writer killed at any moment
+    leaves nothing half-written that a reader sees. A sweep exists once its `sweep.json` does.
 
     **Writing** is tried again after errors that may pass. What could not be written raises
     EnvironmentFailure with path and reason.
 
     **Reading** goes by files: one that is truncated, changed or not ours is skipped and named in
     `Read.damaged`, and never moved, deleted or compacted away. Rows come in no order, once per
-    key (`sweepd.schema`). Reading needs no write access.
+    key (`sweepd.schema`). Reading needs no write access. What an object store says is unchanged
+    is not fetched twice.
 
     **Compacting** many files into one changes nothing for readers, whenever it is cut off.
 
-    **Locks** (`claim`, `lock_sweep`) do not wait, and die with the process: see `sweepd.locks`.
+    **Locks** (`claim`, `lock_sweep`) do not outlive their process, on an object store by more
+    than `leases.TERM_SECONDS`: see `sweepd.locks`.
 
-    A store is cheap to open and may be pickled. Only local folders are supported so far.
+    A store is cheap to open and may be pickled.
     """
 
-    def __init__(self, folder: LocalFolder) -> None:
+    def __init__(self, folder: Folder, locks: Locks) -> None:
         """Use `create` or `open`, which check what the folder is."""
         self._folder = folder
         self._trials = TableFolder(folder, TRIALS)
         self._metrics = TableFolder(folder, METRICS)
         self._sweeps = SweepFolder(folder)
-        self._locks = Locks(folder.path("locks"))
+        self._locks = locks
+
+    def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
+        return Store.open, (self.address,)
 
     @classmethod
     def create(cls, address: str) -> Store:
@@ -61,56 +68,62 @@ class Store:
         UserError if the folder holds something else or a newer format; EnvironmentFailure if it
         cannot be written.
         """
-        root = _local(address)
+        folder, _ = _place(address)
+        folder.make()
+        if folder.is_empty():
+            folder.create(MARK, to_json({"format": FORMAT}))
         try:
-            root.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise UserError(f"{root} is a file: results need a folder") from None
-        except OSError as error:
-            raise EnvironmentFailure(f"cannot make {root}: {error.strerror}") from error
-        folder = LocalFolder(root)
-        if not folder.names():
-            folder.put(MARK, to_json({"format": FORMAT}))
-        elif not folder.exists(MARK):  # asked second: another process may just have made it
-            raise _not_a_store(root, "it holds other files; name a new or an empty folder")
-        folder.check_writable()
+            folder.read(MARK)
+        except FileNotFoundError:
+            raise _not_a_store(
+                folder, "it holds other files; name a new or an empty folder"
+            ) from None
+        folder.now()
         return cls.open(address)
 
     @classmethod
     def open(cls, address: str) -> Store:
         """The store there, which need not be writable. UserError if there is none."""
-        folder = LocalFolder(_local(address))
+        folder, locks = _place(address)
         try:
             mark = json.loads(folder.read(MARK))
             found = int(mark["format"])
         except FileNotFoundError:
-            raise _not_a_store(folder.root, "name the folder that a launch wrote to") from None
+            raise _not_a_store(folder, "name the folder that a launch wrote to") from None
         except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{folder.path(MARK)} is damaged: {error!r}") from error
+            raise UserError(f"{folder.where(MARK)} is damaged: {error!r}") from error
         if found > FORMAT:
             raise UserError(
-                f"{folder.root} was written by a newer sweepd (format {found}, this one knows "
+                f"{folder.address} was written by a newer sweepd (format {found}, this one knows "
                 f"{FORMAT}): upgrade sweepd"
             )
-        return cls(folder)
+        return cls(folder, locks)
+
+    @classmethod
+    def find(cls, address: str) -> Store | None:
+        """The store there, or None if there is nothing at all."""
+        folder, _ = _place(address)
+        return None if folder.is_empty() else cls.open(address)
 
     @property
     def address(self) -> str:
         """Absolute, so that it means the same in every process of the machine."""
-        return str(self._folder.root)
+        return self._folder.address
 
     # Trials and metrics
 
     def write_trials(self, rows: Collection[Row]) -> None:
         """Add one row per ended attempt, as one new file."""
+        self.flush_logs()
         self._trials.write(rows)
 
     def write_metrics(self, rows: Collection[Row]) -> None:
         """Add one row per step, as one new file."""
         self._metrics.write(rows)
 
-    def read_trials(self) -> Read:
-        return self._trials.read()
+    def read_trials(self, configs: Collection[str] | None = None) -> Read:
+        """The endings of all trials, or of those with these `config`s, which opens fewer files."""
+        return self._trials.read(configs)
 
     def read_metrics(self, ids: Collection[str] | None = None) -> Read:
         """The metrics of all trials or of those named, which opens fewer files."""
@@ -119,18 +132,12 @@ class Store:
     def compact(self, kind: str, at_least: int = 2) -> int:
         """Merge the files of `trials` or `metrics` into one, if there are that many: how many.
 
-        For one process at a time. The files that it replaces stay until `delete_replaced`.
+        For the driver of a sweep; EnvironmentFailure if it no longer is. The files that it
+        replaces stay until `gc`.
         """
+        self._locks.confirm()
         folders = {table.layout.name: table for table in (self._trials, self._metrics)}
         return folders[kind].compact(at_least)
-
-    def delete_replaced(self, older_than_seconds: float) -> int:
-        """Delete files replaced by a compacted one, and leftovers of writers that died, of at
-        least that age: how many."""
-        deleted = self._folder.delete_asides(older_than_seconds)
-        for table in (self._trials, self._metrics):
-            deleted += table.delete_replaced(older_than_seconds)
-        return deleted
 
     # Sweeps
 
@@ -144,6 +151,10 @@ class Store:
     def load_sweep(self, name: str) -> Sweep:
         """UserError if there is no such sweep, EnvironmentFailure if it is damaged."""
         return self._sweeps.load(name)
+
+    def load_grid(self, name: str) -> str:
+        """The text of a sweep's frozen grid; errors as of `load_sweep`."""
+        return self._sweeps.load_grid(name)
 
     def sweeps(self) -> list[str]:
         """Names in the order of creation; those that are damaged come first."""
@@ -175,11 +186,13 @@ class Store:
         return sorted(found, key=lambda launch: launch["number"])
 
     def _launch_names(self) -> list[str]:
-        return [n for n in self._folder.names("launches") if re.fullmatch(r"\d+\.json", n)]
+        names = (file.name for file in self._folder.files("launches"))
+        return [name for name in names if re.fullmatch(r"\d+\.json", name)]
 
     # Checkpoints and logs
 
     def put_checkpoint(self, trunk: str, name: str, data: bytes) -> None:
+        self.flush_logs()
         self._folder.put(_checkpoint(trunk, name), data)
 
     def get_checkpoint(self, trunk: str, name: str) -> bytes:
@@ -188,60 +201,78 @@ class Store:
 
     def checkpoints(self, trunk: str) -> list[str]:
         """Names, sorted."""
-        return self._folder.names(f"checkpoints/{checked(trunk)}")
+        return [file.name for file in self._folder.files(f"checkpoints/{checked(trunk)}")]
 
     def delete_checkpoint(self, trunk: str, name: str) -> None:
         """Nothing happens if it is gone already."""
-        self._folder.delete(_checkpoint(trunk, name))
-
-    def log_path(self, trial_id: str) -> Path:
-        """Where a trial's log is or will be."""
-        return self._folder.path(_log(trial_id))
+        self._folder.delete([_checkpoint(trunk, name)])
 
     def append_log(self, trial_id: str, text: str) -> None:
+        """Add to a trial's log. On an object store it appears with what is next written of any
+        trial's ending or checkpoint, or with `flush_logs`."""
         self._folder.append(_log(trial_id), text)
+
+    def flush_logs(self) -> None:
+        self._folder.flush()
 
     def read_log(self, trial_id: str) -> str:
         """Empty if nothing was logged."""
-        try:
-            return self._folder.read(_log(trial_id)).decode(errors="replace")
-        except FileNotFoundError:
-            return ""
+        log = _log(trial_id)
+        parts = [f"{log}/{part.name}" for part in self._folder.files(log)]
+        found = []
+        for name in (f"{log}.log", *parts):  # a store copied to another kind of place has both
+            with suppress(FileNotFoundError):
+                found.append(self._folder.read(name).decode(errors="replace"))
+        return "".join(found)
 
     # Locks
 
-    def claim(self, trial_id: str) -> bool:
-        """Take a trial for this process unless somebody holds it: whether nobody did."""
-        return self._locks.acquire(f"trial {trial_id}")
+    def claim(self, trial_ids: Collection[str]) -> set[str]:
+        """Take for this process those of these trials that nobody holds: which they were."""
+        locks = {f"trial {trial_id}": trial_id for trial_id in trial_ids}
+        return {locks[lock] for lock in self._locks.acquire(locks)}
 
-    def release(self, trial_id: str) -> None:
-        self._locks.release(f"trial {trial_id}")
+    def release(self, trial_ids: Collection[str]) -> None:
+        self._locks.release([f"trial {trial_id}" for trial_id in trial_ids])
 
-    def claimed_elsewhere(self, trial_id: str) -> bool:
-        """Whether another process holds the trial."""
-        return self._locks.held_elsewhere(f"trial {trial_id}")
+    def lock_sweep(
+        self, name: str, note: Callable[[str], None], lost: Callable[[str], None]
+    ) -> bool:
+        """Become the sweep's driver unless there is one: whether there was none.
 
-    def lock_sweep(self, name: str) -> bool:
-        """Become the sweep's driver unless there is one: whether there was none."""
-        return self._locks.acquire(f"sweep {name}")
+        On an object store, where the last driver may have died, this waits until that is certain,
+        and `note` is told so. Should this process later lose what it holds, which only happens
+        there, `lost` is told why, from another thread.
+        """
+        self._locks.when_lost(lost)
+        return self._locks.acquire_or_wait(f"sweep {name}", note)
 
     def unlock_sweep(self, name: str) -> None:
-        self._locks.release(f"sweep {name}")
+        self._locks.release([f"sweep {name}"])
 
-    def sweep_locked_elsewhere(self, name: str) -> bool:
-        """Whether another process drives the sweep."""
-        return self._locks.held_elsewhere(f"sweep {name}")
+    def driven_elsewhere(self, sweeps: Collection[str]) -> set[str]:
+        """Those of these sweeps that another process drives."""
+        locks = {f"sweep {name}": name for name in sweeps}
+        return {locks[lock] for lock in self._locks.held_elsewhere(locks)}
 
 
-def _local(address: str) -> Path:
+def _place(address: str) -> tuple[Folder, Locks]:
+    """Each kind of address with its kind of locks. Imported here: it takes a while."""
     scheme, separator, rest = address.partition("://")
+    if separator and scheme in ("s3", "gs"):
+        from sweepd.leases import Leases
+        from sweepd.objectfolder import ObjectFolder
+
+        bucket = ObjectFolder(address)
+        return bucket, Leases(bucket)
     if separator and scheme != "file":
-        raise UserError(f"{address}: results can be kept in local folders only, not in {scheme}://")
-    return Path(rest if separator else address).expanduser().absolute()
+        raise UserError(f"{address}: results lie in a local folder, in s3:// or in gs://")
+    root = Path(rest if separator else address).expanduser().absolute()
+    return LocalFolder(root), FileLocks(root / "locks")
 
 
-def _not_a_store(root: Path, advice: str) -> UserError:
-    return UserError(f"{root} is not a sweepd results folder: {advice}")
+def _not_a_store(folder: Folder, advice: str) -> UserError:
+    return UserError(f"{folder.address} is not a sweepd results folder: {advice}")
 
 
 def _checkpoint(trunk: str, name: str) -> str:
@@ -249,7 +280,7 @@ def _checkpoint(trunk: str, name: str) -> str:
 
 
 def _log(trial_id: str) -> str:
-    return f"logs/{checked(trial_id)}.log"
+    return f"logs/{checked(trial_id)}"
 
 
 def _number(launch_name: str) -> int:

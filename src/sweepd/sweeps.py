@@ -3,97 +3,124 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.schema import PLAN, Row
-from sweepd.storage import FORMAT, LocalFolder, checked, to_json
-from sweepd.tables import Damaged, Read, load, to_parquet
+from sweepd.storage import FORMAT, File, Folder, Unreachable, checked, to_json
+from sweepd.tables import READERS, Damaged, Loader, Read, to_parquet
+
+INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as saved: the text of its frozen grid, and its `sweep.json`."""
+    """A sweep as saved: its `sweep.json`. The text of its frozen grid: `Store.load_grid`."""
 
     name: str
-    grid_text: str
     info: dict[str, Any]
 
 
 class SweepFolder:
     """`sweeps/<sweep>/`. A sweep exists once its `sweep.json`, written last, does."""
 
-    def __init__(self, folder: LocalFolder) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
+        self._plans = Loader(folder, PLAN)
+        self._listed: dict[str, str | None] = {}
+        self._known: dict[str, tuple[str, bytes]] = {}
+        """Version of each sweep.json by the latest listing; version and content as last read."""
 
     def save(
         self, name: str, grid_text: str, info: Mapping[str, Any], plan_rows: Sequence[Row]
     ) -> None:
         """Make or replace a sweep. `created` (ISO 8601, UTC) is when it was first saved."""
-        files = ("grid.yaml", "plan.parquet", "sweep.json")
-        grid_path, plan_path, info_path = (_path(name, file) for file in files)
         plan = PLAN.table([{**row, "sweep": name} for row in plan_rows])
         try:
             created = self._info(name)["created"]
         except (FileNotFoundError, ValueError):
             created = datetime.now(UTC).isoformat()
         info = {**info, "format": FORMAT, "name": name, "created": created}
-        self.folder.put(grid_path, grid_text.encode())
-        self.folder.put(plan_path, to_parquet(plan))
-        self.folder.put(info_path, to_json(info))
+        self.folder.put(_path(name, GRID), grid_text.encode())
+        self.folder.put(_path(name, PLANNED), to_parquet(plan))
+        self.folder.put(_path(name, INFO), to_json(info))
+        self._listed.pop(name, None)
 
     def load(self, name: str) -> Sweep:
-        where = self.folder.path(_path(name, "sweep.json"))
         try:
-            info = self._info(name)
-            return Sweep(name, self.folder.read(_path(name, "grid.yaml")).decode(), info)
+            return Sweep(name, self._info(name))
         except FileNotFoundError:
             raise self._unknown(name) from None
         except ValueError as error:
+            where = self.folder.where(_path(name, INFO))
+            raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
+
+    def load_grid(self, name: str) -> str:
+        try:
+            return self.folder.read(_path(name, GRID)).decode()
+        except FileNotFoundError:
+            raise self._unknown(name) from None
+        except ValueError as error:
+            where = self.folder.where(_path(name, GRID))
             raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
 
     def names(self) -> list[str]:
-        found = self.folder.names("sweeps")
-        return sorted(
-            (name for name in found if self.folder.exists(f"sweeps/{name}/sweep.json")),
-            key=self._created,
-        )
+        return self._names(self.folder.files("sweeps"))
 
     def read_plans(self, sweeps: Sequence[str] | None) -> Read:
-        known = self.names()
-        tables: list[pa.Table] = []
-        damaged: list[Damaged] = []
-        for name in known if sweeps is None else dict.fromkeys(sweeps):
-            if name not in known:
-                raise self._unknown(name)
-            try:
-                plan = load(self.folder, _path(name, "plan.parquet"), PLAN)
-            except FileNotFoundError:
-                plan = Damaged(str(self.folder.path(_path(name, "plan.parquet"))), "missing")
-            (damaged if isinstance(plan, Damaged) else tables).append(plan)
-        return Read(PLAN.concat(tables), tuple(damaged))
+        files = {file.name: file for file in self.folder.files("sweeps")}
+        known = self._names(files.values())
+        if unknown := set(sweeps or ()).difference(known):
+            raise self._unknown(min(unknown))
+        wanted = [f"{name}/{PLANNED}" for name in (known if sweeps is None else sweeps)]
+        loaded = self._plans.load("sweeps", [files[path] for path in wanted if path in files])
+        found = [
+            loaded[path]
+            if path in loaded
+            else Damaged(self.folder.where(f"sweeps/{path}"), "missing")
+            for path in dict.fromkeys(wanted)
+        ]
+        tables = [plan for plan in found if not isinstance(plan, Damaged)]
+        return Read(PLAN.concat(tables), tuple(p for p in found if isinstance(p, Damaged)))
+
+    def _names(self, files: Iterable[File]) -> list[str]:
+        found = ((*file.name.rpartition("/"), file.version) for file in files)
+        self._listed = {name: version for name, _, last, version in found if last == INFO}
+        with ThreadPoolExecutor(READERS) as pool:
+            return [name for _, name in sorted(pool.map(self._created, self._listed))]
+
+    def _created(self, name: str) -> tuple[str, str]:
+        """When a sweep was made (empty if that can't be read), and its name."""
+        try:
+            return self._info(name)["created"], name
+        except Unreachable:
+            raise
+        except (FileNotFoundError, ValueError, EnvironmentFailure):
+            return "", name
 
     def _info(self, name: str) -> dict[str, Any]:
         """FileNotFoundError if there is none, ValueError if it is damaged."""
-        info = json.loads(self.folder.read(_path(name, "sweep.json")))
+        info = json.loads(self._info_text(name))
         if not isinstance(info, dict) or "created" not in info:
             raise ValueError("not what was saved")
         return info
 
-    def _created(self, name: str) -> tuple[str, str]:
-        try:
-            return self._info(name)["created"], name
-        except (FileNotFoundError, ValueError):
-            return "", name
+    def _info_text(self, name: str) -> bytes:
+        version = self._listed.get(name)
+        if name in self._known and self._known[name][0] == version:
+            return self._known[name][1]
+        text = self.folder.read(_path(name, INFO))
+        if version:
+            self._known[name] = version, text
+        return text
 
     def _unknown(self, name: str) -> UserError:
         known = ", ".join(self.names()) or "none"
-        return UserError(f"no sweep {name!r} in {self.folder.root}; there are: {known}")
+        return UserError(f"no sweep {name!r} in {self.folder.address}; there are: {known}")
 
 
 def _path(sweep: str, file: str) -> str:

@@ -15,16 +15,18 @@ import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.schema import Layout, Row
-from sweepd.storage import LocalFolder
+from sweepd.storage import File, Folder, Unreachable
 
 REPLACES = b"sweepd.replaces"
 """Parquet metadata of a compacted file: JSON list of the files in its folder that it replaces."""
 COMPACTED, ROWS = "compacted", "rows"
-"""How file names begin; a file of one trial's rows begins with the trial's id instead."""
+"""How file names begin; a file whose rows share one `Layout.filed_by`, a hash, begins with it."""
 _NAME = re.compile(r"(?P<prefix>.+)-(?P<digest>[0-9a-f]{32})\.parquet")
-_TRIAL_ID = re.compile(r"[0-9a-f]{1,100}")
-_READERS = 8
+_HASH = re.compile(r"[0-9a-f]{1,100}")
+READERS = 16
+"""Files read at once."""
 _LISTINGS = 5
+REMEMBERED_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,37 @@ class Read:
     damaged: tuple[Damaged, ...]
 
 
+class Loader:
+    """Reads Parquet files of one layout, several at once.
+
+    What the place says is unchanged since it was last read (`File.version`) is not read again, up
+    to `REMEMBERED_BYTES` in all.
+    """
+
+    def __init__(self, folder: Folder, layout: Layout) -> None:
+        self.folder, self.layout = folder, layout
+        self._remembered: dict[tuple[str, str], pa.Table | Damaged] = {}
+        self._room = REMEMBERED_BYTES
+
+    def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
+        """By the names of the files. FileNotFoundError if one is gone."""
+        if not files:
+            return {}
+        with ThreadPoolExecutor(READERS) as pool:
+            return dict(pool.map(lambda file: (file.name, self._load(below, file)), files))
+
+    def _load(self, below: str, file: File) -> pa.Table | Damaged:
+        path = f"{below}/{file.name}"
+        key = (path, file.version) if file.version else None
+        if key in self._remembered:
+            return self._remembered[key]
+        loaded = load(self.folder, path, self.layout)
+        if key and isinstance(loaded, pa.Table) and loaded.nbytes <= self._room:
+            self._room -= loaded.nbytes
+            self._remembered[key] = loaded
+        return loaded
+
+
 class TableFolder:
     """The rows of one kind.
 
@@ -50,89 +83,98 @@ class TableFolder:
     it, and no two files differ under one name. A file put there by other means is read too.
     """
 
-    def __init__(self, folder: LocalFolder, layout: Layout) -> None:
+    def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
+        self._loader = Loader(folder, layout)
 
     def write(self, rows: Collection[Row]) -> None:
         """Add rows as one new file. EnvironmentFailure if that fails, ValueError for bad rows."""
         if rows:
             table = self.layout.table(list(rows))
-            ids = set(table["id"].to_pylist())
-            only = min(ids)
-            self._put(only if len(ids) == 1 and _TRIAL_ID.fullmatch(only) else ROWS, table)
+            values = set(table[self.layout.filed_by].to_pylist())
+            only = values.pop()
+            named = not values and only is not None and _HASH.fullmatch(only)
+            self._put(only if named else ROWS, table)
 
-    def read(self, ids: Collection[str] | None = None) -> Read:
-        """All rows, or those of the trials named."""
-        tables, _, damaged = self._load(ids)
+    def read(self, only: Collection[str] | None = None) -> Read:
+        """All rows, or those whose `layout.filed_by` is among these."""
+        tables, _, damaged = self._load(only)
         table = self.layout.unique(self.layout.concat(tables.values()))
-        if ids is not None:
-            table = table.filter(pc.is_in(table["id"], pa.array(list(ids), pa.string())))
+        if only is not None:
+            wanted = pa.array(list(only), pa.string())
+            table = table.filter(pc.is_in(table[self.layout.filed_by], wanted))
         return Read(table, tuple(damaged))
 
     def compact(self, at_least: int = 2) -> int:
         """Write the rows of all readable files as one that replaces them: how many files.
 
         With fewer files than `at_least`, nothing is done.
-        The replaced files stay until `delete_replaced`. To be called by one process at a time;
-        two at once only waste space.
+        The replaced files stay until they are deleted (`replaced`). To be called by one process at
+        a time; two at once only waste space.
         """
-        if len(self._names()) < at_least:  # told without reading
+        if len(self._files()) < at_least:  # told without reading
             return 0
         tables, replaced, _ = self._load()
         if len(tables) < at_least:
             return 0
         table = self.layout.unique(self.layout.concat(tables.values()))
-        names = json.dumps(sorted(replaced | set(tables)))
+        names = json.dumps(sorted({file.name for file in replaced} | set(tables)))
         table = table.sort_by([(name, "ascending") for name in self.layout.key])
         self._put(COMPACTED, table.replace_schema_metadata({REPLACES: names}))
         return len(tables)
 
-    def delete_replaced(self, older_than_seconds: float) -> int:
-        """Delete readable files that a compacted file, at least that old, replaces: how many.
+    def replaced(self, written_before: float) -> list[File]:
+        """Readable files that a readable compacted file, written before then, replaces.
 
-        A reader that listed them meanwhile lists again; the age spares it most of that.
+        They may be deleted: a reader that listed them meanwhile lists again. The age spares it
+        most of that.
         """
-        names = self._names()
-        old = [name for name in names if self.folder.age(self._path(name)) >= older_than_seconds]
+        files = self._files()
         try:
-            _, replaced = self._load_compacted(old)
-            doomed, _ = self._load_files(replaced.intersection(names))
+            _, names = self._load_compacted(f for f in files if f.written < written_before)
+            loaded = self._loader.load(self.layout.name, [f for f in files if f.name in names])
         except FileNotFoundError:
-            return 0  # another process is deleting them
-        for name in doomed:
-            self.folder.delete(self._path(name))
-        return len(doomed)
+            return []  # another process is deleting them
+        return [file for file in files if isinstance(loaded.get(file.name), pa.Table)]
 
     def _put(self, prefix: str, table: pa.Table) -> None:
         data = to_parquet(table)
-        self.folder.put(self._path(f"{prefix}-{_digest(data)}.parquet"), data)
+        self.folder.put(f"{self.layout.name}/{prefix}-{_digest(data)}.parquet", data)
 
-    def _path(self, name: str) -> str:
-        return f"{self.layout.name}/{name}"
-
-    def _names(self) -> list[str]:
-        return [name for name in self.folder.names(self.layout.name) if name.endswith(".parquet")]
+    def _files(self) -> list[File]:
+        found = self.folder.files(self.layout.name)
+        return [f for f in found if f.name.endswith(".parquet") and "/" not in f.name]
 
     def _load(
-        self, ids: Collection[str] | None = None
-    ) -> tuple[dict[str, pa.Table], set[str], list[Damaged]]:
+        self, only: Collection[str] | None = None
+    ) -> tuple[dict[str, pa.Table], list[File], list[Damaged]]:
         """Tables by file name, the listed files that they replace, and what is damaged."""
-        prefixes = None if ids is None else {*ids, ROWS, COMPACTED}
+        prefixes = None if only is None else {*only, ROWS, COMPACTED}
         for _ in range(_LISTINGS):
-            names = self._names()
+            files = self._files()
             try:
-                compacted, replaced = self._load_compacted(names)
-                rest = (n for n in names if n not in replaced and n not in compacted)
-                tables, damaged = self._load_files(n for n in rest if _may_hold(n, prefixes))
+                compacted, replaced = self._load_compacted(files)
+                wanted = [
+                    file
+                    for file in files
+                    if file.name not in replaced
+                    and file.name not in compacted
+                    and _may_hold(file.name, prefixes)
+                ]
+                loaded = self._loader.load(self.layout.name, wanted)
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
-            live = {name: table for name, table in compacted.items() if name not in replaced}
-            return live | tables, replaced.intersection(names), damaged
-        raise EnvironmentFailure(f"{self.folder.path(self.layout.name)}: files keep disappearing")
+            loaded |= {name: table for name, table in compacted.items() if name not in replaced}
+            damaged = [found for found in loaded.values() if isinstance(found, Damaged)]
+            tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
+            return tables, [file for file in files if file.name in replaced], damaged
+        raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
-    def _load_compacted(self, names: Iterable[str]) -> tuple[dict[str, pa.Table], set[str]]:
-        """Readable compacted files among these, and all that they replace."""
-        tables, _ = self._load_files(n for n in names if n.startswith(COMPACTED + "-"))
+    def _load_compacted(self, files: Iterable[File]) -> tuple[dict[str, pa.Table], set[str]]:
+        """Readable compacted files among these, and the names of all that they replace."""
+        compacted = [file for file in files if file.name.startswith(COMPACTED + "-")]
+        loaded = self._loader.load(self.layout.name, compacted)
+        tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
         replaced = {
             name
             for table in tables.values()
@@ -140,20 +182,12 @@ class TableFolder:
         }
         return tables, replaced
 
-    def _load_files(self, names: Iterable[str]) -> tuple[dict[str, pa.Table], list[Damaged]]:
-        """FileNotFoundError if one is gone."""
-        names = list(names)
-        with ThreadPoolExecutor(_READERS) as pool:
-            results = list(pool.map(self._load_file, names))
-        tables = {n: r for n, r in zip(names, results, strict=True) if not isinstance(r, Damaged)}
-        return tables, [result for result in results if isinstance(result, Damaged)]
 
-    def _load_file(self, name: str) -> pa.Table | Damaged:
-        return load(self.folder, self._path(name), self.layout)
+def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
+    """One file as a table of this layout. FileNotFoundError if there is none.
 
-
-def load(folder: LocalFolder, name: str, layout: Layout) -> pa.Table | Damaged:
-    """One file as a table of this layout. FileNotFoundError if there is none."""
+    Unreachable if the place can't be asked: that is no damage.
+    """
     try:
         data = folder.read(name)
         match = _NAME.fullmatch(name)
@@ -161,10 +195,10 @@ def load(folder: LocalFolder, name: str, layout: Layout) -> pa.Table | Damaged:
             raise ValueError("truncated or changed: its digest is not the one in its name")
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         return layout.conform(file.read(use_threads=False))
-    except FileNotFoundError:
+    except (FileNotFoundError, Unreachable):
         raise
     except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
-        return Damaged(str(folder.path(name)), str(error).partition("\n")[0])
+        return Damaged(folder.where(name), str(error).partition("\n")[0])
 
 
 def to_parquet(table: pa.Table) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -52,8 +51,8 @@ def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     from sweepd.store import Store
 
     address = results_address(results)
-    if results is None and not Path(address).exists():
+    store = Store.find(address) if results is None else Store.open(address)
+    if store is None:
         say(f"nothing measured: there is no {address}")
         return Measured(None, "all")
-    store = Store.open(address)
     return Measured(store, codes("current", store), sweeps)

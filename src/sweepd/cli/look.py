@@ -162,20 +162,18 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
     yield check("gpus", True, ", ".join(cards) or "none: trials train on the CPU")
     free = shutil.disk_usage(tempfile.gettempdir()).free
     yield check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
-    if Path(address).exists():
-        from sweepd.store import Store
+    from sweepd.store import Store
 
-        try:
-            store = Store.create(address)
-            damaged = (*store.read_trials().damaged, *store.read_plans().damaged)
-            detail = (
-                f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
-            )
-            yield check("results", not damaged, detail)
-        except SweepdError as error:
-            yield check("results", False, str(error))
-    else:
-        yield check("results", True, f"{address} will be made by the first launch")
+    try:
+        if Store.find(address) is None:
+            yield check("results", True, f"{address} will be made by the first launch")
+            return
+        store = Store.create(address)
+        damaged = (*store.read_trials().damaged, *store.read_plans().damaged)
+        detail = f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
+        yield check("results", not damaged, detail)
+    except SweepdError as error:
+        yield check("results", False, str(error))
 
 
 def _list(found: Iterable[Entry], as_json: bool, as_csv: bool) -> None:

@@ -130,7 +130,7 @@ def resume(
         sweep = launches[-1]["sweep"]
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
-    grid = parse_grid(saved.grid_text, source, [], Path(saved.info["base"]))
+    grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.info["base"]))
     _launch(grid, cluster, store.address, accept_code, search_of)
 
 
@@ -140,15 +140,19 @@ def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Resu
 
     store = Store.open(results_address(results))
     store.load_sweep(sweep)
-    if not store.sweep_locked_elsewhere(sweep):
+    if not store.driven_elsewhere([sweep]):
         say(f"sweep {sweep} is not running")
         return
     [*_, latest] = [made for made in store.launches() if made["sweep"] == sweep]
     if latest["host"] != socket.gethostname():
         raise EnvironmentFailure(f"sweep {sweep} runs on {latest['host']}: cancel it there")
-    os.kill(latest["pid"], signal.SIGTERM)
+    try:
+        os.kill(latest["pid"], signal.SIGTERM)
+    except ProcessLookupError:
+        say(f"sweep {sweep} is not running: process {latest['pid']} is gone")
+        return
     until = time.monotonic() + CANCEL_SECONDS
-    while store.sweep_locked_elsewhere(sweep):
+    while store.driven_elsewhere([sweep]):
         if time.monotonic() > until:
             raise EnvironmentFailure(
                 f"sweep {sweep}: process {latest['pid']} got SIGTERM but still runs"
@@ -245,8 +249,7 @@ def _existing(results: str | None) -> Store | None:
     """The store, or None where nothing was stored yet."""
     from sweepd.store import Store
 
-    address = results_address(results)
-    return Store.open(address) if Path(address).exists() else None
+    return Store.find(results_address(results))
 
 
 def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, Standing, pa.Table]:

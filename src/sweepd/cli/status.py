@@ -45,7 +45,7 @@ def status(
         columns, rows = _rows(store, sweep)
         clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
         print(f"{clear}{table(columns, rows)}", flush=True)
-        if not any(map(store.sweep_locked_elsewhere, [sweep] if sweep else store.sweeps())):
+        if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
             return
         time.sleep(WATCH_SECONDS)
     emit(*_rows(store, sweep), as_json, as_csv)
@@ -74,15 +74,20 @@ def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, An
 
 def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a sweep: how many of its trials ended how, and whether a driver runs it."""
-    latest = _latest(store)
+    names = store.sweeps()
+    latest, running = _latest(store), store.driven_elsewhere(names)
+    planned: dict[str, list[str]] = {name: [] for name in names}
+    plans = store.read_plans(names)
+    report_damage(plans.damaged)
+    for trial in plans.table.select(["sweep", "id"]).to_pylist():
+        planned[trial["sweep"]].append(trial["id"])
     rows = []
-    for name in store.sweeps():
-        ids = store.read_plans([name]).table.column("id").to_pylist()
+    for name, ids in planned.items():
         ended = [latest[id_]["status"] for id_ in ids if id_ in latest]
         rows.append(
             {
                 "sweep": name,
-                "running": store.sweep_locked_elsewhere(name),
+                "running": name in running,
                 "trials": len(ids),
                 **{status: ended.count(status) for status in STATUSES},
                 "untried": len(ids) - len(ended),
@@ -97,9 +102,9 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     is of an attempt that has not ended and the sweep has a driver."""
     store.load_sweep(sweep)
     plan = store.read_plans([sweep]).table.to_pylist()
-    latest = _latest(store)
+    latest = _latest(store, [trial["config"] for trial in plan])
     active: dict[str, dict[str, Any]] = {}
-    if store.sweep_locked_elsewhere(sweep):
+    if store.driven_elsewhere([sweep]):
         for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
             ended = latest.get(row["id"])
             newest = active.get(row["id"])
@@ -128,9 +133,9 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     return [*shown, "status", "step", "acc", "seconds", "error"], rows
 
 
-def _latest(store: Store) -> dict[str, dict[str, Any]]:
-    """The latest ending of each trial, by id."""
-    read = store.read_trials()
+def _latest(store: Store, configs: list[str] | None = None) -> dict[str, dict[str, Any]]:
+    """The latest ending of each trial, or of those with these configs, by id."""
+    read = store.read_trials(configs)
     report_damage(read.damaged)
     rows = sorted(read.table.to_pylist(), key=lambda row: int(row["attempt"]))
     return {row["id"]: row for row in rows}

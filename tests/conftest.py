@@ -1,0 +1,55 @@
+"""Object stores for tests of any folder: one server for all of them, a bucket and a proxy each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from object_store import GoogleProxy, Proxy, Server
+
+
+@pytest.fixture(scope="session")
+def object_server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(object_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """The way to all s3:// addresses, for this process and those that it starts."""
+    proxy = Proxy(object_server.at)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def gs(object_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """The way to all gs:// addresses, for this process and those that it starts."""
+    proxy = GoogleProxy(object_server.at)
+    monkeypatch.setenv("GOOGLE_BASE_URL", proxy.url)
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "token")
+    yield proxy
+    proxy.close()
+
+
+KINDS = ("local", "s3", "gs")
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty place of each kind that can hold a store."""
+    if request.param == "local":
+        return str(tmp_path / "results")
+    request.getfixturevalue(request.param)
+    return f"{request.param}://{request.getfixturevalue('bucket')}/some/results"
+
+
+@pytest.fixture
+def bucket(object_server: Server) -> str:
+    """The name of an empty bucket."""
+    return object_server.new_bucket()

@@ -1,0 +1,79 @@
+"""A sweep whose results lie on S3, by the command line: launched, refused to a second driver, cut
+off by kill -9, resumed once its lease has lapsed, asked."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+
+import pytest
+
+GRID = """
+name: remote
+task:  {name: mine.py:Slow, n: [2, 3], value_range: 64}
+model: {name: standard, d: 4, layers: 1, heads: 1}
+train: {steps: 16, batch_size: 4}
+evaluate: {check_every: 8, check_samples: 8, verdict_samples: 16}
+goal: acc >= 0
+checkpoint_seconds: 0.5
+"""
+TERM = 5
+SHORT_TERM = (
+    f"from sweepd import leases; leases.TERM_SECONDS = {TERM}.0; leases.RENEW_SECONDS = 1.0"
+)
+
+
+@pytest.fixture
+def remote(mine, s3, bucket, monkeypatch):
+    """Runs sweepd with its results in a bucket, and with leases of few seconds."""
+    monkeypatch.setenv("SWEEPD_RESULTS", f"s3://{bucket}/results")
+    mine.write("grid.yaml", GRID)
+    mine.command = [sys.executable, "-c", f"{SHORT_TERM}\nimport sweepd.cli; sweepd.cli.main()"]
+    return mine
+
+
+def wait_for_put(s3, part, process):
+    until = time.monotonic() + 120
+    while not s3.count("PUT", part):
+        assert process.poll() is None and time.monotonic() < until, process.communicate()
+        time.sleep(0.2)
+
+
+def test_a_sweep_on_s3(remote, running, s3):
+    first = running(remote.start("launch", "grid.yaml", "--yes"))
+    wait_for_put(s3, "/launches/", first)
+    refused = remote.run("launch", "grid.yaml", "--yes", exits=3).stderr
+    assert "another driver holds it" in refused and str(first.pid) in refused
+    [row] = remote.rows("status")
+    assert row["running"] is True
+
+    wait_for_put(s3, "/checkpoints/", first)
+    first.kill()
+    first.wait()
+    remote.run("resume")
+    [row] = remote.rows("status")
+    assert (row["completed"], row["running"]) == (2, False)
+    assert "nothing to do" in remote.run("resume", "remote").stderr
+
+    trials = remote.sql("SELECT id, step FROM trials")
+    assert [row["step"] for row in trials] == [16] * 2
+    [row] = remote.sql("SELECT count(*) AS rows, count(DISTINCT (id, step)) AS steps FROM metrics")
+    assert row["rows"] == row["steps"]
+    log = remote.run("logs", trials[0]["id"]).stdout
+    assert re.findall(r"completed at step 16", log) == ["completed at step 16"]
+    rows = remote.rows("query", "min d")
+    assert [(row["size"], row["value"], row["verdict"]) for row in rows] == [
+        (2, 4, "exact"),
+        (3, 4, "exact"),
+    ]
+    assert not list(remote.folder.glob("sweepd-results"))
+
+
+def test_an_address_that_is_not_there(remote, bucket):
+    for address in ("s3://no-such-bucket/results", f"s3://{bucket}/else"):
+        for command in (["status"], ["query", "min d"]):
+            told = remote.run(*command, "--results", address, exits=2).stderr
+            assert address in told
+    told = remote.run("launch", "grid.yaml", "--results", "s3://no-such-bucket/x", exits=2).stderr
+    assert "no such bucket" in told

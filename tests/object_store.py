@@ -1,0 +1,169 @@
+"""An object store to test against: moto's server, behind a proxy that counts and fails as told."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Fault = Callable[[str, str], str | None]
+"""From method and path to what goes wrong: `refuse` (503), `forbid` (403), `reset` (before the
+request arrives), `lose` (the answer, after it did its work), `cut` (the answer's body), `hang`;
+None: nothing."""
+
+HANG_SECONDS = 1.0
+BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+FORBIDDEN = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+
+
+class Proxy:
+    """`requests` holds the method and path of each request, in the order in which they came."""
+
+    def __init__(self, to: tuple[str, int]) -> None:
+        self.requests: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
+        self.fault: Fault = lambda method, path: None
+        self._to = to
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Relay", (_Relay,), {"by": self}))
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def count(self, method: str, part: str = "") -> int:
+        return sum(method == m and part in path for m, path in self.requests)
+
+    def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        return ask(self._to, method, path, headers, body)
+
+
+class GoogleProxy(Proxy):
+    """Speaks Cloud Storage's XML interface as far as it differs from S3's in what we use: versions
+    are generations, in headers of their own. Our reading of Google's pages, not Google."""
+
+    def __init__(self, to: tuple[str, int]) -> None:
+        super().__init__(to)
+        self._etags: dict[str, str] = {}
+
+    def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        headers = {name.lower(): value for name, value in headers.items()}
+        expected = headers.pop("x-goog-if-generation-match", None)
+        if expected == "0":
+            headers["if-none-match"] = "*"
+        elif expected:
+            headers["if-match"] = self._etags.get(expected, '"none"')
+        for name in [name for name in headers if name.startswith("x-goog-meta-")]:
+            headers[name.replace("x-goog", "x-amz")] = headers.pop(name)
+        path = path.replace("%2D", "-")
+        status, answered, content = super().relay(method, path, headers, body)
+        etag = answered.get("ETag", "")
+        if etag:
+            generation = str(int(etag.strip('"').partition("-")[0], 16) % 10**15)
+            self._etags[generation] = etag
+            answered["x-goog-generation"] = generation
+        for name in [name for name in answered if name.startswith("x-amz-meta-")]:
+            answered[name.replace("x-amz", "x-goog")] = answered.pop(name)
+        return status, answered, content
+
+
+Answer = tuple[int, dict[str, str], bytes]
+"""Status, headers, content."""
+
+
+def ask(
+    to: tuple[str, int], method: str, path: str, headers: dict[str, str], body: bytes
+) -> Answer:
+    connection = http.client.HTTPConnection(*to, timeout=60)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+class _Relay(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    by: Proxy
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.by.requests.append((self.command, self.path))
+        self.by.headers.append({name.lower(): value for name, value in self.headers.items()})
+        fault = self.by.fault(self.command, self.path)
+        if fault == "refuse":
+            return self.send(503, {}, BUSY)
+        if fault == "forbid":
+            return self.send(403, {}, FORBIDDEN)
+        if fault == "hang":
+            time.sleep(HANG_SECONDS)
+        if fault in ("hang", "reset"):
+            return self.reset()
+        status, headers, content = self.by.relay(self.command, self.path, dict(self.headers), body)
+        if fault == "lose":
+            return self.reset()
+        if fault == "cut":
+            self.send(status, headers, content, sent=len(content) // 2)
+            return self.reset()
+        return self.send(status, headers, content)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815 (the library's names)
+
+    def send(
+        self, status: int, headers: dict[str, str], content: bytes, sent: int | None = None
+    ) -> None:
+        self.send_response_only(status)
+        length = headers.get("Content-Length") if self.command == "HEAD" else None
+        for name, value in headers.items():
+            if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", length or str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[:sent])
+        self.wfile.flush()
+
+    def reset(self) -> None:
+        """Close as a dying peer does."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.close()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+class Server:
+    """moto's server in this process."""
+
+    def __init__(self) -> None:
+        from moto.server import ThreadedMotoServer
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self._moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self._moto.start()
+        self.at = self._moto.get_host_and_port()
+
+    def close(self) -> None:
+        self._moto.stop()
+
+    def new_bucket(self) -> str:
+        name = f"bucket-{uuid.uuid4().hex[:12]}"
+        status, _, content = ask(self.at, "PUT", f"/{name}", {}, b"")
+        assert status == 200, content
+        return name

@@ -57,8 +57,9 @@ class FakeStore:
         rows = [row for row in self.plan if sweeps is None or row["sweep"] in sweeps]
         return Read(PLAN.table(rows), ())
 
-    def read_trials(self) -> Read:
-        return Read(TRIALS.table(self.endings), self.damaged)
+    def read_trials(self, configs: Collection[str] | None = None) -> Read:
+        rows = [row for row in self.endings if configs is None or row["config"] in configs]
+        return Read(TRIALS.table(rows), self.damaged)
 
     def read_metrics(self, ids: Collection[str] | None = None) -> Read:
         self.metrics_reads += 1

@@ -1,9 +1,10 @@
-"""A sweep whose results lie on S3, by the command line: launched, refused to a second driver, cut
-off by kill -9, resumed once its lease has lapsed, asked."""
+"""A sweep whose results lie on S3, by the command line: launched, refused to a second driver, taken
+over from one that stood still and from one that was killed, asked."""
 
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import time
 
@@ -33,24 +34,30 @@ def remote(mine, s3, bucket, monkeypatch):
     return mine
 
 
-def wait_for_put(s3, part, process):
+def wait_for_put(s3, count, part, process):
     until = time.monotonic() + 120
-    while not s3.count("PUT", part):
+    while s3.count("PUT", part) < count:
         assert process.poll() is None and time.monotonic() < until, process.communicate()
         time.sleep(0.2)
 
 
 def test_a_sweep_on_s3(remote, running, s3):
     first = running(remote.start("launch", "grid.yaml", "--yes"))
-    wait_for_put(s3, "/launches/", first)
+    wait_for_put(s3, 1, "/launches/", first)
     refused = remote.run("launch", "grid.yaml", "--yes", exits=3).stderr
     assert "another driver holds it" in refused and str(first.pid) in refused
     [row] = remote.rows("status")
     assert row["running"] is True
 
-    wait_for_put(s3, "/checkpoints/", first)
-    first.kill()
-    first.wait()
+    wait_for_put(s3, 1, "/checkpoints/", first)
+    first.send_signal(signal.SIGSTOP)
+    second = running(remote.start("resume"))
+    wait_for_put(s3, 2, "/launches/", second)
+    first.send_signal(signal.SIGCONT)
+    _, told = first.communicate(timeout=120)
+    assert first.returncode == 3 and "another took over" in told, told
+    second.kill()
+    second.wait()
     remote.run("resume")
     [row] = remote.rows("status")
     assert (row["completed"], row["running"]) == (2, False)

@@ -18,7 +18,6 @@ Row = dict[str, Any]
 @dataclass(frozen=True)
 class FakeSweep:
     info: Mapping[str, Any]
-    grid_text: str
 
 
 class FakeStore:
@@ -51,7 +50,10 @@ class FakeStore:
     def load_sweep(self, name: str) -> FakeSweep:
         if name not in self.infos:
             raise UserError(f"no sweep {name!r}")
-        return FakeSweep(self.infos[name], json.dumps({"task": self.tasks}))
+        return FakeSweep(self.infos[name])
+
+    def load_grid(self, name: str) -> str:
+        return json.dumps({"task": self.tasks})
 
     def read_plans(self, sweeps: list[str] | None) -> Read:
         rows = [row for row in self.plan if sweeps is None or row["sweep"] in sweeps]

@@ -9,7 +9,7 @@ from torture.survival import outcome, survive
 from torture.zygote import Zygote
 
 STEPS = [
-    "replace the root",
+    "link the root",
     "replace sweeps",
     "link launches",
     "write metrics (aside)",
@@ -20,8 +20,6 @@ STEPS = [
     "replace checkpoints (kept)",
     "replace trials",
     "write logs",
-    "unlink trials",
-    "unlink metrics",
 ]
 
 

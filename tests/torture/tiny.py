@@ -60,7 +60,6 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
             assert running.status == "completed", running.error
     for kind in ("metrics", "trials"):
         store.compact(kind)
-    store.delete_replaced(older_than_seconds=0)
 
 
 def _telling(store: Store, told: Path) -> Store:

@@ -58,7 +58,7 @@ def check(root: Path, told: Path) -> None:
     endings = Counter(row["id"] for row in trials.table.to_pylist() if row["status"] in DONE)
     assert set(endings.values()) <= {1}
     for name in store.sweeps():
-        assert store.load_sweep(name).grid_text == tiny.GRID
+        assert store.load_sweep(name).name == name and store.load_grid(name) == tiny.GRID
         assert store.read_plans([name]).damaged == ()
     assert not any("damaged" in launch for launch in store.launches())
     _check_checkpoints(store)

@@ -88,7 +88,7 @@ def test_on_any_surface_a_value_is_one_that_passed_and_a_contradiction_is_looked
     assert all(found[size] >= truth[size] for size in SIZES)
     assert len(ended) <= len(plan.trials)
     [stair] = search.stairs
-    known = search.known(stair)
+    [known] = search.verdicts
     assert set(stair.line.around_contradictions(known)) <= known.keys()
 
 

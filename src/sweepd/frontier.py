@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Literal
 
@@ -37,10 +39,13 @@ class Line:
     costs: Mapping[Position, float]
     spot_checks: int
 
-    def rows(self) -> Iterator[tuple[float, list[float]]]:
+    @cached_property
+    def rows(self) -> list[tuple[float, list[float]]]:
         """Each size with its widths, both rising."""
-        for size in sorted({size for size, _ in self.costs}):
-            yield size, sorted(width for at, width in self.costs if at == size)
+        widths = defaultdict(list)
+        for size, width in sorted(self.costs):
+            widths[size].append(width)
+        return list(widths.items())
 
     def wanted(self, known: Known) -> list[Position]:
         """Positions, not yet known, that the answer needs now; empty when it is complete."""
@@ -54,7 +59,7 @@ class Line:
         path: list[Position] = []
         failed = -math.inf
         """the largest width that failed at a smaller size"""
-        for size, widths in self.rows():
+        for size, widths in self.rows:
             outcomes = {width: known[size, width] for width in widths if (size, width) in known}
             here = max((w for w, passed in outcomes.items() if passed is False), default=-math.inf)
             for width in widths:
@@ -78,7 +83,7 @@ class Line:
         path, _ = self.walk(known)
         above: list[tuple[int, float, Position]] = []
         below: list[tuple[int, float, Position]] = []
-        for size, widths in self.rows():
+        for size, widths in self.rows:
             passed = [i for i, width in enumerate(widths) if known.get((size, width))]
             frontier = min(passed, default=len(widths))
             for i, width in enumerate(widths):
@@ -124,7 +129,7 @@ class Line:
     def chance(self, step: Position) -> float:
         """How likely the walk's next position passes, if all monotone frontiers that agree with
         what is known are equally likely."""
-        sizes = sum(size >= step[0] for size, _ in self.rows())
+        sizes = sum(size >= step[0] for size, _ in self.rows)
         widths = sum(p[0] == step[0] and p[1] >= step[1] for p in self.costs)
         return sizes / (sizes + widths)
 
@@ -152,7 +157,7 @@ class Line:
 
     def frontiers(self) -> Iterator[Callable[[Position], bool]]:
         """Every monotone frontier; of very many the extremes and a fixed sample."""
-        sizes = [size for size, _ in self.rows()]
+        sizes = [size for size, _ in self.rows]
         widths = sorted({width for _, width in self.costs})
         choices = [*widths, math.inf]
         found: Iterator[tuple[float, ...]] = combinations_with_replacement(choices, len(sizes))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -44,14 +45,17 @@ class StaircaseSearch(Search):
         super().__init__(plan)
         self.rules = rules
         self.stairs = list(stairs(plan, rules))
-        self.stair_of = {
-            trial.id: i
+        self.place = {
+            trial.id: (i, position)
             for i, stair in enumerate(self.stairs)
-            for cells in stair.cells.values()
+            for position, cells in stair.cells.items()
             for jury in cells
             for trial in jury.trials
         }
+        """of a trial: its stair and the position there"""
+        self.votes: dict[Jury, bool | None] = {}
         self.verdicts: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
+        """the settled positions of each stair"""
         self.needs: list[list[Trial]] = [[] for _ in self.stairs]
         self.chosen: list[Trial | None] = []
         """the choice, until something changes: Tune asks again and again"""
@@ -73,31 +77,36 @@ class StaircaseSearch(Search):
         return cheapest and cheapest[0]
 
     def look_at(self, trial: Trial) -> None:
-        self.look_at_stair(self.stair_of[trial.id])
+        i, position = self.place[trial.id]
+        self.judge(i, position)
+        self.look_ahead(i)
 
     def look_around(self) -> None:
-        for i in range(len(self.stairs)):
-            self.look_at_stair(i)
+        for i, stair in enumerate(self.stairs):
+            for position in stair.cells:
+                self.judge(i, position)
+            self.look_ahead(i)
 
-    def look_at_stair(self, i: int) -> None:
+    def look_ahead(self, i: int) -> None:
+        """See what a stair needs, by what is known of it."""
         stair = self.stairs[i]
-        self.verdicts[i] = self.known(stair)
         wanted = stair.line.wanted(self.verdicts[i])
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
         self.chosen = []
 
-    def known(self, stair: Stair) -> dict[Position, bool | None]:
-        """The settled positions."""
-        found: dict[Position, bool | None] = {}
-        for position, cells in stair.cells.items():
-            votes = [jury.verdict(self.outcomes, self.lost) for jury in cells]
-            if True in votes:
-                found[position] = True
-            elif None not in votes:
-                found[position] = False
-            elif not self.open_cells(cells):
-                found[position] = None
-        return found
+    def judge(self, i: int, position: Position) -> None:
+        """See whether a position is settled."""
+        cells, known = self.stairs[i].cells[position], self.verdicts[i]
+        for jury in cells:
+            self.votes[jury] = jury.verdict(self.outcomes, self.lost)
+        votes = {self.votes[jury] for jury in cells}
+        known.pop(position, None)
+        if True in votes:
+            known[position] = True
+        elif None not in votes:
+            known[position] = False
+        elif not self.open_cells(cells):
+            known[position] = None
 
     def open_cells(self, cells: Sequence[Jury]) -> list[Jury]:
         """Those that trials yet to end will decide."""
@@ -113,7 +122,7 @@ class StaircaseSearch(Search):
             i
             for cells in stair.cells.values()
             for i, jury in enumerate(cells)
-            if jury.verdict(self.outcomes, self.lost)
+            if self.votes[jury]
         )
         cells = sorted(enumerate(stair.cells[position]), key=lambda cell: -wins[cell[0]])
         return self.open_cells([jury for _, jury in cells])[0]
@@ -140,13 +149,15 @@ class StaircaseSearch(Search):
         """
         sums = [[0.0, 0.0, 0.0] for _ in weights]
         for stair, known in zip(self.stairs, self.verdicts, strict=True):
-            few, many = [], []
-            for passes in stair.line.frontiers():
-                tried = stair.line.complete(known, passes).items()
-                few.append([t for at, passed in tried for t in self.fewest(stair, at, passed)])
-                many.append([t for at, _ in tried for t in self.left(stair, at)])
+            tried = [stair.line.complete(known, passes) for passes in stair.line.frontiers()]
             for total, weight in zip(sums, weights, strict=True):
-                low, high = ([sum(map(weight, trials)) for trials in end] for end in (few, many))
+                few = {
+                    (at, passed): sum(map(weight, self.fewest(stair, at, passed)))
+                    for at, passed in product(stair.cells, (True, False))
+                }
+                many = {at: sum(map(weight, self.left(stair, at))) for at in stair.cells}
+                low = [sum(few[found] for found in outcomes.items()) for outcomes in tried]
+                high = [sum(many[at] for at in outcomes) for outcomes in tried]
                 total[0] += min(low)
                 total[1] += (fmean(low) + fmean(high)) / 2
                 total[2] += max(high)

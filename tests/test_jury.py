@@ -55,6 +55,31 @@ def test_a_verdict_is_what_a_question_says(data, goal, rule):
     assert jury(goal, rule).verdict(ended) is asked
 
 
+@given(
+    st.lists(st.sampled_from([None, "failed", 0.2, 0.89, 0.91, 0.99]), min_size=5, max_size=5),
+    st.integers(1, 4),
+    RULES,
+)
+@settings(deadline=None, max_examples=60)
+def test_with_further_seeds_it_is_what_a_question_says_too(seeds, first, rule):
+    store, rows = FakeStore(), [planned(seed=seed) for seed in range(5)]
+    store.add_sweep("s", rows, extra_seeds=list(range(first, 5)), **{"pass": rule})
+    ended, lost = {}, set()
+    for row, trial, score in zip(rows, TRIALS, seeds, strict=True):
+        if score == "failed":
+            store.end(row, "failed")
+            lost.add(trial.id)
+        elif score:
+            store.end(row, "completed", score)
+            ended[trial.id] = Outcome("completed", score, 100)
+    found = jury(Goal("acc", ">", 0.9), rule, 5, first)
+    if found.needed(ended, lost):
+        return  # the search wants more, questions say what there is
+    [row] = ask(store, "min d", code=now).rows
+    asked = row["value"] is not None or (False if row["verdict"] == "above" else None)
+    assert found.verdict(ended, lost) is asked
+
+
 @given(st.data(), GOALS, RULES)
 @settings(deadline=None)
 def test_needed_seeds_are_as_few_as_may_decide(data, goal, rule):

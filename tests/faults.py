@@ -1,11 +1,86 @@
-"""Faults for real: a clock that is wrong, a disk that is full, a folder that can't be written."""
+"""Faults for real: a clock that is wrong, a disk that is full or read-only; and the trial that they
+are to meet, without Ray."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweepd import plan as planning
+from sweepd.attempt import Attempt
+from sweepd.plan import Trial
+from sweepd.spec import parse_grid
+from sweepd.store import Store
+
+GRID = """
+name: faults
+task:  {name: lis, n: 3, value_range: 64}
+model: {name: standard, d: 8, layers: 1, heads: 1, dropout: 0.1}
+train: {steps: 60, batch_size: 4}
+evaluate: {check_every: 20, check_samples: 8, verdict_samples: 16}
+"""
 
 
 def faked_clock(offset: str) -> dict[str, str]:
-    """Environment of a process whose clock is off, e.g. by `-1d`."""
+    """Environment of a process whose clock is off, e.g. by `-1d`, or as a file says at the time."""
     library = files("libfaketime") / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
-    return {"LD_PRELOAD": str(library), "FAKETIME": offset, "DONT_FAKE_MONOTONIC": "1"}
+    says = "FAKETIME_TIMESTAMP_FILE" if offset.startswith("/") else "FAKETIME"
+    always = {"LD_PRELOAD": str(library), "DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+    return {**always, says: offset}
+
+
+def run_alone(act: str, *arguments: object, **environment: str) -> str:
+    """Run `act(*arguments)` of a test module, e.g. `test_faults.full_disk`, as root of a user and
+    mount namespace of its own, where it may mount what nobody else sees: what it printed."""
+    module, _, name = act.partition(".")
+    code = f"import sys, {module}; {module}.{name}(*sys.argv[1:])"
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
+        capture_output=True,
+        text=True,
+    )
+    if "unshare failed" in done.stderr or "Operation not permitted" in done.stderr:
+        pytest.skip(f"this machine lets nobody mount: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def mount(*arguments: object) -> None:
+    subprocess.run(["mount", *map(str, arguments)], check=True)
+
+
+def the_trial(text: str = GRID) -> Trial:
+    [trial] = planning.plan(parse_grid(text, "grid.yaml", [], Path())).trials
+    return trial
+
+
+torch.set_num_threads(1)
+
+
+def attempt(store: Store, number: int, checkpoint_seconds: float = 0.0) -> Attempt:
+    return Attempt(store, the_trial(), number, "faults", Path(), "cpu", checkpoint_seconds)
+
+
+def finish(running: Attempt) -> Attempt:
+    while running.status is None:
+        running.advance(0.0)
+    return running
+
+
+def numbers(store: Store) -> tuple[list[Any], list[Any]]:
+    """What must not depend on faults: of each step its newest row, and how the trial ended."""
+    steps = {}
+    for row in sorted(store.read_metrics().table.to_pylist(), key=lambda row: row["attempt"]):
+        kept = ("loss", "acc", "chain_acc", "lr", "tokens")
+        steps[row["step"]] = [row["step"], *(row[name] for name in kept)]
+    ended = max(store.read_trials().table.to_pylist(), key=lambda row: row["attempt"])
+    kept = ("id", "status", "acc", "loss", "correct", "step", "tokens")
+    return sorted(steps.values()), [ended[name] for name in kept]

@@ -22,7 +22,7 @@ FLOORS = [
     {"registry", "flops", "evaluation", "training"},
     {"blocks", "schema", "storage"},
     {"spec", "tables", "locks", "cluster", "localfolder", "objectfolder"},
-    {"plan", "sweeps", "leases"},
+    {"plan", "sweeps", "leases", "refuge"},
     {"jury"},
     {"search", "store", "ledger"},
     {"staircase"},

@@ -294,6 +294,11 @@ def test_checkpoints_belong_to_a_trunk(store):
         store.get_checkpoint("t1", "000100-x.pt")
     with pytest.raises(UserError):
         store.put_checkpoint("t1", "../../escape", b"")
+    stored = store._folder.read("checkpoints/t1/000200-x.pt")
+    for bad in (b"", stored[:-1], stored[1:], b"\1" + stored[1:]):
+        store._folder.put("checkpoints/t1/000200-x.pt", bad)
+        with pytest.raises(ValueError, match="truncated or changed"):
+            store.get_checkpoint("t1", "000200-x.pt")
 
 
 @anywhere

@@ -9,15 +9,16 @@ checkpoint, with the same numbers under a newer attempt.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import socket
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 
@@ -31,6 +32,24 @@ from sweepd.training import Row, Training
 
 FLUSH_SECONDS = 10.0
 """How long metric rows wait for company before they are written."""
+
+_P = ParamSpec("_P")
+
+
+def _rescuing(
+    act: Callable[Concatenate[Attempt, _P], None],
+) -> Callable[Concatenate[Attempt, _P], None]:
+    """When `act` fails because the store can't be written, what the attempt holds in memory goes
+    to the store's refuge, and the error says so."""
+
+    @functools.wraps(act)
+    def acting(self: Attempt, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            act(self, *args, **kwargs)
+        except EnvironmentFailure as error:
+            raise EnvironmentFailure(f"{error}; {self._rescue()}") from error
+
+    return acting
 
 
 class Attempt:
@@ -78,6 +97,7 @@ class Attempt:
             )
             self._restore(self.training)
 
+    @_rescuing
     def advance(self, seconds: float) -> None:
         """Train for about `seconds`, or to the end."""
         if self.status is not None:
@@ -102,6 +122,7 @@ class Attempt:
                 if now >= until:
                     return
 
+    @_rescuing
     def interrupt(self) -> None:
         """Save where training stands and end the attempt as `interrupted`."""
         if self.status is None:
@@ -146,6 +167,7 @@ class Attempt:
 
     def _restore(self, training: Training) -> None:
         """Continue from the furthest readable state that is this trial's own or its trunk's."""
+        self.store.take_in_refuge()
         found: list[tuple[int, str, str]] = []
         for name in self.store.checkpoints(self.trial.trunk):
             digits, _, rest = name.partition("-")
@@ -212,6 +234,26 @@ class Attempt:
         if status in DONE:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(trial.trunk, name)
+
+    def _rescue(self) -> str:
+        """Save elsewhere what the store did not take, and end the attempt there: what to tell."""
+        trial = f"trial {self.trial.id}"
+        if self.status is not None or self.training is None:
+            return f"nothing of {trial} is lost"
+        unwritable = self.store
+        try:
+            self.store = unwritable.refuge()
+            if self.training.ending:
+                self._finish(self.training)
+            else:
+                self._checkpoint(self.training)
+                self._end("interrupted")
+        except EnvironmentFailure as error:
+            return f"{trial} continues from its last checkpoint: {error}"
+        return (
+            f"{trial} is saved in {self.store.address}, and the next launch or resume on this "
+            f"machine takes it to {unwritable.address}"
+        )
 
     def _log(self, line: str) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="seconds")

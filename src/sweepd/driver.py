@@ -60,6 +60,8 @@ def launch(
             "wait for it, or end it with `sweepd cancel`"
         )
     try:
+        if moved := store.take_in_refuge():
+            note(f"took in {moved} objects that could not be written before")
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
         search.learn(_known(plan, store), ())

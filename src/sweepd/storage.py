@@ -6,6 +6,7 @@ which kind of place they are in.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
@@ -19,6 +20,7 @@ FORMAT = 1
 """Version of the layout of a store (docs/store.md); a store of a higher one is refused."""
 ASIDE = ".aside-"
 """How the names of files that are still being written begin; no listing but `asides` has them."""
+DIGEST_LENGTH = 32
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -97,6 +99,11 @@ def checked(name: str) -> str:
             f"{name!r}: a name has 1 to 100 letters, digits, '.', '_' and '-', and no '.' in front"
         )
     return name
+
+
+def digest(data: bytes) -> str:
+    """Hexadecimal digits that tell whether data is what was written."""
+    return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
 def to_json(info: Mapping[str, Any]) -> bytes:

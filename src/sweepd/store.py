@@ -9,11 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from sweepd import refuge
 from sweepd.errors import UserError
 from sweepd.localfolder import LocalFolder
 from sweepd.locks import FileLocks, Locks
 from sweepd.schema import METRICS, TRIALS, Row
-from sweepd.storage import FORMAT, Folder, checked, to_json
+from sweepd.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, to_json
 from sweepd.sweeps import Sweep, SweepFolder
 from sweepd.tables import Damaged, Read, TableFolder
 
@@ -110,6 +111,17 @@ class Store:
         """Absolute, so that it means the same in every process of the machine."""
         return self._folder.address
 
+    # When it can't be written
+
+    def refuge(self) -> Store:
+        """A store on this machine for what this one can't take now; EnvironmentFailure if there
+        can be none. What is written there comes back with `take_in_refuge`."""
+        return Store.create(str(refuge.make(self.address)))
+
+    def take_in_refuge(self) -> int:
+        """Move here what was written to this machine's refuge: how many objects."""
+        return refuge.take_in(self._folder)
+
     # Trials and metrics
 
     def write_trials(self, rows: Collection[Row]) -> None:
@@ -193,11 +205,15 @@ class Store:
 
     def put_checkpoint(self, trunk: str, name: str, data: bytes) -> None:
         self.flush_logs()
-        self._folder.put(_checkpoint(trunk, name), data)
+        self._folder.put(_checkpoint(trunk, name), data + digest(data).encode())
 
     def get_checkpoint(self, trunk: str, name: str) -> bytes:
-        """FileNotFoundError if it is gone."""
-        return self._folder.read(_checkpoint(trunk, name))
+        """FileNotFoundError if it is gone, ValueError if it is damaged: torch would not notice."""
+        stored = self._folder.read(_checkpoint(trunk, name))
+        data, told = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
+        if digest(data).encode() != told:
+            raise ValueError("truncated or changed: it does not end in its digest")
+        return data
 
     def checkpoints(self, trunk: str) -> list[str]:
         """Names, sorted."""

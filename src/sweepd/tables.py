@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.schema import Layout, Row
-from sweepd.storage import File, Folder, Unreachable
+from sweepd.storage import File, Folder, Unreachable, digest
 
 REPLACES = b"sweepd.replaces"
 """Parquet metadata of a compacted file: JSON list of the files in its folder that it replaces."""
@@ -139,7 +138,7 @@ class TableFolder:
 
     def _put(self, prefix: str, table: pa.Table) -> None:
         data = to_parquet(table)
-        self.folder.put(f"{self.layout.name}/{prefix}-{_digest(data)}.parquet", data)
+        self.folder.put(f"{self.layout.name}/{prefix}-{digest(data)}.parquet", data)
 
     def _files(self) -> list[File]:
         found = self.folder.files(self.layout.name)
@@ -191,7 +190,7 @@ def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
     try:
         data = folder.read(name)
         match = _NAME.fullmatch(name)
-        if match and match["digest"] != _digest(data):
+        if match and match["digest"] != digest(data):
             raise ValueError("truncated or changed: its digest is not the one in its name")
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         return layout.conform(file.read(use_threads=False))
@@ -206,10 +205,6 @@ def to_parquet(table: pa.Table) -> bytes:
     pq.write_table(table, sink, compression="snappy", write_page_checksum=True)
     data: bytes = sink.getvalue().to_pybytes()
     return data
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _may_hold(name: str, prefixes: Collection[str] | None) -> bool:

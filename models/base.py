@@ -34,8 +34,9 @@ class Architecture(ABC):
     """Hyper-parameters of a decoder-only transformer; one subclass a file.
 
     A subclass adds its own fields and says what its attention is (`attention`), what it computes
-    (`attention_flops`) and what it remembers (`memory_floats`). ValueError from `__post_init__`
-    for impossible values (d not divisible by heads, …).
+    (`attention_flops`), what it remembers (`memory_floats`) and, unless that is what
+    `attention_kept` has, what it keeps for the backward pass. ValueError from `__post_init__` for
+    impossible values (d not divisible by heads, …).
     """
 
     no_rotary: ClassVar[str | None] = None
@@ -109,6 +110,31 @@ class Architecture(ABC):
     def state_bytes(self, vocab: int, L: int) -> int:
         """Bytes (float32) of the decoding state after L tokens of one sequence."""
         return 4 * self.layers * self.memory_floats(L)
+
+    def kept_floats(self, vocab: int, L: int) -> tuple[int, int]:
+        """Floats that the backward pass needs of a forward one: for each sequence of L tokens, and
+        once for all of a batch.
+
+        A product keeps its inputs, a LayerNorm its input and two numbers a position, GELU its
+        input, dropout its mask, cross entropy the log-probabilities; ids are of 8 bytes.
+        """
+        drops = self.d if self.dropout else 0
+        block = 13 * self.d + 4 + 2 * drops
+        ends = 3 * self.d + 4 + drops + (vocab or 1) + 4
+        row, shared = self.attention_kept(L)
+        return (self.layers * block + ends) * L + self.layers * row, self.layers * shared
+
+    def fused_kept(self, L: int) -> int:
+        """What torch's fused attention keeps in place of weights: one number a query and head.
+        What is turned by its position is kept beside what it was."""
+        turned = 2 * self.d if self.positions == "rotary" else 0
+        return (3 * self.d + turned + self.heads) * L
+
+    def attention_kept(self, L: int) -> tuple[int, int]:
+        """Floats that one layer keeps between the projections before and after its attention: for
+        each sequence, and once for all. Here queries, keys and values, and a weight a pair and
+        head, of all L² pairs."""
+        return sum(self.qkv_widths) * L + self.heads * L**2, 0
 
     @abstractmethod
     def attention(self, L: int, capacity: int) -> Attention:

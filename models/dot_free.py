@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sweepd.models.backbone import Attention, Positions
 from sweepd.models.base import Architecture
-from sweepd.models.relative import RelativeAttention, Rpe
+from sweepd.models.relative import RelativeAttention, Rpe, bias_floats
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class DotFree(Architecture):
     def attention_flops(self, L: int) -> list[tuple[str, int]]:
         pairs = L * (L + 1) // 2
         return [("attention values", 2 * self.d * pairs)]
+
+    def attention_kept(self, L: int) -> tuple[int, int]:
+        """All rows share their weights."""
+        return self.d * L, self.heads * L**2 + bias_floats(L)
 
     def memory_floats(self, L: int) -> int:
         return self.d * L

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweepd.models.backbone import Attention, Positions
-from sweepd.models.relative import RelativeAttention
+from sweepd.models.base import Architecture
+from sweepd.models.relative import RelativeAttention, bias_floats
 from sweepd.models.standard import Standard
 
 
@@ -18,3 +19,6 @@ class LinRpe(Standard):
 
     def attention(self, L: int, capacity: int) -> Attention:
         return RelativeAttention(self.d, self.heads, "lin")
+
+    def attention_kept(self, L: int) -> tuple[int, int]:
+        return Architecture.attention_kept(self, L)[0], bias_floats(L)

@@ -63,8 +63,24 @@ class Linear(Architecture):
         product = 2 * self.memory_floats(L) * L
         return [("attention state", product), ("attention values", product)]
 
+    def attention_kept(self, L: int) -> tuple[int, int]:
+        """What goes into the feature map and what comes out, values with their ones, the scores
+        inside each chunk; where there are several chunks, their sums and copies of what is summed;
+        numerators and denominators."""
+        chunks = -(-L // chunk_of(self.d // self.heads))
+        length = -(-L // chunks)
+        d, heads, padded = self.d, self.heads, chunks * length
+        inside = (2 * d + d + heads + heads * length) * padded
+        across = (chunks - 1) * length * (2 * d + heads) + chunks * self.memory_floats(L)
+        return 2 * d * L + inside + (across if chunks > 1 else 0) + (d + 2 * heads) * L, 0
+
     def memory_floats(self, L: int) -> int:
         return self.d * (self.d // self.heads + 1)
+
+
+def chunk_of(width: int) -> int:
+    """Most positions of a chunk, for heads of that width."""
+    return min(max(32, width), 64)
 
 
 class LinearAttention(Attention):
@@ -76,7 +92,7 @@ class LinearAttention(Attention):
     def __init__(self, d: int, heads: int, features: Callable[[Tensor], Tensor]) -> None:
         super().__init__(d, heads)
         self.features = features
-        self.chunk = min(max(32, d // heads), 64)
+        self.chunk = chunk_of(d // heads)
 
     def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
         T = q_BHTE.size(2)

@@ -27,6 +27,11 @@ DISTANCE: dict[Rpe, Callable[[Tensor], Tensor]] = {"log": torch.log1p, "lin": la
 FIRST_SLOPE: dict[Rpe, float] = {"log": 16.0, "lin": 1.0}
 
 
+def bias_floats(L: int) -> int:
+    """What one layer keeps of its bias: of each pair its distance, and a byte: what is masked."""
+    return L**2 + L**2 // 4
+
+
 def slopes(heads: int, rpe: Rpe) -> Tensor:
     """(H,) where p starts: ALiBi's (Press et al. 2022) 2^(-8h/H) for h = 1 to H, so that the heads
     see far and near; 16 times these for log, where p is an exponent and 1 is its middle."""

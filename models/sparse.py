@@ -55,6 +55,17 @@ class Sparse(Architecture):
         pairs = sum(min(i, window) + self.distant(L, i) for i in range(1, L + 1))
         return [("attention scores", 2 * self.d * pairs), ("attention values", 2 * self.d * pairs)]
 
+    def attention_kept(self, L: int) -> tuple[int, int]:
+        """Beside each tile's queries, copies of its keys and values, and all its weights."""
+        window = self.k * self.block_at(L)
+        if short(window) >= L:
+            return self.fused_kept(L), 0
+        tile = tile_of(window)
+        summaries = (L - 1 - window + self.c) // self.block_at(L) * self.c
+        keys = window - 1 + tile + summaries
+        tiles = -(-L // tile)
+        return tiles * (self.d * (tile + 2 * keys) + self.heads * tile * keys), 0
+
     def memory_floats(self, L: int) -> int:
         """The last kB keys and values, and those of the summaries before them."""
         return 2 * self.d * (min(L, self.k * self.block_at(L)) + self.distant(L, L))
@@ -64,6 +75,16 @@ class Sparse(Architecture):
         block = self.block_at(L)
         blocks, rest = divmod(max(0, i - self.k * block), block)
         return blocks * self.c + max(0, rest - (block - self.c))
+
+
+def tile_of(window: int) -> int:
+    """Queries of a tile, for a local window of that many keys."""
+    return max(16, 2 * window)
+
+
+def short(window: int) -> int:
+    """Up to this length, a sequence is one dense tile."""
+    return max(SHORT, tile_of(window))
 
 
 class SparseAttention(Attention):
@@ -81,8 +102,7 @@ class SparseAttention(Attention):
     def __init__(self, d: int, heads: int, block: int, k: int, c: int, capacity: int) -> None:
         super().__init__(d, heads)
         self.block, self.window, self.c = block, k * block, c
-        self.tile = max(16, 2 * self.window)
-        self.short = max(SHORT, self.tile)
+        self.tile, self.short = tile_of(self.window), short(self.window)
 
         position = torch.arange(min(self.short, capacity))
         visible = self.local(position[:, None], position) | (

@@ -23,6 +23,9 @@ class Standard(Architecture):
         pairs = L * (L + 1) // 2
         return [("attention scores", 2 * self.d * pairs), ("attention values", 2 * self.d * pairs)]
 
+    def attention_kept(self, L: int) -> tuple[int, int]:
+        return self.fused_kept(L), 0
+
     def memory_floats(self, L: int) -> int:
         return 2 * self.d * L
 

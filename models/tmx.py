@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from sweepd.models.backbone import Attention, rotated, sinusoids
+from sweepd.models.base import Architecture
 from sweepd.models.dot_free import DotFree
-from sweepd.models.relative import RelativeAttention, Rpe
+from sweepd.models.relative import RelativeAttention, Rpe, bias_floats
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class Tmx(DotFree):
     def attention_flops(self, L: int) -> list[tuple[str, int]]:
         pairs = L * (L + 1) // 2
         return [("attention scores", 2 * self.d * pairs), *super().attention_flops(L)]
+
+    def attention_kept(self, L: int) -> tuple[int, int]:
+        return Architecture.attention_kept(self, L)[0], bias_floats(L)
 
 
 class TmxAttention(RelativeAttention):

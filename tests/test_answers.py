@@ -514,6 +514,13 @@ def test_expressions_rank_cells_by_their_value() -> None:
     ] * 2
     assert json.loads(answer.rows[0]["at"]) == {"d": 32, "heads": 4}
     assert "d" not in question(mixed(), "min flops where acc > 0.9").columns
+    memory = question(mixed(), "min state_bytes where acc > 0.9 and size = 8 and heads = 4").rows
+    assert [(row["model"], row["value"]) for row in memory] == [
+        ("linear", 8 * 32 * 19),
+        ("standard", 8 * 16 * 19),
+    ]
+    rows = question(mixed(), "frontier train_bytes, acc where acc > 0.6 and size = 8").rows
+    assert [row["train_bytes"] for row in rows] == [192 * 32 * 32, 192 * 16 * 16]
     [row] = question(mixed(), "min d / 3 by task where acc > 0.9 and model = 'linear'").rows
     assert row["value"] == pytest.approx(32 / 3)
 

@@ -88,6 +88,8 @@ def test_a_trial() -> None:
     found = costs(model, len(task.vocab), task.L, task.capacity)
     assert (trial.params, trial.flops) == (found.params, found.flops)
     assert trial.flops_weights == found.flops_weights
+    assert trial.state_bytes == found.state_bytes
+    assert trial.train_bytes == found.train_bytes(trial.train.batch_size) > 16 * trial.params
     assert trial.train_flops == 3 * found.flops * 10 * 64
     assert [len(digest) for digest in (trial.id, trial.trunk, trial.config)] == [20, 20, 20]
     code = current_code("lis", "standard", Path())

@@ -113,6 +113,17 @@ def test_fixed_column_of_another_type_is_refused(column, value):
         TRIALS.table([{"id": "a", "attempt": 1, column: value}])
 
 
+@pytest.mark.parametrize("layout", [TRIALS, PLAN])
+def test_files_from_before_a_column_was_added_are_read_and_others_refused(layout: Layout):
+    assert layout.added == {"state_bytes", "train_bytes"}
+    table = layout.table([{"id": "a", "sweep": "s", "attempt": 1, "params": 5}])
+    old = layout.conform(table.drop_columns(list(layout.added)))
+    assert set(old.schema) == set(table.schema)
+    assert layout.concat([old, table]).to_pylist() == [*table.to_pylist(), *table.to_pylist()]
+    with pytest.raises(ValueError, match=f"not a file of {layout.name}: no column params"):
+        layout.conform(table.drop_columns(["params", "state_bytes"]))
+
+
 @pytest.mark.parametrize(
     "layout, row", [(TRIALS, {"id": "a"}), (METRICS, {"id": "a", "attempt": 1}), (PLAN, {})]
 )

@@ -296,5 +296,7 @@ def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:
         "params": trial.params,
         "flops": trial.flops,
         "flops_weights": trial.flops_weights,
+        "state_bytes": trial.state_bytes,
+        "train_bytes": trial.train_bytes,
         "host": socket.gethostname(),
     }

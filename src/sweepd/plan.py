@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 RESERVED = (
     *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
     *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
-    *("params", "flops", "flops_weights", "train_flops", "seconds", "parent", "error"),
+    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
+    *("flops_to_goal", "seconds", "parent", "error"),
     *("host", "torch", "threads", "started", "ended"),
 )
 """Columns of results that no field of a task or model may take."""
@@ -59,6 +60,8 @@ class Trial:
     params: int
     flops: int
     flops_weights: int
+    state_bytes: int
+    train_bytes: float
     train_flops: float
     task: dict[str, Any]
     """the task's fields"""
@@ -88,6 +91,8 @@ class Trial:
             "params": self.params,
             "flops": self.flops,
             "flops_weights": self.flops_weights,
+            "state_bytes": self.state_bytes,
+            "train_bytes": self.train_bytes,
             "train_flops": self.train_flops,
         }
 
@@ -219,7 +224,7 @@ class _Planner:
         except Exception as error:  # a user's model may raise anything
             self.refuse(part.variant.blamed(message := reason(error)), message)
             return None
-        if max(found.params, found.flops, found.flops_weights) > LARGEST_COUNT:
+        if max(found.params, found.flops, found.flops_weights, found.state_bytes) > LARGEST_COUNT:
             self.refuse(part.variant.keys, f"{part} has too many parameters or FLOPs to count")
         return found
 
@@ -307,6 +312,8 @@ def _trial(
         params=cost.params,
         flops=cost.flops,
         flops_weights=cost.flops_weights,
+        state_bytes=cost.state_bytes,
+        train_bytes=cost.train_bytes(train.value.batch_size),
         train_flops=train_flops(cost.flops, train.value.steps * train.value.batch_size),
         task=task.fields,
         model=model.fields,

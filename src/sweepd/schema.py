@@ -40,6 +40,8 @@ class Layout:
     """Among rows of one key the one that counts has the least value here; null comes last."""
     filed_by: str
     """The column by whose values rows are asked for; files are named by it."""
+    added: frozenset[str] = frozenset()
+    """Fixed columns that came later: null in files written before."""
 
     @property
     def fixed(self) -> dict[str, pa.DataType]:
@@ -61,7 +63,7 @@ class Layout:
 
         The table's own metadata is kept.
         """
-        if missing := self.fixed.keys() - set(table.column_names):
+        if missing := self.fixed.keys() - self.added - set(table.column_names):
             raise ValueError(f"not a file of {self.name}: no column {', '.join(sorted(missing))}")
         types = {field.name: _widened(field.type) for field in table.schema} | self.fixed
         conforming = _cast(table, types)
@@ -206,7 +208,8 @@ def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 _WHO = {"id": TEXT, "trunk": TEXT, "config": TEXT, "code": TEXT}
 _WHERE = {"task": TEXT, "model": TEXT, "size": INT, "L": INT, "seed": INT}
-_COST = {"params": INT, "flops": INT, "flops_weights": INT, "train_flops": FLOAT}
+_MEMORY = {"state_bytes": INT, "train_bytes": FLOAT}
+_COST = {"params": INT, "flops": INT, "flops_weights": INT, **_MEMORY, "train_flops": FLOAT}
 """train_flops passes 2^63 within the papers' own grids, so it is a float64."""
 
 TRIALS = Layout(
@@ -235,6 +238,7 @@ TRIALS = Layout(
     key=("id", "attempt"),
     first_by="ended",
     filed_by="config",
+    added=frozenset(_MEMORY),
 )
 """One row per ended attempt. `started` and `ended` are UTC. An attempt that wrote its own ending
 and was then reported lost, by a row without `ended`, counts as it ended."""
@@ -264,5 +268,6 @@ PLAN = Layout(
     key=("sweep", "id"),
     first_by="id",
     filed_by="sweep",
+    added=frozenset(_MEMORY),
 )
 """One row per planned trial of a sweep."""

@@ -35,7 +35,7 @@ EXTREMES = {
 """Columns of `cells` with the extremes of a score over seeds: which score, and which extreme."""
 SCORES = (*ENDS, *EXTREMES)
 """Columns of `cells` that seeds yet to come may change."""
-COSTS = ("params", "flops", "flops_weights", "train_flops")
+COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 
 _OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""

@@ -93,21 +93,23 @@ def flops(
 ) -> None:
     """Both FLOPs counts of one forward pass over one sequence of L tokens, by part.
 
-    flops counts all that is computed, flops_weights weight products only (the paper's count).
-    --set takes parameters of the model and of the task, and L in place of the task's own.
+    flops counts all that is computed, flops_weights weight products only (the paper's count);
+    train_bytes is the memory of a training step. --set takes parameters of the model and of the
+    task, L in place of the task's own, and batch_size.
     """
     from sweepd import registry
     from sweepd.flops import costs
+    from sweepd.settings import Train
 
     given = _parsed(settings)
-    L = given.pop("L", None)
+    L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
     problem = _made(task, registry.find_task(task, Path()), given)
     architecture = _made(model, registry.find_model(model, Path()), given)
     _refuse_leftovers(given, f"{task} or {model}")
-    if L is None:
-        L = problem.L
-    elif not isinstance(L, int) or L < 1:
-        raise UserError(f"L = {L}: must be a whole number, at least 1")
+    L = problem.L if L is None else L
+    for name, value in (("L", L), ("batch_size", batch_size)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(f"--set {name}: {value} is no whole number, or less than 1")
     try:
         found = costs(architecture, len(problem.vocab), L, max(problem.capacity, L + 1))
     except ValueError as error:
@@ -122,6 +124,8 @@ def flops(
         "flops_weights": found.flops_weights,
         "params": found.params,
         "state_bytes": found.state_bytes,
+        "batch_size": batch_size,
+        "train_bytes": found.train_bytes(batch_size),
     }
     if as_json or as_csv:
         for part in found.parts:
@@ -131,7 +135,8 @@ def flops(
         return
     say(
         f"{model} on {task}: size {problem.size}, L = {L}, d = {architecture.d}, "
-        f"{found.params:,} parameters, {found.state_bytes:,} bytes of decoding state"
+        f"{found.params:,} parameters, {found.state_bytes:,} bytes of decoding state, "
+        f"{found.train_bytes(batch_size):,.0f} bytes to train on {batch_size} rows at once"
     )
     rows = [*map(vars, found.parts), {**totals, "name": "total"}]
     columns = ["name", "flops", "flops_weights"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WATCH_SECONDS = 2.0
 HIDDEN = {
     *("id", "trunk", "config", "code", "sweep", "size", "L"),
-    *("params", "flops", "flops_weights", "train_flops"),
+    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
 }
 """Columns of a plan that tell nobody which trial a row is."""
 

@@ -223,7 +223,9 @@ def test_extra_seeds_that_have_not_run_keep_nothing_open() -> None:
     assert answer.notes == []
     store.end(trials[16, 1], "interrupted")
     assert verdicts(store) == [("exact", 16, 8, 0)]
-    store.end(trials[16, 1], "completed", 0.8, attempt=2000)
+    store.end(trials[16, 1], "stopped", 0.8, attempt=2000)
+    assert verdicts(store) == [("open", None, 8, 0)]
+    store.end(trials[16, 2], "completed", 0.8, attempt=2000)
     assert verdicts(store) == [("above", None, 16, 0)]
 
 

@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "sweepd"
 
 FLOORS = [
     {"errors", "statuses", "options", "frontier", "verdicts"},
-    {"tasks", "models", "settings", "code", "yamlfile", "provenance"},
+    {"tasks", "models", "settings", "code", "yamlfile", "provenance", "rollup"},
     {"registry", "flops", "evaluation", "training"},
     {"blocks", "schema", "storage"},
     {"spec", "tables", "locks", "cluster", "localfolder", "objectfolder"},

@@ -51,6 +51,7 @@ def ask(
     views = connect(source, code=code, sweeps=sweeps, seeds=seeds)
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
+    damaged = (*views.damaged, *views.prepare(text))
     question = parse(text, views.columns)
     where = question.where.conjuncts if question.where else ()
     selection = _conjunction([part for part in where if not part.scores])
@@ -77,7 +78,7 @@ def ask(
             reply = _fit(views, question, grouping, cells, condition, merit)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     about = condition.about.union(*(node.about for _, node in question.expressions))
-    return Answer(reply.columns, reply.rows, notes, views.damaged, about or frozenset({"acc"}))
+    return Answer(reply.columns, reply.rows, notes, damaged, about or frozenset({"acc"}))
 
 
 def _merit(question: Question, condition: Node) -> Merit:

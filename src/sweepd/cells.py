@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from sweepd.errors import UserError
 from sweepd.question import Node, Question
+from sweepd.rollup import EXTREMES, least, most, pooled_bounds, quoted
 from sweepd.verdicts import Value, wilson
-from sweepd.views import EXTREMES, Views, least, most, pooled_bounds, quoted
+from sweepd.views import Views
 
 Score = Literal["acc", "loss"]
 SCORE_COLUMNS = (
@@ -162,7 +163,7 @@ def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[
         "seed": seed[drawn].ravel(),
     }
     views.connection.register("draws", pa.table(draws))
-    outcomes = dict(views.fetch(_resampled_sql(condition)))
+    outcomes = dict(views.fetch(_resampled_sql(condition, views.scores)))
 
     def drawn_anew(cell: Cell, i: int) -> Cell:
         if not cell.rivals:
@@ -187,7 +188,7 @@ def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
     return None if None in outcomes else not decisive
 
 
-def _resampled_sql(condition: Node) -> str:
+def _resampled_sql(condition: Node, scores: Sequence[str]) -> str:
     """The outcomes of each cell, resample by resample, of the table `draws`."""
     extremes = [bound(name) for name in EXTREMES for bound in (least, most)]
     return f"""
@@ -196,7 +197,7 @@ def _resampled_sql(condition: Node) -> str:
             FROM draws JOIN raw.bounds USING (cell, seed) JOIN raw.cells USING (cell)
         ), pooled AS (
             SELECT resample, cell,
-                {", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds().items())}
+                {", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores).items())}
             FROM drawn GROUP BY resample, cell
         ), units AS (
             FROM pooled

@@ -11,7 +11,8 @@ from typing import Any
 from sweepd.cells import NUMERIC, Cell
 from sweepd.errors import UserError
 from sweepd.question import Question
-from sweepd.views import COSTS, Views, quoted
+from sweepd.rollup import COSTS, GOAL_COST, quoted
+from sweepd.views import Views
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def group(
         if not kind.startswith(NUMERIC):
             raise UserError(f"~ {along}: it is of type {kind}, not a number")
         ranked.add(along)
-    if ranked.intersection(COSTS):
+    if ranked.intersection((*COSTS, GOAL_COST)):
         ranked.add("d")
     if ranked & size_columns:
         ranked |= size_columns

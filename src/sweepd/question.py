@@ -26,7 +26,8 @@ from typing import Any, Literal
 import duckdb
 
 from sweepd.errors import UserError
-from sweepd.views import SCORES, least, most, quoted, sandbox
+from sweepd.rollup import FALLING, SCORES, least, most, quoted
+from sweepd.views import sandbox
 
 GRAMMAR = (
     "a question is `min EXPR [by COL, …] [where PREDICATE]`, "
@@ -101,7 +102,8 @@ class Node:
     @property
     def about(self) -> frozenset[str]:
         """acc, loss or both: what its scores are of."""
-        return frozenset("loss" if score.startswith("loss") else "acc" for score in self.scores)
+        pools = {score: score.removeprefix("chain_").partition("_")[0] for score in self.scores}
+        return frozenset(pools.values()) & {"acc", "loss"}
 
     @property
     def falling(self) -> bool:
@@ -154,7 +156,8 @@ class Node:
         if comparison := self._comparison():
             score, operator, _ = comparison
             wants_more = {">": 1, ">=": 1, "<": -1, "<=": -1}.get(operator)
-            return wants_more and (-wants_more if score.about == {"loss"} else wants_more)
+            falling = str(score.column).startswith(FALLING)
+            return wants_more and (-wants_more if falling else wants_more)
         if self.form == "(NOT {})":
             trend = self.children[0]._trend()
             return trend and -trend

@@ -1,10 +1,8 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
 The tables are read through the store and copied into memory; DuckDB touches no file, no network
-and no Python object, and what a query changes is gone with the connection.
-
-Schema `raw` holds what questions need besides the views: `raw.cells` (with the key `cell`) and
-`raw.bounds`, what is known of a cell's scores, by seed and, where `seed` is null, by pass rule.
+and no Python object, and what a query changes is gone with the connection. How cells are made of
+trials, `sweepd.rollup` says.
 """
 
 from __future__ import annotations
@@ -18,8 +16,18 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.rollup import (
+    ENDS,
+    GOAL_COST,
+    MEASURED,
+    SCORES,
+    cells_sql,
+    endings_sql,
+    members_sql,
+    reached_sql,
+)
 from sweepd.schema import METRICS, PLAN, TRIALS
-from sweepd.statuses import DONE, STATUSES
+from sweepd.statuses import STATUSES
 from sweepd.tables import Damaged, Read
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
@@ -27,16 +35,6 @@ CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 place (None: it cannot be told, and each trial's newest ending counts); or all, code by code."""
 
 RULES = ("median", "all", "any", "mean")
-ENDS = {"acc": ("0", "1"), "chain_acc": ("0", "1"), "loss": ("'inf'::DOUBLE", "0")}
-"""The worst and the best that each score of a trial can be."""
-EXTREMES = {
-    f"{score}_{pool}": (score, pool) for score in ("acc", "loss") for pool in ("min", "max")
-}
-"""Columns of `cells` with the extremes of a score over seeds: which score, and which extreme."""
-SCORES = (*ENDS, *EXTREMES)
-"""Columns of `cells` that seeds yet to come may change."""
-COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
-
 _OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
 SWEEPS = (
@@ -101,8 +99,18 @@ class Views:
         return [row[0] for row in self.fetch("DESCRIBE raw.cells")]
 
     @property
+    def scores(self) -> list[str]:
+        """Scores of trials that cells have."""
+        return [name for name in ENDS if name in self.raw_columns]
+
+    @property
     def code_column(self) -> list[str]:
         return ["code"] if self.by_code else []
+
+    @property
+    def member(self) -> str:
+        """What tells the members of a cell apart."""
+        return "id" if self.by_code else "config"
 
     @property
     def identity(self) -> list[str]:
@@ -158,8 +166,7 @@ class Views:
             statements = self.connection.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise UserError("one SELECT is wanted: sql only reads")
-            if "metrics" in text.lower():
-                damaged += self._load_metrics()
+            damaged += self.prepare(text)
             names, rows = self._run(text)
         except duckdb.Error as error:
             raise UserError(str(error)) from None
@@ -179,12 +186,24 @@ class Views:
         finally:
             self.connection.execute("ROLLBACK")
 
-    def _load_metrics(self) -> tuple[Damaged, ...]:
-        ids = [
-            row[0] for row in self.fetch("SELECT id FROM raw.planned UNION SELECT id FROM trials")
-        ]
-        read = self.source.read_metrics(None if self.whole_store else ids)
+    def prepare(self, text: str) -> tuple[Damaged, ...]:
+        """Read the metrics if a text asks for them or what is told from them: it takes long.
+
+        To be called before `columns` are asked for: GOAL_COST is one of them from then on.
+        """
+        text = text.lower()
+        if GOAL_COST not in text and "metrics" not in text:
+            return ()
+        ids = self.fetch(
+            "SELECT id FROM raw.planned UNION SELECT id FROM trials UNION "
+            "SELECT parent FROM raw.attempts WHERE parent IS NOT NULL"
+        )
+        read = self.source.read_metrics(None if self.whole_store else [id_ for (id_,) in ids])
         _copy(self.connection, "raw.metrics", read.table)
+        if GOAL_COST in text:
+            goals = [str(info.get("goal")) for info in self.infos.values()]
+            self.connection.execute(reached_sql(goals, self.member))
+            self.connection.execute(cells_sql(self.identity, self.member, tuple(ENDS)))
         return read.damaged
 
 
@@ -238,43 +257,28 @@ def connect(
     _copy(con, "raw.metrics", METRICS.concat([]))
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
-    con.execute(_endings_sql(selected))
+    con.execute(endings_sql(selected))
     _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))
-    by_code = isinstance(code, str)
-    con.execute(_cells_sql(plan_axes, trial_axes, "id" if by_code else "config"))
     con.execute("SET lock_configuration = true")
 
     views = Views(
         con,
         source,
         axes=axes,
-        by_code=by_code,
+        by_code=isinstance(code, str),
         infos=infos,
         whole_store=sweeps is None,
         notes=[],
         damaged=(*damaged, *plans.damaged, *trials.damaged),
     )
+    con.execute(members_sql(plan_axes, trial_axes, views.member))
+    con.execute(cells_sql(views.identity, views.member, MEASURED))
     [(others,)] = views.fetch(
         "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
     )
     if others:
         views.notes.append(f"left out: {others} trials that another code made (--code all)")
     return views
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def least(score: str) -> str:
-    """The column of `raw.bounds` with the least value that a score may turn out to have."""
-    return f"{score}_least"
-
-
-def most(score: str) -> str:
-    """The column of `raw.bounds` with the greatest value that a score may turn out to have."""
-    return f"{score}_most"
 
 
 def _load_infos(
@@ -334,133 +338,3 @@ def _counted(
 
     made = con.execute("SELECT DISTINCT task, model, code FROM trials").fetchall()
     return [row for row in made if counts(*row)]
-
-
-def _endings_sql(selected: str) -> str:
-    return f"""
-    CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
-    CREATE VIEW trials AS FROM attempts
-        QUALIFY row_number() OVER (PARTITION BY id ORDER BY attempt DESC) = 1;
-    CREATE VIEW metrics AS FROM raw.metrics
-        QUALIFY row_number() OVER (PARTITION BY id, step ORDER BY attempt DESC) = 1;
-    """
-
-
-def _cells_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str) -> str:
-    """`cells` and `sweeps`. A cell's members are told apart by `member`: config, or id with code.
-
-    Costs are the planned ones: the trial's own where there is no plan.
-    """
-    axes = dict.fromkeys([*plan_axes, *trial_axes])
-    code = ["code"] if member == "id" else []
-    shared = ["task", "model", "size", "L", *code]
-    identity = ", ".join(map(quoted, [*shared, *axes]))
-    planned, ran = (
-        ", ".join(map(quoted, [member, *shared, *own, "seed", *COSTS]))
-        for own in (plan_axes, trial_axes)
-    )
-    done = f"status IN {DONE}"
-    counts = ", ".join(f"count(*) FILTER (status = '{s}') AS {s}" for s in STATUSES)
-    bounds = [bound(score) for score in ENDS for bound in (least, most)]
-    extremes = [f"{pool}({score}) AS {name}" for name, (score, pool) in EXTREMES.items()]
-    return f"""
-    CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
-        QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {done} DESC, attempt DESC) = 1;
-
-    CREATE TABLE raw.plans AS
-        SELECT planned.* FROM raw.planned LEFT JOIN raw.sweeps AS s ON sweep = s.name
-        WHERE NOT coalesce(list_contains(s.extra_seeds, seed), false)
-            OR {member} IN (SELECT {member} FROM raw.endings WHERE {done});
-
-    CREATE TABLE raw.members AS
-        SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
-            SELECT DISTINCT ON ({member}) {planned} FROM raw.plans
-            UNION ALL BY NAME
-            SELECT {ran} FROM raw.endings ANTI JOIN raw.planned USING ({member})
-        );
-
-    CREATE TABLE raw.rules AS
-        SELECT cell, coalesce(arg_max(s.pass, s.number), 'median') AS pass
-        FROM raw.members LEFT JOIN raw.plans USING ({member})
-            LEFT JOIN raw.sweeps AS s ON sweep = s.name
-        GROUP BY cell;
-
-    CREATE TABLE raw.outcomes AS
-        SELECT cell, pass, members.seed, status, correct, total, seconds,
-            {", ".join(_score_sql(score) for score in ENDS)}
-        FROM raw.members JOIN raw.rules USING (cell) LEFT JOIN raw.endings USING ({member});
-
-    CREATE TABLE raw.bounds AS
-        WITH pooled AS (
-            SELECT cell, {", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds().items())}
-            FROM raw.outcomes GROUP BY cell
-        )
-        FROM pooled
-        UNION ALL BY NAME
-        SELECT seed, pooled.* REPLACE ({", ".join(f"outcomes.{b} AS {b}" for b in bounds)})
-        FROM raw.outcomes JOIN pooled USING (cell);
-
-    CREATE TABLE raw.cells AS
-        SELECT * FROM (
-            SELECT cell, {identity}, {", ".join(f"max({cost}) AS {cost}" for cost in COSTS)}
-            FROM raw.members GROUP BY ALL
-        ) JOIN (
-            SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
-                count(*) FILTER ({done}) AS ended, {counts},
-                {", ".join(f"{pooled(score)} AS {score}" for score in ENDS)},
-                {", ".join(extremes)},
-                sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
-                max(total) AS total_of_one, avg(seconds) AS seconds
-            FROM raw.outcomes GROUP BY cell
-        ) USING (cell);
-    CREATE VIEW cells AS SELECT * EXCLUDE (cell, total_of_one) FROM raw.cells ORDER BY cell;
-
-    CREATE VIEW sweeps AS
-        SELECT s.name, any_value(s.created) AS created, any_value(s.goal) AS goal,
-            any_value(s.pass) AS pass, any_value(s.search) AS search,
-            count(plans.{member}) AS trials, count(*) FILTER ({done}) AS ended, {counts}
-        FROM raw.sweeps AS s LEFT JOIN raw.plans ON sweep = s.name
-            LEFT JOIN raw.endings USING ({member})
-        GROUP BY s.name, s.number ORDER BY s.number;
-    """
-
-
-def _score_sql(score: str) -> str:
-    """What a trial measured, and the least and most that its score may turn out to be.
-
-    Completed: as measured. Solved: at least as good. Diverged: the worst. Else: anything.
-    """
-    worst, best = ENDS[score]
-    measured = f"(CASE WHEN NOT isnan(endings.{score}) THEN endings.{score} END)"
-    seen = f"""CASE WHEN status = 'diverged' THEN {worst}
-        WHEN status IN ('completed', 'solved', 'stopped') THEN {measured} END"""
-    worse = f"CASE WHEN status IN ('completed', 'solved') THEN {measured} END"
-    better = f"""CASE status WHEN 'completed' THEN {measured} WHEN 'diverged' THEN {worst} END"""
-    worse, better = f"coalesce({worse}, {worst})", f"coalesce({better}, {best})"
-    low, high = (better, worse) if score == "loss" else (worse, better)
-    columns = {score: seen, least(score): low, most(score): high}
-    return ", ".join(f"({sql})::DOUBLE AS {name}" for name, sql in columns.items())
-
-
-def pooled_bounds() -> dict[str, str]:
-    """The columns of `raw.bounds` for a cell, each made from those for its seeds."""
-    both = (least, most)
-    own = {bound(score): pooled(bound(score)) for score in ENDS for bound in both}
-    return own | {
-        bound(name): f"{pool}({bound(score)})"
-        for name, (score, pool) in EXTREMES.items()
-        for bound in both
-    }
-
-
-def pooled(column: str) -> str:
-    """A column of the seeds as one number, by the cell's pass rule.
-
-    The median of an even count is the mean of the two middle values, written so that it holds
-    for infinite ones. `all` takes the worst seed and `any` the best.
-    """
-    worst, best = ("max", "min") if column.startswith("loss") else ("min", "max")
-    values = f"list_sort(list({column}) FILTER ({column} IS NOT NULL))"
-    middle = f"({values}[(count({column}) + 1) // 2] + {values}[count({column}) // 2 + 1]) / 2"
-    return f"""CASE any_value(pass) WHEN 'mean' THEN avg({column}) WHEN 'all' THEN {worst}({column})
-        WHEN 'any' THEN {best}({column}) ELSE {middle} END"""

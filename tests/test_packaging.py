@@ -22,7 +22,7 @@ FLOORS = [
     {"registry", "flops", "evaluation", "training"},
     {"blocks", "schema", "storage"},
     {"spec", "tables", "locks", "cluster", "localfolder", "objectfolder"},
-    {"plan", "sweeps", "leases", "refuge"},
+    {"plan", "sweeps", "leases", "refuge", "garbage"},
     {"jury"},
     {"search", "store", "ledger"},
     {"staircase"},

@@ -56,8 +56,8 @@ def contents(read: Read) -> pa.Table:
     return table.sort_by([("id", "ascending"), ("attempt", "ascending"), ("step", "ascending")])
 
 
-def delete_replaced(metrics: TableFolder, written_before: float = math.inf) -> int:
-    doomed = metrics.replaced(written_before)
+def delete_replaced(metrics: TableFolder, written_until: float = math.inf) -> int:
+    doomed = metrics.replaced(written_until)
     metrics.folder.delete([f"metrics/{file.name}" for file in doomed])
     return len(doomed)
 

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweepd import refuge
-from sweepd.errors import UserError
+from sweepd import garbage, refuge
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.garbage import Garbage
 from sweepd.localfolder import LocalFolder
 from sweepd.locks import FileLocks, Locks
 from sweepd.schema import METRICS, TRIALS, Row
@@ -150,6 +151,35 @@ class Store:
         self._locks.confirm()
         folders = {table.layout.name: table for table in (self._trials, self._metrics)}
         return folders[kind].compact(at_least)
+
+    # Garbage
+
+    def garbage(self, older_than_seconds: float) -> list[Garbage]:
+        """What may be deleted now. EnvironmentFailure while another process is at it."""
+        if not self._locks.acquire(["gc"]):  # with which `driven_elsewhere` is exact
+            raise EnvironmentFailure(f"{self.address}: another gc is running")
+        try:
+            now = self._folder.now()
+            running = self.read_plans(list(self.driven_elsewhere(self.sweeps())))
+            if running.damaged:
+                told = ", ".join(damaged.path for damaged in running.damaged)
+                raise EnvironmentFailure(f"{told}: damaged, and its sweep runs: gc when it ended")
+            return garbage.find(
+                self._folder,
+                (self._trials, self._metrics),
+                self.read_trials().table,
+                set(running.table["trunk"].to_pylist()),
+                now - older_than_seconds,
+            )
+        finally:
+            self._locks.release(["gc"])
+
+    def delete(self, found: Collection[Garbage], older_than_seconds: float) -> list[Garbage]:
+        """Delete what of this is garbage still: what that was."""
+        still = set(self.garbage(older_than_seconds))
+        doomed = [one for one in found if one in still]
+        self._folder.delete([one.name for one in doomed])
+        return doomed
 
     # Sweeps
 

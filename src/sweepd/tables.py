@@ -122,15 +122,15 @@ class TableFolder:
         self._put(COMPACTED, table.replace_schema_metadata({REPLACES: names}))
         return len(tables)
 
-    def replaced(self, written_before: float) -> list[File]:
-        """Readable files that a readable compacted file, written before then, replaces.
+    def replaced(self, written_until: float) -> list[File]:
+        """Readable files that a readable compacted file, written until then, replaces.
 
         They may be deleted: a reader that listed them meanwhile lists again. The age spares it
         most of that.
         """
         files = self._files()
         try:
-            _, names = self._load_compacted(f for f in files if f.written < written_before)
+            _, names = self._load_compacted(f for f in files if f.written <= written_until)
             loaded = self._loader.load(self.layout.name, [f for f in files if f.name in names])
         except FileNotFoundError:
             return []  # another process is deleting them

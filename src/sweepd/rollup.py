@@ -1,8 +1,8 @@
 """The SQL that makes cells of trials.
 
-Schema `raw` holds the tables of the store (`planned`, `attempts`, `metrics`), `sweeps` and
-`counted`, and what is made of them: `endings` (of the trials that count), `plans`, `members` of
-cells, `rules` (what decides a cell), `outcomes` by seed, `bounds` and `cells`.
+Schema `raw` holds the tables of the store (`planned`, `attempts`, `metrics`), `parents` of
+attempts, `sweeps` and `counted`, and what is made of them: `endings` (of the trials that count),
+`plans`, `members` of cells, `rules` (what decides a cell), `outcomes` by seed, `bounds`, `cells`.
 
 A score yet to come lies in an interval, the columns `<score>_least` and `<score>_most` of
 `raw.bounds`: by seed and, where `seed` is null, by pass rule.
@@ -117,6 +117,18 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
     """
 
 
+def makers_sql(ids: str) -> str:
+    """Those of a SELECT of ids, and of all trials whose checkpoints they go back to."""
+    return f"""
+        WITH RECURSIVE wanted AS (
+            {ids}
+            UNION
+            SELECT parent FROM wanted JOIN raw.parents USING (id) WHERE parent IS NOT NULL
+        )
+        FROM wanted
+    """
+
+
 def reached_sql(goals: Iterable[str], member: str) -> str:
     """`raw.reached`: of each trial that ended, the training FLOPs at the first check that meets its
     cell's goal (`flops`), and its last recorded step.
@@ -134,7 +146,7 @@ def reached_sql(goals: Iterable[str], member: str) -> str:
     CREATE OR REPLACE TABLE raw.reached AS
         WITH RECURSIVE starts AS (
             SELECT a.id, a.parent, coalesce(min(m.step), 0) AS step
-            FROM raw.attempts AS a LEFT JOIN raw.metrics AS m USING (id, attempt)
+            FROM raw.parents AS a LEFT JOIN raw.metrics AS m USING (id, attempt)
             WHERE a.parent IS NOT NULL GROUP BY a.id, a.attempt, a.parent
         ), lineage AS (
             SELECT id AS trial, id AS maker, NULL::BIGINT AS until FROM raw.endings

@@ -119,10 +119,7 @@ class StaircaseSearch(Search):
     def candidate(self, stair: Stair, position: Position) -> Jury:
         """Of a position's open cells the one with the most promising nuisance values."""
         wins = Counter(
-            i
-            for cells in stair.cells.values()
-            for i, jury in enumerate(cells)
-            if self.votes[jury]
+            i for cells in stair.cells.values() for i, jury in enumerate(cells) if self.votes[jury]
         )
         cells = sorted(enumerate(stair.cells[position]), key=lambda cell: -wins[cell[0]])
         return self.open_cells([jury for _, jury in cells])[0]

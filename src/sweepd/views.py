@@ -23,6 +23,7 @@ from sweepd.rollup import (
     SCORES,
     cells_sql,
     endings_sql,
+    makers_sql,
     members_sql,
     reached_sql,
 )
@@ -194,11 +195,13 @@ class Views:
         text = text.lower()
         if GOAL_COST not in text and "metrics" not in text:
             return ()
-        ids = self.fetch(
-            "SELECT id FROM raw.planned UNION SELECT id FROM trials UNION "
-            "SELECT parent FROM raw.attempts WHERE parent IS NOT NULL"
-        )
-        read = self.source.read_metrics(None if self.whole_store else [id_ for (id_,) in ids])
+        wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
+        if GOAL_COST in text:
+            if not self.whole_store:  # whose checkpoints were continued may be in no sweep of these
+                _copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
+            wanted = makers_sql(wanted)
+        ids = None if self.whole_store else [row[0] for row in self.fetch(wanted)]
+        read = self.source.read_metrics(ids)
         _copy(self.connection, "raw.metrics", read.table)
         if GOAL_COST in text:
             goals = [str(info.get("goal")) for info in self.infos.values()]
@@ -254,6 +257,7 @@ def connect(
     con.execute("CREATE SCHEMA raw")
     _copy(con, "raw.planned", plans.table)
     _copy(con, "raw.attempts", trials.table)
+    _copy(con, "raw.parents", _parents(trials.table))
     _copy(con, "raw.metrics", METRICS.concat([]))
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
@@ -304,6 +308,10 @@ def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     con.register("arrow", table)
     con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
     con.unregister("arrow")
+
+
+def _parents(trials: pa.Table) -> pa.Table:
+    return trials.select(["id", "attempt", "parent"])
 
 
 def _fill(

@@ -25,6 +25,7 @@ from sweepd.plan import Trial, plan
 from sweepd.search import GridSearch
 from sweepd.spec import parse_grid
 from sweepd.store import Store
+from sweepd.training import Check
 
 GRID = """
 name: no-op
@@ -48,6 +49,9 @@ class NoOp(Attempt):
     def advance(self, seconds: float) -> None:
         self.store.write_trials([{**self.row, "status": "completed"}])
         self.status = "completed"
+
+    def news(self) -> list[Check]:
+        return []
 
     def interrupt(self) -> None:
         """There is never anything to save."""
@@ -77,7 +81,8 @@ def ours(trials: int) -> float:
         base = Path(folder)
         planned = plan(parse_grid(GRID.format(seeds=list(range(trials))), "no-op", [], base))
         store = Store.create(str(base / "results"))
-        job = engine.Job(store.address, "no-op", base, 1, 30.0, planned.trials, NoOp)
+        goal = planned.grid.goal
+        job = engine.Job(store.address, "no-op", base, 1, 30.0, planned.trials, goal, NoOp)
         search = GridSearch(planned)
         search.learn({}, {trial.id for trial in planned.trials})
         engine.run(job, search, store, Resources(), clock, threading.Event())

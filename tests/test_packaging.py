@@ -24,7 +24,7 @@ FLOORS = [
     {"spec", "tables", "locks", "cluster", "localfolder", "objectfolder"},
     {"plan", "sweeps", "leases", "refuge", "garbage"},
     {"jury"},
-    {"search", "store", "ledger"},
+    {"search", "store", "ledger", "continuing"},
     {"staircase"},
     {"estimate"},
     {"attempt", "question", "views", "fits"},

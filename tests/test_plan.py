@@ -3,6 +3,7 @@ refusals that only building a model can show, and warnings."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -19,7 +20,7 @@ from sweepd.blocks import canonical
 from sweepd.code import current_code
 from sweepd.flops import costs
 from sweepd.models.standard import Standard
-from sweepd.plan import RESERVED, Plan, Trial, plan
+from sweepd.plan import RESERVED, Plan, Trial, competitors, plan
 from sweepd.registry import find_model, find_task
 from sweepd.schema import PLAN, TRIALS
 from sweepd.settings import Train
@@ -124,7 +125,8 @@ def test_results_have_no_column_that_is_not_reserved() -> None:
         *("train.lr.base=5e-3", "train.schedule=cosine", "train.warmup=99", "train.decay=0.3"),
         *("train.floor=0", "train.weight_decay=0", "train.beta1=0.8", "train.beta2=0.99"),
         *("train.clip=2", "evaluate.check_every=100", "evaluate.check_samples=99"),
-        *("evaluate.verdict_samples=99", "stop.success=0.95"),
+        *("evaluate.verdict_samples=99", "stop.success=0.95", "stop.tokens=9", "stop.seconds=9"),
+        *("stop.flops=1e12", "stop.plateau={grace: 9}", "stop.asha={grace: 9}"),
     ],
 )
 def test_what_can_change_the_outcome_changes_the_id(change: str) -> None:
@@ -145,12 +147,14 @@ def test_what_can_change_the_outcome_changes_the_id(change: str) -> None:
             "search=staircase",
             "resources={cpus: 2}",
             "retries=3",
+            "hang_seconds=3",
         ),
         *(
             "tune=[train.lr]",
             "train={}",
             "model.layers=3",
             "stop={}",
+            "stop.flops=null",
             "model=[{name: standard, d: 8, heads: 2}]",
         ),
     ],
@@ -173,6 +177,55 @@ def test_the_trunk_leaves_out_what_a_longer_run_shares(schedule: str) -> None:
     assert (base.trunk == longer.trunk) is base.train.extensible
     assert base.trunk == decayed.trunk
     assert len({base.id, longer.id, decayed.id}) == 3
+
+
+def test_what_is_off_leaves_no_trace_in_the_identity() -> None:
+    """A rule that is added to `stop` makes no stored trial new."""
+    trial = only()
+    weights = {
+        "task": {"name": "lis", **trial.task},
+        "model": {"name": "standard", **trial.model},
+        "train": {name: trial.axes[name] for name in asdict(trial.train)},
+        "seed": 0,
+    }
+    evaluate = {name: trial.axes[name] for name in asdict(trial.evaluate)}
+    text = canonical({**weights, "evaluate": evaluate, "stop": {"success": None}})
+    assert trial.config == hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@pytest.mark.parametrize("schedule", ["wsd", "constant", "cosine", "linear"])
+@given(st.integers(1, 3000), st.integers(0, 99))
+@settings(deadline=None, max_examples=20)
+def test_a_budget_of_flops_is_a_number_of_steps(schedule: str, paid: int, share: int) -> None:
+    """The trial is that of so many steps, but for its name: same trunk, same cost."""
+    chosen = f"train.schedule={schedule}"
+    each = only(chosen, "train.steps=1").train_flops
+    found = only(chosen, "train.steps=1000", f"stop.flops={each * (paid + share / 100)!r}")
+    plain = only(chosen, f"train.steps={min(paid, 1000)}")
+    assert found.axes["steps"] == 1000 and found.id != plain.id
+    assert (found.train, found.train_flops) == (plain.train, plain.train_flops)
+    assert (found.trunk, found.train.trunk_end) == (plain.trunk, plain.train.trunk_end)
+
+
+def test_flops_that_pay_for_no_step() -> None:
+    dearest = only("model.d=16", "train.steps=1", "train.batch_size=8").train_flops
+    sets = ("model.d=[8,16]", "train.batch_size=[4,8]")
+    assert len(planned(*sets, f"stop.flops={dearest}").trials) == 4
+    [problem] = problems(*sets, f"stop.flops=[1e18,{dearest - 1}]")
+    assert problem.startswith("(--set stop.flops): stop.flops[1]:")
+    assert f"less than the {dearest:.4g} of the dearest step" in problem
+
+
+def test_competitors_differ_in_nuisance_axes_and_seeds_alone() -> None:
+    sets = ("task.n=[6,7]", "model.d=[8,16]", "train.lr=[1e-3,1e-2]", "seeds=[0,1]")
+    trials = planned(*sets).trials
+    groups = {competitors(trial, ["train.lr"]) for trial in trials}
+    assert len(groups) == 4
+    assert len({competitors(trial, []) for trial in trials}) == 8
+    unwise = ["train.lr", "task.n", "model.d"]
+    assert {competitors(trial, unwise)[2:4] for trial in trials} == {
+        (n, d) for n in (6, 7) for d in (8, 16)
+    }
 
 
 @given(st.sampled_from(["cosine", "linear", "wsd"]), st.integers(1, 50), st.integers(1, 50))
@@ -321,4 +374,7 @@ def test_the_shares_are_those_of_the_splits() -> None:
 def test_axes_hold_every_field_of_every_block() -> None:
     trial = only()
     written = [LIS(6, 16), Standard(d=8, heads=2), trial.train, trial.evaluate, trial.stop]
-    assert trial.axes.keys() == {name for part in written for name in asdict(part)}  # type: ignore[call-overload]
+    fields = {name for part in written for name in asdict(part)}  # type: ignore[call-overload]
+    taken = fields & set(RESERVED)
+    assert taken == {"tokens", "seconds", "flops"}
+    assert trial.axes.keys() == fields - taken | {f"stop_{name}" for name in taken}

@@ -170,6 +170,7 @@ def test_numbers_however_they_are_written(text: str) -> None:
         # keys that are no axes
         ("retries: [1, 2]", "grid.yaml:16: retries: one value is needed"),
         ("retries: -1", "grid.yaml:16: retries: -1: must not be negative"),
+        ("hang_seconds: -1", "grid.yaml:16: hang_seconds: -1.0: must not be negative"),
         ("retries: no", 'grid.yaml:16: retries: "no": must be a valid integer'),
         ("pass: most", "grid.yaml:16: pass: \"most\": must be 'median', 'all', 'any' or 'mean'"),
         ("pass: [all, any]", "grid.yaml:16: pass: one value is needed"),
@@ -296,6 +297,33 @@ def test_refused_when_added(line: str, problem: str) -> None:
         ("0.98", "0.9", "grid.yaml:15: stop.success: 0.9 does not reach the goal acc > 0.9"),
         ("0.98", "[0.95, 0.85]", "grid.yaml:15: stop.success[1]: 0.85 does not reach the goal"),
         ("0.98", "1.5", "grid.yaml:15: stop.success: success = 1.5: an accuracy"),
+        ("success: 0.98", "tokens: 0", "grid.yaml:15: stop.tokens: tokens = 0: must be positive"),
+        ("success: 0.98", "tokens: 1.5", "grid.yaml:15: stop.tokens: 1.5: must be a valid int"),
+        ("success: 0.98", "seconds: -1", "grid.yaml:15: stop.seconds: seconds = -1.0: must be"),
+        ("success: 0.98", "flops: [1e18, 0]", "grid.yaml:15: stop.flops[1]: flops = 0.0: must be"),
+        ("success: 0.98", "flops: .inf", "grid.yaml:15: stop.flops: .inf is not a finite number"),
+        (
+            "success: 0.98",
+            "plateau: true",
+            "grid.yaml:15: stop.plateau: true: must be None, or a mapping of grace, std, checks",
+        ),
+        ("success: 0.98", "plateau: {}", "grid.yaml:15: stop.plateau: plateau needs grace; write"),
+        (
+            "success: 0.98",
+            "plateau: {grace: 0}",
+            "grid.yaml:15: stop.plateau.grace: grace = 0: must be positive",
+        ),
+        (
+            "success: 0.98",
+            "plateau: {grace: 9, checks: 1}",
+            "grid.yaml:15: stop.plateau.checks: checks = 1: one check has no spread",
+        ),
+        (
+            "success: 0.98",
+            "asha: {grace: 9, reduction: 1}",
+            "grid.yaml:15: stop.asha.reduction: reduction = 1.0: must be above 1",
+        ),
+        ("success: 0.98", "asha: {grace: 9, rungs: 3}", "grid.yaml:15: stop.asha.rungs: asha has"),
         ("seeds: [0, 1]", "seeds: 3", "grid.yaml:13: seeds: 3: write a list, such as [0, 1, 2]"),
         ("seeds: [0, 1]", "seeds:", "grid.yaml:13: seeds: null: write a list"),
         ("seeds: [0, 1]", "seeds: []", "grid.yaml:13: seeds: an empty axis"),
@@ -521,7 +549,14 @@ def grids(draw: st.DrawFn) -> dict[str, Any]:
                 "train": train,
                 "evaluate": st.fixed_dictionaries({"check_every": axes}),
                 "seeds": st.lists(st.integers(0, 9), min_size=1, max_size=2, unique=True),
-                "stop": st.sampled_from([{}, {"success": 0.95}, {"success": [None, 0.95]}]),
+                "stop": st.sampled_from(
+                    [
+                        {},
+                        {"success": [None, 0.95], "tokens": [None, 10**6], "flops": 1e18},
+                        {"seconds": 0.5, "plateau": {"grace": [5, 9]}},
+                        [{"plateau": None}, {"asha": {"grace": 7, "reduction": [2, 3.5]}}],
+                    ]
+                ),
                 "goal": st.sampled_from(["acc > 0.9", "acc>=.5"]),
                 "tune": st.sampled_from([[], ["train.lr"]]),
                 "resources": st.sampled_from(["auto", {"cpus": 2}]),
@@ -548,6 +583,7 @@ def test_the_frozen_text_gives_the_same_trials(written: dict[str, Any]) -> None:
         "resources",
         "retries",
         "checkpoint_seconds",
+        "hang_seconds",
         "tune",
     ):
         assert getattr(again, key) == getattr(grid, key)

@@ -4,7 +4,9 @@ longer run passes through the same weights, and each ending is what it says."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import time
 from itertools import pairwise
 
 import pytest
@@ -75,7 +77,7 @@ def continues_bitwise(task, architecture, train, cut):
             break
     torch.manual_seed(99)  # the global generator is nobody's state
     second = started(architecture, train, task=task)
-    second.restore(first.snapshot())
+    second.restore(second.read(first.snapshot()))
     after = finish(second)
     before = [dataclasses.replace(row, seconds=0.0) for row in before if row is not None]
     assert before + after == rows
@@ -162,6 +164,39 @@ def test_success_needs_the_verdict_to_confirm_the_check():
     unconfirmed.verdict = lambda: dataclasses.replace(solved.ending.score, correct=0)
     finish(unconfirmed)
     assert unconfirmed.ending.status == "completed" and unconfirmed.step == 240
+
+
+def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it():
+    each = TASK.batch(generator(0, Stream.DATA, 0), 8, Split.TRAIN).scored.sum()
+    for tokens, step in [(1, 1), (each, 1), (each + 1, 2), (7 * each, 7), (30 * each, 30)]:
+        training = started(stop=Stop(tokens=int(tokens)))
+        rows = finish(training)
+        assert (training.ending.status, training.step, rows[-1].step) == ("completed", step, step)
+        assert rows[-1].acc == training.ending.score.acc
+        assert training.ending.score.total == EVALUATE.verdict_samples
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that goes on by a second whenever it is read."""
+    ticks = itertools.count()
+    monkeypatch.setattr("sweepd.training.time.perf_counter", lambda: float(next(ticks)))
+
+
+def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking):
+    """A step without a row takes one second, one with a row two."""
+    training = started(stop=Stop(seconds=15.0))
+    for row in training.advance():
+        assert row is None or row.step == 10
+        if training.step == 11:
+            break
+    assert training.seconds == 12.0
+    later = started(stop=Stop(seconds=15.0))
+    time.perf_counter()  # what lies between attempts, and between steps, is not counted
+    later.restore(later.read(training.snapshot()))
+    for _ in later.advance():
+        time.perf_counter()
+    assert (later.step, later.ending.status, later.seconds) == (14, "completed", 16.0)
 
 
 def test_samples_of_a_trial_share_no_input():

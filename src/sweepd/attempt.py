@@ -23,12 +23,13 @@ from typing import Any, Concatenate, ParamSpec
 import torch
 
 from sweepd import registry
+from sweepd.continuing import Checkpoint, reachable
 from sweepd.errors import EnvironmentFailure
 from sweepd.evaluation import Score
 from sweepd.plan import Trial
 from sweepd.statuses import DONE
 from sweepd.store import Store
-from sweepd.training import Row, Training
+from sweepd.training import Check, Row, Training
 
 FLUSH_SECONDS = 10.0
 """How long metric rows wait for company before they are written."""
@@ -40,14 +41,17 @@ def _rescuing(
     act: Callable[Concatenate[Attempt, _P], None],
 ) -> Callable[Concatenate[Attempt, _P], None]:
     """When `act` fails because the store can't be written, what the attempt holds in memory goes
-    to the store's refuge, and the error says so."""
+    to the store's refuge, and the error says so; whatever is asked of it then raises it again."""
 
     @functools.wraps(act)
     def acting(self: Attempt, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        if self.unwritable:
+            raise self.unwritable
         try:
             act(self, *args, **kwargs)
         except EnvironmentFailure as error:
-            raise EnvironmentFailure(f"{error}; {self._rescue()}") from error
+            self.unwritable = EnvironmentFailure(f"{error}; {self._rescue()}")
+            raise self.unwritable from error
 
     return acting
 
@@ -77,7 +81,11 @@ class Attempt:
         self.loss: float | None = None
         self.score: Score | None = None
         self.error: str | None = None
-        self.parent: str | None = None
+        self.unwritable: EnvironmentFailure | None = None
+        self.heard = 0
+        """how many of the checks were handed out"""
+        self.start = 0
+        """the step at which this attempt begins"""
         self.pending: list[dict[str, Any]] = []
         self.own_checkpoints: list[str] = []
         self.started = datetime.now(UTC)
@@ -99,28 +107,34 @@ class Attempt:
 
     @_rescuing
     def advance(self, seconds: float) -> None:
-        """Train for about `seconds`, or to the end."""
+        """Train for about `seconds`, to the next check or to the end."""
         if self.status is not None:
             return
-        assert self.training is not None
+        training = self.training
+        assert training is not None
         with self._recording_failure():
-            until = time.monotonic() + seconds
-            for row in self.training.advance():
+            until, checks = time.monotonic() + seconds, len(training.checks)
+            for row in training.advance():
                 if row is not None:
                     self._record(row)
-                train = self.trial.train
-                if train.extensible and self.training.step == train.trunk_end:
-                    self._keep(self.training)
-                if self.training.ending is not None:
-                    self._finish(self.training)
-                    return
+                if training.ending is not None:
+                    break
+                if self.trial.train.extensible and training.step == self.trial.train.trunk_end:
+                    self._keep(training)
                 now = time.monotonic()
                 if now - self.checkpointed >= self.checkpoint_seconds:
-                    self._checkpoint(self.training)
+                    self._checkpoint(training)
                 elif now - self.flushed > FLUSH_SECONDS:
                     self._flush()
-                if now >= until:
+                if now >= until or len(training.checks) > checks:
                     return
+            self._finish(training)
+
+    def news(self) -> list[Check]:
+        """The checks that were not handed out before, those of earlier attempts among them."""
+        checks = self.training.checks[self.heard :] if self.training else []
+        self.heard += len(checks)
+        return checks
 
     @_rescuing
     def interrupt(self) -> None:
@@ -129,6 +143,22 @@ class Attempt:
             assert self.training is not None
             self._checkpoint(self.training)
             self._end("interrupted")
+
+    @_rescuing
+    def give_up(self) -> None:
+        """Save where training stands, for whoever wants the trial in full after all, and end the
+        attempt as `stopped`."""
+        if self.status is None:
+            assert self.training is not None
+            if self._on_trunk(self.training):
+                self._keep(self.training)
+            else:
+                self._checkpoint(self.training)
+                self.own_checkpoints = []  # it outlives this ending
+            self._end("stopped")
+
+    def _on_trunk(self, training: Training) -> bool:
+        return training.step <= self.trial.train.trunk_end
 
     def _record(self, row: Row) -> None:
         self.latest = row
@@ -146,7 +176,7 @@ class Attempt:
     def _checkpoint(self, training: Training) -> None:
         """Save the present state; its predecessor goes once this one is complete."""
         self._flush()
-        name = f"{training.step:09d}-{self.trial.id}.pt"
+        name = Checkpoint(training.step, self.trial.id, kept=False).name
         self.store.put_checkpoint(self.trial.trunk, name, training.snapshot())
         for older in self.own_checkpoints:
             if older != name:
@@ -156,45 +186,40 @@ class Attempt:
 
     def _keep(self, training: Training) -> None:
         """Save a state that every trial of the trunk passes through, until `gc`."""
-        prefix = f"{training.step:09d}-"
-        if not any(
-            name.startswith(prefix) and name.endswith(".keep.pt")
-            for name in self.store.checkpoints(self.trial.trunk)
-        ):
-            self._flush()
-            name = f"{prefix}{self.trial.id}.keep.pt"
-            self.store.put_checkpoint(self.trial.trunk, name, training.snapshot())
+        self._flush()
+        name = Checkpoint(training.step, self.trial.id, kept=True).name
+        self.store.put_checkpoint(self.trial.trunk, name, training.snapshot())
 
     def _restore(self, training: Training) -> None:
-        """Continue from the furthest readable state that is this trial's own or its trunk's."""
+        """Continue from the furthest readable state that lies on this trial's way."""
         self.store.take_in_refuge()
-        found: list[tuple[int, str, str]] = []
-        for name in self.store.checkpoints(self.trial.trunk):
-            digits, _, rest = name.partition("-")
-            at, maker, kept = int(digits), rest.split(".")[0], rest.endswith(".keep.pt")
-            if maker == self.trial.id and not kept:
-                self.own_checkpoints.append(name)
-                found.append((at, maker, name))
-            elif kept and at <= self.trial.train.trunk_end:
-                found.append((at, maker, name))
-        for step, maker, name in sorted(found, reverse=True):
+        ways = reachable(self.trial, self.store.checkpoints(self.trial.trunk))
+        self.own_checkpoints = [found.name for found in ways if not found.kept]
+        for found in ways:
+            own = found.trial == self.trial.id
             try:
-                training.restore(self.store.get_checkpoint(self.trial.trunk, name))
+                state = training.read(self.store.get_checkpoint(self.trial.trunk, found.name))
             except EnvironmentFailure:
                 raise
             except Exception as error:  # torch's reader raises many kinds for a damaged file
-                self._log(f"checkpoint {name} is damaged, trying an older one: {error}")
+                self._log(f"checkpoint {found.name} is damaged, trying an older one: {error}")
                 continue
-            self.parent = None if maker == self.trial.id else maker
-            self._log(f"continuing from step {step} ({name})")
-            return
+            if own or training.passes(state):
+                training.restore(state)
+                if not own:
+                    training.parent = found.trial
+                self.start = found.step
+                self._log(f"continuing from step {found.step} ({found.name})")
+                return
 
     def _finish(self, training: Training) -> None:
         """Training has come to an end by itself."""
         assert training.ending is not None
-        stopped_early = training.step < self.trial.train.steps
-        on_trunk = training.step <= self.trial.train.trunk_end
-        if stopped_early and on_trunk and training.ending.status != "diverged":
+        others_may_train_on = self._on_trunk(training) and (
+            self.trial.train.extensible or training.step < self.trial.train.steps
+        )
+        trained = training.step > self.start
+        if trained and others_may_train_on and training.ending.status != "diverged":
             self._keep(training)
         self._end(training.ending.status)
 
@@ -203,7 +228,8 @@ class Attempt:
         self._flush()
         trial, training = self.trial, self.training
         score = training.ending.score if training and training.ending else None
-        loss = score.loss if score else self.latest.loss if self.latest else None
+        latest = self.latest if status != "stopped" else None  # of whose scores nothing is known
+        loss = score.loss if score else latest.loss if latest else None
         self._log(f"{status} at step {training.step if training else 0}")
         self.store.write_trials(
             [
@@ -221,7 +247,7 @@ class Attempt:
                     "tokens": training.tokens if training else 0,
                     "seconds": training.seconds if training else 0.0,
                     "train_flops": training.step * training.flops_per_step if training else 0.0,
-                    "parent": self.parent,
+                    "parent": training.parent if training else None,
                     "started": self.started,
                     "ended": datetime.now(UTC),
                     "torch": torch.__version__,
@@ -230,7 +256,7 @@ class Attempt:
             ]
         )
         self.status, self.error, self.loss, self.score = status, error, loss, score
-        self.acc = score.acc if score else self.acc
+        self.acc = score.acc if score else None
         if status in DONE:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(trial.trunk, name)

@@ -159,7 +159,8 @@ def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Cho
     try:
         return [Choice(scalar(scalars, raw), keys)]
     except ValueError as error:
-        document.refuse(keys, str(error))
+        hint = f", or a mapping of {', '.join(parameters(rule))}" if rule else ""
+        document.refuse(keys, f"{error}{hint}")
         return []
 
 

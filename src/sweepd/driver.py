@@ -136,7 +136,16 @@ def _run(
 
     grid = search.plan.grid
     job = engine.Job(
-        store.address, grid.name, grid.base, number, grid.checkpoint_seconds, tuple(mine)
+        store.address,
+        grid.name,
+        grid.base,
+        number,
+        grid.checkpoint_seconds,
+        tuple(mine),
+        grid.goal,
+        tune=grid.tune,
+        in_full=frozenset(search.in_full),
+        hang_seconds=grid.hang_seconds,
     )
     engine.run(job, search, store, per_trial, listener, stopping)
 

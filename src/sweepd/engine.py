@@ -13,8 +13,11 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
 SETTINGS = {
@@ -38,15 +41,17 @@ os.environ.update({name: value for name, value in SETTINGS.items() if name not i
 
 import ray  # noqa: E402 (its settings are read on import)
 from ray import tune  # noqa: E402
+from ray.exceptions import RayError  # noqa: E402
 from ray.tune.experiment import Trial as TuneTrial  # noqa: E402
-from ray.tune.schedulers import FIFOScheduler  # noqa: E402
+from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler  # noqa: E402
 from ray.tune.search import Searcher  # noqa: E402
+from ray.tune.stopper import TrialPlateauStopper  # noqa: E402
 
 from sweepd.attempt import Attempt, ledger_columns  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.jury import Outcome  # noqa: E402
-from sweepd.options import Resources  # noqa: E402
-from sweepd.plan import Trial  # noqa: E402
+from sweepd.options import Goal, Resources  # noqa: E402
+from sweepd.plan import Trial, competitors  # noqa: E402
 from sweepd.search import Search  # noqa: E402
 from sweepd.store import Store  # noqa: E402
 
@@ -64,8 +69,16 @@ class Job:
     launch: int
     checkpoint_seconds: float
     trials: tuple[Trial, ...]
+    goal: Goal
+    """whose metric the rules watch that give up on trials"""
     attempt: type[Attempt] = Attempt
     """what runs a trial; a simulation brings its own"""
+    tune: tuple[str, ...] = ()
+    """nuisance axes, in which competitors differ"""
+    in_full: frozenset[str] = frozenset()
+    """ids of trials that no rule may give up on"""
+    hang_seconds: float = 0.0
+    """how long a trial may make no step before its worker is killed; 0: for ever"""
 
 
 class Listener(Protocol):
@@ -99,8 +112,15 @@ class Worker(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        attempt = self.attempt = self.attempt or self._begin()
-        attempt.advance(SLICE_SECONDS)
+        try:
+            attempt = self.attempt = self.attempt or self._begin()
+            news = attempt.news()  # what an earlier attempt checked comes before any training
+            if not news:
+                attempt.advance(SLICE_SECONDS)
+                news = attempt.news()
+        except EnvironmentFailure as failure:  # no fault of the trial: the whole run ends
+            self.attempt = None
+            return {"status": None, "failure": str(failure), "checks": [], "done": True}
         return {
             "status": attempt.status,
             "acc": attempt.acc,
@@ -109,8 +129,15 @@ class Worker(tune.Trainable):
             "loss": attempt.loss,
             "chain_acc": attempt.score and attempt.score.chain_acc,
             "total": attempt.score and attempt.score.total,
+            "checks": [(check.step, getattr(check, self.job.goal.metric)) for check in news],
+            "failure": None,
             "done": attempt.status is not None,
         }
+
+    def give_up(self) -> None:
+        """End the attempt as `stopped`, where a rule that Tune runs has given up on the trial."""
+        assert self.attempt is not None
+        self.attempt.give_up()
 
     def cleanup(self) -> None:
         """Whoever takes this actor from an unfinished attempt interrupts it."""
@@ -145,10 +172,16 @@ class _Suggestions(_Disposable, Searcher):
     """Hands the search's trials to Tune and their endings back."""
 
     def __init__(
-        self, job: Job, search: Search, listener: Listener, worker: dict[str, Any]
+        self,
+        job: Job,
+        search: Search,
+        listener: Listener,
+        worker: dict[str, Any],
+        end: _EndOfRun,
     ) -> None:
         super().__init__(metric="step", mode="max")
         self.job, self.search, self.listener, self.worker = job, search, listener, worker
+        self.end = end
         self.index = {trial.id: i for i, trial in enumerate(job.trials)}
         self.out: dict[str, Trial] = {}
 
@@ -170,7 +203,12 @@ class _Suggestions(_Disposable, Searcher):
         trial = self.out.pop(trial_id)
         if error:
             self.search.ended(trial, Outcome("failed"))
-        elif result and result["status"] is not None:
+        elif result and result["failure"]:
+            self.end.failure = self.end.failure or result["failure"]
+        elif result and result["status"] is None:  # signals end the run without this call
+            self.search.ended(trial, Outcome("stopped"))
+            self.listener.ended(trial, {**result, "status": "stopped", "acc": None})
+        elif result:
             score = result[self.search.plan.grid.goal.metric]
             self.search.ended(trial, Outcome(result["status"], score, result["total"]))
             self.listener.ended(trial, result)
@@ -182,52 +220,179 @@ class _Suggestions(_Disposable, Searcher):
         """Nothing: the ledger is the truth."""
 
 
-class _LostWorkers(_Disposable, tune.Callback):
-    """Records the attempts that could not do so themselves: their worker was killed or lost."""
+class _Workers(_Disposable, tune.Callback):
+    """Watches over the workers: kills those that hang, and records the attempts that could not do
+    so themselves because their worker was killed or lost."""
 
-    def __init__(self, job: Job, store: Store, listener: Listener) -> None:
-        self.job, self.store, self.listener = job, store, listener
+    def __init__(self, job: Job, store: Store, listener: Listener, end: _EndOfRun) -> None:
+        self.job, self.store, self.listener, self.end = job, store, listener, end
+        self.now, self.looked = 0.0, time.monotonic()
+        self.moved: dict[TuneTrial, float] = {}
+        """when each trial that runs last made a step"""
+        self.hung: set[TuneTrial] = set()
+
+    def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
+        # A clock that stands still while the driver is held up: what its workers have reported
+        # meanwhile is still to be read.
+        looked = time.monotonic()
+        self.now += min(looked - self.looked, 1.0)
+        self.looked = looked
+        if self.job.hang_seconds:
+            for trial in [t for t, at in self.moved.items() if self._hangs(at)]:
+                self.hung.add(trial)
+                del self.moved[trial]
+                worker: Any = trial.temporary_state.ray_actor
+                ray.kill(worker)
+
+    def _hangs(self, moved: float) -> bool:
+        return self.now - moved > self.job.hang_seconds
+
+    def on_trial_start(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self.moved[trial] = self.now
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[TuneTrial],
+        trial: TuneTrial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        self.moved[trial] = self.now
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self.moved.pop(trial, None)
 
     def on_trial_error(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
-        lost = self.job.trials[trial.config["index"]]
-        ending = {"status": "failed", "acc": None, "loss": None, "error": _reason(trial)}
-        columns = ledger_columns(lost, trial.config["attempt"], self.job.sweep)
-        self.store.write_trials([{**columns, **ending}])
-        self.listener.ended(lost, ending)
+        self.moved.pop(trial, None)
+        lost, number = self.job.trials[trial.config["index"]], trial.config["attempt"]
+        ending = {"status": "failed", "acc": None, "loss": None, "error": self._reason(trial)}
+        try:
+            self.store.append_log(lost.id, f"attempt {number}: {ending['error']}\n")
+            columns = ledger_columns(lost, number, self.job.sweep)
+            self.store.write_trials([{**columns, **ending}])
+        except EnvironmentFailure as failure:
+            self.end.failure = self.end.failure or str(failure)
+        else:
+            self.listener.ended(lost, ending)
+
+    def _reason(self, trial: TuneTrial) -> str:
+        """Why the worker was lost; the first line of Tune's account only counts failures."""
+        if trial in self.hung:
+            return (
+                f"no step for {self.job.hang_seconds:g} s (hang_seconds) after step "
+                f"{trial.last_result.get('step', 0)}: its worker was killed"
+            )
+        account = Path(trial.error_file).read_text() if trial.error_file else ""
+        return account.partition("\n")[2].strip() or "the worker was lost"
 
 
-def _reason(trial: TuneTrial) -> str:
-    """Tune's account of why an actor was lost; its first line only counts failures."""
-    account = Path(trial.error_file).read_text() if trial.error_file else ""
-    return account.partition("\n")[2].strip() or "the worker was lost"
+class _Rules(_Disposable, FIFOScheduler):
+    """First in, first out, giving up on trials by Tune's own rules where the grid asks for it.
 
-
-class _NoTheft(FIFOScheduler):
-    """First in, first out, without taking a freed actor to a trial whose own is starting.
-
-    FIFO offers the oldest pending trial; Tune then gives it the freed actor and kills the one
-    being started for it, so that trials shorter than an actor's start end up running one at a
-    time. With nothing offered, pending trials start by Tune's other path, in the same order.
-    Only for schedules that never pause a trial.
+    A freed actor is not taken to a trial whose own is starting. FIFO offers the oldest pending
+    trial; Tune then gives it the freed actor and kills the one being started for it, so that
+    trials shorter than an actor's start end up running one at a time. With nothing offered,
+    pending trials start by Tune's other path, in the same order. Only for rules that never pause
+    a trial.
     """
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.job = job
+        self.mode = "min" if job.goal.comparison.startswith("<") else "max"
+        self.horizon = max(trial.train.steps for trial in job.trials)
+        self.heard: dict[str, int] = {}
+        """the last check of each trial: one tried again starts before it"""
+        self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
+        self.rungs: dict[tuple[Any, ...], Any] = {}
+        """an AsyncHyperBandScheduler for each group of competitors"""
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         return None
 
+    def on_trial_result(
+        self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
+    ) -> str:
+        ours = self.job.trials[trial.config["index"]]
+        against = [self._against(ours, *check) for check in result["checks"]]
+        if any(against) and ours.id not in self.job.in_full and self._stopped(trial):
+            return str(self.STOP)
+        return str(self.CONTINUE)
 
-class _StopWhen(_Disposable, tune.Stopper):
-    """Ends the run once the driver was asked to stop."""
+    def on_trial_complete(
+        self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
+    ) -> None:
+        ours = self.job.trials[trial.config["index"]]
+        for check in result["checks"]:
+            self._against(ours, *check)
+
+    def _against(self, trial: Trial, step: int, value: float) -> bool:
+        """Whether a rule gives up on the trial at this check."""
+        if step <= self.heard.get(trial.id, 0):
+            return False
+        self.heard[trial.id] = step
+        stands_still = trial.stop.plateau and self._plateau(trial)(trial.id, {"value": value})
+        behind = trial.stop.asha and self._falls_behind(trial, step, value)
+        return bool(stands_still or behind)
+
+    def _plateau(self, trial: Trial) -> TrialPlateauStopper:
+        rule, every = trial.stop.plateau, trial.evaluate.check_every
+        assert rule is not None
+        if (rule, every) not in self.plateaus:
+            self.plateaus[rule, every] = TrialPlateauStopper(
+                "value", rule.std, num_results=rule.checks, grace_period=ceil(rule.grace / every)
+            )
+        return self.plateaus[rule, every]
+
+    def _falls_behind(self, trial: Trial, step: int, value: float) -> bool:
+        rule, group = trial.stop.asha, competitors(trial, self.job.tune)
+        assert rule is not None
+        if group not in self.rungs:
+            self.rungs[group] = AsyncHyperBandScheduler(
+                time_attr="step",
+                metric="value",
+                mode=self.mode,
+                max_t=max(self.horizon, rule.grace),
+                grace_period=rule.grace,
+                reduction_factor=rule.reduction,
+                stop_last_trials=False,
+            )
+        rungs, nobody = self.rungs[group], None
+        known_as = SimpleNamespace(trial_id=trial.id)  # tried again, it is no new competitor
+        rungs.on_trial_add(nobody, known_as)
+        decision = rungs.on_trial_result(nobody, known_as, {"step": step, "value": value})
+        return bool(decision == self.STOP)
+
+    def _stopped(self, trial: TuneTrial) -> bool:
+        """Have the worker end the attempt before Tune takes the trial from it: it alone knows
+        where the trial stands. Whatever keeps it from doing so comes up again as it trains on."""
+        try:
+            worker: Any = trial.temporary_state.ray_actor
+            ray.get(worker.give_up.remote(), timeout=self.job.hang_seconds or None)
+        except RayError:
+            return False
+        return True
+
+
+class _EndOfRun(_Disposable, tune.Stopper):
+    """Ends the run once the driver was asked to stop, or when results can't be written."""
 
     def __init__(self, stopping: threading.Event) -> None:
         self.stopping = stopping
+        self.failure: str | None = None
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self.stopping.is_set()
+        return self.failure is not None or self.stopping.is_set()
 
 
 def start_ray() -> None:
@@ -252,14 +417,17 @@ def run(
     listener: Listener,
     stopping: threading.Event,
 ) -> None:
-    """Run the search to its end, or until `stopping` is set. Success is judged by the ledger."""
+    """Run the search to its end, or until `stopping` is set. Success is judged by the ledger.
+
+    EnvironmentFailure if results can't be written: whatever runs is given up then.
+    """
     if not ray.is_initialized():
         start_ray()
     worker = {
         "threads": max(1, int(per_trial.cpus)),
         "device": "cuda" if per_trial.gpus else "cpu",
     }
-    suggestions = _Suggestions(job, search, listener, worker)
+    end = _EndOfRun(stopping)
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
             tune.with_resources(
@@ -267,8 +435,8 @@ def run(
                 {"cpu": per_trial.cpus, "gpu": per_trial.gpus},
             ),
             tune_config=tune.TuneConfig(
-                search_alg=suggestions,
-                scheduler=_NoTheft(),  # type: ignore[no-untyped-call]
+                search_alg=_Suggestions(job, search, listener, worker, end),
+                scheduler=_Rules(job),
                 num_samples=-1,
                 max_concurrent_trials=slots(per_trial),
                 reuse_actors=True,
@@ -276,14 +444,16 @@ def run(
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                callbacks=[_LostWorkers(job, store, listener)],
-                stop=_StopWhen(stopping),
+                callbacks=[_Workers(job, store, listener, end)],
+                stop=end,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
         )
         tuner.fit()
+    if end.failure:
+        raise EnvironmentFailure(f"{end.failure}; launch again once it can be written")
 
 
 def slots(per_trial: Resources) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, is_dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from sweepd.code import Code, trial_code
 from sweepd.errors import UserError
 from sweepd.flops import Costs, costs, train_flops
 from sweepd.settings import Evaluate, Stop, Train
-from sweepd.spec import Grid
+from sweepd.spec import SETTINGS, Grid
 from sweepd.yamlfile import GridError, Keys, Problem
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ RESERVED = (
     *("flops_to_goal", "seconds", "parent", "error"),
     *("host", "torch", "threads", "started", "ended"),
 )
-"""Columns of results that no field of a task or model may take."""
+"""Columns of results that no field of a task or model may take. A setting of such a name becomes a
+column with its block in front: `stop_tokens`."""
 VERDICT_SHARE = 1 / 16
 TRAIN_SHARE = 14 / 16
 """Shares of a task's inputs that the splits hold (`tasks.base.Split`)."""
@@ -56,7 +57,7 @@ class Trial:
     L: int
     seed: int
     axes: dict[str, int | float | str | bool | None]
-    """every field of task, model, train, evaluate and stop; rules as canonical JSON"""
+    """every field of task, model, train, evaluate and stop, as written; rules as canonical JSON"""
     params: int
     flops: int
     flops_weights: int
@@ -67,6 +68,7 @@ class Trial:
     """the task's fields"""
     model: dict[str, Any]
     train: Train
+    """with the steps that `stop.flops` pays for"""
     evaluate: Evaluate
     stop: Stop
 
@@ -169,6 +171,7 @@ class _Planner:
             for setting in settings
         ]
         self.refuse_rates()
+        self.refuse_budgets(all_costs)
         codes = self.codes()
         if self.problems:
             raise GridError(self.problems)
@@ -198,7 +201,7 @@ class _Planner:
             own = {}
             for block in self.grid.blocks[kind]:
                 what = block.name or kind
-                for name in block.axes:
+                for name in (column(kind, name) for name in block.axes):
                     if other := taken.get(name.lower()):
                         message = (
                             f"{what} has a field {name}, the name of {other}; rename the field"
@@ -239,6 +242,17 @@ class _Planner:
                 )
                 self.refuse(train.variant.written["lr"], message)
 
+    def refuse_budgets(self, all_costs: Sequence[Sequence[Costs | None]]) -> None:
+        """Training FLOPs must pay for a step of every trial."""
+        found = (cost for task_costs in all_costs for cost in task_costs if cost)
+        dearest = max((cost.flops for cost in found), default=0)
+        batch = max((train.value.batch_size for train in self.trains), default=0)
+        needed = train_flops(dearest, batch)
+        for stop in self.stops:
+            if (given := stop.value.flops) is not None and given < needed:
+                message = f"{given:g} FLOPs are less than the {needed:.4g} of the dearest step"
+                self.refuse(stop.variant.written["flops"], message)
+
     def codes(self) -> dict[tuple[str, str], Code]:
         """The code of each pair of a task and a model."""
         found = {}
@@ -274,8 +288,13 @@ def _parts(grid: Grid, kind: str) -> Iterator[_Part]:
     for block in grid.blocks[kind]:
         for variant in block.variants:
             values = {name: getattr(variant.value, name) for name in block.axes}
-            axes = {name: _as_scalar(value) for name, value in values.items()}
+            axes = {column(kind, name): _as_scalar(value) for name, value in values.items()}
             yield _Part(block.name, variant, values, axes)
+
+
+def column(kind: str, field: str) -> str:
+    """The column that holds a field of a block."""
+    return f"{kind}_{field}" if kind in SETTINGS and field in RESERVED else field
 
 
 def _as_scalar(value: Any) -> Any:
@@ -295,12 +314,18 @@ def _trial(
     seed: int,
 ) -> Trial:
     weights = {"task": task.identity, "model": model.identity, "train": train.axes, "seed": seed}
-    config = _digest({**weights, "evaluate": evaluate.axes, "stop": stop.axes})
-    parting = {"steps", "decay"} if train.value.extensible else {"decay"}
-    trajectory = {name: value for name, value in train.axes.items() if name not in parting}
+    # What is off leaves no trace: a rule yet to be thought of will change no trial's identity.
+    rules = {name: value for name, value in stop.axes.items() if value is not None}
+    stops = {"success": None, **rules}
+    config = _digest({**weights, "evaluate": evaluate.axes, "stop": stops})
+    fitted = _fitted(train.value, stop.value, cost)
+    parting = {"steps", "decay"} if fitted.extensible else {"decay"}
+    # A budget of FLOPs is written as such, and decides the steps: the weights see only these.
+    trajectory = {**train.axes, "steps": fitted.steps}
+    shared = {name: value for name, value in trajectory.items() if name not in parting}
     return Trial(
         id=_digest([config, code]),
-        trunk=_digest([{**weights, "train": trajectory}, code]),
+        trunk=_digest([{**weights, "train": shared}, code]),
         config=config,
         code=code,
         task_name=task.name,
@@ -313,13 +338,32 @@ def _trial(
         flops=cost.flops,
         flops_weights=cost.flops_weights,
         state_bytes=cost.state_bytes,
-        train_bytes=cost.train_bytes(train.value.batch_size),
-        train_flops=train_flops(cost.flops, train.value.steps * train.value.batch_size),
+        train_bytes=cost.train_bytes(fitted.batch_size),
+        train_flops=train_flops(cost.flops, fitted.steps * fitted.batch_size),
         task=task.fields,
         model=model.fields,
-        train=train.value,
+        train=fitted,
         evaluate=evaluate.value,
         stop=stop.value,
+    )
+
+
+def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
+    """What trials that differ in nuisance axes and seeds alone have in common, and no others.
+
+    tune: nuisance axes, as `train.lr`. Size and d are never among them.
+    """
+    nuisance = {column(*name.split(".", 1)) for name in tune}
+    same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
+    return (trial.task_name, trial.model_name, trial.size, trial.model.get("d"), *same)
+
+
+def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
+    """`train` with the steps that the budget of FLOPs pays for; its schedule ends with them."""
+    if stop.flops is None:
+        return train
+    return replace(
+        train, steps=min(train.steps, int(stop.flops // train_flops(cost.flops, train.batch_size)))
     )
 
 

@@ -110,16 +110,73 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Plateau:
+    """Give up on a trial whose checks stand still: the standard deviation of the goal's metric
+    over the last `checks` of them is below `std` (Ray Tune's TrialPlateauStopper)."""
+
+    grace: int
+    """steps before which no trial is given up"""
+    std: float = 0.01
+    checks: int = 4
+
+    def __post_init__(self) -> None:
+        _positive(self, "grace", "std")
+        if self.checks < 2:
+            raise ValueError(f"checks = {self.checks}: one check has no spread; at least 2")
+
+
+@dataclass(frozen=True)
+class Asha:
+    """Give up on a trial that falls behind its competitors: asynchronous successive halving (Li et
+    al., arXiv 1810.05934; Ray Tune's ASHAScheduler). Competitors differ in their seed and in the
+    fields that the grid names in `tune` alone."""
+
+    grace: int
+    """steps to the first rung; each next one is `reduction` times as far"""
+    reduction: float = 4.0
+    """one in how many competitors passes a rung"""
+
+    def __post_init__(self) -> None:
+        _positive(self, "grace")
+        if not self.reduction > 1:
+            raise ValueError(f"reduction = {self.reduction}: must be above 1")
+
+
+@dataclass(frozen=True)
 class Stop:
-    """When a trial may end before its last step."""
+    """When a trial ends, besides its last step: `success` and budgets, which tell no lie about it,
+    and rules that give up on it."""
 
     success: float | None = None
     """accuracy of a check at which the verdict sample is drawn; the trial is solved if that is
     also at or above it, and trains on otherwise"""
+    tokens: int | None = None
+    """budget: the verdict is drawn at the first step at which that many tokens were scored"""
+    seconds: float | None = None
+    """budget of training time, checks included, over all attempts"""
+    flops: float | None = None
+    """budget of training FLOPs: the trial is planned with the steps that it pays for"""
+    plateau: Plateau | None = None
+    asha: Asha | None = None
 
     def __post_init__(self) -> None:
         if self.success is not None and not 0 < self.success <= 1:
             raise ValueError(f"success = {self.success}: an accuracy, above 0 and at most 1")
+        _positive(
+            self, *(n for n in ("tokens", "seconds", "flops") if getattr(self, n) is not None)
+        )
+
+    def spent(self, tokens: int, seconds: float) -> bool:
+        """Whether a budget that is measured is used up."""
+        return (self.tokens is not None and tokens >= self.tokens) or (
+            self.seconds is not None and seconds >= self.seconds
+        )
+
+
+def unsolved(mark: float | None, past_mark: float | None, same_checks: bool) -> bool:
+    """Whether a run that was not solved at `past_mark` shows that one of the same weights, whose
+    mark is `mark`, would not have been solved either."""
+    return mark is None or (same_checks and past_mark is not None and past_mark <= mark)
 
 
 def _positive(settings: object, *names: str) -> None:

@@ -53,6 +53,7 @@ OPTIONS: Fields = {
     "resources": Parameter(Literal["auto"] | Resources, "auto"),
     "retries": Parameter(int, 1),
     "checkpoint_seconds": Parameter(float, 30.0),
+    "hang_seconds": Parameter(float, 600.0),
 }
 """Keys that take one value."""
 LISTS: Fields = {"seeds": Parameter(int, (0,)), "tune": Parameter(str, ())}
@@ -83,6 +84,8 @@ class Grid:
     """how many times a failed trial is tried again"""
     checkpoint_seconds: float
     """how long a trial trains between two checkpoints"""
+    hang_seconds: float
+    """how long a trial may make no step before its worker is killed; 0: for ever"""
     tune: tuple[str, ...]
     """nuisance axes, as `train.lr`"""
     base: Path
@@ -103,6 +106,7 @@ class Grid:
                 "resources": "auto" if self.resources == "auto" else asdict(self.resources),
                 "retries": self.retries,
                 "checkpoint_seconds": self.checkpoint_seconds,
+                "hang_seconds": self.hang_seconds,
                 "seeds": list(self.seeds)
                 if self.first_seeds == len(self.seeds)
                 else {"start": self.first_seeds, "max": len(self.seeds)},
@@ -202,7 +206,7 @@ class _Reader:
             self.check_stop(goal, blocks["stop"])
         (seeds, first_seeds), tune = self.seeds(), self.tune()
         search = self.search(values["search"], blocks, tune)
-        for key in ("retries", "checkpoint_seconds"):
+        for key in ("retries", "checkpoint_seconds", "hang_seconds"):
             if values[key] is not None and values[key] < 0:
                 self.refuse((key,), f"{values[key]}: must not be negative")
         if self.document.problems or goal is None:
@@ -218,6 +222,7 @@ class _Reader:
             resources=values["resources"],
             retries=values["retries"],
             checkpoint_seconds=values["checkpoint_seconds"],
+            hang_seconds=values["hang_seconds"],
             tune=tune,
             base=self.base,
             document=self.document,

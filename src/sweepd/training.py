@@ -11,7 +11,7 @@ import io
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -20,11 +20,14 @@ import torch
 
 from sweepd.evaluation import Score, evaluate, loss_of
 from sweepd.models.base import Architecture
-from sweepd.settings import Evaluate, Stop, Train
+from sweepd.settings import Evaluate, Stop, Train, unsolved
 from sweepd.tasks.base import Split, Task
 
 LOG_EVERY = 10
 """Steps between metric rows."""
+
+Snapshot = dict[str, Any]
+"""What `Training.snapshot` holds."""
 
 
 class Stream(IntEnum):
@@ -60,6 +63,16 @@ class Row:
     tokens: int
     seconds: float
     train_flops: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check saw, by metric."""
+
+    step: int
+    acc: float | None
+    chain_acc: float | None
+    loss: float
 
 
 @dataclass(frozen=True)
@@ -105,18 +118,22 @@ class Training:
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
+        self.checks: list[Check] = []
+        """made so far, by this run or the one that it continues"""
+        self.parent: str | None = None
+        """the trial whose state this run started from, if another's"""
         self.ending: Ending | None = None
 
     def advance(self) -> Iterator[Row | None]:
         """Train on, yielding after each step: a row every LOG_EVERY steps, at each check and at
         the last step, None otherwise."""
-        started, before = time.perf_counter(), self.seconds
         while self.ending is None:
+            started, before = time.perf_counter(), self.seconds
             lr, loss = self.train_step()
-            last = self.step == self.train.steps
-            check_due = self.step % self.evaluation.check_every == 0 and not last
+            self.seconds = before + time.perf_counter() - started
+            last = self.step == self.train.steps or self.stop.spent(self.tokens, self.seconds)
+            check_due = self.check_due() and not last
             if not (last or check_due or self.step % LOG_EVERY == 0):
-                self.seconds = before + time.perf_counter() - started
                 yield None
                 continue
             score = None
@@ -127,7 +144,7 @@ class Training:
                 self.ending = Ending("completed", score)
             elif check_due:
                 score = self.check()
-                self.ending = self.solved_by(score)
+                self.ending = self.solved()
             self.seconds = before + time.perf_counter() - started
             yield Row(
                 self.step,
@@ -160,9 +177,14 @@ class Training:
         self.tokens += int(batch.scored.sum())
         return lr, loss.detach()
 
+    def check_due(self) -> bool:
+        return self.step % self.evaluation.check_every == 0
+
     def check(self) -> Score:
         """Accuracy of the present weights on a fresh check sample."""
-        return self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
+        score = self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
+        self.checks.append(Check(self.step, score.acc, score.chain_acc, score.loss))
+        return score
 
     def verdict(self) -> Score:
         """Accuracy on a verdict sample: no input of it was trained on or checked before."""
@@ -172,14 +194,14 @@ class Training:
         rng = generator(self.seed, stream, self.step)
         return evaluate(self.model, self.task, self.task.sample(rng, count, split))
 
-    def solved_by(self, check: Score) -> Ending | None:
+    def solved(self) -> Ending | None:
         """A check that crosses the success mark draws the verdict, which must confirm it."""
         mark = self.stop.success
 
-        def reached(score: Score) -> bool:
-            return mark is not None and score.acc is not None and score.acc >= mark
+        def reached(acc: float | None) -> bool:
+            return mark is not None and acc is not None and acc >= mark
 
-        if reached(check) and reached(verdict := self.verdict()):
+        if reached(self.checks[-1].acc) and reached((verdict := self.verdict()).acc):
             return Ending("solved", verdict)
         return None
 
@@ -193,19 +215,44 @@ class Training:
                 "step": self.step,
                 "tokens": self.tokens,
                 "seconds": self.seconds,
+                "parent": self.parent,
+                "evaluate": asdict(self.evaluation),
+                "success": self.stop.success,
+                "checks": [asdict(check) for check in self.checks],
             },
             buffer,
         )
         return buffer.getvalue()
 
-    def restore(self, snapshot: bytes) -> None:
-        """Continue from a snapshot of the same trunk. Any error of torch's reader may be raised."""
-        state: dict[str, Any] = torch.load(
+    def read(self, snapshot: bytes) -> Snapshot:
+        """A snapshot's content. Any error of torch's reader may be raised."""
+        state: Snapshot = torch.load(
             io.BytesIO(snapshot), map_location=self.device, weights_only=True
         )
+        return state
+
+    def passes(self, state: Snapshot) -> bool:
+        """Whether this run would come through a state of its trunk that another one reached:
+        neither solved before nor with a budget used up."""
+        same_checks = state["evaluate"] == asdict(self.evaluation)
+        return unsolved(self.stop.success, state["success"], same_checks) and not self.stop.spent(
+            state["tokens"], state["seconds"]
+        )
+
+    def restore(self, state: Snapshot) -> None:
+        """Continue from a state of the same trunk, as if this run had just come there."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
+        self.parent = state["parent"]
+        if state["evaluate"] == asdict(self.evaluation):
+            self.checks = [Check(**check) for check in state["checks"]]
+        if self.step == self.train.steps:
+            self.ending = Ending("completed", self.verdict())
+        elif self.check_due():
+            if not self.checks or self.checks[-1].step < self.step:
+                self.check()
+            self.ending = self.solved()
 
 
 def lr_factor(train: Train, step: int) -> float:

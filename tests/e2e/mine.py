@@ -55,3 +55,17 @@ class Slow(LIS):
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
         time.sleep(self.nap)
         super().fill(rng, tokens)
+
+
+@dataclass(frozen=True)
+class Stuck(LIS):
+    """Never comes back the first time that it is used; `mark` tells later times."""
+
+    mark: str = ""
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        if not Path(self.mark).exists():
+            Path(self.mark).touch()
+            while True:
+                pass
+        super().fill(rng, tokens)

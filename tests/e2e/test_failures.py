@@ -3,6 +3,8 @@ and never take the sweep with them."""
 
 from __future__ import annotations
 
+import time
+
 SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 16, verdict_samples: 16}
@@ -65,3 +67,44 @@ def test_divergence_is_a_recorded_fail(mine):
     assert [row["status"] for row in rows] == ["completed", "diverged"]
     assert rows[1]["acc"] is None
     assert "nothing to do" in mine.run("launch", "grid.yaml", "--yes").stderr
+
+
+def test_a_hanging_worker_is_killed_and_its_trial_tried_again(mine):
+    mine.write(
+        "grid.yaml",
+        f"task: {{name: mine.py:Stuck, n: 2, value_range: 64, mark: {mine.folder / 'mark'}}}\n"
+        "train: {steps: 20, batch_size: 4}\nhang_seconds: 8\nretries: 3" + SETTINGS,
+    )
+    told = mine.run("launch", "grid.yaml", "--yes").stderr
+    assert "no step for 8 s (hang_seconds) after step 0: its worker was killed" in told
+    first, *_, last = mine.sql("SELECT id, status, error FROM attempts ORDER BY attempt")
+    assert first["status"] == "failed" and first["error"].startswith("no step for 8 s")
+    assert last["status"] == "completed"
+    assert first["error"] in mine.run("logs", first["id"]).stdout
+
+
+def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(mine, running):
+    mine.write(
+        "grid.yaml",
+        "name: full\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1]\n"
+        "checkpoint_seconds: 0.5\ntrain: {steps: 900, batch_size: 4}" + SETTINGS,
+    )
+    process = running(mine.start("launch", "grid.yaml", "--yes"))
+    metrics = mine.folder / "sweepd-results" / "metrics"
+    until = time.monotonic() + 120
+    while not any(metrics.glob("*.parquet")):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.1)
+    aside = metrics.rename(metrics.with_name("aside"))
+    metrics.symlink_to("/sys")  # where even root makes no file
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 3 and "Traceback" not in told, told
+    [message] = [line for line in told.splitlines() if line.startswith("sweepd: ")]
+    assert f"cannot write {metrics}" in message
+    assert "what was recorded is safe" in message
+    metrics.unlink()
+    aside.rename(metrics)
+    [row] = mine.rows("status")
+    assert (row["running"], row["failed"], row["completed"]) == (False, 0, 0)
+    [row] = mine.sql("SELECT count(*) AS steps FROM metrics")
+    assert row["steps"] > 0

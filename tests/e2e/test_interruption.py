@@ -55,6 +55,8 @@ def test_resume_equals_no_interruption(shell, running, undisturbed, number):
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 130 and "sweepd resume long" in err, err
+        statuses = {row["status"] for row in shell.sql("SELECT status FROM attempts")}
+        assert "interrupted" in statuses and statuses <= {"interrupted", "completed"}
     recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
     shell.run("resume")
     metrics, endings = undisturbed

@@ -256,6 +256,7 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     """The plan and how it stands, after taking over what accepted codes have done, by the store's
     `trials`, which come with it."""
     from sweepd import plan as planning
+    from sweepd.continuing import outlook
     from sweepd.ledger import changed_files, standing
     from sweepd.schema import TRIALS
 
@@ -282,7 +283,10 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
             f"(changed: {', '.join(changed) or 'unknown'}); --accept-code counts them as done"
         )
     planned = replace(planned, trials=found.accepting(accepted))
-    return planned, standing(planned.trials, read.table), read.table
+    now = standing(planned.trials, read.table)
+    for line in outlook(now.todo, read.table, store.checkpoints).lines():
+        say(line)
+    return planned, now, read.table
 
 
 def _informed(search: Search, recorded: pa.Table) -> Search:

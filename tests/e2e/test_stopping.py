@@ -1,0 +1,177 @@
+"""Giving up early and going on later: rules that Tune decides leave a trial stopped, a question
+says `at most`, a trial wanted in full or for longer goes on where it was left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ONE_AT_A_TIME = 0.6 * len(os.sched_getaffinity(0))
+
+GRID = f"""
+name: early
+task:  {{name: fixed_memory, memories: 1, longest: 4, length: 16}}
+model: {{name: standard, d: [2, 4, 32], layers: 1, heads: 1, positions: learned}}
+train:
+- {{steps: 400, batch_size: 16, warmup: 10, lr: [1.0e-2, 1.0e-9]}}
+- {{steps: 4, schedule: cosine, lr: 1.0e-3}}
+evaluate: {{check_every: 25, check_samples: 128, verdict_samples: 128}}
+goal:  acc > 0.7
+tune:  [train.lr]
+stop:
+- {{asha: {{grace: 50, reduction: 2}}}}
+- {{success: 0.9, plateau: {{grace: 60, std: 0.02, checks: 3}}}}
+resources: {{cpus: {ONE_AT_A_TIME}}}
+"""
+RULE = "CASE WHEN plateau IS NULL THEN 'asha' ELSE 'plateau' END AS rule"
+WHERE = "where acc > 0.7 and steps = 400 and plateau is not null"
+NUMBERS = "loss, acc, chain_acc, metrics.lr, metrics.tokens"
+
+IN_FULL = """
+import sys, threading
+from pathlib import Path
+from sweepd import engine
+from sweepd.cli.progress import Progress
+from sweepd.ledger import outcomes
+from sweepd.plan import plan
+from sweepd.search import GridSearch
+from sweepd.spec import load_grid
+from sweepd.store import Store
+
+planned, store = plan(load_grid(Path("grid.yaml"))), Store.open("sweepd-results")
+grid, known = planned.grid, outcomes(planned, store.read_trials().table)
+stopped = frozenset(id_ for id_, outcome in known.items() if outcome.status == "stopped")
+search = GridSearch(planned)
+search.learn({id_: outcome for id_, outcome in known.items() if id_ not in stopped}, stopped)
+job = engine.Job(store.address, grid.name, grid.base, store.new_launch({"sweep": grid.name}),
+                 30.0, planned.trials, grid.goal, tune=grid.tune, in_full=stopped)
+progress = Progress(planned.trials, len(stopped), "")
+engine.run(job, search, store, grid.resources, progress, threading.Event())
+"""
+
+
+@pytest.fixture(scope="module")
+def given_up(module_shell):
+    module_shell.write("grid.yaml", GRID)
+    module_shell.run("launch", "grid.yaml")
+    return module_shell
+
+
+@pytest.fixture(scope="module")
+def first(given_up):
+    """The trials as the first launch left them; later tests change the store."""
+    rows = given_up.sql(f"SELECT *, {RULE} FROM trials WHERE steps = 400")
+    return {(row["rule"], row["d"], row["lr"]): row for row in rows}
+
+
+GOOD, USELESS = 1e-2, 1e-9
+
+
+def test_a_plateau_is_given_up_after_its_grace(first):
+    """At d = 4 too, where learning would have begun in time: the danger that the docs name."""
+    for d in (2, 4):
+        assert first["plateau", d, GOOD]["status"] == "stopped"
+    for trial in [first["plateau", d, GOOD] for d in (2, 4)]:
+        assert trial["step"] == 75 and trial["acc"] is None and trial["loss"] is None
+        assert trial["tokens"] > 0 and trial["seconds"] > 0 and trial["train_flops"] > 0
+        assert trial["started"] < trial["ended"]
+    assert first["plateau", 32, GOOD]["status"] == "solved"
+
+
+def test_asha_compares_within_a_cell_alone(first):
+    """d = 2 scores at chance with the better rate, far below d = 32: it competes with its own."""
+    assert first["asha", 2, GOOD]["status"] == "completed"
+    assert first["asha", 4, GOOD]["status"] == "completed"
+    assert first["asha", 32, GOOD]["status"] == "completed"
+    late = first["asha", 32, USELESS]
+    assert (late["status"], late["step"]) == ("stopped", 50)
+
+
+def test_checks_of_a_stopped_trial_are_in_its_metrics(given_up, first):
+    trial = first["plateau", 4, GOOD]["id"]
+    rows = given_up.sql(f"SELECT step, acc FROM metrics WHERE id = '{trial}' ORDER BY step")
+    assert rows[-1]["step"] == 75
+    assert [row["step"] for row in rows if row["acc"] is not None] == [25, 50, 75]
+
+
+def test_the_answer_says_at_most(given_up, first):
+    [row] = given_up.rows("query", f"min d {WHERE}")
+    assert (row["value"], row["fail"], row["verdict"]) == (32, None, "at most")
+
+
+def test_stopped_is_an_ending(given_up, first):
+    assert "nothing to do" in given_up.run("launch", "grid.yaml").stderr
+
+
+@pytest.fixture(scope="module")
+def in_full(given_up, first):
+    """Every trial that was given up, continued in full."""
+    script = given_up.folder / "in_full.py"
+    script.write_text(IN_FULL)
+    subprocess.run([sys.executable, script], cwd=given_up.folder, check=True, timeout=240)
+    return given_up
+
+
+def test_a_stopped_trial_goes_on_under_its_own_id(in_full, first):
+    for row in in_full.sql(f"SELECT *, {RULE} FROM trials WHERE steps = 400"):
+        was = first[row["rule"], row["d"], row["lr"]]
+        assert row["id"] == was["id"]
+        if was["status"] == "stopped":
+            assert row["status"] in ("completed", "solved")
+            assert row["attempt"] > was["attempt"] and row["seconds"] > was["seconds"]
+        else:
+            assert row == was
+    [row] = in_full.rows("query", f"min d {WHERE}")
+    assert (row["value"], row["fail"], row["verdict"]) == (4, 2, "exact")
+
+
+def test_it_gives_the_numbers_of_one_never_stopped(in_full, first):
+    """The rate that was given up on under `plateau` ran to its end, untouched, under `asha`."""
+    for d in (2, 4):
+        stopped, never = first["plateau", d, GOOD], first["asha", d, GOOD]
+        numbers = [
+            in_full.sql(
+                f"SELECT step, {NUMBERS} FROM metrics WHERE id = '{trial['id']}' ORDER BY 1"
+            )
+            for trial in (stopped, never)
+        ]
+        assert numbers[0] == numbers[1] and len(numbers[0]) > 40
+        scores = "SELECT acc, correct, loss, step, tokens FROM trials WHERE id = "
+        assert in_full.sql(f"{scores}'{stopped['id']}'") == in_full.sql(f"{scores}'{never['id']}'")
+
+
+@pytest.fixture(scope="module")
+def longer(in_full):
+    """Twice the steps, without rules, in the same store and in an empty one."""
+    train = f"train={{steps: 800, batch_size: 16, warmup: 10, lr: {GOOD}}}"
+    sets = ("--set", train, "--set", "stop={}")
+    told = in_full.run("launch", "grid.yaml", *sets).stderr
+    in_full.run("launch", "grid.yaml", *sets, "--results", "fresh")
+    return told
+
+
+def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full, longer):
+    """At the start of its decay; d = 32, solved long before, left its state there."""
+    assert "trials that continue earlier runs, from step 320: 3" in longer
+    columns = "d, status, acc, correct, loss, step, tokens, train_flops"
+    query = f"SELECT {columns}, id, parent FROM trials WHERE steps = 800 ORDER BY d"
+    continued, fresh = in_full.sql(query), in_full.rows("sql", query, "--results", "fresh")
+    assert all(row["parent"] for row in continued) and not any(row["parent"] for row in fresh)
+    names = columns.split(", ")
+    assert [[row[n] for n in names] for row in continued] == [
+        [row[n] for n in names] for row in fresh
+    ]
+    ids = ", ".join(f"'{row['id']}'" for row in continued)
+    steps = f"SELECT id, step, {NUMBERS} FROM metrics WHERE id IN ({ids}) ORDER BY id, step"
+    ran, whole = in_full.sql(steps), in_full.rows("sql", steps, "--results", "fresh")
+    assert min(row["step"] for row in ran) == 325
+    assert ran == [row for row in whole if row["step"] > 320]
+
+
+def test_what_must_start_again_is_said_before(in_full):
+    cosine = ("--set", "train={schedule: cosine, steps: 8, lr: 1e-3}")
+    told = in_full.run("plan", "grid.yaml", *cosine).stderr
+    assert "must start again: 6: with schedule: cosine the rate at every step depends on" in told

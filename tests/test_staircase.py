@@ -186,6 +186,14 @@ def test_one_nuisance_value_that_passes_is_enough(winner, most):
     assert len(ended) == 2 * 4 + (most - 2), "what won at one size is tried first at the next"
 
 
+def test_competitors_run_together():
+    plan = simulated(
+        "train.lr=[0.001, 0.01, 0.1]", "tune=[train.lr]", "stop={asha: {grace: 100}}", "seeds=[0]"
+    )
+    search = searching(plan)
+    assert sorted(trial.axes["lr"] for trial in search.wanted()) == [0.001, 0.01, 0.1]
+
+
 def test_a_promotion_runs_in_full_what_the_answer_hangs_on():
     plan = simulated("seeds=[0]", "search=grid")
     stopped = {(4, 4), (4, 8), (6, 8), (4, 16), (10, 24)}

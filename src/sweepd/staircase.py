@@ -113,8 +113,12 @@ class StaircaseSearch(Search):
         return [jury for jury in cells if jury.needed(self.outcomes, self.lost)]
 
     def needed(self, stair: Stair, position: Position) -> Sequence[Trial]:
-        """The trials that a position wants next."""
-        return self.candidate(stair, position).needed(self.outcomes, self.lost) or ()
+        """The trials that a position wants next: of its most promising nuisance values, or of
+        all where these compete with each other."""
+        cells = [self.candidate(stair, position)]
+        if any(jury.trials[0].stop.asha for jury in cells):
+            cells = self.open_cells(stair.cells[position])
+        return [t for jury in cells for t in jury.needed(self.outcomes, self.lost) or ()]
 
     def candidate(self, stair: Stair, position: Position) -> Jury:
         """Of a position's open cells the one with the most promising nuisance values."""

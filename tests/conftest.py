@@ -1,4 +1,5 @@
-"""Object stores for tests of any folder: one server for all of them, a bucket and a proxy each."""
+"""Object stores for tests of any folder: one server for all of them, a bucket and a proxy each; and
+how many inputs properties are tried with (`--hypothesis-profile=torture` for many more)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from object_store import GoogleProxy, Proxy, Server
+
+
+settings.register_profile("torture", max_examples=30_000)
+settings.register_profile("try", max_examples=1500)
 
 
 @pytest.fixture(scope="session")

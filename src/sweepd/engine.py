@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -42,6 +44,7 @@ os.environ.update({name: value for name, value in SETTINGS.items() if name not i
 import ray  # noqa: E402 (its settings are read on import)
 from ray import tune  # noqa: E402
 from ray.exceptions import RayError  # noqa: E402
+from ray._private import ray_constants  # noqa: E402
 from ray.tune.experiment import Trial as TuneTrial  # noqa: E402
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler  # noqa: E402
 from ray.tune.search import Searcher  # noqa: E402
@@ -395,11 +398,28 @@ class _EndOfRun(_Disposable, tune.Stopper):
         return self.failure is not None or self.stopping.is_set()
 
 
+class _NoFolders(list[str]):
+    """What Ray puts in front of every worker's sys.path: nothing. The current folder, which it
+    would add, may hold files of any name, and these would be imported in place of libraries."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Nothing is added."""
+
+
 def start_ray() -> None:
-    """A private Ray on this machine, seen by nobody else, quiet."""
+    """A private Ray on this machine, seen by nobody else, quiet.
+
+    Its ports are open on the loopback interface only (Ray's own way on macOS), and ask for a token
+    that other users of the machine do not have.
+    """
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
+    ray_constants.ENABLE_RAY_CLUSTER = False
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    job = ray.job_config.JobConfig()
+    job._py_driver_sys_path = _NoFolders()
     ray.init(
         address="local",
+        job_config=job,
         include_dashboard=False,
         log_to_driver=False,
         configure_logging=True,

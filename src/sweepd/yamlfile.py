@@ -27,6 +27,7 @@ DEEPEST = 20
 LARGEST_INT = 2**53
 """Whole numbers beyond this would not survive as a float64 column of results."""
 MOST_SHOWN = 50
+LONGEST_SHOWN = 1000
 
 CORE_SCHEMA = {
     f"tag:yaml.org,2002:{tag}": re.compile(pattern)
@@ -39,7 +40,7 @@ CORE_SCHEMA = {
     }.items()
 }
 _RESOLVERS = {None: list(CORE_SCHEMA.items())}
-_STEP = re.compile(r"([^\s.=\[\]]+)((?:\[\d+\])*)\Z")
+_STEP = re.compile(r"([^\s.=\[\]]+)((?:\[\d{1,9}\])*)\Z")
 
 
 class _Loader(yaml.SafeLoader):
@@ -70,10 +71,14 @@ class GridError(UserError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
-        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        lines = [_shortened(str(problem)) for problem in self.problems[:MOST_SHOWN]]
         if len(self.problems) > MOST_SHOWN:
             lines.append(f"… and {len(self.problems) - MOST_SHOWN} more problems")
         super().__init__("\n".join(lines))
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= LONGEST_SHOWN else line[:LONGEST_SHOWN] + "…"
 
 
 def dotted(keys: Keys) -> str:
@@ -143,6 +148,9 @@ def override(document: Document, option: str) -> None:
             document.problems.append(Problem(f"(--set {option})", (), message))
             return
         steps += [match[1], *map(int, re.findall(r"\d+", match[2]))]
+    if len(steps) > DEEPEST:
+        document.problems.append(Problem(place, (), f"nested more than {DEEPEST} deep"))
+        return
     try:
         value = _parse(text, place, lambda _: place)
     except GridError as error:

@@ -201,17 +201,14 @@ def _list(found: Iterable[Entry], as_json: bool, as_csv: bool) -> None:
 
 def _parsed(settings: list[str] | None) -> dict[str, Any]:
     """`key=value` options, their values read as YAML."""
-    import yaml
+    from sweepd.yamlfile import Document, GridError, override
 
-    given: dict[str, Any] = {}
+    document = Document({}, "--set")
     for setting in settings or ():
-        key, equals, text = setting.partition("=")
-        try:
-            given[key] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            equals = ""
-        if not (key and equals):
-            raise UserError(f"--set {setting}: write it as key=value")
+        override(document, setting)
+    if document.problems:
+        raise GridError(document.problems)
+    given: dict[str, Any] = document.data
     return given
 
 

@@ -8,7 +8,8 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -101,9 +102,19 @@ def _cell(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold: no NaN, no infinity, times as ISO text."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    """A value that JSON can hold: no NaN, no infinity, times as ISO text, bytes in hex."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() | Decimal():
+            return float(value) if math.isfinite(value) else None
+        case date() | time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case _:
+            return str(value)

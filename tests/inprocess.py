@@ -1,0 +1,87 @@
+"""The command line in this process, watched: what it answers, and what it writes, runs or calls.
+
+For thousands of inputs; what needs processes of its own is in `e2e/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweepd import cli
+
+PATIENCE = 120
+"""Seconds after which an input counts as one that hangs."""
+_CHANGES = {"mkdir", "remove", "rename", "rmdir", "link", "symlink", "truncate", "chmod", "chown"}
+_OUTWARD = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect")
+_HARMLESS = ("/dev/null", "__pycache__", ".nbi", ".nbc")
+"""Parts of the paths of what Python, numba and the shell's redirections write by themselves."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """deeds: what it wrote, ran or connected to, as audit events."""
+
+    code: int
+    out: str
+    err: str
+    deeds: list[str]
+
+    def written_outside(self, folder: Path) -> list[str]:
+        return [deed for deed in self.deeds if not deed.partition(" ")[2].startswith(str(folder))]
+
+
+_deeds: list[str] | None = None
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if _deeds is None:
+        return
+    if event == "open":
+        path, _, flags = arguments
+        if not isinstance(path, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            _note("open", path)
+    elif event in _OUTWARD:
+        _deeds.append(f"{event} {arguments}")
+    elif event.startswith("os.") and event[3:] in _CHANGES:
+        _note(event, arguments[0])
+
+
+def _note(event: str, path: Any) -> None:
+    shown = os.path.realpath(os.fsdecode(path))
+    if _deeds is not None and not any(part in shown for part in _HARMLESS):
+        _deeds.append(f"{event} {shown}")
+
+
+sys.addaudithook(_watch)
+
+
+def sweepd(*arguments: str) -> Answer:
+    """Run a command. Whatever it raises but SystemExit is raised here: the user would see it."""
+    global _deeds
+    out, err = io.StringIO(), io.StringIO()
+    before, sys.argv = sys.argv, ["sweepd", *arguments]
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(PATIENCE)
+    _deeds = deeds = []
+    code = 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    finally:
+        _deeds = None
+        signal.alarm(0)
+        sys.argv = before
+    return Answer(code, out.getvalue(), err.getvalue(), deeds)
+
+
+def _give_up(*_: object) -> None:
+    raise AssertionError(f"no answer within {PATIENCE} seconds")

@@ -43,8 +43,8 @@ os.environ.update({name: value for name, value in SETTINGS.items() if name not i
 
 import ray  # noqa: E402 (its settings are read on import)
 from ray import tune  # noqa: E402
-from ray.exceptions import RayError  # noqa: E402
 from ray._private import ray_constants  # noqa: E402
+from ray.exceptions import RayError  # noqa: E402
 from ray.tune.experiment import Trial as TuneTrial  # noqa: E402
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler  # noqa: E402
 from ray.tune.search import Searcher  # noqa: E402

@@ -1,0 +1,113 @@
+"""Make the store that later versions must read: `python tests/stores/make.py`, and commit it.
+
+It writes tests/stores/<version of sweepd>/: `store/`, a small results folder with every kind of
+object and ending, and `expected.json`, what commands print of it. To be run once for each release
+that changed what a store holds; what is there is never made anew (docs/store.md).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from typer.testing import CliRunner
+
+from sweepd import driver
+from sweepd import plan as planning
+from sweepd.attempt import Attempt, ledger_columns
+from sweepd.cli import app
+from sweepd.plan import Trial
+from sweepd.spec import parse_grid
+from sweepd.store import Store
+
+GRIDS = (
+    """
+name: widths
+task:  {name: lis, n: [2, 4], value_range: 16}
+model: {name: [standard, linear], d: [4, 8], layers: 1, heads: 2}
+train: {steps: 20, batch_size: 4, schedule: wsd, lr: {base: 5.0e-3, at_d: 32, power: -0.5}}
+evaluate: {check_every: 10, check_samples: 8, verdict_samples: 16}
+goal:  acc >= 0
+""",
+    """
+name: rates
+task:  {name: lis, n: 2, value_range: 64}
+model: {name: standard, d: 4, layers: 1, heads: 1}
+train: {steps: 20, batch_size: 4, lr: [1.0e38, 1.0e-3], warmup: 0, clip: 1.0e38}
+evaluate: {check_samples: 8, verdict_samples: 16}
+goal:  loss < 100
+""",
+)
+COMMANDS = (
+    ("status",),
+    ("query", "min d", "--sweep", "widths", "--code", "all"),
+    ("query", "frontier flops, acc", "--sweep", "widths", "--code", "all"),
+    ("sql", "SELECT * FROM trials ORDER BY ALL", "--code", "all"),
+    ("sql", "SELECT id, attempt, status FROM attempts ORDER BY ALL", "--code", "all"),
+    ("sql", "SELECT * FROM metrics ORDER BY ALL", "--code", "all"),
+    ("sql", "SELECT * FROM cells ORDER BY ALL", "--code", "all"),
+    ("sql", "SELECT name, goal, pass, trials, ended FROM sweeps ORDER BY ALL", "--code", "all"),
+)
+
+
+def make(folder: Path) -> None:
+    """Fill a new folder with `store/` and `expected.json`."""
+    torch.set_num_threads(1)
+    socket.gethostname = lambda: "somewhere"  # no trace of the machine
+    store = Store.create(str(folder / "store"))
+    for text in GRIDS:
+        plan = planning.plan(parse_grid(text, "grid.yaml", [], Path()))
+        driver._save(plan, store)
+        launch = {"sweep": plan.grid.name, "host": "somewhere", "pid": 1, "command": ["sweepd"]}
+        number = store.new_launch(launch)
+        first, second, *others = plan.trials
+        for trial in others or [first]:
+            run(store, trial, number * 1000 + 1, plan.grid.name)
+        store.compact("trials")
+        store.compact("metrics")
+        for trial in (first, second) if others else (second,):  # after compaction, one by one
+            run(store, trial, number * 1000 + 1, plan.grid.name)
+        if others:
+            run_badly(store, replace(first, id=f"{first.id[:-1]}0"), number * 1000, plan.grid.name)
+    (folder / "expected.json").write_text(json.dumps(answers(store.address), indent=1) + "\n")
+
+
+def run(store: Store, trial: Trial, number: int, sweep: str) -> None:
+    attempt = Attempt(store, trial, number, sweep, Path(), "cpu", checkpoint_seconds=1e9)
+    while attempt.status is None:
+        attempt.advance(60)
+
+
+def run_badly(store: Store, trial: Trial, number: int, sweep: str) -> None:
+    """A failed attempt, and an interrupted one that leaves a checkpoint."""
+    failed = {"status": "failed", "error": "RuntimeError: bad luck"}
+    store.write_trials([{**ledger_columns(trial, number + 1, sweep), **failed}])
+    attempt = Attempt(store, trial, number + 2, sweep, Path(), "cpu", checkpoint_seconds=0)
+    while attempt.training and attempt.training.step < 12:
+        attempt.advance(0)
+    attempt.interrupt()
+
+
+def answers(address: str) -> list[dict[str, Any]]:
+    """What the commands print, each with its arguments."""
+    found = []
+    for command in COMMANDS:
+        done = CliRunner().invoke(app, [*command, "--results", address, "--json"])
+        assert done.exit_code == 0, (command, done.output)
+        found.append({"command": command, "rows": json.loads(done.stdout)})
+    return found
+
+
+if __name__ == "__main__":
+    made = Path(__file__).parent / version("sweepd")
+    if made.exists():
+        sys.exit(f"{made} exists: a store that was committed is never made anew")
+    made.mkdir()
+    make(made)
+    sys.stdout.write(f"{made}: commit it\n")

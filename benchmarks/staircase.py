@@ -2,319 +2,338 @@
 
     python benchmarks/staircase.py [--ensemble 5000] [--seed 0]
 
-Each surface has a latent least width for every size, not decreasing (some surfaces are made not
-monotone on purpose), accuracies that climb over about an octave of d around it, seeds that differ
-and sometimes hang far below (both seen in real training: outcomes are bimodal), and verdict
-samples of 1024. The search runs through the interface that the driver uses, its trials ending in
-random order; the peer is the whole grid with the same outcomes. What is compared is the least d
-that passes at each size, and the trials and training FLOPs that it took.
+The peer is the whole grid with the same outcomes (surfaces.py says how they are drawn). Compared
+are the least d that passes at each size, what its verdict claims, and the trials, training FLOPs
+and time that it took. Answers come from a fast twin of the question; on some surfaces of every
+setting the question itself is asked through a store, and must say the same. docs/search.md says
+what the columns mean; the outcome lies in results/staircase.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
-import math
-import tempfile
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
+from surfaces import (
+    SIZES,
+    WIDTHS,
+    Run,
+    Setting,
+    Surface,
+    answers,
+    asked,
+    contradicted,
+    draw,
+    least_possible,
+    run,
+    voted,
+)
 
-from sweepd.answers import ask
-from sweepd.attempt import ledger_columns
-from sweepd.jury import Jury, Outcome
+from sweepd import staircase
+from sweepd.jury import Outcome
 from sweepd.plan import Plan, Trial, plan
-from sweepd.search import GridSearch, Search, juries
-from sweepd.spec import parse_grid
-from sweepd.staircase import search_of
-from sweepd.store import Store
-from sweepd.verdicts import Candidate, Verdict, judge, wilson
+from sweepd.search import GridSearch
+from sweepd.spec import load_grid
+from sweepd.staircase import Stair, StaircaseSearch
+from sweepd.verdicts import Verdict, wilson
 
-GRID = """
-name: ensemble
-task: {{name: arithmetic, operators: {sizes}}}
-model: {{name: standard, d: {widths}, layers: 3, heads: 4}}
-seeds: {seeds}
-pass: {rule}
-search: {{staircase: {{spot_checks: {spot_checks}, speculate: {speculate}}}}}
-"""
-WIDTHS, SIZES = (32, 64, 128, 256, 512, 1024), (6, 10, 13, 16)
-SAMPLES = 1024
-HANGS = 0.08
-"""Share of seeds that end far below what their cell can do."""
-NOT_MONOTONE = 0.1
-"""Share of surfaces on which a smaller size needs more than a larger one, or a width that is not
-the least fails."""
-ASKED = 20
+REFERENCE = Setting("6 x 4, median of 3 seeds")
+SETTINGS = (
+    REFERENCE,
+    replace(REFERENCE, name="  1 slot", slots=1),
+    replace(REFERENCE, name="  8 slots", slots=8),
+    replace(REFERENCE, name="  32 slots", slots=32),
+    replace(REFERENCE, name="  no spot checks", spot_checks=0),
+    replace(REFERENCE, name="  3 spot checks", spot_checks=3),
+    replace(REFERENCE, name="  5% of trials fail", failing=0.05),
+    replace(REFERENCE, name="6 x 4, all of 3 seeds", rule="all"),
+    replace(REFERENCE, name="6 x 4, any of 3 seeds", rule="any"),
+    replace(REFERENCE, name="6 x 4, mean of 3 seeds", rule="mean"),
+    replace(REFERENCE, name="6 x 4, 1 seed", seeds="[0]"),
+    replace(REFERENCE, name="6 x 4, 1 to 5 seeds", seeds="{start: 1, max: 5}"),
+    replace(REFERENCE, name="5 x 4", widths=WIDTHS[:5]),
+    replace(REFERENCE, name="4 x 3", sizes=SIZES[:3], widths=WIDTHS[:4]),
+    replace(REFERENCE, name="8 x 8", sizes=tuple(range(2, 18, 2)), widths=(16, *WIDTHS, 2048)),
+    replace(REFERENCE, name="6 x 1", sizes=SIZES[:1]),
+)
+"""d by sizes; 2 slots where none are named."""
+ASKED = 100
 """Surfaces of each setting that are also asked about through a store."""
+PAPER = Path(__file__).parents[1] / "grids/paper_table2.yaml"
 TABLE_2 = {
     "standard": (64, 128, 128, 128),
     "sparse": (128, 256, 256, 256),
     "linear": (256, 512, 512, 512),
 }
-"""Least widths that P1's Table 2 implies for arithmetic."""
-
-Cell = tuple[int, int]
-Ledger = dict[str, Outcome]
-
-
-@dataclass(frozen=True)
-class Setting:
-    name: str
-    sizes: tuple[int, ...] = SIZES
-    widths: tuple[int, ...] = WIDTHS
-    seeds: str = "[0, 1, 2]"
-    rule: str = "median"
-    spot_checks: int = 1
-    speculate: str = "true"
-    slots: int = 2
-
-    def planned(self) -> Plan:
-        fields = {**vars(self), "sizes": list(self.sizes), "widths": list(self.widths)}
-        return plan(parse_grid(GRID.format(**fields), self.name, [], Path()))
+"""Least widths that P1's Table 2 implies for arithmetic, size by size."""
+CLAIMS = ("exact", "bracketed", "at most", "above", "open", "not monotone")
+ROLES = ("walk", "spot check", "widened", "speculation")
 
 
-REFERENCE = Setting("6 x 4, median of 3 seeds, 2 slots")
-SETTINGS = (
-    REFERENCE,
-    replace(REFERENCE, name="6 x 4, all of 3 seeds", rule="all"),
-    replace(REFERENCE, name="6 x 4, 1 seed", seeds="[0]"),
-    replace(REFERENCE, name="6 x 4, 1 to 5 seeds", seeds="{start: 1, max: 5}"),
-    replace(REFERENCE, name="6 x 4, no spot checks", spot_checks=0),
-    replace(REFERENCE, name="5 x 4", widths=WIDTHS[:5]),
-    replace(REFERENCE, name="4 x 3", sizes=SIZES[:3], widths=WIDTHS[:4]),
-    replace(REFERENCE, name="6 x 1", sizes=SIZES[:1]),
-    replace(REFERENCE, name="8 x 8", sizes=tuple(range(2, 18, 2)), widths=(16, *WIDTHS, 2048)),
-    replace(REFERENCE, name="6 x 4, 1 slot", slots=1),
-    replace(REFERENCE, name="6 x 4, 8 slots", slots=8),
-    replace(REFERENCE, name="6 x 4, 8 slots, no speculation", slots=8, speculate="false"),
-)
+def flops_of(trial: Trial) -> float:
+    return trial.train_flops
+
+
+def one_unit(trial: Trial) -> float:
+    return 1.0
 
 
 @dataclass(frozen=True)
-class Surface:
-    """latent: the accuracy of each cell without noise; outcomes: of every trial."""
+class Line:
+    """One line of a plan with a surface: both searches at their ends, and what they say."""
 
-    monotone: bool
-    latent: Mapping[Cell, float]
-    outcomes: Mapping[str, Outcome]
+    stair: Stair
+    surface: Surface
+    ours: Run
+    whole: Run
 
-
-@dataclass(frozen=True)
-class Run:
-    """A search at its end: what is known, what it cost, and how long it took, the time of a trial
-    going with its FLOPs."""
-
-    search: Search
-    trials: int
-    flops: float
-    time: float
+    def answers(self) -> tuple[dict[float, Verdict], dict[float, Verdict], dict[float, Verdict]]:
+        """By size: the staircase's, the whole grid's, and those of the surface without noise."""
+        votes = (voted(self.stair, each.search) for each in (self.ours, self.whole))
+        ours, whole = map(answers, votes)
+        return ours, whole, answers(self.surface.truth)
 
 
-def cell_of(trial: Trial) -> Cell:
-    return trial.size, int(trial.axes["d"] or 0)
-
-
-def surface(planned: Plan, setting: Setting, rng: np.random.Generator) -> Surface:
-    """Accuracies climb from .73 to .98 over the octave above a latent edge, lower at its fail."""
-    count = len(setting.widths)
-    edges = np.sort(rng.integers(0, count + 1, len(setting.sizes)))
-    monotone = rng.random() >= NOT_MONOTONE
-    hole = None
-    if not monotone and len(edges) > 1 and rng.random() < 0.5:
-        edges = edges[::-1]
-    elif not monotone:
-        hole = rng.integers(1, count)
-    height = np.arange(count)[None] - edges[:, None] + rng.normal(0.3, 0.15)  # (sizes, widths)
-    acc = 1 / (1 + np.exp(-(math.log(9) + 3 * height)))
-    if hole is not None:
-        acc[:, hole] *= 0.5
-    latent = {
-        (size, width): float(acc[i, j])
-        for i, size in enumerate(setting.sizes)
-        for j, width in enumerate(setting.widths)
-    }
-    outcomes = {}
-    for trial in planned.trials:
-        mean = latent[cell_of(trial)]
-        share = np.clip(mean + rng.normal(0, 0.1 * math.sqrt(mean * (1 - mean))), 0, 1)
-        if rng.random() < HANGS:
-            share *= rng.uniform(0.1, 0.9)
-        correct = rng.binomial(SAMPLES, share)
-        outcomes[trial.id] = Outcome("completed", correct / SAMPLES, SAMPLES)
-    return Surface(monotone, latent, outcomes)
-
-
-def run(search: Search, outcomes: Mapping[str, Outcome], slots: int) -> Run:
-    """Drive a search to its end on so many slots."""
-    search.learn({}, outcomes.keys())
-    out: list[tuple[float, str, Trial]] = []
-    now = flops = 0.0
-    trials = 0
-    while not search.finished:
-        while len(out) < slots and (trial := search.next()):
-            heapq.heappush(out, (now + trial.train_flops, trial.id, trial))
-            trials, flops = trials + 1, flops + trial.train_flops
-        now, _, trial = heapq.heappop(out)
-        search.ended(trial, outcomes[trial.id])
-    return Run(search, trials, flops, now)
-
-
-def answers(cells: Sequence[Jury], ledger: Ledger) -> dict[int, Verdict]:
-    """What `min d` says of each size: the fast twin of the question, over one line."""
-    votes = {cell_of(jury.trials[0]): jury.verdict(ledger) for jury in cells}
-    found = {}
-    for size in sorted({size for size, _ in votes}):
-        candidates = [
-            Candidate(
-                width,
-                votes[size, width],
-                any(votes[s, w] is False for s, w in votes if w == width and s < size),
-            )
-            for at, width in sorted(votes)
-            if at == size
-        ]
-        found[size] = judge(candidates)
-    return found
-
-
-def asked(planned: Plan, ledger: Ledger) -> dict[int, Verdict]:
-    """The same through a store and the question itself."""
-    grid = planned.grid
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store.create(f"{folder}/results")
-        info = {
-            "goal": str(grid.goal),
-            "pass": grid.pass_rule,
-            "size_fields": planned.size_fields,
-            "extra_seeds": list(grid.seeds[grid.first_seeds :]),
-        }
-        store.save_sweep(grid.name, "", info, [trial.row() for trial in planned.trials])
-        store.write_trials(
-            [
-                {
-                    **ledger_columns(trial, 1000, grid.name),
-                    "status": ledger[trial.id].status,
-                    "acc": ledger[trial.id].score,
-                    "total": SAMPLES,
-                    "correct": round((ledger[trial.id].score or 0) * SAMPLES),
-                }
-                for trial in planned.trials
-                if trial.id in ledger
-            ]
-        )
-        rows = ask(store, "min d where acc > 0.9", code=lambda task, model: None).rows
-    return {r["size"]: Verdict(r["verdict"], r["value"], r["fail"], r["inferred"]) for r in rows}
-
-
-def least(latent: Mapping[Cell, float], size: int) -> int | None:
-    return min(
-        (width for (s, width), acc in latent.items() if s == size and acc > 0.9), default=None
-    )
-
-
-def is_right(verdict: Verdict, truth: int | None, contradicted: bool) -> bool:
-    """Whether what a verdict says holds of the true least width."""
+def holds(verdict: Verdict, least: float | None, contradiction: bool) -> bool:
+    """Whether what a verdict claims is so, if that is the least width, and whether anything
+    contradicts that the frontier is monotone. `open` claims nothing."""
     match verdict.claim:
         case "exact" | "bracketed":
-            return truth == verdict.value
-        case "above":
-            return truth is None
+            return least == verdict.value
         case "at most":
-            return truth is not None and truth <= (verdict.value or 0)
+            assert verdict.value is not None
+            return least is not None and least <= verdict.value
+        case "above":
+            return least is None
         case "not monotone":
-            return contradicted
+            return contradiction
     return True
 
 
-def contradicted(latent: Mapping[Cell, bool | None]) -> bool:
-    """Whether some cell failed and one of at most its width passed at its size or a larger one."""
-    failed = [at for at, passed in latent.items() if passed is False]
-    return any(
-        f[0] <= p[0] and f[1] >= p[1] for p, passed in latent.items() if passed for f in failed
-    )
-
-
+@dataclass
 class Tally:
-    """What is counted over the surfaces of one setting."""
+    """What is counted over the surfaces of one setting. Shares are of the whole grid's."""
 
-    def __init__(self) -> None:
-        self.shares: dict[str, list[float]] = defaultdict(list)
-        self.agree: dict[bool, Counter[bool]] = defaultdict(Counter)
-        self.verdicts: dict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
-        self.roles: Counter[str] = Counter()
-        self.twins = 0
+    shares: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    same: dict[tuple[bool, str], Counter[bool]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    """by whether the surface is monotone, and size or line: whether the least width is the same"""
+    claims: dict[tuple[bool, str], Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    """by whether the surface is monotone, and claim: in how many sizes which comparison holds"""
+    roles: Counter[str] = field(default_factory=Counter)
+    """FLOPs by what the cell was tried for, and those of the grid"""
 
-    def add(self, surface: Surface, cells: Sequence[Jury], ours: Run, whole: Run) -> None:
+    def add(self, line: Line) -> None:
         for name in ("trials", "flops", "time"):
-            self.shares[name].append(getattr(ours, name) / getattr(whole, name))
-        self.roles.update(ours.search.tally())
-        found = answers(cells, ours.search.outcomes)
-        full = answers(cells, whole.search.outcomes)
-        votes = {cell_of(jury.trials[0]): jury.verdict(whole.search.outcomes) for jury in cells}
-        latent = {at: acc > 0.9 for at, acc in surface.latent.items()}
-        for size, verdict in found.items():
-            self.agree[surface.monotone][verdict.value == full[size].value] += 1
-            by_grid = is_right(verdict, full[size].value, contradicted(votes))
-            by_truth = is_right(verdict, least(surface.latent, size), contradicted(latent))
-            self.verdicts[verdict.claim][by_grid, by_truth] += 1
+            self.shares[name].append(getattr(line.ours, name) / getattr(line.whole, name))
+        grid = line.whole.search
+        possible = least_possible(line.stair, voted(line.stair, grid), grid.outcomes)
+        self.shares["possible"].append(possible / line.whole.flops)
+        self.add_roles(line)
+        monotone = not contradicted(line.surface.truth)
+        seen = contradicted(voted(line.stair, grid))
+        ours, whole, truth = line.answers()
+        agree = [ours[size].value == whole[size].value for size in ours]
+        self.same[monotone, "size"].update(agree)
+        self.same[monotone, "line"][all(agree)] += 1
+        for size, verdict in ours.items():
+            count = self.claims[monotone, verdict.claim]
+            count["all"] += 1
+            count["same"] += verdict.value == whole[size].value
+            count["grid"] += holds(verdict, whole[size].value, seen)
+            count["truth"] += holds(verdict, truth[size].value, not monotone)
+            count["grid by truth"] += whole[size].value == truth[size].value
 
-    def lines(self) -> Iterator[str]:
-        for name, shares in self.shares.items():
-            middle, late = np.quantile(shares, [0.5, 0.9])
-            ends = f"{middle:6.1%} median, {late:6.1%} at 90%, {max(shares):6.1%} at worst"
-            yield f"  {name:6} {ends}"
-        for monotone, count in sorted(self.agree.items(), reverse=True):
-            what = "monotone" if monotone else "not monotone"
-            yield f"  same least d, surfaces {what}: {share_of(count[True], count.total())}"
-        for claim, count in sorted(self.verdicts.items()):
-            total = count.total()
-            by_grid = sum(n for (grid, _), n in count.items() if grid)
-            by_truth = sum(n for (_, truth), n in count.items() if truth)
-            yield (
-                f"  {claim:12} {total:6}: right by the whole grid {share_of(by_grid, total)}, "
-                f"by the latent surface {by_truth / total:.1%}"
-            )
-        tried = ", ".join(f"{n / len(self.shares['flops']):.2f} {r}" for r, n in self.roles.items())
-        yield f"  cells tried, on average: {tried}; {self.twins} surfaces also asked by `query`"
-
-
-def share_of(part: int, total: int) -> str:
-    low, high = wilson(part / total, total)
-    return f"{part / total:.2%} ({low:.2%} to {high:.2%} of {total})"
+    def add_roles(self, line: Line) -> None:
+        search = line.ours.search
+        assert isinstance(search, StaircaseSearch)
+        [known] = search.verdicts
+        tried = {
+            position: sum(flops_of(t) for t in jury.trials if t.id in search.outcomes)
+            for position, [jury] in line.stair.cells.items()
+        }
+        found = line.stair.line.roles([p for p, flops in tried.items() if flops], known)
+        for position, role in found.items():
+            self.roles[role] += tried[position]
+        self.roles["grid"] += line.whole.flops
 
 
-def ensemble(setting: Setting, count: int, rng: np.random.Generator) -> Tally:
+def lines_of(
+    setting: Setting, planned: Plan, count: int, rng: np.random.Generator
+) -> Iterator[Line]:
+    rules = planned.grid.search
+    assert not isinstance(rules, str)
+    for _ in range(count):
+        search = StaircaseSearch(planned, rules)
+        [stair] = search.stairs
+        surface = draw(stair, rng, setting.failing)
+        ours = run(search, surface.outcomes, setting.slots, flops_of)
+        whole = run(GridSearch(planned), surface.outcomes, setting.slots, flops_of)
+        yield Line(stair, surface, ours, whole)
+
+
+def tallied(setting: Setting, count: int, rng: np.random.Generator) -> Tally:
+    print(setting.name, file=sys.stderr)
     planned, tally = setting.planned(), Tally()
-    cells = juries(planned)
-    for i in range(count):
-        drawn = surface(planned, setting, rng)
-        ours = run(search_of(planned), drawn.outcomes, setting.slots)
-        whole = run(GridSearch(planned), drawn.outcomes, setting.slots)
-        tally.add(drawn, cells, ours, whole)
-        if i < ASKED:
-            ledger = ours.search.outcomes
-            assert asked(planned, ledger) == answers(cells, ledger), "the twins differ"
-            tally.twins += 1
+    first: list[Line] = []
+    for line in lines_of(setting, planned, count, rng):
+        tally.add(line)
+        if len(first) < ASKED:
+            first.append(line)
+    ours, whole, _ = zip(*(line.answers() for line in first), strict=True)
+    assert asked(planned, [line.ours.search for line in first]) == list(ours), "the twins differ"
+    assert asked(planned, [line.whole.search for line in first]) == list(whole), "the twins differ"
     return tally
 
 
-def table_2() -> Iterator[str]:
-    """The share of the grid's FLOPs on the frontiers that P1's Table 2 implies, without noise."""
-    setting = replace(REFERENCE, widths=WIDTHS[:5], slots=1)
-    planned = setting.planned()
-    total = sum(trial.train_flops for trial in planned.trials)
-    for model, edges in TABLE_2.items():
-        edge = dict(zip(setting.sizes, edges, strict=True))
+def three(shares: Sequence[float]) -> str:
+    """Median, 90th percentile and worst."""
+    return "".join(f"{share:7.1%}" for share in np.quantile(shares, [0.5, 0.9, 1]))
+
+
+def with_interval(part: int, total: int) -> str:
+    """A share with its Wilson interval."""
+    if not total:
+        return f"{'-':24}"
+    low, high = wilson(part / total, total)
+    return f"{part / total:7.2%} ({low:7.2%}-{high:7.2%})"
+
+
+def spending(tallies: dict[Setting, Tally]) -> Iterator[str]:
+    three_names = f"{'median':>7}{'90%':>7}{'worst':>7}"
+    yield f"{'':28}{'trials':^21}  {'training FLOPs':^21} {'least':>7}  {'time':^21}"
+    yield f"{'':28}{three_names}  {three_names} {'shown':>7}  {three_names}"
+    for setting, tally in tallies.items():
+        trials, flops, time = (three(tally.shares[name]) for name in ("trials", "flops", "time"))
+        least = np.median(tally.shares["possible"])
+        yield f"{setting.name:28}{trials}  {flops} {least:7.1%}  {time}"
+
+
+def agreement(tallies: dict[Setting, Tally]) -> Iterator[str]:
+    yield f"{'':28}{'monotone: sizes':27}{'lines':27}{'not monotone: sizes':27}{'lines':27}"
+    for setting, tally in tallies.items():
+        counts = (
+            tally.same[monotone, what] for monotone in (True, False) for what in ("size", "line")
+        )
+        shares = "   ".join(with_interval(count[True], count.total()) for count in counts)
+        yield f"{setting.name:28}{shares}"
+
+
+def verdicts(tally: Tally) -> Iterator[str]:
+    yield (
+        f"{'':15}{'':>8}{'sizes':>8}  {'right, by the whole grid':28}{'same d':>8}"
+        f"{'right, by the':>15}{'the grid,':>11}"
+    )
+    yield f"{'':61}{'as it':>8}{'latent surface':>15}{'by that':>11}"
+    for monotone in (True, False):
+        for claim in CLAIMS:
+            if total := (count := tally.claims[monotone, claim])["all"]:
+                what = "monotone" if monotone else "not"
+                shares = (count[name] / total for name in ("same", "truth", "grid by truth"))
+                same, truth, by_grid = (f"{share:.1%}" for share in shares)
+                grid = with_interval(count["grid"], total) if claim != "open" else "claims nothing"
+                yield (f"{claim:15}{what:>8}{total:8}  {grid:28}{same:>8}{truth:>15}{by_grid:>11}")
+
+
+def roles(tallies: dict[Setting, Tally]) -> Iterator[str]:
+    yield f"{'':28}" + "".join(f"{role:>12}" for role in ROLES)
+    for setting, tally in tallies.items():
+        shares = (tally.roles[role] / tally.roles["grid"] for role in ROLES)
+        yield f"{setting.name:28}" + "".join(f"{share:12.2%}" for share in shares)
+
+
+def timed(setting: Setting, count: int, seed: int) -> tuple[list[float], list[float], list[float]]:
+    """Over surfaces: the search's time with trials of one unit, its time as a share of the whole
+    grid's with trials that last as their FLOPs do, and its FLOPs as a share of the grid's."""
+    planned, rng = setting.planned(), np.random.default_rng(seed)
+    rules = planned.grid.search
+    assert not isinstance(rules, str)
+    units, times, flops = [], [], []
+    for _ in range(count):
+        search = StaircaseSearch(planned, rules)
+        drawn = [draw(stair, rng).outcomes for stair in search.stairs]
+        outcomes = {id_: outcome for line in drawn for id_, outcome in line.items()}
+        units.append(run(search, outcomes, setting.slots, one_unit).time)
+        search = StaircaseSearch(planned, rules)
+        ours = run(search, outcomes, setting.slots, flops_of)
+        whole = run(GridSearch(planned), outcomes, setting.slots, flops_of)
+        times.append(ours.time / whole.time)
+        flops.append(ours.flops / whole.flops)
+    return units, times, flops
+
+
+def times(count: int, seed: int) -> Iterator[str]:
+    yield (
+        f"{'lines':>5}{'slots':>7}{'grid':>7}{'in units of a trial':^30}"
+        f"{'share of the grid’s time':^30}{'share of its FLOPs':^24}"
+    )
+    halves = f"{'without':>14}{'with':>8}{'':8}"
+    yield f"{'':19}{halves}{halves}{halves}"
+    for lines in (1, 6):
+        for slots in (2, 8, 32):
+            setting = replace(REFERENCE, lines=lines, slots=slots)
+            without, guessing = (
+                timed(replace(setting, speculate=speculate), count, seed)
+                for speculate in ("false", "true")
+            )
+            trials = len(setting.planned().trials)
+            cells = [
+                f"{np.median(a):{form}}{np.median(b):{form[1:]}}{'':8}"
+                for form, a, b in zip(
+                    (">14.0f", ">14.1%", ">14.1%"), without, guessing, strict=True
+                )
+            ]
+            yield f"{lines:5}{slots:7}{-(-trials // slots):7}" + "".join(cells)
+
+
+def guesses(count: int, seed: int) -> Iterator[str]:
+    yield f"{'least chance':14}{'units of a trial':>18}{'share of time':>16}{'of FLOPs':>12}"
+    setting = replace(REFERENCE, slots=8)
+    for least in (0.4, 0.5, 0.6, 0.75, 1.1):
+        with patch.object(staircase, "WORTH_A_GUESS", least):
+            units, times, flops = (np.mean(each) for each in timed(setting, count, seed))
+        what = f"{least:.2f}" if least <= 1 else "no guesses"
+        yield f"{what:14}{units:18.2f}{times:16.1%}{flops:12.1%}"
+
+
+def table_2(count: int, rng: np.random.Generator) -> Iterator[str]:
+    """The share of each model's grid on the frontiers that P1's Table 2 implies, without noise."""
+    planned = plan(load_grid(PAPER, ["search=staircase"]))
+    for slots in (1, 8):
+        rules = planned.grid.search
+        assert not isinstance(rules, str)
+        search = StaircaseSearch(planned, rules)
+        edges = {model: dict(zip(SIZES, least, strict=True)) for model, least in TABLE_2.items()}
         outcomes = {
-            t.id: Outcome("completed", 0.99 if cell_of(t)[1] >= edge[t.size] else 0.5, SAMPLES)
+            t.id: Outcome(
+                "completed", 0.99 if t.axes["d"] >= edges[t.model_name][t.size] else 0.5, 10_000
+            )
             for t in planned.trials
         }
-        found = run(search_of(planned), outcomes, 1)
-        yield f"  {model:8} {found.flops / total:6.1%} of the FLOPs, {found.trials} of 60 trials"
+        run(search, outcomes, slots, flops_of)
+        for stair in search.stairs:
+            trials = [t for cells in stair.cells.values() for t in cells[0].trials]
+            ran = [t for t in trials if t.id in search.outcomes]
+            total = sum(map(flops_of, trials))
+            votes = {p: jury.verdict(outcomes) for p, [jury] in stair.cells.items()}
+            least = least_possible(stair, votes, outcomes) / total
+            share = sum(map(flops_of, ran)) / total
+            yield f"{trials[0].model_name:10}{slots:6}{len(ran):8} of {len(trials)}{share:10.1%}{least:12.1%}"
+
+
+def section(title: str, lines: Iterable[str]) -> None:
+    print(f"\n{title}\n", flush=True)
+    for line in lines:
+        print(line.rstrip(), flush=True)
 
 
 def main() -> None:
@@ -322,12 +341,19 @@ def main() -> None:
     arguments.add_argument("--ensemble", type=int, default=5000, help="surfaces a setting")
     arguments.add_argument("--seed", type=int, default=0)
     given = arguments.parse_args()
-    print("P1's Table 2, d from 32 to 512 by 4 sizes, 3 seeds:")
-    print("\n".join(table_2()))
-    for setting in SETTINGS:
-        print(f"{setting.name}:", flush=True)
-        tally = ensemble(setting, given.ensemble, np.random.default_rng(given.seed))
-        print("\n".join(tally.lines()), flush=True)
+    count, few = given.ensemble, max(1, given.ensemble // 10)
+    section("P1's Table 2", table_2(count, np.random.default_rng(given.seed)))
+    tallies = {
+        setting: tallied(setting, count, np.random.default_rng([given.seed, i]))
+        for i, setting in enumerate(SETTINGS)
+    }
+    section("spending", spending(tallies))
+    section("agreement", agreement(tallies))
+    section("roles", roles(tallies))
+    for setting, tally in tallies.items():
+        section(setting.name, verdicts(tally))
+    section("times", times(few, given.seed))
+    section("guesses", guesses(few, given.seed))
 
 
 if __name__ == "__main__":

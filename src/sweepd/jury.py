@@ -117,17 +117,16 @@ class Jury:
         return outcome.bounds(self.goal.metric) if outcome else RANGES[self.goal.metric]
 
     def _decide(self, bounds: Sequence[Bounds]) -> bool | None:
-        votes = [self._vote(*each) for each in bounds]
-        if self.rule == "all":
-            return False if False in votes else None if None in votes else True
-        if self.rule == "any":
-            return True if True in votes else None if None in votes else False
+        if self.rule in ("all", "any"):
+            votes = [self._vote(*each) for each in bounds]
+            decisive = self.rule == "any"
+            return decisive if decisive in votes else None if None in votes else not decisive
         lows, highs = zip(*bounds, strict=True)
         return self._vote(self._pooled(lows), self._pooled(highs))
 
     def _vote(self, low: float, high: float) -> bool | None:
-        met = {self.goal.met(low), self.goal.met(high)}
-        return met.pop() if len(met) == 1 else None
+        met = self.goal.met(low)
+        return met if met == self.goal.met(high) else None
 
     def _pooled(self, scores: Sequence[float]) -> float:
         lower_is_better = self.goal.metric == "loss"

@@ -57,6 +57,8 @@ class StaircaseSearch(Search):
         self.verdicts: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
         """the settled positions of each stair"""
         self.needs: list[list[Trial]] = [[] for _ in self.stairs]
+        self.guesses: list[list[tuple[Trial, float]] | None] = [None for _ in self.stairs]
+        """trials that may be needed after those, each with its chance; None: nobody asked yet"""
         self.chosen: list[Trial | None] = []
         """the choice, until something changes: Tune asks again and again"""
 
@@ -72,16 +74,19 @@ class StaircaseSearch(Search):
         ready = [trial for trial in self.wanted() if self.free(trial)]
         if ready or not self.rules.speculate:
             return min(ready, key=lambda trial: trial.train_flops, default=None)
-        guesses = [guess for guess in self.guesses() if self.free(guess[0])]
+        guesses = [guess for guess in self.guessed() if self.free(guess[0])]
         cheapest = min(guesses, key=lambda guess: guess[0].train_flops / guess[1], default=None)
         return cheapest and cheapest[0]
 
     def look_at(self, trial: Trial) -> None:
-        i, position = self.place[trial.id]
-        self.judge(i, position)
-        self.look_ahead(i)
+        self.chosen = []
+        if trial.id not in self.out:  # a trial that was handed out has told nothing yet
+            i, position = self.place[trial.id]
+            self.judge(i, position)
+            self.look_ahead(i)
 
     def look_around(self) -> None:
+        self.chosen = []
         for i, stair in enumerate(self.stairs):
             for position in stair.cells:
                 self.judge(i, position)
@@ -92,7 +97,7 @@ class StaircaseSearch(Search):
         stair = self.stairs[i]
         wanted = stair.line.wanted(self.verdicts[i])
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
-        self.chosen = []
+        self.guesses[i] = None
 
     def judge(self, i: int, position: Position) -> None:
         """See whether a position is settled."""
@@ -128,19 +133,25 @@ class StaircaseSearch(Search):
         cells = sorted(enumerate(stair.cells[position]), key=lambda cell: -wins[cell[0]])
         return self.open_cells([jury for _, jury in cells])[0]
 
-    def guesses(self) -> Iterator[tuple[Trial, float]]:
+    def guessed(self) -> Iterator[tuple[Trial, float]]:
         """Trials that may be needed after those that are, each with its chance."""
-        for stair, known, needs in zip(self.stairs, self.verdicts, self.needs, strict=True):
-            _, step = stair.line.walk(known) if needs else ([], None)
-            if step is None:
-                continue
-            passes = stair.line.chance(step)
-            agree = {"all": passes, "any": 1 - passes}.get(self.plan.grid.pass_rule, 0.0)
-            if agree >= WORTH_A_GUESS:  # one seed that differs would spare the others
-                seeds = self.candidate(stair, step).called(self.outcomes, self.lost)
-                yield from ((trial, agree) for trial in seeds)
-            for position, chance in stair.line.forecast(known, WORTH_A_GUESS):
-                yield from ((trial, chance) for trial in self.needed(stair, position))
+        for i, guesses in enumerate(self.guesses):
+            if guesses is None:
+                guesses = self.guesses[i] = list(self.guess(i))
+            yield from guesses
+
+    def guess(self, i: int) -> Iterator[tuple[Trial, float]]:
+        stair, known = self.stairs[i], self.verdicts[i]
+        _, step = stair.line.walk(known) if self.needs[i] else ([], None)
+        if step is None:
+            return
+        passes = stair.line.chance(step)
+        agree = {"all": passes, "any": 1 - passes}.get(self.plan.grid.pass_rule, 0.0)
+        if agree >= WORTH_A_GUESS:  # one seed that differs would spare the others
+            seeds = self.candidate(stair, step).called(self.outcomes, self.lost)
+            yield from ((trial, agree) for trial in seeds)
+        for position, chance in stair.line.forecast(known, WORTH_A_GUESS):
+            yield from ((trial, chance) for trial in self.needed(stair, position))
 
     def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
         """The least, mean and greatest sum of each weight over the trials still to be run.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING
 from sweepd.errors import EnvironmentFailure
 from sweepd.jury import Outcome
 from sweepd.ledger import Standing, outcomes, standing
-from sweepd.options import Resources
+from sweepd.options import Place
 from sweepd.plan import Plan, Trial
-from sweepd.provenance import provenance
+from sweepd.provenance import home, provenance
 from sweepd.search import Search
 from sweepd.store import Store
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from sweepd.engine import Listener
 
 POLL_SECONDS = 2.0
-"""How often the ledger is read while waiting for trials that another sweep's driver runs."""
+"""How often the store is asked for a request to cancel, and for trials that another sweep's driver
+runs."""
 
 FILES_BEFORE_COMPACTION = 64
 
@@ -38,7 +40,7 @@ class Launched:
 def launch(
     search: Search,
     store: Store,
-    per_trial: Resources,
+    place: Place,
     stopping: threading.Event,
     listener: Listener,
     note: Callable[[str], None],
@@ -59,11 +61,15 @@ def launch(
             f"sweep {name}: another driver holds it ({_latest_driver(store, name)}); "
             "wait for it, or end it with `sweepd cancel`"
         )
+    over = threading.Event()
     try:
         if moved := store.take_in_refuge():
             note(f"took in {moved} objects that could not be written before")
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
+        threading.Thread(
+            target=_heed_cancel, args=(store, number, stopping, over, note), daemon=True
+        ).start()
         search.learn(_known(plan, store), ())
         waiting = 0
         while search.wanted() and not stopping.is_set():
@@ -74,7 +80,7 @@ def launch(
                 # Read after claiming: what another driver ended meanwhile is not run again.
                 search.learn(_known(plan, store), {trial.id for trial in mine})
                 if not search.finished:
-                    _run(search, store, number, mine, per_trial, stopping, listener)
+                    _run(search, store, number, mine, place, stopping, listener)
             finally:
                 store.release(claimed)
             if (elsewhere := len(search.wanted())) and not stopping.is_set():
@@ -89,7 +95,24 @@ def launch(
         left = bool(search.out or search.wanted())
         return Launched(after, failed, stopping.is_set() and left)
     finally:
+        over.set()
         store.unlock_sweep(name)
+
+
+def _heed_cancel(
+    store: Store,
+    number: int,
+    stopping: threading.Event,
+    over: threading.Event,
+    note: Callable[[str], None],
+) -> None:
+    """Stop the launch if `sweepd cancel`, on whatever machine, asks for it before it is over."""
+    while not over.wait(POLL_SECONDS):
+        with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
+            if store.cancel_requested(number):
+                note("cancelled: saving what runs")
+                stopping.set()
+                return
 
 
 def _save(plan: Plan, store: Store) -> None:
@@ -109,7 +132,7 @@ def _save(plan: Plan, store: Store) -> None:
             "tune": list(grid.tune),
             "search": "grid" if grid.search == "grid" else "staircase",
             "extra_seeds": list(grid.seeds[grid.first_seeds :]),
-            "base": str(grid.base),
+            "base": home(grid.base),
             "created": past.get("created", datetime.now(UTC).isoformat(timespec="seconds")),
             "accepted": sorted(set(past.get("accepted", ())) | (used - present.keys())),
             "size_fields": plan.size_fields,
@@ -128,7 +151,7 @@ def _run(
     store: Store,
     number: int,
     mine: list[Trial],
-    per_trial: Resources,
+    place: Place,
     stopping: threading.Event,
     listener: Listener,
 ) -> None:
@@ -147,7 +170,7 @@ def _run(
         in_full=frozenset(search.in_full),
         hang_seconds=grid.hang_seconds,
     )
-    engine.run(job, search, store, per_trial, listener, stopping)
+    engine.run(job, search, store, place, listener, stopping)
 
 
 def _latest_driver(store: Store, sweep: str) -> str:

@@ -8,15 +8,17 @@ schedulers reach it between slices.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 import secrets
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +40,8 @@ SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Long enough for Ray to say whether it was a worker or its node that no longer answers.
+    "RAY_timeout_ms_task_wait_for_death_info": "60000",
 }
 os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
 
@@ -53,13 +57,16 @@ from ray.tune.stopper import TrialPlateauStopper  # noqa: E402
 from sweepd.attempt import Attempt, ledger_columns  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.jury import Outcome  # noqa: E402
-from sweepd.options import Goal, Resources  # noqa: E402
+from sweepd.nodes import at_once, probe, reach  # noqa: E402
+from sweepd.options import Goal, Place  # noqa: E402
 from sweepd.plan import Trial, competitors  # noqa: E402
-from sweepd.search import Search  # noqa: E402
+from sweepd.search import MOST_MOVES, Search  # noqa: E402
 from sweepd.store import Store  # noqa: E402
 
 SLICE_SECONDS = 1.0
 """How long a trial trains between two reports to Tune."""
+NODE_LOST = re.compile("its node has died|The actor .* is unavailable")
+"""How Ray says that an actor was lost with its node, or that, after a minute, it can't tell."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,8 @@ class Job:
     """ids of trials that no rule may give up on"""
     hang_seconds: float = 0.0
     """how long a trial may make no step before its worker is killed; 0: for ever"""
+    record: Mapping[str, Any] | None = None
+    """what every worker must read in the results of this launch; None where it can't but do so"""
 
 
 class Listener(Protocol):
@@ -109,6 +118,7 @@ class Worker(tune.Trainable):
         self.device = config["device"]
         torch.set_num_threads(config["threads"])
         self.attempt: Attempt | None = None
+        self.reached = False
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
@@ -149,6 +159,9 @@ class Worker(tune.Trainable):
             self.attempt = None
 
     def _begin(self) -> Attempt:
+        if self.job.record and not self.reached:  # a node may have come after the probe
+            reach(self.job.address, self.job.launch, self.job.record)
+            self.reached = True
         return self.job.attempt(
             self.store,
             self.job.trials[self.config["index"]],
@@ -205,8 +218,8 @@ class _Suggestions(_Disposable, Searcher):
     ) -> None:
         trial = self.out.pop(trial_id)
         if error:
-            self.search.ended(trial, Outcome("failed"))
-        elif result and result["failure"]:
+            return  # _Workers knows why
+        if result and result["failure"]:
             self.end.failure = self.end.failure or result["failure"]
         elif result and result["status"] is None:  # signals end the run without this call
             self.search.ended(trial, Outcome("stopped"))
@@ -225,10 +238,14 @@ class _Suggestions(_Disposable, Searcher):
 
 class _Workers(_Disposable, tune.Callback):
     """Watches over the workers: kills those that hang, and records the attempts that could not do
-    so themselves because their worker was killed or lost."""
+    so themselves: `failed` if their worker was killed, `interrupted`, to go on elsewhere, if their
+    node was lost."""
 
-    def __init__(self, job: Job, store: Store, listener: Listener, end: _EndOfRun) -> None:
-        self.job, self.store, self.listener, self.end = job, store, listener, end
+    def __init__(
+        self, job: Job, search: Search, store: Store, listener: Listener, end: _EndOfRun
+    ) -> None:
+        self.job, self.search, self.store = job, search, store
+        self.listener, self.end = listener, end
         self.now, self.looked = 0.0, time.monotonic()
         self.moved: dict[TuneTrial, float] = {}
         """when each trial that runs last made a step"""
@@ -275,9 +292,13 @@ class _Workers(_Disposable, tune.Callback):
     ) -> None:
         self.moved.pop(trial, None)
         lost, number = self.job.trials[trial.config["index"]], trial.config["attempt"]
-        ending = {"status": "failed", "acc": None, "loss": None, "error": self._reason(trial)}
+        status, error = "failed", self._reason(trial)
+        if NODE_LOST.search(error) and self.search.moves[lost.id] < MOST_MOVES:
+            status, error = "interrupted", f"its node was lost: {error}"
+        ending = {"status": status, "acc": None, "loss": None, "error": error}
+        self.search.ended(lost, Outcome(status))
         try:
-            self.store.append_log(lost.id, f"attempt {number}: {ending['error']}\n")
+            self.store.append_log(lost.id, f"attempt {number}: {error}\n")
             columns = ledger_columns(lost, number, self.job.sweep)
             self.store.write_trials([{**columns, **ending}])
         except EnvironmentFailure as failure:
@@ -406,25 +427,26 @@ class _NoFolders(list[str]):
         """Nothing is added."""
 
 
-def start_ray() -> None:
-    """A private Ray on this machine, seen by nobody else, quiet.
+def start_ray(address: str | None) -> None:
+    """Join the Ray at an address, or start a private one on this machine, seen by nobody else.
 
-    Its ports are open on the loopback interface only (Ray's own way on macOS), and ask for a token
-    that other users of the machine do not have.
+    The ports of a private one are open on the loopback interface only (Ray's own way on macOS),
+    and ask for a token that other users of the machine do not have.
+    EnvironmentFailure if there is none to join.
     """
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
-    ray_constants.ENABLE_RAY_CLUSTER = False
+    where: dict[str, Any] = {"address": address}
+    if not address:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
+        ray_constants.ENABLE_RAY_CLUSTER = False
+        job = ray.job_config.JobConfig()
+        job._py_driver_sys_path = _NoFolders()
+        where = {"address": "local", "job_config": job, "include_dashboard": False}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    job = ray.job_config.JobConfig()
-    job._py_driver_sys_path = _NoFolders()
-    ray.init(
-        address="local",
-        job_config=job,
-        include_dashboard=False,
-        log_to_driver=False,
-        configure_logging=True,
-        logging_level=logging.ERROR,
-    )
+    try:
+        ray.init(**where, log_to_driver=False, configure_logging=True, logging_level=logging.ERROR)
+    except ConnectionError as error:
+        raise EnvironmentFailure(f"no Ray to join at {address}: {error}") from error
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report
     for number, handler in handlers.items():  # Ray's own would abort the process on SIGTERM
         signal.signal(number, handler)
 
@@ -433,7 +455,7 @@ def run(
     job: Job,
     search: Search,
     store: Store,
-    per_trial: Resources,
+    place: Place,
     listener: Listener,
     stopping: threading.Event,
 ) -> None:
@@ -442,7 +464,11 @@ def run(
     EnvironmentFailure if results can't be written: whatever runs is given up then.
     """
     if not ray.is_initialized():
-        start_ray()
+        start_ray(place.ray)
+    if place.ray:
+        probe(store, job.launch, place, stopping)
+        job = replace(job, record=store.launch(job.launch))
+    per_trial = place.per_trial
     worker = {
         "threads": max(1, int(per_trial.cpus)),
         "device": "cuda" if per_trial.gpus else "cpu",
@@ -458,38 +484,20 @@ def run(
                 search_alg=_Suggestions(job, search, listener, worker, end),
                 scheduler=_Rules(job),
                 num_samples=-1,
-                max_concurrent_trials=slots(per_trial),
+                max_concurrent_trials=at_once(place),
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                callbacks=[_Workers(job, store, listener, end)],
+                callbacks=[_Workers(job, search, store, listener, end)],
                 stop=end,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
         )
-        tuner.fit()
+        with contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
+            tuner.fit()
     if end.failure:
-        raise EnvironmentFailure(f"{end.failure}; launch again once it can be written")
-
-
-def slots(per_trial: Resources) -> int:
-    """How many trials the Ray at hand runs at once.
-
-    EnvironmentFailure if not even one: Ray itself would wait for more hardware without a word.
-    """
-    have = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    counts = []
-    for name, key, wanted in (("cores", "CPU", per_trial.cpus), ("GPUs", "GPU", per_trial.gpus)):
-        there = have.get(key, 0)
-        if wanted > there:
-            raise EnvironmentFailure(
-                f"a trial asks for {wanted:g} {name}, and there are {there:g}: "
-                "change `resources` in the grid or `per_trial` in the cluster file"
-            )
-        if wanted:
-            counts.append(int(there / wanted))
-    return min(counts)
+        raise EnvironmentFailure(f"{end.failure}; launch again once that is mended")

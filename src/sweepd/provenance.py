@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import socket
@@ -14,11 +15,14 @@ from typing import Any
 
 PACKAGES = ("sweepd", "ray", "torch", "numpy", "numba", "pyarrow", "duckdb")
 LONGEST_DIFF = 1_000_000
+ORIGIN = "sweepd-origin.json"
+"""Beside a grid that was handed to a cluster: its provenance where it was launched, with `base`."""
 
 
 def provenance(folder: Path) -> dict[str, Any]:
-    """What is recorded of each launch; git speaks of the repository that holds `folder`."""
-    return {
+    """What is recorded of each launch; git speaks of the repository that holds `folder`. A launch
+    that was handed over has an `origin`, whose commit and changes are its own."""
+    here = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "pid": os.getpid(),
@@ -26,9 +30,21 @@ def provenance(folder: Path) -> dict[str, Any]:
         "platform": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
+    }
+    if (folder / ORIGIN).exists():
+        origin = json.loads((folder / ORIGIN).read_text())
+        return {**here, **{name: origin.pop(name) for name in ("commit", "diff")}, "origin": origin}
+    return {
+        **here,
         "commit": _git(folder, "rev-parse", "HEAD"),
         "diff": (_git(folder, "diff", "HEAD") or "")[:LONGEST_DIFF],
     }
+
+
+def home(folder: Path) -> str:
+    """The folder of a grid where it was launched: `folder`, unless it was handed over."""
+    handed_over = folder / ORIGIN
+    return json.loads(handed_over.read_text())["base"] if handed_over.exists() else str(folder)
 
 
 def _version(package: str) -> str | None:

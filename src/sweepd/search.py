@@ -10,13 +10,17 @@ from typing import Any
 from sweepd.jury import Jury, Outcome, Outcomes
 from sweepd.plan import Plan, Trial
 
+MOST_MOVES = 10
+"""How often in a launch a trial may lose its node for free: one that takes nodes down must end."""
+
 
 class Search(ABC):
     """Hands out trials until the grid's question is settled.
 
     `learn` tells it which trials have ended, and which of the others are its own to run. `next`
     hands out a trial, or None while there is none to run; `ended` takes how it came out. A failed
-    trial is tried again, as often as the grid allows, and is lost then.
+    trial is tried again, as often as the grid allows, and is lost then; an interrupted one, whose
+    node was lost, is handed out again.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -28,6 +32,7 @@ class Search(ABC):
         self.out: set[str] = set()
         self.lost: set[str] = set()
         self.tries: Counter[str] = Counter()
+        self.moves: Counter[str] = Counter()
 
     def learn(self, outcomes: Outcomes, mine: Collection[str]) -> None:
         """Start over from what is known; nothing runs now."""
@@ -49,9 +54,11 @@ class Search(ABC):
 
     def ended(self, trial: Trial, outcome: Outcome) -> None:
         self.out.remove(trial.id)
-        if outcome.status != "failed":
+        if outcome.status == "interrupted":
+            self.moves[trial.id] += 1
+        elif outcome.status != "failed":
             self.outcomes[trial.id] = outcome
-        elif self.tries[trial.id] > self.plan.grid.retries:
+        elif self.tries[trial.id] - self.moves[trial.id] > self.plan.grid.retries:
             self.lost.add(trial.id)
         self.look_at(trial)
 

@@ -107,6 +107,10 @@ class Store:
         folder, _ = _place(address)
         return None if folder.is_empty() else cls.open(address)
 
+    def check_writable(self) -> None:
+        """EnvironmentFailure if this process can't write here."""
+        self._folder.now()
+
     @property
     def address(self) -> str:
         """Absolute, so that it means the same in every process of the machine."""
@@ -211,21 +215,37 @@ class Store:
     def new_launch(self, info: Mapping[str, Any]) -> int:
         """Record a driver's run under the next free number, from 1; no two processes share one."""
         number = max(map(_number, self._launch_names()), default=0) + 1
-        while not self._folder.create(f"launches/{number:06d}.json", to_json(info)):
+        while not self._folder.create(f"launches/{_launch_name(number)}", to_json(info)):
             number += 1
         return number
 
     def launches(self) -> list[dict[str, Any]]:
         """What `new_launch` was given, with its `number`, in that order. For a record that cannot
         be read, `number` and `damaged`, the reason."""
-        found = []
-        for name in self._launch_names():
-            try:
-                info = dict(json.loads(self._folder.read(f"launches/{name}")))
-            except (ValueError, TypeError) as error:
-                info = {"damaged": str(error)}
-            found.append({**info, "number": _number(name)})
+        found = map(self._launch, self._launch_names())
         return sorted(found, key=lambda launch: launch["number"])
+
+    def launch(self, number: int) -> dict[str, Any]:
+        """One of `launches`. FileNotFoundError if there is none."""
+        return self._launch(_launch_name(number))
+
+    def _launch(self, name: str) -> dict[str, Any]:
+        try:
+            info = dict(json.loads(self._folder.read(f"launches/{name}")))
+        except (ValueError, TypeError) as error:
+            info = {"damaged": str(error)}
+        return {**info, "number": _number(name)}
+
+    def request_cancel(self, launch: int) -> None:
+        """Ask the driver of a launch to stop, wherever it runs."""
+        self._folder.put(_cancel(launch), b"")
+
+    def cancel_requested(self, launch: int) -> bool:
+        try:
+            self._folder.read(_cancel(launch))
+        except FileNotFoundError:
+            return False
+        return True
 
     def _launch_names(self) -> list[str]:
         names = (file.name for file in self._folder.files("launches"))
@@ -327,6 +347,14 @@ def _checkpoint(trunk: str, name: str) -> str:
 
 def _log(trial_id: str) -> str:
     return f"logs/{checked(trial_id)}"
+
+
+def _launch_name(number: int) -> str:
+    return f"{number:06d}.json"
+
+
+def _cancel(launch: int) -> str:
+    return f"launches/{launch:06d}.cancel"
 
 
 def _number(launch_name: str) -> int:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sweepd.cli import ask, compare, gc, look, run, status
+from sweepd.cli import ask, cluster, compare, gc, look, run, status
 from sweepd.cli.output import say
 from sweepd.errors import SweepdError
 
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (run, status, ask, compare, look, gc):
+for group in (run, status, cluster, ask, compare, look, gc):
     group.register(app)
 
 

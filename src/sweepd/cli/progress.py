@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sweepd.cli.output import say
+from sweepd.statuses import DONE
 
 if TYPE_CHECKING:
     from sweepd.plan import Trial
@@ -52,7 +53,7 @@ class Progress:
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.now.pop(trial.id, None)
-        self.done += report["status"] != "failed"
+        self.done += report["status"] in DONE
         scores = "".join(
             f", {name} {report[name]:.3g}" for name in ("acc", "loss") if report[name] is not None
         )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sweepd.cli.cluster import hand_over
 from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
 from sweepd.cli.progress import Progress, duration
 from sweepd.errors import EnvironmentFailure, UserError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sweepd.cluster import Cluster
     from sweepd.ledger import Standing
-    from sweepd.options import Resources
+    from sweepd.options import Place, Resources
     from sweepd.plan import Plan
     from sweepd.search import Search
     from sweepd.spec import Grid
@@ -43,7 +43,9 @@ ClusterFile = Annotated[
     Path | None,
     typer.Option("--cluster", metavar="FILE", help="Where to run it. Default: this machine."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")]
 CANCEL_SECONDS = 120
+CANCEL_POLL_SECONDS = 1.0
 BILLS = ("grid", "least", "likely", "worst")
 """What `plan` compares: the whole grid, and how the staircase may turn out."""
 BILL_FIELDS = ("trials", "train_flops", "seconds_low", "seconds_high")
@@ -68,10 +70,10 @@ def plan(
     from sweepd.staircase import search_of
 
     read, place = load_grid(grid, overrides or []), _place(cluster)
-    store = _existing(results or place.results)
+    store = _existing(_address(results, place))
     planned, standing, recorded = _planned(read, store, accept_code)
     search = _informed(search_of(planned), recorded)
-    row = _summary(search, standing, recorded, _per_trial(read, place))
+    row = _summary(search, standing, recorded, place)
     if as_json or as_csv:
         emit(list(row), [row], as_json, as_csv)
     else:
@@ -85,9 +87,7 @@ def launch(
     accept_code: AcceptCode = False,
     cluster: ClusterFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")
-    ] = False,
+    yes: Yes = False,
     promote: Annotated[
         bool,
         typer.Option(
@@ -108,13 +108,16 @@ def launch(
         plan(grid, overrides, accept_code, cluster, results)
     else:
         asked = load_grid(grid, overrides or [])
-        _launch(asked, cluster, results, accept_code, promotion_of if promote else search_of)
+        searching = promotion_of if promote else search_of
+        options = ["--promote"] if promote else []
+        _launch(asked, cluster, results, accept_code, searching, options, yes)
 
 
 def resume(
     sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
     accept_code: AcceptCode = False,
     cluster: ClusterFile = None,
+    yes: Yes = False,
     results: Results = None,
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""
@@ -122,7 +125,7 @@ def resume(
     from sweepd.staircase import search_of
     from sweepd.store import Store
 
-    store = Store.open(results_address(results or _place(cluster).results))
+    store = Store.open(_address(results, _place(cluster)))
     if sweep is None:
         launches = store.launches()
         if not launches:
@@ -131,11 +134,11 @@ def resume(
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
     grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.info["base"]))
-    _launch(grid, cluster, store.address, accept_code, search_of)
+    _launch(grid, cluster, store.address, accept_code, search_of, [], yes)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
-    """End a running sweep cleanly: its trials are saved and `resume` continues them."""
+    """End a sweep cleanly, wherever it runs: its trials are saved and `resume` continues them."""
     from sweepd.store import Store
 
     store = Store.open(results_address(results))
@@ -143,21 +146,13 @@ def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Resu
     if not store.driven_elsewhere([sweep]):
         say(f"sweep {sweep} is not running")
         return
-    [*_, latest] = [made for made in store.launches() if made["sweep"] == sweep]
-    if latest["host"] != socket.gethostname():
-        raise EnvironmentFailure(f"sweep {sweep} runs on {latest['host']}: cancel it there")
-    try:
-        os.kill(latest["pid"], signal.SIGTERM)
-    except ProcessLookupError:
-        say(f"sweep {sweep} is not running: process {latest['pid']} is gone")
-        return
     until = time.monotonic() + CANCEL_SECONDS
     while store.driven_elsewhere([sweep]):
+        for latest in [made for made in store.launches() if made.get("sweep") == sweep][-1:]:
+            store.request_cancel(latest["number"])  # a driver just starting has no launch yet
         if time.monotonic() > until:
-            raise EnvironmentFailure(
-                f"sweep {sweep}: process {latest['pid']} got SIGTERM but still runs"
-            )
-        time.sleep(0.2)
+            raise EnvironmentFailure(f"sweep {sweep}: its driver was told to stop but still runs")
+        time.sleep(CANCEL_POLL_SECONDS)
     say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
 
 
@@ -167,29 +162,36 @@ def _launch(
     results: str | None,
     accept_code: bool,
     searching: Callable[[Plan], Search],
+    options: Sequence[str],
+    yes: bool,
 ) -> None:
+    """`options` are those of launch that a driver elsewhere has to be told."""
     from sweepd import driver
+    from sweepd.cluster import Local
     from sweepd.search import GridSearch
     from sweepd.store import Store
 
     place = _place(cluster)
-    per_trial = _per_trial(grid, place)
-    store = Store.create(results_address(results or place.results))
+    store = Store.create(_address(results, place))
     planned, standing, recorded = _planned(grid, store, accept_code)
     search, name = _informed(searching(planned), recorded), grid.name
-    row = _summary(search, standing, recorded, per_trial)
+    row = _summary(search, standing, recorded, place)
     something_to_do = bool(search.wanted())
     about = "" if isinstance(search, GridSearch) else "~"
     if something_to_do:
         say(
             f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
             f"{about}{row['to_run']} to run, {row['slots']} at once, about "
-            f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}"
+            f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}{_dollars(row)}"
         )
+        if cluster and not isinstance(place, Local):
+            sent = [*options, "--accept-code"] if accept_code else options
+            hand_over(place, cluster, grid, store, sent, yes)
+            return
 
     progress = Progress(planned.trials, row["to_run"], about)
     with _stopping() as stop:
-        launched = driver.launch(search, store, per_trial, stop, progress, say)
+        launched = driver.launch(search, store, _ray(grid, place), stop, progress, say)
     done, trials = len(launched.standing.done), len(planned.trials)
     if not something_to_do:
         say(f"sweep {name}: nothing to do, {done} of {trials} trials are done")
@@ -230,26 +232,44 @@ def _stopping() -> Iterator[threading.Event]:
 
 def _place(cluster: Path | None) -> Cluster:
     """The cluster file's content; without one, this machine."""
-    from sweepd.cluster import load_cluster
-    from sweepd.cluster.local import Local
+    from sweepd.cluster import Local, load_cluster
 
     return load_cluster(cluster) if cluster else Local(kind="local")
+
+
+def _address(results: str | None, place: Cluster) -> str:
+    """Where results lie: --results, else what the cluster file says, else as everywhere."""
+    address = results_address(results or place.results)
+    place.check_results(address)
+    return address
 
 
 def _per_trial(grid: Grid, place: Cluster) -> Resources:
     """What one trial occupies: what the grid says, else the cluster file."""
     from sweepd.options import Resources
 
-    if isinstance(grid.resources, Resources):
-        return grid.resources
-    return Resources(place.per_trial.cpus, place.per_trial.gpus)
+    return grid.resources if isinstance(grid.resources, Resources) else place.per_trial
 
 
-def _existing(results: str | None) -> Store | None:
-    """The store, or None where nothing was stored yet."""
+def _ray(grid: Grid, place: Cluster) -> Place:
+    """Where a driver in this process runs its trials."""
+    from sweepd.cluster import Local
+    from sweepd.options import Place
+
+    address, nodes = (place.ray, place.nodes) if isinstance(place, Local) else (None, {})
+    return Place(_per_trial(grid, place), address, tuple(nodes.values()))
+
+
+def _existing(address: str) -> Store | None:
+    """The store, or None where nothing was stored yet, or, as far as can be told from here, not:
+    a plan needs neither network nor credentials."""
     from sweepd.store import Store
 
-    return Store.find(results_address(results))
+    try:
+        return Store.find(address)
+    except EnvironmentFailure as failure:
+        say(f"{failure}; nothing counts as done")
+        return None
 
 
 def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, Standing, pa.Table]:
@@ -297,16 +317,18 @@ def _informed(search: Search, recorded: pa.Table) -> Search:
     return search
 
 
-def _summary(
-    search: Search, now: Standing, recorded: pa.Table, per_trial: Resources
-) -> dict[str, Any]:
+def _summary(search: Search, now: Standing, recorded: pa.Table, place: Cluster) -> dict[str, Any]:
     """The one row that `plan` prints."""
     from sweepd.estimate import bills
 
     planned = search.plan
-    slots = max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))
+    per_trial = _per_trial(planned.grid, place)
+    slots = max(1, place.slots(per_trial))
     found = bills(search, slots, recorded)
     expected = found.get("likely", found["grid"])
+    cost_low, cost_high = place.cost(
+        per_trial, min(slots, round(expected.trials)), expected.seconds_low, expected.seconds_high
+    )
     return {
         "sweep": planned.grid.name,
         "cells": len({trial.cell for trial in planned.trials}),
@@ -319,8 +341,8 @@ def _summary(
         "slots": slots,
         "seconds_low": expected.seconds_low,
         "seconds_high": expected.seconds_high,
-        "cost_low": 0.0,
-        "cost_high": 0.0,
+        "cost_low": cost_low,
+        "cost_high": cost_high,
         "search": "grid" if planned.grid.search == "grid" else "staircase",
         **{
             f"{name}_{field}": value
@@ -328,6 +350,10 @@ def _summary(
             for field, value in asdict(found.get(name, found["grid"])).items()
         },
     }
+
+
+def _dollars(row: Mapping[str, Any]) -> str:
+    return f", ${row['cost_low']:.2f} to ${row['cost_high']:.2f}" if row["cost_high"] else ""
 
 
 def _bill_rows(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,20 +1,25 @@
 """Where a sweep runs: a cluster file, checked before anything starts.
 
-So far there is one kind, `local`: this machine. Each further kind is a file of its own here.
+Each kind of cluster is a file here; `base` says what they have in common.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from sweepd.cluster.address import Address
+from sweepd.cluster.base import Remote
 from sweepd.cluster.local import Local
-from sweepd.yamlfile import GridError, Problem, parse, read
+from sweepd.registry import closest
+from sweepd.yamlfile import GridError, parse, read
 
-Cluster = Local
+__all__ = ["Cluster", "Local", "Remote", "load_cluster"]
 
-KINDS = ("local",)
+Cluster = Local | Remote
+
+KINDS: dict[str, type[Local] | type[Remote]] = {"local": Local, "address": Address}
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -22,14 +27,20 @@ def load_cluster(path: Path) -> Cluster:
     document = parse(read(path), str(path))
     kind = document.data.get("kind")
     if kind not in KINDS:
-        message = f"{kind!r} is no kind of cluster that this version knows: {', '.join(KINDS)}"
-        raise GridError([Problem(document.place(("kind",)), ("kind",), message)])
+        document.refuse(("kind",), f"{kind!r} is no kind of cluster: {', '.join(KINDS)}")
+        raise GridError(document.problems)
     try:
-        return TypeAdapter(Local).validate_python(document.data)
+        cluster = KINDS[kind].model_validate(document.data)
     except ValidationError as error:
-        raise GridError(
-            [
-                Problem(document.place(found["loc"]), found["loc"], found["msg"])
-                for found in error.errors()
-            ]
-        ) from None
+        for found in error.errors():
+            message = found["msg"].removeprefix("Value error, ")
+            if found["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+                hint = closest(str(found["loc"][-1]), KINDS[kind].model_fields)
+                message = f"no such key{hint}"
+            document.refuse(found["loc"], message)
+    else:
+        for keys, message in cluster.faults():
+            document.refuse(keys, message)
+    if document.problems:
+        raise GridError(document.problems)
+    return cluster

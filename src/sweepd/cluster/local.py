@@ -1,27 +1,31 @@
-"""This machine."""
+"""This machine: the driver runs in the process that was launched."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import os
+from collections.abc import Mapping
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-
-class PerTrial(BaseModel):
-    """What one trial occupies where the grid says `resources: auto`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cpus: Annotated[float, Field(gt=0)] = 1.0
-    gpus: Annotated[float, Field(ge=0)] = 0.0
+from sweepd.cluster.base import ClusterFile
+from sweepd.options import Nodes, Resources
 
 
-class Local(BaseModel):
-    """A private Ray on this machine, for as long as the launch runs."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Local(ClusterFile):
+    """A private Ray on this machine for as long as the launch runs, or one that runs already."""
 
     kind: Literal["local"]
-    results: str | None = None
-    """results folder where `--results` is not given"""
-    per_trial: PerTrial = PerTrial()
+    ray: str | None = None
+    """address of a Ray to join, `auto` for the one on this machine: how a driver that was handed
+    over finds its cluster"""
+    nodes: dict[str, Nodes] = Field(default_factory=dict)
+    """what that Ray may grow to"""
+
+    def types(self) -> Mapping[str, Nodes]:
+        return self.nodes
+
+    def slots(self, per_trial: Resources) -> int:
+        if self.nodes or self.ray:
+            return super().slots(per_trial)
+        return max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))

@@ -1,0 +1,120 @@
+"""Clusters: up, status, down; and handing a sweep over to one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sweepd.cli.output import AsCsv, AsJson, emit, say
+from sweepd.errors import EnvironmentFailure, UserError
+
+if TYPE_CHECKING:
+    from sweepd.cluster import Remote
+    from sweepd.spec import Grid
+    from sweepd.store import Store
+
+ClusterFile = Annotated[Path, typer.Argument(metavar="FILE", help="A cluster file.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; what costs money.")
+    for command in (up, status, down):
+        group.command()(command)
+    app.add_typer(group, name="cluster")
+
+
+def up(file: ClusterFile, yes: Yes = False) -> None:
+    """Bring a cluster up, or to what its file says now. A launch does so by itself."""
+    cluster = _remote(file)
+    if confirmed(f"bring up the cluster of {file}?", yes):
+        cluster.up(say)
+
+
+def status(file: ClusterFile, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """What there is of a cluster, and what it costs an hour."""
+    rows = _remote(file).status()
+    emit(["what", "name", "type", "state", "price"], rows, as_json, as_csv)
+    if prices := [row["price"] for row in rows if row.get("price")]:
+        say(f"${sum(prices):.2f} an hour; `sweepd cluster down {file}` ends it")
+
+
+def down(file: ClusterFile, yes: Yes = False) -> None:
+    """Take down all of a cluster that costs money. Sweeps that run there can be resumed."""
+    cluster = _remote(file)
+    if confirmed(f"take down the cluster of {file}?", yes):
+        cluster.down(say)
+
+
+def hand_over(
+    cluster: Remote, file: Path, grid: Grid, store: Store, options: Sequence[str], yes: bool
+) -> None:
+    """Start a sweep's driver on a cluster, or find it there, and follow it. Exits as it does;
+    with 0 if Ctrl-C ends the following, which leaves the sweep running."""
+    name = grid.name
+    where = f"{name} --results {store.address}"
+    try:
+        if store.driven_elsewhere([name]):
+            job = cluster.find(name, store.address)
+            if job is None:
+                raise EnvironmentFailure(
+                    f"sweep {name}: a driver elsewhere holds it; wait for it, or end it with "
+                    f"`sweepd cancel {where}`"
+                )
+            say(f"sweep {name} runs there already, as job {job}: following it")
+        elif confirmed(f"run sweep {name} on the cluster of {file}?", yes):
+            job = _start(cluster, grid, store, options)
+            say(f"sweep {name} was handed over as job {job}; Ctrl-C leaves it running")
+        else:
+            return
+    except KeyboardInterrupt:
+        say(f"interrupted before sweep {name} ran; `sweepd cluster status {file}` shows what does")
+        raise typer.Exit(130) from None
+    try:
+        code = cluster.follow(job, say)
+    except KeyboardInterrupt:
+        say(
+            f"detached: sweep {name} goes on. `sweepd status {where}` shows it, the same launch "
+            f"follows it again, `sweepd cancel {where}` ends it"
+        )
+        return
+    if cluster.after == "down":
+        cluster.down(say)
+    raise typer.Exit(code)
+
+
+def confirmed(question: str, yes: bool) -> bool:
+    """Whether the person at the terminal, or --yes, agrees. UserError if nobody can be asked."""
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError(f"{question} Without a terminal, say --yes")
+    if typer.confirm(f"sweepd: {question}", err=True):
+        return True
+    say("nothing was done")
+    return False
+
+
+def _start(cluster: Remote, grid: Grid, store: Store, options: Sequence[str]) -> str:
+    from sweepd.cluster.base import Work
+    from sweepd.cluster.package import PLACE, pack
+
+    with TemporaryDirectory(prefix="sweepd-package-") as folder:
+        path = pack(grid, cluster, Path(folder))
+        where = ("--cluster", PLACE, "--results", store.address)
+        work = Work(grid.name, store.address, ("launch", path, *where, *options), Path(folder))
+        return cluster.start(work, say)
+
+
+def _remote(file: Path) -> Remote:
+    from sweepd.cluster import Local, load_cluster
+
+    cluster = load_cluster(file)
+    if isinstance(cluster, Local):
+        raise UserError(f"{file}: kind local is this machine: there is nothing to bring up or down")
+    return cluster

@@ -1,0 +1,46 @@
+"""A Ray cluster that runs already, whoever started it: reached through its Jobs API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from sweepd.cluster import jobs
+from sweepd.cluster.base import Note, Remote, Work
+from sweepd.options import Nodes
+
+
+class Address(Remote):
+    """A running Ray cluster. Where it asks for a token, Ray's own RAY_AUTH_MODE=token and
+    RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH say which."""
+
+    kind: Literal["address"]
+    address: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    """of its dashboard, as http://127.0.0.1:8265"""
+    after: Literal["keep"] = "keep"
+    nodes: dict[str, Nodes] = Field(default_factory=dict)
+    """by type, what it has or may grow to; if nothing is said, what it has when the driver joins"""
+
+    def types(self) -> Mapping[str, Nodes]:
+        return self.nodes
+
+    def up(self, note: Note) -> None:
+        jobs.connect(self.address)
+        note(f"a Ray cluster answers at {self.address}")
+
+    def find(self, sweep: str, results: str) -> str | None:
+        return jobs.find(jobs.connect(self.address), sweep, results)
+
+    def start(self, work: Work, note: Note) -> str:
+        return jobs.submit(jobs.connect(self.address), work, work.command(self.python))
+
+    def follow(self, job: str, note: Note) -> int:
+        return jobs.follow(jobs.connect(self.address), job, note)
+
+    def status(self) -> list[dict[str, Any]]:
+        return jobs.status(jobs.connect(self.address))
+
+    def down(self, note: Note) -> None:
+        note(f"the cluster at {self.address} is somebody else's: it is left as it is")

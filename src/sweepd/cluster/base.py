@@ -1,0 +1,138 @@
+"""What every cluster file says, and what sweepd asks of every kind of cluster."""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.options import Nodes, Resources, no_room, slots
+from sweepd.yamlfile import Keys
+
+Note = Callable[[str], None]
+"""Who is told, in lines for a person, what is going on."""
+
+
+class ClusterFile(BaseModel, ABC):
+    """What every cluster file may say."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    results: str | None = None
+    """where results lie if `--results` does not say"""
+    per_trial: Resources = Resources()
+    """what one trial occupies where the grid says `resources: auto`"""
+
+    def faults(self) -> Iterator[tuple[Keys, str]]:
+        """What is wrong besides the types: where, and why. Asks nothing of any network."""
+        yield from ()
+
+    def check_results(self, address: str) -> None:
+        """UserError if its nodes cannot reach results there."""
+
+    @abstractmethod
+    def types(self) -> Mapping[str, Nodes]:
+        """What it has or may grow to, by type of node; nothing if only the cluster itself knows."""
+
+    def slots(self, per_trial: Resources) -> int:
+        """How many trials run at once, 0 if that is not known from here.
+
+        EnvironmentFailure if no node can ever hold one.
+        """
+        types = self.types()
+        count = slots(types.values(), per_trial)
+        if types and not count:
+            raise EnvironmentFailure(no_room(per_trial, types.values()))
+        return count
+
+    def cost(
+        self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float
+    ) -> tuple[float, float]:
+        """Dollars for so many trials at once for so long: on the nodes that are cheapest a trial,
+        and on the dearest. Nodes that start or idle are not in it."""
+        types = self.types().values()
+        able = [one for one in types if one.held(per_trial)]
+        able.sort(key=lambda one: one.price / one.held(per_trial))
+        idle = sum(one.least * one.price for one in types if one not in able)
+        low, high = (
+            (idle + _an_hour(order, per_trial, at_once)) / 3600 for order in (able, able[::-1])
+        )
+        return low * seconds_low, high * seconds_high
+
+
+@dataclass(frozen=True)
+class Work:
+    """A sweep to hand over."""
+
+    sweep: str
+    results: str
+    arguments: tuple[str, ...]
+    """of `python -m sweepd`, to be run in `folder`"""
+    folder: Path
+    """what `pack` has filled; gone when `start` has returned"""
+
+    def command(self, python: str) -> str:
+        """The shell command that drives the sweep."""
+        return shlex.join([python, "-m", "sweepd", *self.arguments])
+
+
+class Remote(ClusterFile):
+    """A cluster to which a launch hands a sweep: the driver runs there, and goes on without us.
+
+    What fails raises EnvironmentFailure. `note` is told what happens.
+    """
+
+    after: Literal["keep", "down"] = "keep"
+    """what becomes of the cluster when a sweep has ended, however it ended"""
+    python: str = "python"
+    """what runs Python on its nodes: a name or a path"""
+
+    @abstractmethod
+    def up(self, note: Note) -> None:
+        """Bring the cluster up; one that is up, to what its file says now."""
+
+    @abstractmethod
+    def find(self, sweep: str, results: str) -> str | None:
+        """The job that drives a sweep there now, if one does."""
+
+    @abstractmethod
+    def start(self, work: Work, note: Note) -> str:
+        """Start the sweep's driver, bringing the cluster up first if it is not: its job."""
+
+    @abstractmethod
+    def follow(self, job: str, note: Note) -> int:
+        """Pass on what a driver has printed and prints, until it ends: its exit code."""
+
+    @abstractmethod
+    def status(self) -> list[dict[str, Any]]:
+        """What there is of it: rows of `what` (node, job), `name`, `type`, `state` and `price`, in
+        dollars an hour."""
+
+    @abstractmethod
+    def down(self, note: Note) -> None:
+        """Take down all that costs money."""
+
+    def check_results(self, address: str) -> None:
+        if address.partition("://")[0] not in ("s3", "gs") and not Path(address).is_absolute():
+            raise UserError(
+                f"{address}: the nodes of a cluster do not see a folder of this machine; name "
+                "storage that they all reach (s3://… or gs://…, or the absolute path of a shared "
+                "folder) with `results:` in the cluster file or --results"
+            )
+
+
+def _an_hour(nodes: Iterable[Nodes], per_trial: Resources, at_once: int) -> float:
+    """Dollars an hour of as many nodes, in this order, as hold so many trials."""
+    price = 0.0
+    for one in nodes:
+        count = max(one.least, min(one.most, ceil(at_once / one.held(per_trial))))
+        at_once = max(0, at_once - count * one.held(per_trial))
+        price += count * one.price
+    return price

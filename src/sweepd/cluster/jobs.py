@@ -1,0 +1,108 @@
+"""Ray's Jobs API: a sweep's driver as a job on the head of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sweepd.cluster.base import Note, Work
+from sweepd.errors import EnvironmentFailure
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+STOPPING = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
+"""`ray job stop` lets a driver save what runs, as Ctrl-C does, before Ray kills it."""
+
+
+def connect(address: str, token: str | None = None) -> JobSubmissionClient:
+    """A client of the cluster whose dashboard is at `address`. EnvironmentFailure if none is."""
+    # Ray would let RAY_ADDRESS, which may be set for another cluster, override the argument.
+    os.environ["RAY_API_SERVER_ADDRESS"] = address
+    with _failing(address):
+        from ray.job_submission import JobSubmissionClient
+
+        logging.disable(logging.INFO)  # Ray notes what it uploads
+        return JobSubmissionClient(
+            address, headers={"Authorization": f"Bearer {token}"} if token else None
+        )
+
+
+def find(client: JobSubmissionClient, sweep: str, results: str) -> str | None:
+    """The job that drives a sweep now."""
+    with _failing(client.get_address()):
+        return next((name for name, *of in _drivers(client) if of == [sweep, results]), None)
+
+
+def submit(client: JobSubmissionClient, work: Work, entrypoint: str) -> str:
+    """Send the folder and start a job in it: its name."""
+    with _failing(client.get_address()):
+        return client.submit_job(
+            entrypoint=entrypoint,
+            runtime_env={"working_dir": str(work.folder), "env_vars": STOPPING},
+            metadata={"sweep": work.sweep, "results": work.results},
+            submission_id=f"sweepd-{work.sweep}-{secrets.token_hex(4)}",
+        )
+
+
+def status(client: JobSubmissionClient) -> list[dict[str, Any]]:
+    """The nodes of the cluster and the drivers that run there."""
+    with _failing(client.get_address()):
+        from ray.util.state import list_nodes
+
+        nodes = list_nodes(client.get_address(), [("state", "=", "ALIVE")])
+        drivers = _drivers(client)
+    kinds = {True: "head", False: "worker"}
+    return [
+        *({"what": "node", "name": n.node_ip, "type": kinds[n.is_head_node]} for n in nodes),
+        *({"what": "job", "name": name, "type": sweep} for name, sweep, _ in drivers),
+    ]
+
+
+def _drivers(client: JobSubmissionClient) -> Iterator[tuple[str, str, str]]:
+    """Name, sweep and results of the jobs of ours that have not ended."""
+    for job in client.list_jobs():
+        of = job.metadata or {}
+        if job.submission_id and "sweep" in of and not job.status.is_terminal():
+            yield job.submission_id, of["sweep"], of["results"]
+
+
+def follow(client: JobSubmissionClient, job: str, note: Note) -> int:
+    """Pass on what a job prints until it ends: its exit code."""
+    shown = 0
+
+    async def tail() -> None:
+        nonlocal shown
+        seen = 0
+        async for text in client.tail_job_logs(job):
+            fresh = text[max(0, shown - seen) :]  # a connection made anew starts from the top
+            seen += len(text)
+            shown = max(shown, seen)
+            for line in fresh.splitlines():
+                note(line)
+
+    with _failing(f"{client.get_address()} (job {job} goes on; the same launch follows it)"):
+        while True:
+            asyncio.run(tail())
+            ended = client.get_job_info(job)
+            if ended.driver_exit_code is not None:
+                return ended.driver_exit_code
+            if ended.status.is_terminal():
+                raise EnvironmentFailure(f"job {job}: {ended.status}: {ended.message}")
+
+
+@contextmanager
+def _failing(address: str) -> Iterator[None]:
+    """Ray's errors, and those of the network, as ours."""
+    from aiohttp import ClientError
+    from ray.exceptions import RayError
+
+    try:
+        yield
+    except (RayError, RuntimeError, OSError, ClientError) as error:
+        raise EnvironmentFailure(f"the Ray cluster at {address}: {error}") from error

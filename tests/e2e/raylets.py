@@ -1,0 +1,51 @@
+"""A Ray cluster of several raylets on this machine: a head without cores, and nodes of one core.
+
+Prints the address of its dashboard; kills a node for each line that it reads, and all at the end.
+Its own program, so that it has its environment and leaves nothing behind in a test's process.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from tempfile import gettempdir, mkdtemp
+
+from ray.cluster_utils import Cluster
+
+NODES = 2
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def main() -> None:
+    port = free_port()
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 0,
+            "include_dashboard": True,
+            "dashboard_host": "127.0.0.1",
+            "dashboard_port": port,
+            "dashboard_agent_listen_port": free_port(),
+            "_system_config": {
+                "health_check_initial_delay_ms": 0,
+                "health_check_period_ms": 1000,
+                "health_check_timeout_ms": 2000,
+                "health_check_failure_threshold": 3,
+            },
+        },
+    )
+    # A folder each: Ray unpacks what a job brings below it, once a node.
+    nodes = [cluster.add_node(num_cpus=1, temp_dir=mkdtemp(dir=gettempdir())) for _ in range(NODES)]
+    print(f"http://127.0.0.1:{port}", flush=True)  # noqa: T201
+    for _ in sys.stdin:
+        cluster.remove_node(nodes.pop(), allow_graceful=False)
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""A sweep on a cluster of several raylets, handed over through Ray's Jobs API: it outlives the
+client that launched it and a node that is killed, with the user's own code as it lay here."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from sweepd.cluster import jobs
+from sweepd.errors import EnvironmentFailure
+from sweepd.store import Store
+
+TASK = '''
+import sys
+from dataclasses import dataclass
+from beside import nap
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Far(LIS):
+    """Says where it runs, slowly until there is a file named `mark`."""
+
+    mark: str = ""
+
+    def fill(self, rng, tokens):
+        print(f"with {nap.__code__.co_filename} and {sys.modules[LIS.__module__].__file__}")
+        nap(self.mark)
+        super().fill(rng, tokens)
+'''
+BESIDE = """
+import time
+from pathlib import Path
+
+def nap(mark):
+    if not Path(mark).exists():
+        time.sleep(0.1)
+"""
+GRID = """
+name: far
+task: {name: "own/far.py:Far", n: 2, value_range: 64, mark: MARK}
+model: {name: standard, d: 4, layers: 1, heads: 1}
+train: {steps: 400, batch_size: 4}
+evaluate: {check_samples: 8, verdict_samples: 8}
+seeds: [0, 1]
+checkpoint_seconds: 0.5
+retries: 0
+"""
+
+
+@pytest.fixture(scope="module")
+def raylets():
+    """The program that runs the cluster, and the address of its dashboard."""
+    folder = tempfile.mkdtemp(prefix="sweepd-", dir="/tmp")  # sockets' paths must be short
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("raylets.py")],
+        env={**os.environ, **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process, process.stdout.readline().strip(), token
+        process.stdin.close()
+        process.wait(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_until(condition, seconds=120):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.2)
+
+
+def test_a_sweep_outlives_its_client_and_a_node(shell, running, raylets, monkeypatch):
+    cluster, address, token = raylets
+    with pytest.raises(EnvironmentFailure, match="token"):
+        jobs.connect(address)
+    for name, value in token.items():
+        monkeypatch.setenv(name, value)
+    (shell.folder / "own").mkdir()
+    shell.write("own/far.py", TASK)
+    shell.write("own/beside.py", BESIDE)
+    shell.write("grid.yaml", GRID.replace("MARK", str(shell.folder / "mark")))
+    shell.write(
+        "cluster.yaml",
+        f"kind: address\naddress: {address}\npython: {sys.executable}\n"
+        f"results: {shell.folder / 'results'}\nnodes: {{core: {{most: 2, cpus: 1, price: 3600}}}}",
+    )
+    launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml")
+    assert "--yes" in shell.run(*launch, exits=2).stderr
+
+    client = running(shell.start(*launch, "--yes"))
+    wait_until(lambda: len({*(shell.folder / "results").glob("checkpoints/*/*.pt")}) > 1)
+    client.kill()
+    _, told = client.communicate()
+    assert "2 at once" in told and "$" in told
+    cluster.stdin.write("kill\n")
+    cluster.stdin.flush()
+
+    def following():
+        process = running(shell.start(*launch, "--yes"))
+        lines = iter(process.stderr.readline, "")
+        assert any("following it" in line for line in lines)
+        assert any("node was lost" in line for line in lines)
+        return process
+
+    follower = following()
+    follower.send_signal(signal.SIGINT)
+    _, told = follower.communicate(timeout=60)
+    assert follower.returncode == 0 and "sweepd cancel far --results" in told
+
+    follower = following()
+    shell.write("mark", "")
+    _, told = follower.communicate(timeout=120)
+    assert follower.returncode == 0 and "2 of 2 trials done" in told
+    monkeypatch.setenv("SWEEPD_RESULTS", str(shell.folder / "results"))
+    rows = shell.sql("SELECT status, error FROM attempts ORDER BY status")
+    assert [row["status"] for row in rows] == ["completed", "completed", "interrupted"]
+    assert "its node has died" in rows[-1]["error"]
+
+    [moved] = shell.sql("SELECT id FROM attempts WHERE status = 'interrupted'")
+    log = shell.run("logs", moved["id"]).stdout
+    assert "continuing from step" in log
+    assert "/own/beside.py and /" in log and log.count("working_dir_files") >= 2
+    store = Store.open(str(shell.folder / "results"))
+    [made] = store.launches()
+    assert made["origin"]["base"] == store.load_sweep("far").info["base"] == str(shell.folder)
+    assert made["origin"]["pid"] == client.pid != made["pid"]

@@ -327,7 +327,8 @@ def table_2(count: int, rng: np.random.Generator) -> Iterator[str]:
             votes = {p: jury.verdict(outcomes) for p, [jury] in stair.cells.items()}
             least = least_possible(stair, votes, outcomes) / total
             share = sum(map(flops_of, ran)) / total
-            yield f"{trials[0].model_name:10}{slots:6}{len(ran):8} of {len(trials)}{share:10.1%}{least:12.1%}"
+            counts = f"{slots:6}{len(ran):8} of {len(trials)}"
+            yield f"{trials[0].model_name:10}{counts}{share:10.1%}{least:12.1%}"
 
 
 def section(title: str, lines: Iterable[str]) -> None:

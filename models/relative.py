@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sweepd.models.backbone import Attention, Memory
-from sweepd.models.standard import extended
+from sweepd.models.standard import CausalAttention
 
 Rpe = Literal["log", "lin"]
 
@@ -38,8 +37,8 @@ def slopes(heads: int, rpe: Rpe) -> Tensor:
     return FIRST_SLOPE[rpe] * 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
 
 
-class RelativeAttention(Attention):
-    """softmax(q·k / sqrt(E) - p·distance) over s <= t. Memory: keys and values, a column each.
+class RelativeAttention(CausalAttention):
+    """softmax(q·k / sqrt(E) - p·distance) over s <= t.
 
     Subclasses put something else in the place of q·k, by `read` and the widths of queries and
     keys; a memory of keys without width costs nothing.
@@ -53,8 +52,7 @@ class RelativeAttention(Attention):
         self.log_slope = nn.Parameter(slopes(heads, rpe).log())
 
     def read(self, q_BHQE: Tensor, k_BHCE: Tensor, v_BHCE: Tensor, position_BQ: Tensor) -> Tensor:
-        """(B, H, Q, E): what queries at `position_BQ` read of the columns 0 to C - 1. A first
-        dimension of 1 in position_BQ stands for all rows."""
+        """A first dimension of 1 in position_BQ stands for all rows."""
         bias_BHQC = self.bias(position_BQ, k_BHCE.size(2))
         return F.scaled_dot_product_attention(q_BHQE, k_BHCE, v_BHCE, attn_mask=bias_BHQC)
 
@@ -68,16 +66,3 @@ class RelativeAttention(Attention):
     def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
         position_1T = torch.arange(v_BHTE.size(2), device=v_BHTE.device)[None]
         return self.read(q_BHTE, k_BHTE, v_BHTE, position_1T)
-
-    def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:
-        # Columns from lengths_b on are invisible until `recall` has overwritten them.
-        return k_BHTE.contiguous(), v_BHTE.contiguous()
-
-    def recall(
-        self, q_BHE: Tensor, k_BHE: Tensor, v_BHE: Tensor, memory: Memory, position_B: Tensor
-    ) -> tuple[Tensor, Memory]:
-        columns = int(position_B.max()) + 1
-        memory = extended(memory, (k_BHE, v_BHE), position_B, columns)
-        k_BHCE, v_BHCE = (cache[:, :, :columns] for cache in memory)
-        read_BH1E = self.read(q_BHE.unsqueeze(2), k_BHCE, v_BHCE, position_B[:, None])
-        return read_BH1E.squeeze(2), memory

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sweepd.models.backbone import Attention, Memory, read
+from sweepd.models.backbone import Attention, Memory
 from sweepd.models.base import Architecture
 
 
@@ -46,8 +46,14 @@ class CausalAttention(Attention):
         columns = int(position_B.max()) + 1
         memory = extended(memory, (k_BHE, v_BHE), position_B, columns)
         k_BHCE, v_BHCE = (cache[:, :, :columns] for cache in memory)
-        visible_BC = torch.arange(columns, device=position_B.device) <= position_B[:, None]
-        return read(q_BHE, k_BHCE, v_BHCE, visible_BC), memory
+        read_BH1E = self.read(q_BHE.unsqueeze(2), k_BHCE, v_BHCE, position_B[:, None])
+        return read_BH1E.squeeze(2), memory
+
+    def read(self, q_BHQE: Tensor, k_BHCE: Tensor, v_BHCE: Tensor, position_BQ: Tensor) -> Tensor:
+        """(B, H, Q, E): what queries at `position_BQ` read of the columns 0 to C - 1."""
+        column = torch.arange(k_BHCE.size(2), device=position_BQ.device)
+        visible_BHQC = (column <= position_BQ[:, :, None]).unsqueeze(1)
+        return F.scaled_dot_product_attention(q_BHQE, k_BHCE, v_BHCE, attn_mask=visible_BHQC)
 
 
 def extended(memory: Memory, new: tuple[Tensor, ...], position_B: Tensor, columns: int) -> Memory:

@@ -113,13 +113,25 @@ def test_the_cheaper_of_two_lines_runs_first():
     assert {(t.size, t.axes["d"]) for t in handed} == {(4, 4)}
 
 
-def test_idle_slots_run_what_is_more_likely_needed_than_not():
-    plan = simulated()
+@pytest.mark.parametrize(
+    ("sets", "where"),
+    [
+        # Chances: 4 sizes to pass, 3 widths to fail; then 3 to 3.
+        (["model.d=[16, 20, 24]", "task.n=[16, 17, 18, 19]"], [(16, 16), (16, 16), (17, 16)]),
+        (["model.d=[16, 20, 24]", "task.n=[16, 32, 64, 128]"], [(16, 16), (16, 16)]),
+        # 1 size to pass, 5 widths to fail; then 1 to 4, and 1 to 3.
+        (["model.d=[8, 10, 12, 14, 16]", "task.n=8"], [(8, 8), (8, 8), (8, 10), (8, 10)]),
+        (["model.d=[8, 32, 128, 512, 2048]", "task.n=8"], [(8, 8), (8, 8)]),
+    ],
+)
+def test_idle_slots_run_ahead_where_it_saves_more_than_it_risks(sets, where):
+    plan = simulated(*sets)
     search = search_of(plan)
     search.learn({}, {trial.id for trial in plan.trials})
-    handed = [search.next() for _ in range(4)]
-    where = [(t.size, t.axes["d"]) for t in handed]
-    assert where == [(4, 4), (4, 4), (4, 8), (4, 8)], "4 sizes to pass, 6 widths to fail"
+    handed = [search.next() for _ in where]
+    assert [(t.size, t.axes["d"]) for t in handed] == where
+    further = search.next()
+    assert (further is None) == (len(where) == 2)
 
 
 def test_idle_slots_run_the_other_seeds_where_all_must_pass():

@@ -92,7 +92,8 @@ def outlook(
     for row in past:
         kin[tuple(row[name] for name in same)].append(row)
     makers = {row["id"]: row for row in past}
-    names = {trunk: list(checkpoints(trunk)) for trunk in {row["trunk"] for row in past}}
+    trunks = {row["trunk"] for row in past} & {trial.trunk for trial in todo}
+    names = {trunk: list(checkpoints(trunk)) for trunk in trunks}
     continued, again = {}, {}
     for trial, row in zip(todo, planned, strict=True):
         kept = names.get(trial.trunk, [])

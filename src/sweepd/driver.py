@@ -118,7 +118,8 @@ def _heed_cancel(
 def _save(plan: Plan, store: Store) -> None:
     """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
     grid, name = plan.grid, plan.grid.name
-    past = store.load_sweep(name).info if name in store.sweeps() else {}
+    sweeps, _ = store.readable_sweeps()
+    past = sweeps[name].info if name in sweeps else {}
     present = {digest: made.files for digest, made in plan.codes.items()}
     used = {trial.code for trial in plan.trials}
     store.save_sweep(
@@ -177,4 +178,4 @@ def _latest_driver(store: Store, sweep: str) -> str:
     drivers = [launch for launch in store.launches() if launch.get("sweep") == sweep]
     if not drivers:
         return "it is just starting"
-    return f"process {drivers[-1]['pid']} on {drivers[-1]['host']}"
+    return f"process {drivers[-1].get('pid')} on {drivers[-1].get('host')}"

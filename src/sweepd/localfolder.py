@@ -42,7 +42,7 @@ class LocalFolder:
     def make(self) -> None:
         """UserError if there is a file instead."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            _make_folder(self.root, Path(self.root.anchor))
         except FileExistsError:
             raise UserError(f"{self.root} is a file: results need a folder") from None
         except OSError as error:

@@ -38,7 +38,7 @@ def make(address: str) -> Path:
 def take_in(folder: Folder) -> int:
     """Move everything from a folder's refuge to where it belongs: how many objects.
 
-    Each is whole, has a name that no other content has, and may be moved by several processes at
+    Each is whole, under a name that tells its content, and may be moved by several processes at
     once or be there already.
     """
     waiting = place(folder.address)
@@ -63,6 +63,6 @@ def take_in(folder: Folder) -> int:
 
 def _own(folder: Path) -> Path:
     """EnvironmentFailure if another user made it: results must not come from there."""
-    if folder.stat().st_uid != os.getuid() or folder.parent.stat().st_uid != os.getuid():
+    if folder.lstat().st_uid != os.getuid():
         raise EnvironmentFailure(f"{folder} belongs to another user: set SWEEPD_RESCUE")
     return folder

@@ -41,7 +41,7 @@ _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
 _GOAL = re.compile(r"(?P<metric>acc|chain_acc|loss) (>=|<=|>|<) -?\d+(\.\d+)?(e[+-]?\d+)?")
 """A goal as sweeps have it."""
-_AT_CHECKS = "(metrics.step % endings.check_every = 0 OR metrics.step = endings.steps)"
+_AT_CHECKS = "(metrics.step % endings.check_every = 0 OR metrics.step = endings.step)"
 _CHECKED = {"acc": "true", "chain_acc": "true", "loss": _AT_CHECKS}
 """Which rows of the metrics are of a check, by metric: accuracies are measured nowhere else."""
 
@@ -133,7 +133,8 @@ def reached_sql(goals: Iterable[str], member: str) -> str:
     """`raw.reached`: of each trial that ended, the training FLOPs at the first check that meets its
     cell's goal (`flops`), and its last recorded step.
 
-    A trial that continued another one's checkpoint shares its rows up to there. Losses are those of
+    A trial that continued another one's checkpoint shares its rows up to there: all of its attempts
+    name that one as `parent`, and one without a row stood where it ended. Losses are those of
     training batches, read where there are checks.
     """
     read = {goal: match for goal in goals if (match := _GOAL.fullmatch(goal))}
@@ -145,9 +146,10 @@ def reached_sql(goals: Iterable[str], member: str) -> str:
     return f"""
     CREATE OR REPLACE TABLE raw.reached AS
         WITH RECURSIVE starts AS (
-            SELECT a.id, a.parent, coalesce(min(m.step), 0) AS step
-            FROM raw.parents AS a LEFT JOIN raw.metrics AS m USING (id, attempt)
-            WHERE a.parent IS NOT NULL GROUP BY a.id, a.attempt, a.parent
+            SELECT a.id, a.parent, coalesce(min(m.step), max(a.step) + 1, 0) AS step
+            FROM raw.parents AS a
+                LEFT JOIN raw.metrics AS m ON m.id = a.id AND m.attempt <= a.attempt
+            WHERE a.parent IS NOT NULL GROUP BY a.id, a.parent
         ), lineage AS (
             SELECT id AS trial, id AS maker, NULL::BIGINT AS until FROM raw.endings
             UNION

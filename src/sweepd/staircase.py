@@ -20,10 +20,12 @@ from sweepd.options import Staircase
 from sweepd.plan import Plan, Trial
 from sweepd.search import GridSearch, Search, juries
 
-WORTH_A_GUESS = 0.6
-"""The least chance of being needed with which an idle slot runs a trial ahead of its turn. At .5
-half as much again is spent as without guesses, for no answer sooner than at .6, which costs less
-than a tenth; at .75 next to nothing is guessed (benchmarks/staircase.py, one line on 8 slots)."""
+WORTH_A_GUESS = 1.0
+"""Time that a guess must save on average, for each unit that it wastes: see `worth_it`. At 1 an
+idle slot saves most of the time that it can, for less than a hundredth more FLOPs; guessing at .5
+saves next to nothing more and costs a tenth more (benchmarks/staircase.py, guesses)."""
+LEAST_CHANCE = 0.5
+"""Positions less likely needed than that are not looked for: none costs less than the step."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Stair:
 class StaircaseSearch(Search):
     """The cells that the frontier of each line hangs on (`staircase`), cheapest first.
 
-    With slots to spare it runs ahead: trials that will more likely be needed than not.
+    With slots to spare it runs ahead, where that saves more than it risks.
     """
 
     def __init__(self, plan: Plan, rules: Staircase) -> None:
@@ -147,11 +149,19 @@ class StaircaseSearch(Search):
             return
         passes = stair.line.chance(step)
         agree = {"all": passes, "any": 1 - passes}.get(self.plan.grid.pass_rule, 0.0)
-        if agree >= WORTH_A_GUESS:  # one seed that differs would spare the others
+        if self.worth_it(stair, step, step, agree):  # one seed that differs would spare the others
             seeds = self.candidate(stair, step).called(self.outcomes, self.lost)
             yield from ((trial, agree) for trial in seeds)
-        for position, chance in stair.line.forecast(known, WORTH_A_GUESS):
-            yield from ((trial, chance) for trial in self.needed(stair, position))
+        for position, chance in stair.line.forecast(known, LEAST_CHANCE):
+            if self.worth_it(stair, step, position, chance):
+                yield from ((trial, chance) for trial in self.needed(stair, position))
+
+    @staticmethod
+    def worth_it(stair: Stair, step: Position, position: Position, chance: float) -> bool:
+        """Whether to run a position's trials beside the step that is to say if they are needed: if
+        so, the time of that step is saved, else their own is wasted; time goes with FLOPs."""
+        saved, wasted = chance * stair.line.costs[step], (1 - chance) * stair.line.costs[position]
+        return saved >= WORTH_A_GUESS * wasted
 
     def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
         """The least, mean and greatest sum of each weight over the trials still to be run.

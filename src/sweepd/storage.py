@@ -92,9 +92,14 @@ class Folder(Protocol):
         """Nothing happens to a name that is gone already."""
 
 
+def is_name(name: str) -> bool:
+    """Whether a name from outside may be part of a path."""
+    return _NAME.fullmatch(name) is not None
+
+
 def checked(name: str) -> str:
     """A name from outside that may be part of a path, or UserError."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UserError(
             f"{name!r}: a name has 1 to 100 letters, digits, '.', '_' and '-', and no '.' in front"
         )
@@ -108,6 +113,28 @@ def digest(data: bytes) -> str:
 
 def to_json(info: Mapping[str, Any]) -> bytes:
     return json.dumps(info, indent=1, ensure_ascii=False).encode(errors="replace") + b"\n"
+
+
+def from_json(data: bytes, shape: Any) -> Any:
+    """What JSON text holds. ValueError if it is none, or not of this shape: a type; `[shape]`, a
+    list; `{str: shape}`, a mapping of names; or a mapping of which some keys are known."""
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not _fits(found, shape):
+        raise ValueError("not what was saved")
+    return found
+
+
+def _fits(value: object, shape: Any) -> bool:
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
+    if not isinstance(shape, dict):
+        return isinstance(value, shape)
+    return isinstance(value, dict) and all(
+        _fits(item, shape.get(key, shape.get(str, object))) for key, item in value.items()
+    )
 
 
 def aside_name() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -15,12 +14,14 @@ from sweepd.garbage import Garbage
 from sweepd.localfolder import LocalFolder
 from sweepd.locks import FileLocks, Locks
 from sweepd.schema import METRICS, TRIALS, Row
-from sweepd.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, to_json
+from sweepd.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, from_json, to_json
 from sweepd.sweeps import Sweep, SweepFolder
 from sweepd.tables import Damaged, Read, TableFolder
 
 __all__ = ["Damaged", "Read", "Store", "Sweep"]
 
+LAUNCH = {"sweep": str, "host": str, "pid": int}
+"""What is needed of the record of a launch."""
 MARK = "sweepd-store.json"
 """The file that says that a folder is a store, and of which format."""
 
@@ -88,11 +89,10 @@ class Store:
         """The store there, which need not be writable. UserError if there is none."""
         folder, locks = _place(address)
         try:
-            mark = json.loads(folder.read(MARK))
-            found = int(mark["format"])
+            found = int(from_json(folder.read(MARK), {"format": int})["format"])
         except FileNotFoundError:
             raise _not_a_store(folder, "name the folder that a launch wrote to") from None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder.where(MARK)} is damaged: {error!r}") from error
         if found > FORMAT:
             raise UserError(
@@ -198,6 +198,10 @@ class Store:
         """UserError if there is no such sweep, EnvironmentFailure if it is damaged."""
         return self._sweeps.load(name)
 
+    def readable_sweeps(self) -> tuple[dict[str, Sweep], tuple[Damaged, ...]]:
+        """All that are not damaged, in the order of creation, and the files of those that are."""
+        return self._sweeps.readable()
+
     def load_grid(self, name: str) -> str:
         """The text of a sweep's frozen grid; errors as of `load_sweep`."""
         return self._sweeps.load_grid(name)
@@ -231,8 +235,8 @@ class Store:
 
     def _launch(self, name: str) -> dict[str, Any]:
         try:
-            info = dict(json.loads(self._folder.read(f"launches/{name}")))
-        except (ValueError, TypeError) as error:
+            info = from_json(self._folder.read(f"launches/{name}"), LAUNCH)
+        except ValueError as error:
             info = {"damaged": str(error)}
         return {**info, "number": _number(name)}
 

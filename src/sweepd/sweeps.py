@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,9 +10,27 @@ from typing import Any
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.schema import PLAN, Row
-from sweepd.storage import FORMAT, File, Folder, Unreachable, checked, to_json
+from sweepd.storage import (
+    FORMAT,
+    File,
+    Folder,
+    Unreachable,
+    checked,
+    from_json,
+    is_name,
+    to_json,
+)
 from sweepd.tables import READERS, Damaged, Loader, Read, to_parquet
 
+SHAPE = {
+    **dict.fromkeys(("name", "created", "base", "goal", "pass", "search"), str),
+    "tune": [str],
+    "accepted": [str],
+    "extra_seeds": [int],
+    "size_fields": {str: str},
+    "code_files": {str: {str: str}},
+}
+"""What questions and launches need of `sweep.json`."""
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 
 
@@ -59,6 +76,15 @@ class SweepFolder:
             where = self.folder.where(_path(name, INFO))
             raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
 
+    def readable(self) -> tuple[dict[str, Sweep], tuple[Damaged, ...]]:
+        found, damaged = {}, []
+        for name in self.names():
+            try:
+                found[name] = Sweep(name, self._info(name))
+            except (FileNotFoundError, ValueError) as error:
+                damaged.append(Damaged(self.folder.where(_path(name, INFO)), str(error)))
+        return found, tuple(damaged)
+
     def load_grid(self, name: str) -> str:
         try:
             return self.folder.read(_path(name, GRID)).decode()
@@ -76,20 +102,26 @@ class SweepFolder:
         known = self._names(files.values())
         if unknown := set(sweeps or ()).difference(known):
             raise self._unknown(min(unknown))
-        wanted = [f"{name}/{PLANNED}" for name in (known if sweeps is None else sweeps)]
+        names = list(dict.fromkeys(known if sweeps is None else sweeps))
+        wanted = [f"{name}/{PLANNED}" for name in names]
         loaded = self._plans.load("sweeps", [files[path] for path in wanted if path in files])
-        found = [
-            loaded[path]
-            if path in loaded
-            else Damaged(self.folder.where(f"sweeps/{path}"), "missing")
-            for path in dict.fromkeys(wanted)
-        ]
-        tables = [plan for plan in found if not isinstance(plan, Damaged)]
-        return Read(PLAN.concat(tables), tuple(p for p in found if isinstance(p, Damaged)))
+        tables, damaged = [], []
+        for name, path in zip(names, wanted, strict=True):
+            plan = loaded.get(path, Damaged(self.folder.where(f"sweeps/{path}"), "missing"))
+            if isinstance(plan, Damaged):
+                damaged.append(plan)
+            elif {name}.issuperset(plan["sweep"].to_pylist()):
+                tables.append(plan)
+            else:
+                reason = "the plan of another sweep"
+                damaged.append(Damaged(self.folder.where(f"sweeps/{path}"), reason))
+        return Read(PLAN.concat(tables), tuple(damaged))
 
     def _names(self, files: Iterable[File]) -> list[str]:
         found = ((*file.name.rpartition("/"), file.version) for file in files)
-        self._listed = {name: version for name, _, last, version in found if last == INFO}
+        self._listed = {
+            name: version for name, _, last, version in found if last == INFO and is_name(name)
+        }
         with ThreadPoolExecutor(READERS) as pool:
             return [name for _, name in sorted(pool.map(self._created, self._listed))]
 
@@ -104,8 +136,8 @@ class SweepFolder:
 
     def _info(self, name: str) -> dict[str, Any]:
         """FileNotFoundError if there is none, ValueError if it is damaged."""
-        info = json.loads(self._info_text(name))
-        if not isinstance(info, dict) or "created" not in info:
+        info: dict[str, Any] = from_json(self._info_text(name), SHAPE)
+        if "created" not in info:
             raise ValueError("not what was saved")
         return info
 

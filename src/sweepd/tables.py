@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.schema import Layout, Row
-from sweepd.storage import File, Folder, Unreachable, digest
+from sweepd.storage import File, Folder, Unreachable, digest, from_json
 
 REPLACES = b"sweepd.replaces"
 """Parquet metadata of a compacted file: JSON list of the files in its folder that it replaces."""
@@ -174,12 +174,7 @@ class TableFolder:
         compacted = [file for file in files if file.name.startswith(COMPACTED + "-")]
         loaded = self._loader.load(self.layout.name, compacted)
         tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
-        replaced = {
-            name
-            for table in tables.values()
-            for name in json.loads((table.schema.metadata or {}).get(REPLACES, b"[]"))
-        }
-        return tables, replaced
+        return tables, {name for table in tables.values() for name in _replaces(table)}
 
 
 def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
@@ -193,11 +188,19 @@ def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
         if match and match["digest"] != digest(data):
             raise ValueError("truncated or changed: its digest is not the one in its name")
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        return layout.conform(file.read(use_threads=False))
+        table = layout.conform(file.read(use_threads=False))
+        _replaces(table)
+        return table
     except (FileNotFoundError, Unreachable):
         raise
     except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
         return Damaged(folder.where(name), str(error).partition("\n")[0])
+
+
+def _replaces(table: pa.Table) -> list[str]:
+    """The names of the files whose rows this one holds. ValueError if they can't be told."""
+    names: list[str] = from_json((table.schema.metadata or {}).get(REPLACES, b"[]"), [str])
+    return names
 
 
 def to_parquet(table: pa.Table) -> bytes:

@@ -311,7 +311,7 @@ def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
 
 
 def _parents(trials: pa.Table) -> pa.Table:
-    return trials.select(["id", "attempt", "parent"])
+    return trials.select(["id", "attempt", "parent", "step"])
 
 
 def _fill(

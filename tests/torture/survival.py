@@ -15,7 +15,7 @@ from torture.zygote import Zygote
 from sweepd.statuses import DONE
 from sweepd.store import Store
 
-TIMES = ("attempt", "seconds", "started", "ended", "host", "parent")
+TIMES = ("attempt", "seconds", "started", "ended", "host")
 """Columns in which two runs of a trial may differ."""
 
 Rows = list[dict[str, Any]]

@@ -1,8 +1,8 @@
 """A launch without Ray: what a driver and its worker write, in one process and in their order.
 
 Two trials of one trunk, so that the second starts where the first left off: its metrics, its
-checkpoints and the one that is kept. After them everything is compacted, and what was replaced
-deleted.
+checkpoints and the one that is kept. After them everything is compacted, and the garbage
+collected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
     trials = planned().trials
     store.save_sweep("tiny", GRID, {"base": "."}, [trial.row() for trial in trials])
     launch = store.new_launch({"sweep": "tiny"})
-    assert all(store.claim(trial.id) for trial in trials)
+    assert len(store.claim([trial.id for trial in trials])) == len(trials)
     for trial in sorted(trials, key=lambda trial: trial.train.steps):
         if trial in standing(trials, store.read_trials().table).todo:
             running = Attempt(
@@ -60,6 +60,7 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
             assert running.status == "completed", running.error
     for kind in ("metrics", "trials"):
         store.compact(kind)
+    store.delete([one for one in store.garbage(0) if one.kind != "kept"], 0)
 
 
 def _telling(store: Store, told: Path) -> Store:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -160,10 +159,9 @@ def codes(choice: str, store: Store) -> CodeChoice:
 
     if choice == "all":
         return "all"
-    bases = set()  # a user's task or model is looked for where its grid was
-    for name in store.sweeps():
-        with suppress(EnvironmentFailure):  # a damaged one is named by whoever needs it
-            bases.add(Path(store.load_sweep(name).info["base"]))
+    sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
+    # A user's task or model is looked for where its grid was.
+    bases = {Path(base) for sweep in sweeps.values() if (base := sweep.info.get("base"))}
 
     def current(task: str, model: str) -> str | None:
         for base in sorted(bases):

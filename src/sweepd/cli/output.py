@@ -28,7 +28,7 @@ Results = Annotated[
     typer.Option(
         "--results",
         metavar="DIR",
-        help="Results folder. Default: $SWEEPD_RESULTS, else ./sweepd-results.",
+        help="Results: a folder, s3:// or gs://. Default: $SWEEPD_RESULTS, else ./sweepd-results.",
     ),
 ]
 

@@ -127,13 +127,13 @@ def resume(
 
     store = Store.open(_address(results, _place(cluster)))
     if sweep is None:
-        launches = store.launches()
-        if not launches:
+        launched = [made["sweep"] for made in store.launches() if "sweep" in made]
+        if not launched:
             raise UserError(f"{store.address}: no sweep was launched here")
-        sweep = launches[-1]["sweep"]
+        sweep = launched[-1]
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
-    grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.info["base"]))
+    grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.info.get("base", ".")))
     _launch(grid, cluster, store.address, accept_code, search_of, [], yes)
 
 
@@ -290,13 +290,18 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     report_damage(read.damaged)
     found = standing(planned.trials, read.table)
     codes = {ending.code for ending in found.other.values()}
-    infos = [store.load_sweep(name).info for name in store.sweeps()]
-    accepted = {code for info in infos if info["name"] == grid.name for code in info["accepted"]}
+    sweeps, damaged = store.readable_sweeps()
+    report_damage(damaged)
+    infos = [known.info for known in sweeps.values()]
+    same = (info for info in infos if info.get("name") == grid.name)
+    accepted = {code for info in same for code in info.get("accepted", ())}
     if accept_code:
         accepted |= codes
     if unaccepted := [end for end in found.other.values() if end.code not in accepted]:
         ours = {code: made.files for code, made in planned.codes.items()}
-        theirs = {code: files for info in infos for code, files in info["code_files"].items()}
+        theirs = {
+            code: files for info in infos for code, files in info.get("code_files", {}).items()
+        }
         changed = changed_files(ours, theirs, {end.code for end in unaccepted})
         say(
             f"{len(unaccepted)} trials were done by another version of the code "

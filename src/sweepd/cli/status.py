@@ -74,11 +74,11 @@ def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, An
 
 def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a sweep: how many of its trials ended how, and whether a driver runs it."""
-    names = store.sweeps()
-    latest, running = _latest(store), store.driven_elsewhere(names)
-    planned: dict[str, list[str]] = {name: [] for name in names}
-    plans = store.read_plans(names)
-    report_damage(plans.damaged)
+    sweeps, damaged = store.readable_sweeps()
+    latest, running = _latest(store), store.driven_elsewhere(sweeps)
+    planned: dict[str, list[str]] = {name: [] for name in sweeps}
+    plans = store.read_plans(list(sweeps))
+    report_damage((*damaged, *plans.damaged))
     for trial in plans.table.select(["sweep", "id"]).to_pylist():
         planned[trial["sweep"]].append(trial["id"])
     rows = []
@@ -91,7 +91,7 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
                 "trials": len(ids),
                 **{status: ended.count(status) for status in STATUSES},
                 "untried": len(ids) - len(ended),
-                "created": store.load_sweep(name).info["created"],
+                "created": sweeps[name].info["created"],
             }
         )
     return ["sweep", "running", "trials", *STATUSES, "untried", "created"], rows

@@ -40,11 +40,11 @@ class LocalFolder:
         return str(self.path(name))
 
     def make(self) -> None:
-        """UserError if there is a file instead."""
+        """UserError if there is a file in its place or on the way."""
         try:
             _make_folder(self.root, Path(self.root.anchor))
-        except FileExistsError:
-            raise UserError(f"{self.root} is a file: results need a folder") from None
+        except FileExistsError as error:
+            raise UserError(f"{error.filename} is a file: results need a folder") from None
         except OSError as error:
             raise _failure("make", self.root, error) from error
 

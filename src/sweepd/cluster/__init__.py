@@ -26,7 +26,7 @@ def load_cluster(path: Path) -> Cluster:
     """Read a cluster file. GridError with every problem, its line and its key."""
     document = parse(read(path), str(path))
     kind = document.data.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         document.refuse(("kind",), f"{kind!r} is no kind of cluster: {', '.join(KINDS)}")
         raise GridError(document.problems)
     try:

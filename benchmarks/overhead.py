@@ -20,7 +20,7 @@ from typing import Any
 
 from sweepd import engine
 from sweepd.attempt import Attempt, ledger_columns
-from sweepd.options import Resources
+from sweepd.options import Place, Resources
 from sweepd.plan import Trial, plan
 from sweepd.search import GridSearch
 from sweepd.spec import parse_grid
@@ -85,7 +85,7 @@ def ours(trials: int) -> float:
         job = engine.Job(store.address, "no-op", base, 1, 30.0, planned.trials, goal, NoOp)
         search = GridSearch(planned)
         search.learn({}, {trial.id for trial in planned.trials})
-        engine.run(job, search, store, Resources(), clock, threading.Event())
+        engine.run(job, search, store, Place(Resources()), clock, threading.Event())
         assert store.read_trials().table.num_rows == trials
     return milliseconds_a_trial(clock.ends)
 

@@ -21,9 +21,7 @@ from sweepd.plan import Plan, Trial
 from sweepd.search import GridSearch, Search, juries
 
 WORTH_A_GUESS = 1.0
-"""Time that a guess must save on average, for each unit that it wastes: see `worth_it`. At 1 an
-idle slot saves most of the time that it can, for less than a hundredth more FLOPs; guessing at .5
-saves next to nothing more and costs a tenth more (benchmarks/staircase.py, guesses)."""
+"""Time that a guess must save on average, for each unit that it wastes: see `worth_it`."""
 LEAST_CHANCE = 0.5
 """Positions less likely needed than that are not looked for: none costs less than the step."""
 

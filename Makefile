@@ -20,10 +20,9 @@ quickstart: install
 	@echo '  $(BIN)/sweepd sql "SELECT model, n, d, seed, status, acc FROM trials ORDER BY ALL"'
 	@echo '  $(BIN)/sweepd launch grids/quickstart.yaml --set model.d=[8,16,32,64,128]   # runs only what is new'
 
-# Side by side where tests share nothing; one after the other where each takes the whole machine.
+# File by file on all cores: those at the command line mostly wait for Ray.
 test: install
-	$(BIN)/python -m pytest -q -n auto --ignore tests/e2e
-	$(BIN)/python -m pytest -q tests/e2e
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 torture: install
 	$(BIN)/python -m pytest -q -s tests/torture

@@ -18,7 +18,8 @@ goal:  acc > 0.5
 TRIALS = 12
 MIN_COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
-    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "close", "at", "verdict",
+    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max",
+    "loss", "loss_seed_min", "loss_seed_max", "close", "at", "edge", "verdict",
 ]  # fmt: skip
 
 

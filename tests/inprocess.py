@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,8 @@ _deeds: list[str] | None = None
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if _deeds is None:
-        return
+    if _deeds is None or threading.current_thread() is not threading.main_thread():
+        return  # other tests' servers and leases live in threads of this process
     if event == "open":
         path, _, flags = arguments
         if not isinstance(path, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):

@@ -71,7 +71,7 @@ def raylets():
     try:
         yield process, process.stdout.readline().strip(), token
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=200)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_a_sweep_outlives_its_client_and_a_node(shell, running, raylets, monkeyp
 
     follower = following()
     follower.send_signal(signal.SIGINT)
-    _, told = follower.communicate(timeout=60)
+    _, told = follower.communicate(timeout=200)
     assert follower.returncode == 0 and "sweepd cancel far --results" in told
 
     follower = following()

@@ -211,6 +211,17 @@ def test_a_condition_holds_if_it_does_however_the_open_seeds_end(cells: Any, rul
                 assert found[8 * (i + 1)] in (verdict, "open"), (text, seeds)
 
 
+def test_a_mean_at_the_threshold_meets_it_in_whatever_order_the_seeds_came() -> None:
+    for accs in itertools.permutations((0.85, 0.9, 0.95)):
+        store = FakeStore()
+        trials = [planned(seed=seed) for seed in range(3)]
+        store.add_sweep("s", trials)
+        for trial, acc in zip(trials, accs, strict=True):
+            store.end(trial, "completed", acc)
+        [row] = question(store, "min d where acc >= 0.9", seeds="mean").rows
+        assert row["verdict"] == "exact"
+
+
 def test_extra_seeds_that_have_not_run_keep_nothing_open() -> None:
     store = FakeStore()
     trials = {(d, seed): planned(d=d, seed=seed) for d in (8, 16) for seed in range(3)}

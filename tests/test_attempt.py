@@ -115,7 +115,7 @@ def test_a_trial_given_up_and_then_wanted_in_full(runs, fresh, step):
     assert runs.metrics(trial)[step][1] is not None
     kept = f"{step:09d}-{trial.id}{'.keep' * (step == 20)}.pt"
     assert kept in runs.checkpoints(trial)
-    assert runs.lines(trial) == [f"trials that continue earlier runs, from step {step}: 1"]
+    assert runs.lines(trial) == [f"trials that can continue earlier runs, from step {step}: 1"]
 
     again = runs.run("train.decay=0.4", "evaluate.check_every=10")
     never = fresh.run("train.decay=0.4", "evaluate.check_every=10")
@@ -131,7 +131,7 @@ def test_more_steps_continue_where_the_shorter_run_was_kept(runs, fresh, schedul
     first = runs.run(short)
     start = 30 if schedule == "wsd" else 60
     longer = runs.trial(*sets)
-    assert runs.lines(longer) == [f"trials that continue earlier runs, from step {start}: 1"]
+    assert runs.lines(longer) == [f"trials that can continue earlier runs, from step {start}: 1"]
     ending, never = runs.run(*sets), fresh.run(*sets)
     assert (ending["parent"], never["parent"]) == (first["id"], None)
     assert scores(ending) == scores(never)
@@ -172,7 +172,7 @@ def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs, fresh):
     for sets in [("stop.success=1e-9",), ("stop.success=1", "evaluate.check_samples=17")]:
         sets = (*sets, "goal=acc >= 0", "train.steps=90", "train.lr=0.01")
         [line] = runs.lines(runs.trial(*sets))
-        assert line.startswith("trials that must start again: 1: earlier runs do not show")
+        assert line.startswith("trials that would start again: 1: earlier runs do not show")
         ending, never = runs.run(*sets), fresh.run(*sets)
         assert ending["parent"] is None and scores(ending) == scores(never)
 
@@ -217,7 +217,7 @@ def test_divergence_leaves_no_state_behind(runs, fresh, lr):
         [line] = runs.lines(longer)
         assert line.endswith("1: earlier runs left no state behind that they would pass through")
     else:
-        assert runs.lines(longer) == ["trials that continue earlier runs, from step 30: 1"]
+        assert runs.lines(longer) == ["trials that can continue earlier runs, from step 30: 1"]
     ending, never = (each.run(*sets, "train.steps=90") for each in (runs, fresh))
     assert ending["parent"] == (None if lr == "1e38" else trial.id)
     assert repr(scores(ending)) == repr(scores(never))  # nan is not nan, but reads alike

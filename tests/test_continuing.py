@@ -75,7 +75,7 @@ def test_longer_trials_continue_and_say_from_where():
     rows = [ended(short, step=500), ended(early, "stopped", 200)]
     kept = [(short, 400), (early, 200)]
     todo = planned("seeds=[0,1,2]")
-    said = "trials that continue earlier runs, from steps 200 to 400: 2"
+    said = "trials that can continue earlier runs, from steps 200 to 400: 2"
     assert lines(todo, *rows, kept=kept) == [said]
     assert lines(todo[:1], *rows, kept=kept) == [said.replace("s 200 to", "").replace(": 2", ": 1")]
 
@@ -83,7 +83,7 @@ def test_longer_trials_continue_and_say_from_where():
 def test_so_do_interrupted_ones():
     trial = only()
     assert lines([trial], ended(trial, "interrupted", 70), other=[(trial, 70)]) == [
-        "trials that continue earlier runs, from step 70: 1"
+        "trials that can continue earlier runs, from step 70: 1"
     ]
 
 
@@ -92,7 +92,7 @@ def test_a_rate_that_depends_on_the_steps_starts_again(schedule):
     sets = (f"train.schedule={schedule}", "seeds=[0,1,2]")
     rows = [ended(trial, step=500) for trial in planned(*sets, "train.steps=500")[:2]]
     assert lines(planned(*sets), *rows) == [
-        f"trials that must start again: 2: with schedule: {schedule} the rate at every step "
+        f"trials that would start again: 2: with schedule: {schedule} the rate at every step "
         "depends on train.steps (wsd or constant can be continued)"
     ]
 

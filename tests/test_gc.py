@@ -160,11 +160,11 @@ def test_a_person_is_asked(store):
         asked = subprocess.Popen(
             [sweepd, "gc", "--results", store.address, "--older-than", "0s"],
             stdin=terminal,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=terminal,
         )
         os.write(person, f"{answer}\n".encode())
-        _, told = asked.communicate()
+        asked.wait()
+        told = os.read(person, 10000).decode()
         assert asked.returncode == 0 and "delete 19 files" in told, told
         assert (left(store) == before) is remains

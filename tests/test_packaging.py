@@ -33,6 +33,7 @@ FLOORS = [
     {"lines"},
     {"answers"},
     {"paper"},
+    {"claims"},
     {"cli"},
     {"__main__"},
 ]

@@ -16,9 +16,11 @@ import pytest
 from fake_store import FakeStore, Row, now, planned
 from typer.testing import CliRunner
 
+from sweepd.claims import COLUMNS as CLAIM_COLUMNS
+from sweepd.claims import claims
 from sweepd.cli import app
 from sweepd.errors import UserError
-from sweepd.paper import CLAIM_COLUMNS, TABLE2, TABLE2_COLUMNS, Measured, claims, table2
+from sweepd.paper import TABLE2, TABLE2_COLUMNS, Measured, table2
 from sweepd.plan import Plan, plan
 from sweepd.question import parse
 from sweepd.spec import load_grid
@@ -34,6 +36,7 @@ SPARSE_GROWS = "min d of sparse grows with the size"
 LINEAR_GROWS = "min d of linear grows with the size"
 LOCALITY = "min d grows faster on less local tasks: lis > edit_distance > ed_local"
 IMPERFECT = "sparse does not reach 100% on lis with n from 40"
+ENOUGH = "standard manages every size with d up to 256"
 DEPTH = "5 layers are like 3 on edit_distance"
 
 
@@ -110,10 +113,10 @@ def test_what_the_store_measured_stands_beside() -> None:
 
 def test_nothing_is_judged_by_nothing() -> None:
     empty = FakeStore()
-    lis_alone = store_of({("lis", "standard", 8): 16})
+    lis_alone = store_of({("lis", "linear", 8): 16})
     for measured in (NOTHING, Measured(empty, now), Measured(lis_alone, now)):
         rows = claims(measured)
-        assert len(rows) == 7
+        assert len(rows) == 8
         for row in rows:
             assert tuple(row) == CLAIM_COLUMNS
             assert (row["status"], row["evidence"]) == ("not measured", "no two cells to compare")
@@ -145,12 +148,40 @@ def test_who_needs_more_and_what_grows() -> None:
     assert found[SPARSE_GROWS]["status"] == "not measured"
 
 
-def test_only_equal_settings_are_compared() -> None:
-    store = store_of({("lis", "standard", 8): 16}, steps=10)
-    other = store_of({("lis", "linear", 8): 64}, steps=20)
+@pytest.mark.parametrize("setting", ["steps", "value_range", "positions"])
+def test_only_equal_settings_are_compared(setting: str) -> None:
+    store = store_of({("lis", "standard", 8): 16}, **{setting: 10})
+    other = store_of({("lis", "linear", 8): 64}, **{setting: 20})
     store.add_sweep("other", other.plan, size_fields=SIZE_FIELDS)
     store.endings += other.endings
     assert statuses(store)[LINEAR] == "not measured"
+
+
+def test_settings_that_only_one_has_keep_nothing_apart() -> None:
+    store = store_of({("lis", "standard", 8): 16})
+    other = store_of({("lis", "linear", 8): 64}, feature_map="elu")
+    store.add_sweep("other", other.plan, size_fields=SIZE_FIELDS)
+    store.endings += other.endings
+    assert statuses(store)[LINEAR] == "supported"
+
+
+def test_evidence_names_the_settings_that_vary() -> None:
+    store = FakeStore()
+    for steps in (10, 20):
+        one = store_of({("lis", "standard", 8): 16, ("lis", "linear", 8): 64}, steps=steps)
+        store.add_sweep(f"of {steps}", one.plan, size_fields=SIZE_FIELDS)
+        store.endings += one.endings
+    assert judged(store)[LINEAR]["evidence"] == (
+        "2 for: linear on lis at size 8, steps 10: (32, 64], standard (8, 16]; "
+        "linear on lis at size 8, steps 20: (32, 64], standard (8, 16]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "status"), [(256, "supported"), (512, "contradicted"), (2000, "contradicted")]
+)
+def test_the_standard_model_manages(need: int, status: str) -> None:
+    assert statuses(store_of({("lis", "standard", 40): need}))[ENOUGH] == status
 
 
 def law(task: str, exponent: float) -> dict[tuple[str, str, int], float]:
@@ -215,7 +246,7 @@ def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "nothing measured: there is no sweepd-results" in printed.stderr
     assert "published_gflops" in printed.stdout and SPARSE in printed.stdout
     rows = json.loads(run(app, ["compare", "paper", "--json"]).stdout)
-    assert [row["kind"] for row in rows] == ["table2"] * 12 + ["claim"] * 7
+    assert [row["kind"] for row in rows] == ["table2"] * 12 + ["claim"] * 8
     assert len({tuple(row) for row in rows}) == 1
     header, *lines = csv.reader(io.StringIO(run(app, ["compare", "paper", "--csv"]).stdout))
     assert header == list(rows[0])

@@ -81,14 +81,14 @@ def test_it_is_that_of_the_first_check_that_meets_the_goal(cells: Any, rule: str
             open_ = open_ or not (met or never)
         pooled = POOL[rule](costs) if costs else inf
         expected.append((None if pooled == inf else pooled, open_))
-    assert reached(store) == [cost for cost, _ in expected]
+    assert reached(store) == [pytest.approx(cost) for cost, _ in expected]
     found = {
         row["d"]: row["value"]
         for row in ask(store, "min flops_to_goal by d where d > 0 and acc >= 0", code=now).rows
     }
     for i, (cost, open_) in enumerate(expected):
         if not open_:
-            assert found.get(8 * (i + 1)) == cost
+            assert found.get(8 * (i + 1)) == pytest.approx(cost)
 
 
 def test_never_is_null_and_least_is_least() -> None:

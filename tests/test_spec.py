@@ -219,6 +219,10 @@ def test_numbers_however_they_are_written(text: str) -> None:
             "tune: [train.lr.base]",
             "grid.yaml:16: tune[0]: train.lr.base is no field of this grid; write",
         ),
+        (
+            "tune: [stop.success]",
+            "grid.yaml:16: tune[0]: stop.success: what ends a trial is no nuisance axis",
+        ),
         ("tune: [train.lr, lr]", "grid.yaml:16: tune[1]: lr is no field"),
         (
             "tune: [model.feature_map, model.block]",

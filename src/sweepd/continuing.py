@@ -74,9 +74,9 @@ class Outlook:
         if self.continued:
             low, high = min(self.continued.values()), max(self.continued.values())
             steps = f"step {low}" if low == high else f"steps {low} to {high}"
-            yield f"trials that continue earlier runs, from {steps}: {len(self.continued)}"
+            yield f"trials that can continue earlier runs, from {steps}: {len(self.continued)}"
         for why, count in Counter(self.again.values()).items():
-            yield f"trials that must start again: {count}: {why}"
+            yield f"trials that would start again: {count}: {why}"
 
 
 def outlook(
@@ -143,7 +143,3 @@ def _why(
     if any(name.endswith(".keep.pt") for name in kept):
         return "their rate falls before the step at which earlier runs were kept"
     return "earlier runs left no state behind that they would pass through"
-
-
-def _trials(count: int) -> str:
-    return f"{count} trial{'s' * (count > 1)}"

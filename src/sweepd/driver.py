@@ -131,7 +131,7 @@ def _save(plan: Plan, store: Store) -> None:
             "goal": str(grid.goal),
             "pass": grid.pass_rule,
             "tune": list(grid.tune),
-            "search": "grid" if grid.search == "grid" else "staircase",
+            "search": grid.search_name,
             "extra_seeds": list(grid.seeds[grid.first_seeds :]),
             "base": home(grid.base),
             "created": past.get("created", datetime.now(UTC).isoformat(timespec="seconds")),

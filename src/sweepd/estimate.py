@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import quantiles
 
 import pyarrow as pa
@@ -53,8 +54,11 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
 
     def seconds(trial: Trial) -> tuple[float, float]:
         low, high = trial_seconds(trial.train.steps, trial.train_flops)
-        middle = (low + high) / 2
-        return (middle * factors[0], middle * factors[1]) if factors else (low, high)
+        if factors:
+            middle = (low + high) / 2
+            low, high = middle * factors[0], middle * factors[1]
+        budget = trial.stop.seconds or inf
+        return min(low, budget), min(high, budget)
 
     weights = (
         lambda trial: 1,

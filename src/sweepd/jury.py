@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from sweepd.options import Goal, PassRule
+from sweepd.options import MEAN_DIGITS, Goal, PassRule
 from sweepd.plan import Trial
 from sweepd.verdicts import wilson
 
@@ -132,7 +132,7 @@ class Jury:
         lower_is_better = self.goal.metric == "loss"
         match self.rule:
             case "mean":
-                return fmean(scores)
+                return round(fmean(scores), MEAN_DIGITS)
             case "median":
                 return float(median(scores))
             case "all":

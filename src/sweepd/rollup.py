@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from sweepd.options import MEAN_DIGITS
 from sweepd.statuses import DONE, STATUSES
 
 GOAL_COST = "flops_to_goal"
@@ -249,5 +250,6 @@ def pooled(column: str) -> str:
     worst, best = ("max", "min") if column.startswith(FALLING) else ("min", "max")
     values = f"list_sort(list({column}) FILTER ({column} IS NOT NULL))"
     middle = f"({values}[(count({column}) + 1) // 2] + {values}[count({column}) // 2 + 1]) / 2"
-    return f"""CASE any_value(pass) WHEN 'mean' THEN avg({column}) WHEN 'all' THEN {worst}({column})
+    mean = f"round(avg({column}), {MEAN_DIGITS})"
+    return f"""CASE any_value(pass) WHEN 'mean' THEN {mean} WHEN 'all' THEN {worst}({column})
         WHEN 'any' THEN {best}({column}) ELSE {middle} END"""

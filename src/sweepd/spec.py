@@ -92,6 +92,10 @@ class Grid:
     """absolute: the folder that paths of a user's tasks and models are relative to"""
     document: Document = field(repr=False, compare=False)
 
+    @property
+    def search_name(self) -> Literal["grid", "staircase"]:
+        return "grid" if self.search == "grid" else "staircase"
+
     def resolved_text(self) -> str:
         """The grid as YAML with defaults and overrides written out. Read again, with the same
         `base`, it is the same grid."""
@@ -400,6 +404,9 @@ class _Reader:
         broken = {problem.keys[0] for problem in self.document.problems if problem.keys}
         for choice in choices:
             kind, _, rest = choice.value.partition(".")
+            if kind == "stop" and choice.value in fields:
+                self.refuse(choice.keys, f"{choice.value}: what ends a trial is no nuisance axis")
+                continue
             if choice.value in fields or (kind in FINDERS and kind in broken):
                 continue
             whole = f"{kind}.{rest.partition('.')[0]}"

@@ -132,7 +132,7 @@ def longer(in_full):
 
 def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full, longer):
     """At the start of its decay; d = 32, solved long before, left its state there."""
-    assert "trials that continue earlier runs, from step 320: 3" in longer
+    assert "trials that can continue earlier runs, from step 320: 3" in longer
     columns = "d, status, acc, correct, loss, step, tokens, train_flops"
     query = f"SELECT {columns}, id, parent FROM trials WHERE steps = 800 ORDER BY d"
     continued, fresh = in_full.sql(query), in_full.rows("sql", query, "--results", "fresh")
@@ -151,4 +151,4 @@ def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full, longer):
 def test_what_must_start_again_is_said_before(in_full):
     cosine = ("--set", "train={schedule: cosine, steps: 8, lr: 1e-3}")
     told = in_full.run("plan", "grid.yaml", *cosine).stderr
-    assert "must start again: 6: with schedule: cosine the rate at every step depends on" in told
+    assert "would start again: 6: with schedule: cosine the rate at every step depends on" in told

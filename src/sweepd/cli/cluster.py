@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, emit, say
+from sweepd.cli.output import AsCsv, AsJson, confirmed, emit, say
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -86,18 +85,6 @@ def hand_over(
     if cluster.after == "down":
         cluster.down(say)
     raise typer.Exit(code)
-
-
-def confirmed(question: str, yes: bool) -> bool:
-    """Whether the person at the terminal, or --yes, agrees. UserError if nobody can be asked."""
-    if yes:
-        return True
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError(f"{question} Without a terminal, say --yes")
-    if typer.confirm(f"sweepd: {question}", err=True):
-        return True
-    say("nothing was done")
-    return False
 
 
 def _start(cluster: Remote, grid: Grid, store: Store, options: Sequence[str]) -> str:

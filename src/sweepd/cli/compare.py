@@ -29,7 +29,8 @@ def compare(
     gflops_weights is the paper's count of one forward pass, gflops counts attention's own
     products too. Without a results folder only the published side is shown.
     """
-    from sweepd.paper import CLAIM_COLUMNS, TABLE2_COLUMNS, claims, table2
+    from sweepd.claims import COLUMNS, claims
+    from sweepd.paper import TABLE2_COLUMNS, table2
 
     measured = _measured(results, sweep)
     for note in measured.notes:
@@ -37,12 +38,12 @@ def compare(
     report_damage(measured.damaged)
     figures, judged = table2(measured), claims(measured)
     if as_json or as_csv:
-        columns = list(dict.fromkeys([*TABLE2_COLUMNS, *CLAIM_COLUMNS]))
+        columns = list(dict.fromkeys([*TABLE2_COLUMNS, *COLUMNS]))
         emit(columns, [*figures, *judged], as_json, as_csv)
         return
     emit(TABLE2_COLUMNS[1:], figures, as_json, as_csv)
     print()
-    emit(CLAIM_COLUMNS[1:], judged, as_json, as_csv)
+    emit(COLUMNS[1:], judged, as_json, as_csv)
 
 
 def _measured(results: str | None, sweeps: list[str] | None) -> Measured:

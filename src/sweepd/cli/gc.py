@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Annotated
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, results_address, say
+from sweepd.cli.output import AsCsv, AsJson, Results, confirmed, emit, results_address, say
 from sweepd.errors import UserError
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -55,11 +54,8 @@ def gc(
     if dry_run:
         say(f"would delete {amount}")
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UserError(f"gc would delete {amount}: confirm with --yes")
-        if not typer.confirm(f"delete {amount}?", err=True):
-            return
+    if not confirmed(f"delete {amount}?", yes):
+        return
     deleted = store.delete(found, seconds)
     say(f"deleted {len(deleted)} files, {_mebibytes(sum(one.size for one in deleted))}")
 

@@ -43,6 +43,18 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def confirmed(question: str, yes: bool) -> bool:
+    """Whether the person at the terminal, or --yes, agrees. UserError if nobody can be asked."""
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError(f"{question} Without a terminal, confirm with --yes")
+    if typer.confirm(f"sweepd: {question}", err=True):
+        return True
+    say("nothing was done")
+    return False
+
+
 def report_damage(damaged: Iterable[Damaged]) -> None:
     """Name the files that were skipped: they are left where they are."""
     for file in damaged:

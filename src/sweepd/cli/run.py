@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,6 +42,13 @@ AcceptCode = Annotated[
 ClusterFile = Annotated[
     Path | None,
     typer.Option("--cluster", metavar="FILE", help="Where to run it. Default: this machine."),
+]
+Promote = Annotated[
+    bool,
+    typer.Option(
+        "--promote",
+        help="Run in full the trials that a rule stopped and on which the answer hangs.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")]
 CANCEL_SECONDS = 120
@@ -88,13 +95,7 @@ def launch(
     cluster: ClusterFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     yes: Yes = False,
-    promote: Annotated[
-        bool,
-        typer.Option(
-            "--promote",
-            help="Run in full the trials that a rule stopped and on which the answer hangs.",
-        ),
-    ] = False,
+    promote: Promote = False,
     results: Results = None,
 ) -> None:
     """Run a grid. The same command again continues it and skips what is done.
@@ -102,27 +103,24 @@ def launch(
     Exits with 0 if every trial has ended, 1 if some failed, 130 if interrupted.
     """
     from sweepd.spec import load_grid
-    from sweepd.staircase import promotion_of, search_of
 
     if dry_run:
         plan(grid, overrides, accept_code, cluster, results)
     else:
         asked = load_grid(grid, overrides or [])
-        searching = promotion_of if promote else search_of
-        options = ["--promote"] if promote else []
-        _launch(asked, cluster, results, accept_code, searching, options, yes)
+        _launch(asked, cluster, results, accept_code, promote, yes)
 
 
 def resume(
     sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
     accept_code: AcceptCode = False,
+    promote: Promote = False,
     cluster: ClusterFile = None,
     yes: Yes = False,
     results: Results = None,
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""
     from sweepd.spec import parse_grid
-    from sweepd.staircase import search_of
     from sweepd.store import Store
 
     store = Store.open(_address(results, _place(cluster)))
@@ -134,7 +132,7 @@ def resume(
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
     grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.info.get("base", ".")))
-    _launch(grid, cluster, store.address, accept_code, search_of, [], yes)
+    _launch(grid, cluster, store.address, accept_code, promote, yes)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
@@ -161,20 +159,20 @@ def _launch(
     cluster: Path | None,
     results: str | None,
     accept_code: bool,
-    searching: Callable[[Plan], Search],
-    options: Sequence[str],
+    promote: bool,
     yes: bool,
 ) -> None:
-    """`options` are those of launch that a driver elsewhere has to be told."""
     from sweepd import driver
     from sweepd.cluster import Local
     from sweepd.search import GridSearch
+    from sweepd.staircase import promotion_of, search_of
     from sweepd.store import Store
 
     place = _place(cluster)
     store = Store.create(_address(results, place))
     planned, standing, recorded = _planned(grid, store, accept_code)
-    search, name = _informed(searching(planned), recorded), grid.name
+    search = _informed((promotion_of if promote else search_of)(planned), recorded)
+    name = grid.name
     row = _summary(search, standing, recorded, place)
     something_to_do = bool(search.wanted())
     about = "" if isinstance(search, GridSearch) else "~"
@@ -185,8 +183,9 @@ def _launch(
             f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}{_dollars(row)}"
         )
         if cluster and not isinstance(place, Local):
-            sent = [*options, "--accept-code"] if accept_code else options
-            hand_over(place, cluster, grid, store, sent, yes)
+            options = {"--promote": promote, "--accept-code": accept_code}
+            given = [option for option, wanted in options.items() if wanted]
+            hand_over(place, cluster, grid, store, given, yes)
             return
 
     progress = Progress(planned.trials, row["to_run"], about)
@@ -204,7 +203,7 @@ def _launch(
         roles = ", ".join(f"{count} {role}" for role, count in tally.items())
         say(f"cells tried: {sum(tally.values())} of {row['cells']} ({roles})")
     if launched.interrupted:
-        say(f"interrupted; `sweepd resume {name}` continues it")
+        say(f"interrupted; `sweepd resume {name}{' --promote' * promote}` continues it")
         raise typer.Exit(130)
     if launched.failed:
         say(f"`sweepd status {name}` names them, `sweepd logs TRIAL` shows why; launch to retry")
@@ -348,7 +347,7 @@ def _summary(search: Search, now: Standing, recorded: pa.Table, place: Cluster) 
         "seconds_high": expected.seconds_high,
         "cost_low": cost_low,
         "cost_high": cost_high,
-        "search": "grid" if planned.grid.search == "grid" else "staircase",
+        "search": planned.grid.search_name,
         **{
             f"{name}_{field}": value
             for name in BILLS

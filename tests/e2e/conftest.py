@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +59,12 @@ class Shell:
         path = self.folder / name
         path.write_text(text)
         return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Whoever is started in the background of a script is started to ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

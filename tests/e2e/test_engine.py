@@ -35,7 +35,7 @@ def test_short_trials_keep_every_slot_busy(mine):
         FROM steady
     """)
     assert (row["trials"], row["statuses"]) == (24, 1)
-    assert row["busy"] > 0.6 * 2 * len(os.sched_getaffinity(0)), row
+    assert row["busy"] > 0.4 * 2 * len(os.sched_getaffinity(0)), row  # with that order: about 1
 
 
 def test_a_second_driver_of_a_sweep_is_refused(mine, running):

@@ -1,15 +1,19 @@
-"""Adaptive memory: what do the ids give together at distances that the ids themselves choose?
+"""Adaptive memory: what do the inputs give together at distances that the inputs themselves choose?
 
 The k-th of M memories lies at one of `symbols` lags, spread evenly up to the longest. Which one
-is chosen by k, the id at hand and the memories found before, as far as there are levels:
+is chosen by k, the input at hand and the memories found before, as far as there are levels:
 
-    c_k = (k - 1 + x_t + m_1 + … + m_j) mod symbols,  j = min(k, K) - 1
+    c_k = (k - 1 + s(x_t) + s(m_1) + … + s(m_j)) mod symbols,  j = min(k, K) - 1
     m_k = x_(t - floor((c_k + 1) · longest / symbols))
-    y_t = (m_1 + … + m_M) mod symbols
+    y_t = m_1 + … + m_M
 
-With 2 symbols, longest = 4, M = K = 2 (a dot where not all memories are sure to exist):
+Of ids, s(x) = x and the target is taken modulo `symbols`. With 2 symbols, longest = 4, M = K = 2
+(a dot where not all memories are sure to exist):
 
     1 0 1 1 0 1 <sep> . . . . 0 1 <eos>
+
+Of real numbers, s(x) says in which of `symbols` equally likely intervals x lies, 0 for the least
+numbers, and the target is divided by sqrt(M), so that targets have variance 1.
 
 P2 leaves the functions open that choose the lags and give the target: these are ours.
 """
@@ -17,32 +21,24 @@ P2 leaves the functions open that choose the lags and give the target: these are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from statistics import NormalDist
 
 import numpy as np
 
-from sweepd.tasks.base import MemoryTask, Rows, number_words, require_range
+from sweepd.tasks.base import Rows, SumOfMemories
 
 
 @dataclass(frozen=True)
-class AdaptiveMemory(MemoryTask):
-    """Sum of the ids at M lags which the ids choose, over K levels, at every position."""
+class AdaptiveMemory(SumOfMemories):
+    """Sum of the inputs at M lags which the inputs choose, over K levels, at every position."""
 
-    memories: int = 2
-    """M"""
     levels: int = 1
     """K: memories up to the K-th depend on all before them, later ones on the first K - 1"""
     longest: int = 16
-    """largest lag; the c-th to choose is floor(c · longest / symbols)"""
-    symbols: int = 8
-    """different ids, and different lags"""
-
-    size_field: ClassVar[str] = "memories"
+    """largest lag; the c-th of `symbols` to choose from is floor(c · longest / symbols)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_range(self, "memories", 1, 10_000)
-        require_range(self, "symbols", 2, 10_000)
         if not 1 <= self.levels <= self.memories:
             raise ValueError(
                 f"levels = {self.levels}: must be from 1 to memories = {self.memories}"
@@ -54,23 +50,25 @@ class AdaptiveMemory(MemoryTask):
             )
 
     @property
-    def vocab(self) -> tuple[str, ...]:
-        return number_words(self.symbols)
-
-    @property
     def lags(self) -> tuple[int, ...]:
         """The distances to choose from, ascending."""
         return tuple(c * self.longest // self.symbols for c in range(1, self.symbols + 1))
 
     def targets(self, inputs: Rows) -> Rows:
-        lags = np.array(self.lags)
+        lags, symbols = np.array(self.lags), self.symbols_of(inputs)
         position = np.arange(self.longest, self.length)
-        known = inputs[:, self.longest :].copy()
-        total = np.zeros_like(known)
+        known = symbols[:, self.longest :].copy()
+        memories = []
         for k in range(self.memories):
-            lag = lags[(k + known) % self.symbols]
-            memory = np.take_along_axis(inputs, position - lag, axis=1)
-            total += memory
+            at = position - lags[(k + known) % self.symbols]
+            memories.append(np.take_along_axis(inputs, at, axis=1))
             if k < self.levels - 1:
-                known += memory
-        return total % self.symbols
+                known += np.take_along_axis(symbols, at, axis=1)
+        return self.total(memories)
+
+    def symbols_of(self, inputs: Rows) -> Rows:
+        """(B, T) what each input says about lags: ids from 0 to symbols - 1."""
+        if self.values == "tokens":
+            return inputs
+        bounds = [NormalDist().inv_cdf(c / self.symbols) for c in range(1, self.symbols)]
+        return np.searchsorted(bounds, inputs)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import numba
 import numpy as np
@@ -23,6 +23,7 @@ RealArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint64]
 Rows = npt.NDArray[Any]
 """(B, T): ids (int64) or real numbers (float32)."""
+Values = Literal["tokens", "reals"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 PAD, SEP, EOS = 0, 1, 2
@@ -387,6 +388,41 @@ class MemoryTask(Task):
             ]
             prompt = [*self.words(inputs), SPECIALS[SEP]]
             yield Example([*prompt, *answer, SPECIALS[EOS]], " ".join(answer), len(prompt))
+
+
+@dataclass(frozen=True)
+class SumOfMemories(MemoryTask):
+    """A task whose target is the sum of M memories: of ids modulo `symbols`, of real numbers
+    divided by sqrt(M), so that targets have variance 1."""
+
+    memories: int = 2
+    """M"""
+    values: Values = field(default="tokens", kw_only=True)
+    """what inputs and targets are"""
+    symbols: int = field(default=8, kw_only=True)
+    """different ids"""
+
+    size_field: ClassVar[str] = "memories"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_range(self, "memories", 1, 10_000)
+        require_range(self, "symbols", 2, 10_000)
+        if self.values not in get_args(Values):
+            raise ValueError(f"values = {self.values!r}: must be tokens or reals")
+        if self.values == "reals":  # of the class's metrics, which are those of ids
+            object.__setattr__(self, "metrics", ("loss",))
+
+    @property
+    def vocab(self) -> tuple[str, ...]:
+        return number_words(self.symbols) if self.values == "tokens" else ()
+
+    def total(self, memories: Sequence[Rows]) -> Rows:
+        """The targets where these are the memories, each (B, T)."""
+        found: Rows = np.sum(memories, axis=0)
+        if self.values == "tokens":
+            return found % self.symbols
+        return found / np.float32(np.sqrt(self.memories))
 
 
 @compiled

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,30 +12,39 @@ from hypothesis import strategies as st
 
 from sweepd.tasks import adaptive_memory
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
-from sweepd.tasks.base import IGNORE, Split
+from sweepd.tasks.base import Split
 
 TASKS = st.builds(
-    lambda levels, more, symbols, wider, beyond: AdaptiveMemory(
+    lambda levels, more, symbols, wider, beyond, values: AdaptiveMemory(
         memories=levels + more,
         levels=levels,
         longest=symbols + wider,
         symbols=symbols,
         length=symbols + wider + beyond,
+        values=values,
     ),
     levels=st.integers(1, 4),
     more=st.integers(0, 3),
     symbols=st.integers(2, 9),
     wider=st.integers(0, 12),
     beyond=st.integers(1, 10),
+    values=st.sampled_from(["tokens", "reals"]),
 )
 
 
-def looked_up(task: AdaptiveMemory, row: list[int], t: int) -> list[int]:
+def symbol(task: AdaptiveMemory, x: float) -> int:
+    """Of a real number: how many intervals lie wholly below it."""
+    if task.values == "tokens":
+        return int(x)
+    return math.ceil(NormalDist().cdf(x) * task.symbols) - 1
+
+
+def looked_up(task: AdaptiveMemory, row: list[float], t: int) -> list[float]:
     """The memories of position t, in order, from the definition alone."""
-    found: list[int] = []
+    found: list[float] = []
     for k in range(1, task.memories + 1):
         deciding = [row[t], *found[: min(k, task.levels) - 1]]
-        choice = (k - 1 + sum(deciding)) % task.symbols + 1
+        choice = (k - 1 + sum(symbol(task, x) for x in deciding)) % task.symbols + 1
         found.append(row[t - choice * task.longest // task.symbols])
     return found
 
@@ -43,10 +55,22 @@ def test_every_target_is_the_sum_of_the_memories_that_were_looked_up(
     task: AdaptiveMemory, seed: int
 ) -> None:
     batch = task.sample(np.random.default_rng(seed), 5, Split.TRAIN)
+    assert not batch.scored[:, : task.longest].any() and batch.scored[:, task.longest :].all()
     for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
-        assert targets[: task.longest] == [IGNORE] * task.longest
         for t in range(task.longest, task.length):
-            assert targets[t] == sum(looked_up(task, row, t)) % task.symbols
+            total = sum(looked_up(task, row, t))
+            if task.values == "tokens":
+                assert targets[t] == total % task.symbols
+            else:
+                assert targets[t] == pytest.approx(total / math.sqrt(task.memories), abs=1e-5)
+
+
+def test_real_numbers_choose_each_lag_as_often() -> None:
+    task = AdaptiveMemory(values="reals", symbols=5)
+    inputs = task.sample(np.random.default_rng(0), 1000, Split.TRAIN).inputs
+    counts = np.bincount(task.symbols_of(inputs).ravel())
+    assert counts / inputs.size == pytest.approx([0.2] * 5, abs=0.01)
+    assert task.metrics == ("loss",) and AdaptiveMemory().metrics == ("acc", "loss")
 
 
 def test_the_example_of_the_module_is_a_row() -> None:
@@ -86,9 +110,10 @@ def test_lags_reach_all_the_distances_up_to_the_longest(levels: int) -> None:
         ({"levels": 3}, "levels = 3: must be from 1 to memories = 2"),
         ({"symbols": 1}, "symbols = 1: must be from 2"),
         ({"longest": 64}, "longest = 64: .* less than length = 64"),
+        ({"values": "complex"}, "values = 'complex': must be tokens or reals"),
         ({"longest": 7}, "longest = 7: must be at least symbols = 8"),
     ],
 )
-def test_impossible_settings_are_refused(setting: dict[str, int], message: str) -> None:
+def test_impossible_settings_are_refused(setting: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        AdaptiveMemory(**setting)
+        AdaptiveMemory(**setting)  # type: ignore[arg-type]

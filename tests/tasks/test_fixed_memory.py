@@ -28,7 +28,7 @@ def test_every_target_is_the_sum_of_its_memories(
     lags = [math.floor(k * longest / memories + 1e-9) for k in range(1, memories + 1)]
     assert len(set(lags)) == memories
     ids, numbers = (
-        FixedMemory(memories, longest, values, symbols, length=length).sample(
+        FixedMemory(memories, longest, values=values, symbols=symbols, length=length).sample(
             np.random.default_rng(seed), 5, Split.TRAIN
         )
         for values in ("tokens", "reals")

@@ -18,6 +18,7 @@ TASKS = [
     FixedMemory(longest=4, symbols=5, length=9),
     FixedMemory(longest=4, values="reals", length=9),
     AdaptiveMemory(longest=4, symbols=3, length=9),
+    AdaptiveMemory(longest=4, symbols=3, values="reals", length=9),
     SparseMemory(length=9),
 ]
 every_task = pytest.mark.parametrize("task", TASKS, ids=repr)

@@ -547,7 +547,7 @@ def test_costs_that_depend_on_size_still_find_the_cell_of_the_smaller_size() -> 
 def test_cells_without_a_finite_value_are_left_out_and_counted() -> None:
     answer = question(grid({(8, 16): 0.95}), "min sqrt(-d) where acc > 0.9")
     assert answer.rows == []
-    assert answer.notes == ["left out: 1 cells for which an expression has no value"]
+    assert answer.notes == ["left out: 1 cells for which an expression has no value yet"]
 
 
 def test_size_itself_can_be_minimised() -> None:
@@ -655,18 +655,21 @@ def test_a_row_of_the_frontier() -> None:
     ]
 
 
-def test_the_frontier_waits_for_seeds_that_may_change_a_cell() -> None:
+def test_the_frontier_is_by_the_seeds_that_ended_unless_one_was_stopped() -> None:
     store = FakeStore()
-    trials = [planned(d=d, seed=k) for d in (8, 16, 32) for k in range(2)]
+    trials = [planned(d=d, seed=k) for d in (8, 16, 32, 64) for k in range(2)]
     store.add_sweep("s", trials)
     store.end(trials[0], "completed", 0.5)
     store.end(trials[2], "completed", 0.6)
     store.end(trials[3], "stopped", 0.6)
     store.end(trials[4], "completed", 0.7)
     store.end(trials[5], "solved", 0.9)
+    store.end(trials[6], "failed")
     answer = question(store, "frontier flops, acc")
-    assert [(row["d"], row["acc"]) for row in answer.rows] == [(32, 0.8)]
-    assert "left out: 2 cells for which an expression has no value" in answer.notes
+    found = [(row["d"], row["acc"], row["seeds"]) for row in answer.rows]
+    assert found == [(8, 0.5, 1), (32, 0.8, 2)]
+    assert "left out: 2 cells for which an expression has no value yet" in answer.notes
+    assert answer.notes[-1].startswith("partial: 1 of 2 cells shown are judged by fewer seeds")
 
 
 def test_a_diverged_cell_has_no_loss_to_show() -> None:

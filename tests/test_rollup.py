@@ -108,7 +108,7 @@ def test_never_is_null_and_least_is_least() -> None:
     )  # fmt: skip
     answer = ask(store, "frontier flops_to_goal, acc", code=now)
     assert [(row["flops_to_goal"], row["d"]) for row in answer.rows] == [(70, 32)]
-    assert "left out: 1 cells for which an expression has no value" in answer.notes
+    assert "left out: 1 cells for which an expression has no value yet" in answer.notes
     answer = ask(store, "min d where flops_to_goal < 100", code=now)
     assert [(row["value"], row["verdict"]) for row in answer.rows] == [
         (32, "exact"),

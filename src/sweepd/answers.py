@@ -77,6 +77,12 @@ def ask(
         case "fit":
             reply = _fit(views, question, grouping, cells, condition, merit)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
+    partial = sum(not cell.complete for cell in reply.deciding)
+    if partial and any(node.scores for _, node in question.expressions):
+        notes.append(
+            f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
+            "or values of nuisance axes, than are planned"
+        )
     about = condition.about.union(*(node.about for _, node in question.expressions))
     return Answer(reply.columns, reply.rows, notes, damaged, about or frozenset({"acc"}))
 
@@ -256,7 +262,7 @@ def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
             notes.append(f"not measured: {silent} cells have completed trials without {score}")
     if unsettled := sum(not cell.has_values for cell in cells):
-        notes.append(f"left out: {unsettled} cells for which an expression has no value")
+        notes.append(f"left out: {unsettled} cells for which an expression has no value yet")
     return notes
 
 

@@ -56,7 +56,7 @@ class Cell:
     decided: int
     """Seeds for which it holds or does not."""
     values: tuple[Any, ...]
-    """The question's expressions: numbers, or None as where a score is not settled yet."""
+    """The question's expressions: numbers, or None as where there is no score yet."""
     rivals: tuple[Cell, ...] = ()
     """Where nuisance axes were tuned: one cell for each of their values, of which this is the
     best; then `outcome` is what they say together."""
@@ -71,6 +71,12 @@ class Cell:
     @property
     def measured(self) -> bool:
         return self.row["acc"] is not None or self.row["loss"] is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that is planned of it ran its budget."""
+        rows = [point.row for point in self.points]
+        return all(r["completed"] + r["solved"] + r["diverged"] == r["seeds"] for r in rows)
 
     @property
     def has_values(self) -> bool:
@@ -116,7 +122,7 @@ def judged(
             FROM units GROUP BY cell
         ), expressions AS (
             SELECT cell, coalesce({selection.sql()}, false) AS selected,
-                row({", ".join(map(_settled, nodes))}) AS "values"
+                row({", ".join(map(_shown, nodes))}) AS "values"
             FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed IS NULL
         )
         SELECT e.selected, e.values,
@@ -216,12 +222,13 @@ def _resampled_sql(condition: Node, scores: Sequence[str]) -> str:
     """
 
 
-def _settled(node: Node) -> str:
-    """An expression in SQL, NULL where seeds yet to come may change it."""
+def _shown(node: Node) -> str:
+    """An expression in SQL, of scores by the seeds that ended. NULL where one was stopped, unless
+    it can't change the score: rules stop the bad ones, and the others would look too good."""
     if not node.scores:
         return node.sql()
     known = " AND ".join(f"{quoted(least(s))} = {quoted(most(s))}" for s in sorted(node.scores))
-    return f"CASE WHEN completed + solved + diverged = seeds OR ({known}) THEN {node.sql()} END"
+    return f"CASE WHEN stopped = 0 OR ({known}) THEN {node.sql()} END"
 
 
 def _number(value: Decimal | Value | None) -> Value | None:

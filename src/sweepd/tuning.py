@@ -39,13 +39,9 @@ def _as_one(
 ) -> Cell:
     outcome = together(rivals, condition)
     best = max((rival for rival in rivals if rival.outcome or not outcome), key=merit)
-    first, *scores = best.values
-    if any(None in rival.values[1:] for rival in rivals if rival.outcome is not False):
-        scores = [None] * len(scores)  # one that is not settled yet may turn out to be the best
     return replace(
         best,
         outcome=outcome,
-        values=(first, *scores),
         rivals=tuple(rivals),
         edge=",".join(axis for axis in axes if _at_edge(axis, best, rivals)),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
     from sweepd.cluster import Remote
+    from sweepd.cluster.base import Work
     from sweepd.spec import Grid
     from sweepd.store import Store
 
@@ -67,7 +69,8 @@ def hand_over(
                 )
             say(f"sweep {name} runs there already, as job {job}: following it")
         elif confirmed(f"run sweep {name} on the cluster of {file}?", yes):
-            job = _start(cluster, grid, store, options)
+            with _packed(cluster, grid, store.address, options) as work:
+                job = cluster.start(work, say)
             say(f"sweep {name} was handed over as job {job}; Ctrl-C leaves it running")
         else:
             return
@@ -82,20 +85,25 @@ def hand_over(
             f"follows it again, `sweepd cancel {where}` ends it"
         )
         return
-    if cluster.after == "down":
-        cluster.down(say)
+    cluster.ended(say)
     raise typer.Exit(code)
 
 
-def _start(cluster: Remote, grid: Grid, store: Store, options: Sequence[str]) -> str:
+def draft(cluster: Remote, grid: Grid, address: str, options: Sequence[str]) -> str:
+    """The script or manifest by which a sweep would be handed over; empty for kinds without."""
+    with _packed(cluster, grid, address, options) as work:
+        return cluster.draft(work)
+
+
+@contextmanager
+def _packed(cluster: Remote, grid: Grid, address: str, options: Sequence[str]) -> Iterator[Work]:
     from sweepd.cluster.base import Work
     from sweepd.cluster.package import PLACE, pack
 
     with TemporaryDirectory(prefix="sweepd-package-") as folder:
         path = pack(grid, cluster, Path(folder))
-        where = ("--cluster", PLACE, "--results", store.address)
-        work = Work(grid.name, store.address, ("launch", path, *where, *options), Path(folder))
-        return cluster.start(work, say)
+        where = ("--cluster", PLACE, "--results", address)
+        yield Work(grid.name, address, ("launch", path, *where, *options), Path(folder))
 
 
 def _remote(file: Path) -> Remote:

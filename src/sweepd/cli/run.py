@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.cluster import hand_over
+from sweepd.cli.cluster import draft, hand_over
 from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
 from sweepd.cli.progress import Progress, duration
 from sweepd.errors import EnvironmentFailure, UserError
@@ -102,10 +102,15 @@ def launch(
 
     Exits with 0 if every trial has ended, 1 if some failed, 130 if interrupted.
     """
+    from sweepd.cluster import Local
     from sweepd.spec import load_grid
 
     if dry_run:
         plan(grid, overrides, accept_code, cluster, results)
+        place, sent = _place(cluster), _sent(promote, accept_code)
+        if not isinstance(place, Local):
+            asked, address = load_grid(grid, overrides or []), _address(results, place)
+            print(f"\n{draft(place, asked, address, sent)}".rstrip())
     else:
         asked = load_grid(grid, overrides or [])
         _launch(asked, cluster, results, accept_code, promote, yes)
@@ -183,9 +188,7 @@ def _launch(
             f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}{_dollars(row)}"
         )
         if cluster and not isinstance(place, Local):
-            options = {"--promote": promote, "--accept-code": accept_code}
-            given = [option for option, wanted in options.items() if wanted]
-            hand_over(place, cluster, grid, store, given, yes)
+            hand_over(place, cluster, grid, store, _sent(promote, accept_code), yes)
             return
 
     progress = Progress(planned.trials, row["to_run"], about)
@@ -227,6 +230,12 @@ def _stopping() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _sent(promote: bool, accept_code: bool) -> list[str]:
+    """The options of this launch that a driver elsewhere has to be told."""
+    options = {"--promote": promote, "--accept-code": accept_code}
+    return [option for option, wanted in options.items() if wanted]
 
 
 def _place(cluster: Path | None) -> Cluster:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sweepd.cluster.address import Address
 from sweepd.cluster.base import Remote
 from sweepd.cluster.local import Local
+from sweepd.cluster.slurm import Slurm
 from sweepd.registry import closest
 from sweepd.yamlfile import GridError, parse, read
 
@@ -19,7 +20,12 @@ __all__ = ["Cluster", "Local", "Remote", "load_cluster"]
 
 Cluster = Local | Remote
 
-KINDS: dict[str, type[Local] | type[Remote]] = {"local": Local, "address": Address}
+KINDS: dict[str, type[Local] | type[Remote]] = {
+    "local": Local,
+    "address": Address,
+    "kuberay": KubeRay,
+    "slurm": Slurm,
+}
 
 
 def load_cluster(path: Path) -> Cluster:

@@ -110,6 +110,15 @@ class Remote(ClusterFile):
     def follow(self, job: str, note: Note) -> int:
         """Pass on what a driver has printed and prints, until it ends: its exit code."""
 
+    def ended(self, note: Note) -> None:
+        """Do as `after` says, once a followed sweep has ended."""
+        if self.after == "down":
+            self.down(note)
+
+    def draft(self, work: Work) -> str:
+        """The text that hands a sweep over, where one does."""
+        return ""
+
     @abstractmethod
     def status(self) -> list[dict[str, Any]]:
         """What there is of it: rows of `what` (node, job), `name`, `type`, `state` and `price`, in

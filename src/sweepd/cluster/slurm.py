@@ -1,0 +1,250 @@
+"""Slurm: each sweep is a batch job whose nodes Ray's own `symmetric-run` makes a Ray of."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import secrets
+import shlex
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TextIO
+
+from pydantic import Field
+
+from sweepd.cluster.base import Note, Work
+from sweepd.cluster.batch import Batch, tell
+from sweepd.errors import EnvironmentFailure
+from sweepd.options import Nodes
+from sweepd.yamlfile import Keys
+
+SCRIPT = r"""#!/bin/bash
+{options}
+
+# Written by sweepd: a Ray on all nodes of this job, and on the first of them the driver of a sweep.
+{setup}
+export PATH="$(dirname "$(command -v {python})"):$PATH" PYTHONPATH="$PWD"
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK" SLURM_WAIT=0
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={folder}/token RAY_USAGE_STATS_ENABLED=0
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=600 RAY_TMPDIR="/tmp/sweepd-$SLURM_JOB_ID"
+{network}
+export RAY_ADDRESS="$head:$((20000 + SLURM_JOB_ID % 6000))"
+
+node() {{
+  mkdir -m 700 "$RAY_TMPDIR" || return
+  ray symmetric-run --address "$RAY_ADDRESS" --min-nodes {nodes} --num-cpus={cpus} \
+    --num-gpus={gpus} --include-dashboard=false --dashboard-agent-listen-port=0 \
+    --ray-client-server-port=$((26000 + SLURM_JOB_ID % 6000)) -- bash -c {driver}
+  rm -rf "$RAY_TMPDIR"
+}}
+export -f node
+
+# USR1 comes before the time limit, before a preemption and from `sweepd cluster down`: the driver
+# is asked to save what runs and to end.
+trap {cancel} USR1
+
+# symmetric-run refuses to start beside another Ray, and ends with `ray stop`, which ends every Ray
+# of this user that it sees: where the kernel allows it, it sees its own processes alone.
+alone=(unshare --user --map-current-user --pid --fork --kill-child --mount-proc)
+"${{alone[@]}}" true 2> /dev/null || alone=()
+rm -f {folder}/code
+srun --no-kill "${{alone[@]}}" bash -c 'node; exit' &
+ray=$!
+while kill -0 "$ray" 2> /dev/null; do wait "$ray"; done
+cp {folder}/code {folder}/exit || echo 3 > {folder}/exit # no driver ran
+"""
+ONE_NODE = """\
+head=127.0.0.1
+export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 # ports on the loopback interface only"""
+NODES = "head=$(hostname -I | cut -d ' ' -f 1)"
+POLL_SECONDS = 2.0
+SAVING_SECONDS = 150.0
+"""How long `down` waits for drivers to save what runs."""
+SIGHT_SECONDS = 60.0
+"""How long a shared folder may take to show what a node has written."""
+PENDING, ENDED = "PENDING", ("COMPLETED", "FAILED")
+"""States of jobs that wait, and whose script has come to its end."""
+KILLED = (
+    *("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED"),
+    "TIMEOUT",
+)
+OURS = {
+    *("job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "chdir"),
+    *("output", "error", "open-mode", "no-kill", "signal", "array", "wrap", "wait", "test-only"),
+}
+"""Options of sbatch that the script depends on."""
+
+
+class Slurm(Batch):
+    """Slurm, by its commands on this machine, and a folder that this machine and all nodes see."""
+
+    kind: Literal["slurm"]
+    folder: Annotated[str, Field(pattern=r"^/[\w./+-]*$")]
+    """where the code, the script, the token and the output of each job lie"""
+    nodes: Annotated[int, Field(ge=1)] = 1
+    """of one job"""
+    cpus: Annotated[int, Field(ge=1)]
+    """of a node"""
+    gpus: Annotated[int, Field(ge=0)] = 0
+    """of a node"""
+    price: Annotated[float, Field(ge=0)] = 0.0
+    """dollars an hour and node"""
+    setup: str = ""
+    """shell commands before Ray is started, as `module load cuda`"""
+    sbatch: dict[str, Literal[True] | int | str] = Field(default_factory=dict)
+    """further options of sbatch, as `partition: main`; one without a value is `true`"""
+    after: Literal["down"] = "down"
+
+    def faults(self) -> Iterator[tuple[Keys, str]]:
+        for name, value in self.sbatch.items():
+            if name in OURS:
+                yield ("sbatch", name), "sweepd sets this itself"
+            elif not re.fullmatch("[a-z][a-z-]+", name):
+                yield ("sbatch", name), "name the long form of an option, without its --"
+            elif not str(value).isprintable():
+                yield ("sbatch", name), "one line of text is wanted"
+
+    def types(self) -> Mapping[str, Nodes]:
+        return {"node": Nodes(self.nodes, self.cpus, self.gpus, self.price, self.nodes)}
+
+    def up(self, note: Note) -> None:
+        note(f"{tell('scontrol', 'ping').strip()}; it brings nodes up as jobs start")
+
+    def find(self, sweep: str, results: str) -> str | None:
+        wanted = {"sweep": sweep, "results": results}
+        return next((job for job in self._live() if self._work(job) == wanted), None)
+
+    def submit(self, work: Work, job: str) -> str:
+        folder = self._at(job)
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+            shutil.copytree(work.folder, folder / "package")
+            (folder / "log").touch()
+            (folder / "token").touch(mode=0o600)
+            (folder / "token").write_text(secrets.token_hex())
+            named = {"sweep": work.sweep, "results": work.results}
+            (folder / "work.json").write_text(json.dumps(named))
+            (folder / "job.sh").write_text(self._script(work, job))
+        except OSError as error:
+            raise EnvironmentFailure(f"{error.filename}: {error.strerror}") from error
+        tell("sbatch", str(folder / "job.sh"))
+        return job
+
+    def draft(self, work: Work) -> str:
+        return self._script(work, f"sweepd-{work.sweep}")
+
+    def follow(self, job: str, note: Note) -> int:
+        ending, told, moved = self._at(job) / "exit", "", time.monotonic()
+        with (self._at(job) / "log").open(errors="replace") as log:
+            while True:
+                state, _ = self._jobs().get(job, ("", 0))
+                code = ending.read_text() if ending.exists() else ""
+                for line in _lines(log):  # all that came before what was just seen
+                    note(line)
+                if code.strip():
+                    if int(code) == EnvironmentFailure.exit_code:
+                        note(f"see also {self._at(job)}/slurm.log")
+                    return int(code)
+                if state != told:
+                    note(f"Slurm: job {job} is {state}")
+                    told, moved = state, time.monotonic()
+                late = time.monotonic() - moved > SIGHT_SECONDS
+                if state in KILLED or (late and state in ("", *ENDED)):
+                    raise EnvironmentFailure(
+                        f"job {job} was ended ({state or 'Slurm knows it no more'}); the same "
+                        f"launch goes on with its sweep. Its output: {self._at(job)}/slurm.log"
+                    )
+                time.sleep(POLL_SECONDS)
+
+    def status(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "what": "job",
+                "name": job,
+                "type": self._work(job).get("sweep"),
+                "state": state,
+                "price": 0.0 if state == PENDING else nodes * self.price,
+            }
+            for job, (state, nodes) in self._live().items()
+        ]
+
+    def down(self, note: Note) -> None:
+        for job, (state, _) in self._live().items():
+            note(f"ending job {job}")
+            _scancel(job, *(() if state == PENDING else ("--batch", "--signal=USR1")))
+        until = time.monotonic() + SAVING_SECONDS
+        while self._live() and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+        for job in self._live():
+            _scancel(job)
+
+    def _live(self) -> dict[str, tuple[str, int]]:
+        over = (*ENDED, *KILLED)
+        return {job: of for job, of in self._jobs().items() if of[0] not in over}
+
+    def _jobs(self) -> dict[str, tuple[str, int]]:
+        """State and nodes of the jobs that Slurm still knows and that lie in our folder."""
+        of = ("--states=all", f"--user={getpass.getuser()}", "--format=%j|%T|%D")
+        lines = tell("squeue", "--noheader", *of).splitlines()
+        found = (line.rsplit("|", 2) for line in lines)
+        return {job: (state, int(nodes)) for job, state, nodes in found if self._work(job)}
+
+    def _work(self, job: str) -> dict[str, str]:
+        """Sweep and results of a job; nothing if it is none of ours."""
+        try:
+            found: dict[str, str] = json.loads((self._at(job) / "work.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def _at(self, job: str) -> Path:
+        return Path(self.folder) / job
+
+    def _script(self, work: Work, job: str) -> str:
+        folder = self._at(job)
+        options: dict[str, str | int] = {
+            "job-name": job,
+            "nodes": self.nodes,
+            "ntasks-per-node": 1,
+            "cpus-per-task": self.cpus,
+            **({"gpus-per-node": self.gpus} if self.gpus else {}),
+            "chdir": f"{folder}/package",
+            "output": f"{folder}/slurm.log",
+            "open-mode": "append",
+            "no-kill": True,
+            "signal": "B:USR1@180",
+            **self.sbatch,
+        }
+        said = (f"={shlex.quote(str(v))}" if v is not True else "" for v in options.values())
+        command, sweepd = work.command(self.python), (self.python, "-m", "sweepd")
+        which = (work.sweep, "--results", work.results)
+        return SCRIPT.format(
+            options="\n".join(
+                f"#SBATCH --{name}{v}" for name, v in zip(options, said, strict=True)
+            ),
+            setup=self.setup,
+            python=shlex.quote(self.python),
+            folder=folder,
+            network=ONE_NODE if self.nodes == 1 else NODES,
+            cancel=shlex.quote(f"{shlex.join([*sweepd, 'cancel', *which])} &"),
+            nodes=self.nodes,
+            cpus=self.cpus,
+            gpus=self.gpus,
+            driver=shlex.quote(f"{command} >> {folder}/log 2>&1; echo $? > {folder}/code"),
+        )
+
+
+def _scancel(job: str, *how: str) -> None:
+    tell("scancel", f"--user={getpass.getuser()}", f"--name={job}", *how)
+
+
+def _lines(log: TextIO) -> Iterator[str]:
+    """Those that are whole."""
+    at = log.tell()
+    while (line := log.readline()).endswith("\n"):
+        yield line[:-1]
+        at = log.tell()
+    log.seek(at)

@@ -1,0 +1,79 @@
+"""What is handed to Slurm: a script that a shell can read with the user's options, and nothing that
+a cluster file should not say. A real Slurm runs it in tests/torture/test_slurm.py."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sweepd.cluster import load_cluster
+from sweepd.cluster.base import Work
+from sweepd.options import Resources
+from sweepd.yamlfile import GridError
+
+READY = Path(__file__).parents[2] / "clusters/slurm.yaml"
+WORK = Work("its", "/shared/it's results", ("launch", "grid.yaml"), Path())
+
+
+def load(tmp_path, text):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    return load_cluster(path)
+
+
+def script(cluster):
+    text = cluster.draft(WORK)
+    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return text
+
+
+def test_the_script_of_the_ready_file():
+    cluster = load_cluster(READY)
+    text = script(cluster)
+    options = set(re.findall("^#SBATCH (.*)$", text, re.MULTILINE))
+    assert {"--nodes=4", "--cpus-per-task=32", "--exclusive", "--time=12:00:00"} <= options
+    assert not any(option.startswith("--gpus") for option in options)
+    assert "--min-nodes 4" in text and "127.0.0.1" not in text
+    assert cluster.slots(Resources(cpus=2)) == 64
+
+
+def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path):
+    cluster = load(tmp_path, "{kind: slurm, folder: /shared, cpus: 8, gpus: 2, price: 3}")
+    text = script(cluster)
+    assert "head=127.0.0.1\nexport RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in text
+    assert "#SBATCH --gpus-per-node=2" in text and "--num-gpus=2" in text
+    assert cluster.cost(Resources(1, 0.5), 4, 3600, 7200) == (3.0, 6.0)
+
+
+def test_any_name_reaches_the_commands_whole(tmp_path):
+    text = script(load(tmp_path, "{kind: slurm, folder: /shared, cpus: 8, python: /my env/python}"))
+    [trap] = re.findall("^trap (.*) USR1$", text, re.MULTILINE)
+    [command] = shlex.split(trap)
+    assert shlex.split(command) == [
+        *("/my env/python", "-m", "sweepd", "cancel", "its"),
+        *("--results", "/shared/it's results", "&"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("{kind: slurm, folder: jobs, cpus: 8}", ["folder: String should match"]),
+        ("{kind: slurm, folder: /a b, cpus: 8}", ["folder: String should match"]),
+        ("{kind: slurm, folder: /a}", ["cpus: Field required"]),
+        ("{kind: slurm, folder: /a, cpus: 8, after: keep}", ["after: Input should be 'down'"]),
+        ("{kind: slurm, folder: /a, cpus: 8, gpu: 1}", ["gpu: no such key"]),
+        ("{kind: slurm, folder: /a, cpus: 8, sbatch: {nodes: 2}}", ["sbatch.nodes: sweepd sets"]),
+        ("{kind: slurm, folder: /a, cpus: 8, sbatch: {p: main}}", ["sbatch.p: name the long form"]),
+        ('{kind: slurm, folder: /a, cpus: 8, sbatch: {qos: "a\\nb"}}', ["sbatch.qos: one line"]),
+    ],
+)
+def test_what_a_cluster_file_may_not_say(tmp_path, text, problems):
+    with pytest.raises(GridError) as refused:
+        load(tmp_path, text)
+    assert all(problem in str(refused.value) for problem in problems), refused.value

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from sweepd.cluster.address import Address
 from sweepd.cluster.base import Remote
+from sweepd.cluster.kuberay import KubeRay
 from sweepd.cluster.local import Local
 from sweepd.cluster.slurm import Slurm
 from sweepd.registry import closest

@@ -1,0 +1,323 @@
+"""KubeRay: each sweep is a RayJob, for which its operator makes a Ray cluster of pods."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import subprocess
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from sweepd.cluster.base import Note, Work
+from sweepd.cluster.batch import Batch, tell
+from sweepd.cluster.jobs import STOPPING
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.options import Nodes
+from sweepd.registry import closest
+from sweepd.yamlfile import Keys, dump
+
+MOUNT, PACKAGE = "/sweepd", "package.zip"
+"""Where the pods have the code that was sent."""
+MOST_BYTES = 1_000_000
+"""What a ConfigMap holds, in round figures."""
+LABEL = "app.kubernetes.io/managed-by=sweepd"
+SWEEP, RESULTS = "sweepd/sweep", "sweepd/results"
+"""Annotations of a job."""
+ENDED = ("Complete", "Failed", "ValidationFailed")
+"""Stages of jobs that are over; before their submitter has run there is no output."""
+POLL_SECONDS = 2.0
+
+
+class _Part(BaseModel):
+    """A part of a RayClusterSpec: what we read of it; the rest is KubeRay's to judge."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
+
+
+def _amount(quantity: str | int | float) -> float:
+    """Kubernetes' `500m` is a half."""
+    text = str(quantity)
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+
+
+def _checked(quantity: str | int | float) -> str | int | float:
+    """ValueError for what is no quantity."""
+    _amount(quantity)
+    return quantity
+
+
+class Limits(_Part):
+    cpu: Annotated[str | int | float, AfterValidator(_checked)]
+
+
+class Resources(_Part):
+    limits: Limits
+
+
+class Container(_Part):
+    image: str
+    resources: Resources
+
+
+class Pod(_Part):
+    containers: Annotated[list[Container], Field(min_length=1)]
+    """Ray's own is the first"""
+
+
+class Template(_Part):
+    spec: Pod
+
+
+class Group(_Part):
+    """Pods of one kind; the head's."""
+
+    template: Template
+    ray_start_params: dict[str, str] = Field(default_factory=dict)
+
+    def nodes(self, least: int, most: int, price: float) -> Nodes:
+        limits = self.template.spec.containers[0].resources.limits
+        extra = (limits.model_extra or {}).items()
+        gpus = sum(_amount(value) for name, value in extra if name.endswith("/gpu"))
+        told = {"num-cpus": limits.cpu, "num-gpus": gpus, **self.ray_start_params}
+        cpus, gpus = (_amount(told[name]) for name in ("num-cpus", "num-gpus"))
+        return Nodes(most, ceil(cpus), gpus, price, least)
+
+
+class Workers(Group):
+    group_name: str
+    min_replicas: Annotated[int, Field(ge=0)] = 0
+    max_replicas: Annotated[int, Field(ge=1)]
+
+
+class RayCluster(_Part):
+    ray_version: str
+    """KubeRay asks for a token where it knows that this Ray does"""
+    head_group_spec: Group
+    worker_group_specs: list[Workers]
+
+
+class KubeRay(Batch):
+    """KubeRay, by kubectl as it is set up on this machine."""
+
+    kind: Literal["kuberay"]
+    context: str | None = None
+    """kubectl's; the current one if nothing is said"""
+    namespace: str = "default"
+    prices: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """dollars an hour and pod, by the name of its group, `head` for the head"""
+    ray: RayCluster
+    """a RayClusterSpec, in KubeRay's words"""
+    after: Literal["keep", "down"] = "down"
+    """whether the pods of a sweep stay when it has ended, to be looked at"""
+
+    def faults(self) -> Iterator[tuple[Keys, str]]:
+        groups = ("head", *(group.group_name for group in self.ray.worker_group_specs))
+        for name in self.prices:
+            if name not in groups:
+                yield ("prices", name), f"no such group{closest(name, groups)}"
+
+    def types(self) -> Mapping[str, Nodes]:
+        workers = {
+            group.group_name: group.nodes(
+                group.min_replicas, group.max_replicas, self.prices.get(group.group_name, 0.0)
+            )
+            for group in self.ray.worker_group_specs
+        }
+        return {
+            "head": self.ray.head_group_spec.nodes(1, 1, self.prices.get("head", 0.0)),
+            **workers,
+        }
+
+    def up(self, note: Note) -> None:
+        self._get("rayjobs")
+        note(f"KubeRay is in namespace {self.namespace}; it brings pods up as jobs start")
+
+    def find(self, sweep: str, results: str) -> str | None:
+        wanted = {SWEEP: sweep, RESULTS: results}
+        live = (job["metadata"] for job in self._jobs() if _stage(job) not in ENDED)
+        return next(
+            (it["name"] for it in live if wanted.items() <= it["annotations"].items()), None
+        )
+
+    def submit(self, work: Work, job: str) -> str:
+        package = _zipped(work.folder)
+        if len(package) > MOST_BYTES:
+            raise UserError(
+                f"the code to send has {len(package):,} bytes packed, and a ConfigMap holds "
+                f"{MOST_BYTES:,}: have large files of yours in the image"
+            )
+        made = self._create(self._job(work, job))
+        code = _code(job, base64.b64encode(package).decode())
+        owner = {name: made[name] for name in ("apiVersion", "kind")}
+        owner |= {name: made["metadata"][name] for name in ("name", "uid")}
+        code["metadata"]["ownerReferences"] = [owner]  # which is deleted with it
+        try:
+            self._create(code)
+        except EnvironmentFailure:
+            self._kubectl("delete", "rayjob", job)
+            raise
+        return job
+
+    def draft(self, work: Work) -> str:
+        job = f"sweepd-{work.sweep}"
+        package = f"({len(_zipped(work.folder)):,} bytes)"
+        return f"{dump(self._job(work, job))}---\n{dump(_code(job, package))}"
+
+    def follow(self, job: str, note: Note) -> int:
+        told, shown = "", 0
+        while True:
+            [found] = [one for one in self._jobs() if one["metadata"]["name"] == job] or [{}]
+            stage = _stage(found)
+            if stage != told:
+                note(f"KubeRay: job {job}: {stage}")
+                told = stage
+            if stage in ("Running", *ENDED):
+                shown = self._pass_on(job, shown, note)
+            if not found or stage in ENDED:
+                return _exit_code(job, found.get("status", {}))
+            time.sleep(POLL_SECONDS)
+
+    def status(self) -> list[dict[str, Any]]:
+        jobs = self._jobs()
+        clusters = [one.get("status", {}).get("rayClusterName") for one in jobs]
+        pods = self._get(
+            "pods", f"--selector=ray.io/cluster in ({','.join(filter(None, clusters))})"
+        )
+        return [
+            *(
+                {
+                    "what": "job",
+                    "name": one["metadata"]["name"],
+                    "type": one["metadata"]["annotations"][SWEEP],
+                    "state": _stage(one),
+                }
+                for one in jobs
+            ),
+            *(
+                {
+                    "what": "node",
+                    "name": pod["metadata"]["name"],
+                    "type": (group := _group(pod["metadata"]["labels"])),
+                    "state": pod["status"]["phase"],
+                    "price": self.prices.get(group, 0.0),
+                }
+                for pod in pods
+            ),
+        ]
+
+    def down(self, note: Note) -> None:
+        note(self._kubectl("delete", "rayjobs", f"--selector={LABEL}").strip())
+
+    def _job(self, work: Work, job: str) -> dict[str, Any]:
+        """The RayJob."""
+        cluster = self.ray.model_dump(by_alias=True, exclude_unset=True)
+        for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+            pod = group["template"]["spec"]
+            volumes, mounts = pod.get("volumes", []), pod["containers"][0].get("volumeMounts", [])
+            pod["volumes"] = [*volumes, {"name": "sweepd", "configMap": {"name": job}}]
+            ours = {"name": "sweepd", "mountPath": MOUNT, "readOnly": True}
+            pod["containers"][0]["volumeMounts"] = [*mounts, ours]
+        runtime = {"working_dir": f"file://{MOUNT}/{PACKAGE}", "env_vars": STOPPING}
+        return {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayJob",
+            "metadata": _metadata(job)
+            | {"annotations": {SWEEP: work.sweep, RESULTS: work.results}},
+            "spec": {
+                "entrypoint": work.command(self.python),
+                "runtimeEnvYAML": dump(runtime),
+                "shutdownAfterJobFinishes": self.after == "down",
+                "rayClusterSpec": {"authOptions": {"mode": "token"}, **cluster},
+            },
+        }
+
+    def _jobs(self) -> list[dict[str, Any]]:
+        return self._get("rayjobs", f"--selector={LABEL}")
+
+    def _pass_on(self, job: str, shown: int, note: Note) -> int:
+        """Pass on what a job's submitter prints, but for the lines shown before, until it ends or
+        kubectl does: how many lines there were."""
+        command = (*self._command(), "logs", "--follow", f"job/{job}")
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as logs:
+            assert logs.stdout
+            count = 0
+            try:
+                for count, line in enumerate(logs.stdout, 1):
+                    if count > shown:
+                        note(line.rstrip("\n"))
+            finally:
+                logs.terminate()
+        return max(shown, count)
+
+    def _create(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        text = json.dumps(manifest)
+        made: dict[str, Any] = json.loads(
+            self._kubectl("create", "--filename=-", "--output=json", text=text)
+        )
+        return made
+
+    def _get(self, *what: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self._kubectl("get", *what, "--output=json"))[
+            "items"
+        ]
+        return found
+
+    def _kubectl(self, *arguments: str, text: str | None = None) -> str:
+        return tell(*self._command(), *arguments, text=text)
+
+    def _command(self) -> list[str]:
+        context = [f"--context={self.context}"] if self.context else []
+        return ["kubectl", *context, f"--namespace={self.namespace}"]
+
+
+def _metadata(job: str) -> dict[str, Any]:
+    name, _, value = LABEL.partition("=")
+    return {"name": job, "labels": {name: value}}
+
+
+def _code(job: str, package: str) -> dict[str, Any]:
+    """The ConfigMap with the code."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(job),
+        "binaryData": {PACKAGE: package},
+    }
+
+
+def _zipped(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(folder.rglob("*")):
+            archive.write(file, file.relative_to(folder))
+    return packed.getvalue()
+
+
+def _stage(job: Mapping[str, Any]) -> str:
+    stage: str = job.get("status", {}).get("jobDeploymentStatus", "") if job else "gone"
+    return stage or "new"
+
+
+def _group(labels: Mapping[str, str]) -> str:
+    return "head" if labels["ray.io/node-type"] == "head" else labels["ray.io/group"]
+
+
+def _exit_code(job: str, status: Mapping[str, str]) -> int:
+    """The driver's, which Ray tells in words alone."""
+    if status.get("jobStatus") == "SUCCEEDED":
+        return 0
+    message = status.get("message") or status.get("reason") or "it was deleted"
+    if found := re.search(r"exit code (\d+)", message):
+        return int(found[1])
+    raise EnvironmentFailure(f"job {job}: {message}; the same launch goes on with its sweep")

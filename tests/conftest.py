@@ -11,7 +11,6 @@ from hypothesis import settings
 from object_store import GoogleProxy, Proxy, Server
 
 settings.register_profile("torture", max_examples=30_000)
-settings.register_profile("try", max_examples=1500)
 
 
 @pytest.fixture(scope="session")

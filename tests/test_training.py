@@ -8,6 +8,8 @@ import itertools
 import math
 import time
 from itertools import pairwise
+from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -17,9 +19,14 @@ from hypothesis import strategies as st
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
-from sweepd.settings import Evaluate, LrRule, Stop, Train
+from sweepd.registry import find_model, find_task, shipped_models, shipped_tasks
+from sweepd.settings import Evaluate, LrRule, Schedule, Stop, Train
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
+from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Split
+from sweepd.tasks.ed_local import LocalEditDistance
+from sweepd.tasks.edit_distance import EditDistance
+from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
@@ -45,24 +52,39 @@ def finish(training):
     return [dataclasses.replace(row, seconds=0.0) for row in rows]
 
 
-@pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
-@pytest.mark.parametrize("schedule", ["wsd", "cosine"])
-@pytest.mark.parametrize("cut", [7, 30, 55])
-def test_a_restored_snapshot_continues_bitwise(architecture, schedule, cut):
-    train = Train(steps=60, batch_size=8, warmup=10, schedule=schedule)
-    continues_bitwise(TASK, architecture, train, cut)
+EVERY_MODEL = [find_model(entry.name, Path()) for entry in shipped_models()]
+EVERY_TASK = [
+    LIS(n=4, value_range=8),
+    LIS(n=4, value_range=8, cot=False),
+    EditDistance(n=3, shorter=1),
+    LocalEditDistance(n=3, shorter=1),
+    Arithmetic(operators=2),
+    Equation(unknowns=2),
+    FixedMemory(longest=4, length=12),
+    FixedMemory(longest=4, values="reals", length=12),
+    AdaptiveMemory(longest=8, length=12),
+    AdaptiveMemory(longest=8, values="reals", length=12),
+    SparseMemory(length=12),
+]
 
 
+def test_these_are_all_tasks():
+    assert {type(task) for task in EVERY_TASK} == {
+        find_task(entry.name, Path()) for entry in shipped_tasks()
+    }
+
+
+@pytest.mark.parametrize("model", EVERY_MODEL, ids=lambda model: model.__name__)
 @pytest.mark.parametrize(
-    "task",
-    [
-        FixedMemory(longest=4, length=12),
-        AdaptiveMemory(longest=8, length=12),
-        SparseMemory(length=12),
-    ],
-    ids=lambda task: type(task).__name__,
+    ("schedule", "cut"), [*zip(get_args(Schedule), (7, 30, 40, 55), strict=True)]
 )
-def test_so_it_does_on_tasks_without_chains(task):
+def test_a_restored_snapshot_continues_bitwise(model, schedule, cut):
+    train = Train(steps=60, batch_size=8, warmup=10, schedule=schedule)
+    continues_bitwise(TASK, model(d=8, layers=1, heads=2, dropout=0.2), train, cut)
+
+
+@pytest.mark.parametrize("task", EVERY_TASK, ids=repr)
+def test_so_it_does_on_every_task(task):
     continues_bitwise(task, MODELS[0], Train(steps=60, batch_size=8, warmup=10), cut=40)
 
 

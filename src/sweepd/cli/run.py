@@ -202,7 +202,7 @@ def _launch(
         f"sweep {name}: {done} of {trials} trials done, "
         f"{len(launched.standing.failed)} failed; results in {store.address}"
     )
-    if tally := search.tally():
+    if not promote and (tally := search.tally()):
         roles = ", ".join(f"{count} {role}" for role, count in tally.items())
         say(f"cells tried: {sum(tally.values())} of {row['cells']} ({roles})")
     if launched.interrupted:

@@ -275,7 +275,9 @@ def test_store_contents(folder, damages):
     root = folder / "damaged"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(folder / "results", root)
-    files = sorted(path for path in root.rglob("*") if path.is_file() and path.name != "locks")
+    files = sorted(
+        path for path in root.rglob("*") if path.is_file() and path.parent.name != "locks"
+    )
     for number, how in damages:
         if (path := files[number % len(files)]).exists():
             with contextlib.suppress(FileExistsError):

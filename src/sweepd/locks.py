@@ -1,9 +1,10 @@
-"""Named locks: what they promise (`Locks`), and how a local file keeps it (`FileLocks`).
+"""Named locks: what they promise (`Locks`), and how local files keep it (`FileLocks`).
 
-A lock is one byte of the file, at an offset hashed from its name, under a POSIX record lock
-(fcntl). Such locks belong to a process: a forked child does not inherit them, threads share them,
-and closing *any* descriptor of the file drops them all. So this module opens the file once a
-process and never closes it, and nothing else in the process may open it.
+A lock is one byte of a file, at an offset hashed from its name, under a POSIX record lock (fcntl).
+Such locks belong to a process: a forked child does not inherit them, threads share them, and
+closing *any* descriptor of the file drops them all. So this module opens each file once a process
+and never closes it, and nothing else in the process may open it. There are several files because
+Linux looks at all locks of a file to take one more (docs/scale.md).
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ class Locks(Protocol):
         """`tell` is told why, from another thread, once what this process took is taken from it."""
 
 
+FILES = 256
+
+
 @dataclass
 class _LockFile:
     descriptor: int
@@ -72,20 +76,20 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class FileLocks:
-    """Locks on a file, which is made when first needed; they die with their process.
+    """Locks on the files of a folder, made when first needed; they die with their process.
 
     They reach all machines that share the file system, as far as that supports record locks (NFS
     does; EnvironmentFailure where it does not).
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def acquire(self, names: Collection[str]) -> set[str]:
         with _guard:
-            file = self._open()
             taken = set()
             for name in names:
+                file = self._open(name)
                 if name not in file.held and self._lock(file, name):
                     file.held.add(name)
                     taken.add(name)
@@ -96,18 +100,17 @@ class FileLocks:
 
     def release(self, names: Collection[str]) -> None:
         with _guard:
-            file = self._open()
-            for name in file.held.intersection(names):
-                fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, _offset(name))
-                file.held.remove(name)
+            for name in names:
+                file = self._open(name)
+                if name in file.held:
+                    fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, _offset(name))
+                    file.held.remove(name)
 
     def held_elsewhere(self, names: Collection[str]) -> set[str]:
         with _guard:
-            if not self.path.exists():
-                return set()
-            descriptor = self._open().descriptor
+            there = [name for name in names if self._path(name).exists()]
             try:
-                return {name for name in names if _is_locked(descriptor, name)}
+                return {name for name in there if _is_locked(self._open(name).descriptor, name)}
             except OSError as error:
                 raise self._failure(error) from error
 
@@ -126,24 +129,29 @@ class FileLocks:
             raise self._failure(error) from error
         return True
 
-    def _open(self) -> _LockFile:
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{_offset(name) % FILES:02x}"
+
+    def _open(self, name: str) -> _LockFile:
+        path = self._path(name)
         try:
             # Looked up before it is opened: closing a second descriptor would drop every lock.
-            file = _files.get(_identity(self.path.stat()))
+            file = _files.get(_identity(path.stat()))
         except FileNotFoundError:
             file = None
         except OSError as error:
             raise self._failure(error) from error
         if file is None:
             try:
-                descriptor = _open_descriptor(self.path)
+                self.folder.mkdir(exist_ok=True)
+                descriptor = _open_descriptor(path)
             except OSError as error:
                 raise self._failure(error) from error
             file = _files[_identity(os.fstat(descriptor))] = _LockFile(descriptor)
         return file
 
     def _failure(self, error: OSError) -> EnvironmentFailure:
-        return EnvironmentFailure(f"{self.path}: locking failed: {error.strerror}")
+        return EnvironmentFailure(f"{self.folder}: locking failed: {error.strerror}")
 
 
 def _open_descriptor(path: Path) -> int:

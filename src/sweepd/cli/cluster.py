@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,8 +41,8 @@ def status(file: ClusterFile, as_json: AsJson = False, as_csv: AsCsv = False) ->
     """What there is of a cluster, and what it costs an hour."""
     rows = _remote(file).status()
     emit(["what", "name", "type", "state", "price"], rows, as_json, as_csv)
-    if prices := [row["price"] for row in rows if row.get("price")]:
-        say(f"${sum(prices):.2f} an hour; `sweepd cluster down {file}` ends it")
+    if price := _price(rows):
+        say(f"${price:.2f} an hour; `sweepd cluster down {file}` ends it")
 
 
 def down(file: ClusterFile, yes: Yes = False) -> None:
@@ -85,8 +85,29 @@ def hand_over(
             f"follows it again, `sweepd cancel {where}` ends it"
         )
         return
-    cluster.ended(say)
+    if cluster.lasting:
+        _part(cluster, file)
     raise typer.Exit(code)
+
+
+def _part(cluster: Remote, file: Path) -> None:
+    """After a sweep: take its cluster down if its file says so, or say what goes on."""
+    try:
+        rows = cluster.status()
+    except EnvironmentFailure as failure:
+        say(str(failure))
+        rows = []
+    if others := [row["type"] for row in rows if row["what"] == "job" and row.get("type")]:
+        say(f"the cluster stays up: {', '.join(others)} runs there")
+    elif cluster.after == "down":
+        cluster.down(say)
+    elif price := _price(rows):
+        say(f"the cluster stays up, at ${price:.2f} an hour; `sweepd cluster down {file}` ends it")
+
+
+def _price(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Dollars an hour."""
+    return sum(row.get("price") or 0.0 for row in rows)
 
 
 def draft(cluster: Remote, grid: Grid, address: str, options: Sequence[str]) -> str:

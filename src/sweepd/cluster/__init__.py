@@ -10,9 +10,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sweepd.cluster.address import Address
+from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Remote
+from sweepd.cluster.gcp import GCP
 from sweepd.cluster.kuberay import KubeRay
 from sweepd.cluster.local import Local
+from sweepd.cluster.onprem import OnPrem
 from sweepd.cluster.slurm import Slurm
 from sweepd.registry import closest
 from sweepd.yamlfile import GridError, parse, read
@@ -24,6 +27,9 @@ Cluster = Local | Remote
 KINDS: dict[str, type[Local] | type[Remote]] = {
     "local": Local,
     "address": Address,
+    "aws": AWS,
+    "gcp": GCP,
+    "onprem": OnPrem,
     "kuberay": KubeRay,
     "slurm": Slurm,
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -89,6 +89,9 @@ class Remote(ClusterFile):
     What fails raises EnvironmentFailure. `note` is told what happens.
     """
 
+    lasting: ClassVar[bool] = True
+    """whether it is there before and after the sweeps that run there"""
+
     after: Literal["keep", "down"] = "keep"
     """what becomes of the cluster when a sweep has ended, however it ended"""
     python: str = "python"
@@ -109,11 +112,6 @@ class Remote(ClusterFile):
     @abstractmethod
     def follow(self, job: str, note: Note) -> int:
         """Pass on what a driver has printed and prints, until it ends: its exit code."""
-
-    def ended(self, note: Note) -> None:
-        """Do as `after` says, once a followed sweep has ended."""
-        if self.after == "down":
-            self.down(note)
 
     def draft(self, work: Work) -> str:
         """The text that hands a sweep over, where one does."""

@@ -6,6 +6,7 @@ import re
 import secrets
 import subprocess
 from abc import abstractmethod
+from typing import ClassVar
 
 from sweepd.cluster.base import Note, Remote, Work
 from sweepd.errors import EnvironmentFailure
@@ -14,14 +15,13 @@ from sweepd.errors import EnvironmentFailure
 class Batch(Remote):
     """A queue where each sweep is a job with nodes of its own, which go back when it has ended."""
 
+    lasting: ClassVar[bool] = False
+
     def start(self, work: Work, note: Note) -> str:
         if waiting := self.find(work.sweep, work.results):
             note(f"sweep {work.sweep} is in the queue already, as it was then, as job {waiting}")
             return waiting
         return self.submit(work, job_name(work.sweep))
-
-    def ended(self, note: Note) -> None:
-        """The job's nodes have gone back with it; other jobs are other sweeps."""
 
     @abstractmethod
     def submit(self, work: Work, job: str) -> str:

@@ -21,7 +21,10 @@ STOPPING = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
 
 
 def connect(address: str, token: str | None = None) -> JobSubmissionClient:
-    """A client of the cluster whose dashboard is at `address`. EnvironmentFailure if none is."""
+    """A client of the cluster whose dashboard is at `address`. EnvironmentFailure if none is.
+
+    `token` is what it asks for; else Ray's own environment variables say it.
+    """
     # Ray would let RAY_ADDRESS, which may be set for another cluster, override the argument.
     os.environ["RAY_API_SERVER_ADDRESS"] = address
     with _failing(address):
@@ -53,9 +56,12 @@ def submit(client: JobSubmissionClient, work: Work, entrypoint: str) -> str:
 def status(client: JobSubmissionClient) -> list[dict[str, Any]]:
     """The nodes of the cluster and the drivers that run there."""
     with _failing(client.get_address()):
-        from ray.util.state import list_nodes
+        from ray.util.state import StateApiClient
+        from ray.util.state.common import ListApiOptions, StateResource
 
-        nodes = list_nodes(client.get_address(), [("state", "=", "ALIVE")])
+        asking = StateApiClient(client.get_address(), headers=dict(client._headers))
+        alive = ListApiOptions(filters=[("state", "=", "ALIVE")])
+        nodes: list[Any] = asking.list(StateResource.NODES, alive, raise_on_missing_output=True)
         drivers = _drivers(client)
     kinds = {True: "head", False: "worker"}
     return [

@@ -1,0 +1,207 @@
+"""Ray's cluster launcher and its autoscaler's view of the machines: the only file that speaks to
+them. A `config` is what `ray up` reads, as plain data."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import IO, Any
+
+from sweepd.cluster.base import Note
+from sweepd.errors import EnvironmentFailure
+from sweepd.yamlfile import Keys
+
+Config = Mapping[str, Any]
+
+DASHBOARD_PORT = 8265
+TUNNEL_SECONDS = 60.0
+POLL_SECONDS = 0.2
+HEAD_CONFIG = Path("~/ray_bootstrap_config.yaml")
+"""Where Ray leaves the config on the head of a cluster."""
+HEAD_POLL_SECONDS = 5.0
+RAY = (sys.executable, "-m", "ray.scripts.scripts")
+PLAIN = ("--log-style", "pretty", "--log-color", "false")
+TUNNEL = """
+import sys
+from ray.autoscaler.sdk import run_on_cluster
+run_on_cluster(sys.argv[1], cmd="cat", port_forward=(int(sys.argv[2]), int(sys.argv[3])))
+"""
+"""`cat` ends when its input does, so that no tunnel outlives the process that opened it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a provider says of a node that is starting or runs."""
+
+    id: str
+    address: str
+    type: str
+    state: str
+    head: bool
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """A port of this machine that leads to the dashboard of a head, for as long as this lives."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+
+def problems(config: Config) -> Iterator[tuple[Keys, str]]:
+    """What Ray's validator has against a config: where, and why. Asks nothing of any network."""
+    import jsonschema
+    import ray.autoscaler
+    from click import ClickException
+    from ray.autoscaler._private.util import validate_config
+
+    schema = json.loads((Path(ray.autoscaler.__file__).parent / "ray-schema.json").read_text())
+    wrong = list(jsonschema.Draft7Validator(schema).iter_errors(config))
+    yield from ((tuple(error.absolute_path), error.message) for error in wrong)
+    if not wrong:
+        try:
+            with _hushed():
+                validate_config(prepared(config))
+        except (ClickException, ValueError, RuntimeError, AssertionError) as error:
+            yield (), str(error)
+
+
+def prepared(config: Config) -> dict[str, Any]:
+    """A config with Ray's defaults for its provider filled in."""
+    from ray.autoscaler._private.util import prepare_config
+
+    with _hushed():
+        made: dict[str, Any] = prepare_config(deepcopy(dict(config)))
+    return made
+
+
+def run(config: Config, note: Note, command: str, *options: str) -> None:
+    """`ray up` or `ray down`; `note` is told what it prints. EnvironmentFailure if it fails."""
+    with _written(config) as path:
+        process = subprocess.Popen(
+            [*RAY, command, "--yes", *PLAIN, *options, path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=_environment(config),
+        )
+        assert process.stdout
+        for line in process.stdout:
+            note(line.rstrip())
+    if code := process.wait():
+        raise EnvironmentFailure(f"`ray {command}` ended with exit code {code}; see above")
+
+
+def machines(config: Config) -> list[Machine]:
+    """The nodes that the provider knows, whether Ray runs on them or not."""
+    from ray.autoscaler.tags import (
+        NODE_KIND_HEAD,
+        TAG_RAY_NODE_KIND,
+        TAG_RAY_NODE_STATUS,
+        TAG_RAY_USER_NODE_TYPE,
+    )
+
+    with _asking(config) as provider:
+        found = []
+        for id_ in provider.non_terminated_nodes({}):
+            tags = provider.node_tags(id_)
+            address = provider.external_ip(id_) or provider.internal_ip(id_) or ""
+            kind, state = tags.get(TAG_RAY_USER_NODE_TYPE, ""), tags.get(TAG_RAY_NODE_STATUS, "")
+            head = tags.get(TAG_RAY_NODE_KIND) == NODE_KIND_HEAD
+            found.append(Machine(id_, address, kind, state, head))
+    return sorted(found, key=lambda one: not one.head)
+
+
+def tunnel(config: Config) -> Tunnel:
+    """A way to the dashboard of a head, through SSH. EnvironmentFailure if there is none."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with _written(config) as path, TemporaryFile() as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-c", TUNNEL, path, str(port), str(DASHBOARD_PORT)],
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            env=_environment(config),
+            start_new_session=True,  # Ctrl-C is ours to hear
+        )
+        until = time.monotonic() + TUNNEL_SECONDS
+        while not _listens(port):
+            if process.poll() is not None or time.monotonic() > until:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise EnvironmentFailure(f"no way to its head by SSH: {_end_of(printed)}")
+            time.sleep(POLL_SECONDS)
+    return Tunnel(f"http://127.0.0.1:{port}", process)
+
+
+def end_from_head(config: Config) -> None:
+    """On a head: end Ray, so that it starts no more nodes, then all workers, then this machine."""
+    subprocess.run([*RAY, "stop"], check=True)
+    while workers := [one.id for one in machines(config) if not one.head]:
+        with _asking(config) as provider:
+            provider.terminate_nodes(workers)
+        time.sleep(HEAD_POLL_SECONDS)
+    with _asking(config) as provider:
+        provider.terminate_nodes([one.id for one in machines(config)])
+
+
+@contextmanager
+def _asking(config: Config) -> Iterator[Any]:
+    """Ray's provider of nodes. What its cloud's library raises, whatever that is, says that the
+    cloud, or the way to it, failed."""
+    from ray.autoscaler._private.providers import _get_node_provider
+
+    where = f"cluster {config['cluster_name']} ({config['provider']['type']})"
+    try:
+        with _hushed():
+            yield _get_node_provider(config["provider"], config["cluster_name"])
+    except Exception as error:
+        raise EnvironmentFailure(f"{where}: {error}") from error
+
+
+@contextmanager
+def _written(config: Config) -> Iterator[str]:
+    with NamedTemporaryFile("w", prefix="sweepd-cluster-", suffix=".yaml") as file:
+        json.dump(config, file)
+        file.flush()
+        yield file.name
+
+
+def _hushed() -> redirect_stdout[io.StringIO]:
+    """Ray's launcher prints its notes to stdout, which is for data; errors say the same."""
+    logging.getLogger("ray.autoscaler").setLevel(logging.WARNING)
+    return redirect_stdout(io.StringIO())
+
+
+def _environment(config: Config) -> dict[str, str]:
+    # Ray 2.60's second autoscaler takes the head of the local provider for one of the workers,
+    # and starts one too few.
+    newer = str(int(config["provider"]["type"] != "local"))
+    own = {"RAY_UP_enable_autoscaler_v2": newer, "RAY_USAGE_STATS_ENABLED": "0"}
+    return {**own, **os.environ}
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _end_of(printed: IO[bytes]) -> str:
+    printed.seek(0)
+    return printed.read().decode(errors="replace").strip()[-500:]

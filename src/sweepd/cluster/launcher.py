@@ -1,0 +1,204 @@
+"""Clusters that Ray's own launcher brings up: `ray up` over SSH, its autoscaler on the head."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from importlib.metadata import requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import PrivateAttr
+
+from sweepd.cluster import autoscaler, jobs
+from sweepd.cluster.base import Note, Remote, Work
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.yamlfile import Keys
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+HOME = ".sweepd/clusters"
+"""Below the home of whoever brings a cluster up, and of its nodes: a folder for each cluster."""
+START = {
+    "head_start_ray_commands": [
+        "ray stop",
+        "ulimit -n 65536; ray start --head --port=6379 --object-manager-port=8076 "
+        "--autoscaling-config=~/ray_bootstrap_config.yaml --dashboard-host=127.0.0.1",
+    ],
+    "worker_start_ray_commands": [
+        "ray stop",
+        "ulimit -n 65536; ray start --address=$RAY_HEAD_IP:6379 --object-manager-port=8076",
+    ],
+}
+"""Ray's own, but for the dashboard, which Ray would open to the whole network."""
+SETUP: dict[str, list[str]] = {
+    "setup_commands": [],
+    "head_setup_commands": [],
+    "worker_setup_commands": [],
+}
+"""Without the packages of Ray's examples."""
+START_SECONDS = 60.0
+"""How long the dashboard of a cluster that has just come up may take to answer."""
+
+
+class Launcher(Remote):
+    """A cluster file with a `ray:` section, which is `ray up`'s. What sweepd adds to it: a folder
+    with a token, without which nobody gets in, and the versions of the packages here."""
+
+    provider: ClassVar[str]
+    """Ray's name of what gives the nodes"""
+    extra: ClassVar[str] = "cluster"
+    """the extra of sweepd's that its nodes and its launching machine need"""
+
+    ray: dict[str, Any]
+
+    _tunnel: autoscaler.Tunnel | None = PrivateAttr(default=None)
+
+    def faults(self) -> Iterator[tuple[Keys, str]]:
+        given = self.ray.get("provider")
+        if isinstance(given, dict) and given.get("type", self.provider) != self.provider:
+            yield ("ray", "provider", "type"), f"must be {self.provider} for this kind"
+            return
+        found = [(("ray", *keys), message) for keys, message in autoscaler.problems(self.config())]
+        yield from found or self.own_faults()
+
+    def own_faults(self) -> Iterator[tuple[Keys, str]]:
+        """What is wrong although Ray takes it."""
+        if not re.fullmatch("[A-Za-z0-9_-]+", self._name):
+            yield ("ray", "cluster_name"), "letters, digits, - and _ only: a folder is named so"
+
+    def config(self) -> dict[str, Any]:
+        """What Ray is handed: its section, with our token and folder added."""
+        made = deepcopy({**SETUP, **START, **self.ray})
+        provider, mounts = made.get("provider", {}), made.get("file_mounts", {})
+        if isinstance(provider, dict):
+            made["provider"] = {"type": self.provider, **provider}
+        if isinstance(mounts, dict):
+            made["file_mounts"] = {**mounts, f"~/{HOME}/{self._name}": str(self._folder)}
+        token = f"export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$HOME/{HOME}/{self._name}/token; "
+        for name in START:
+            if isinstance(made[name], list):
+                made[name] = [f"{token}{command}" for command in made[name]]
+        return made
+
+    def up(self, note: Note) -> None:
+        self._fill_folder()
+        # Ray is started anew only where it does not answer: what runs there goes on.
+        options = ["--no-restart"] if self._answers() else []
+        autoscaler.run(self.config(), note, "up", "--no-config-cache", *options)
+        self._tunnel = None  # the head may be another one now
+        self._client(START_SECONDS)
+
+    def find(self, sweep: str, results: str) -> str | None:
+        return jobs.find(self._client(), sweep, results)
+
+    def start(self, work: Work, note: Note) -> str:
+        if not self._answers():
+            self.up(note)
+        command = work.command(self.python)
+        if self.after == "down":
+            leave = shlex.join([self.python, "-m", "sweepd.cluster.leaving"])
+            command += f"; code=$?; (setsid {leave} >~/sweepd-leaving.log 2>&1 </dev/null &)"
+            command += "; exit $code"
+        return jobs.submit(self._client(), work, command)
+
+    def follow(self, job: str, note: Note) -> int:
+        return jobs.follow(self._client(), job, note)
+
+    def status(self) -> list[dict[str, Any]]:
+        types = self.types()
+        rows = [
+            {
+                "what": "node",
+                "name": one.address,
+                "type": one.type,
+                "state": one.state,
+                "price": types[one.type].price if one.type in types else None,
+            }
+            for one in autoscaler.machines(self.config())
+        ]
+        if rows:
+            try:
+                rows += [row for row in jobs.status(self._client()) if row["what"] == "job"]
+            except EnvironmentFailure as failure:
+                rows.append({"what": "job", "state": f"not known: {failure}"})
+        return rows
+
+    def down(self, note: Note) -> None:
+        autoscaler.run(self.config(), note, "down")
+        if left := autoscaler.machines(self.config()):
+            names = ", ".join(one.address for one in left)
+            raise EnvironmentFailure(f"cluster {self._name}: there still are {names}")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def _name(self) -> str:
+        return str(self.ray.get("cluster_name", ""))
+
+    @property
+    def _folder(self) -> Path:
+        return Path.home() / HOME / self._name
+
+    @property
+    def _token(self) -> Path:
+        return self._folder / "token"
+
+    def _fill_folder(self) -> None:
+        """Make the token, unless the cluster has one, and say which packages its nodes need."""
+        if not self._token.exists() and autoscaler.machines(self.config()):
+            raise UserError(
+                f"cluster {self._name} is up, and its token is not in {self._token}: copy it from "
+                "the machine that brought it up, or take the cluster down first"
+            )
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._token.exists():
+            with open(self._token, "x", opener=_private) as file:
+                file.write(secrets.token_hex(32))
+        (self._folder / "requirements.txt").write_text("\n".join(_pinned(self.extra)) + "\n")
+
+    def _client(self, patience: float = 0.0) -> JobSubmissionClient:
+        """Ray's Jobs API on the head, waiting as many seconds for it to answer."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                self._tunnel = self._tunnel or autoscaler.tunnel(self.config())
+                return jobs.connect(self._tunnel.address, self._token.read_text())
+            except EnvironmentFailure:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(1)
+
+    def _answers(self) -> bool:
+        """Whether it is up. One whose nodes are there and whose Ray does not answer is not."""
+        if not any(one.head for one in autoscaler.machines(self.config())):
+            return False
+        try:
+            self._client()
+        except EnvironmentFailure:
+            self._tunnel = None
+            return False
+        return True
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _pinned(extra: str) -> Iterator[str]:
+    """The packages that sweepd with an extra asks for, at the versions that are installed here."""
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
+    for line in requires("sweepd") or []:
+        wanted = Requirement(line)
+        if not wanted.marker or wanted.marker.evaluate({"extra": extra}):
+            extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
+            # Without what follows a +, which names a build for this machine's hardware.
+            yield f"{wanted.name}{extras}=={Version(version(wanted.name)).public}"

@@ -1,0 +1,29 @@
+"""Machines of one's own, reached by SSH, by Ray's launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from sweepd.cluster import autoscaler, jobs
+from sweepd.cluster.launcher import Launcher
+from sweepd.options import Nodes
+
+
+class OnPrem(Launcher):
+    """A head and workers that are there anyway: up and down start and end Ray on them."""
+
+    provider: ClassVar[str] = "local"
+
+    kind: Literal["onprem"]
+    nodes: dict[str, Nodes] = Field(default_factory=dict)
+    """by type, what the machines have; if nothing is said, what Ray finds when the driver joins"""
+
+    def types(self) -> Mapping[str, Nodes]:
+        return self.nodes
+
+    def status(self) -> list[dict[str, Any]]:
+        # Ray's provider knows of the workers only on the head: here Ray itself is asked.
+        return jobs.status(self._client()) if autoscaler.machines(self.config()) else []

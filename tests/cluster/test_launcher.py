@@ -1,0 +1,200 @@
+"""Cluster files of Ray's launcher: what is refused before any money is spent, and what Ray is
+handed. The clusters themselves are brought up in tests/machines."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+from botocore.session import Session
+from botocore.validate import ParamValidator
+from googleapiclient.discovery_cache import get_static_doc
+from inprocess import sweepd
+from packaging.requirements import Requirement
+
+from sweepd.cluster import autoscaler, launcher, load_cluster
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.options import Nodes, Resources
+from sweepd.yamlfile import GridError
+
+CLUSTERS = Path(__file__).parents[2] / "clusters"
+KINDS = ("aws", "gcp", "onprem")
+GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: 8}\nseeds: [0, 1]\n"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def ready(kind):
+    return load_cluster(CLUSTERS / f"{kind}.yaml")
+
+
+def changed(folder, kind, old, new):
+    text = (CLUSTERS / f"{kind}.yaml").read_text()
+    assert text.count(old) == 1
+    path = folder / "cluster.yaml"
+    path.write_text(text.replace(old, new))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ready_files_pass_rays_validator(kind):
+    assert ready(kind).kind == kind
+
+
+def test_ready_files_grow_from_a_head_that_runs_no_trials():
+    for kind in ("aws", "gcp"):
+        cluster = ready(kind)
+        types = cluster.types()
+        assert types["head"] == Nodes(1, 0, 0, cluster.prices["head"], least=1)
+        assert types["gpu"] == Nodes(8, 4, 1, cluster.prices["gpu"], least=0)
+        assert cluster.slots(cluster.per_trial) == 32
+        hour = cluster.cost(cluster.per_trial, 32, 3600, 3600)[0]
+        assert hour == pytest.approx(cluster.prices["head"] + 8 * cluster.prices["gpu"])
+        with pytest.raises(EnvironmentFailure, match="8 GPUs"):
+            cluster.slots(Resources(1, 8))
+
+
+def test_amazon_knows_every_field_of_the_ready_nodes():
+    shape = Session().get_service_model("ec2").operation_model("RunInstances").input_shape
+    for one in ready("aws").ray["available_node_types"].values():
+        asked = {**one["node_config"], "MinCount": 1, "MaxCount": 1}
+        report = ParamValidator().validate(asked, shape)
+        assert not report.has_errors(), report.generate_report()
+
+
+def test_google_knows_every_field_of_the_ready_nodes():
+    schemas = json.loads(get_static_doc("compute", "v1"))["schemas"]
+
+    def check(value, schema):
+        schema = schemas[schema["$ref"]] if "$ref" in schema else schema
+        if isinstance(value, dict):
+            assert schema["type"] == "object"
+            for name, inner in value.items():
+                check(inner, schema["properties"][name])
+        elif isinstance(value, list):
+            assert schema["type"] == "array"
+            for inner in value:
+                check(inner, schema["items"])
+        else:
+            assert value in schema.get("enum", [value])
+            assert isinstance(value, {"boolean": bool, "string": (str, int)}[schema["type"]])
+
+    for one in ready("gcp").ray["available_node_types"].values():
+        check(one["node_config"], schemas["Instance"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "where", "why"),
+    [
+        ("aws", "after: keep", "zone: a", "zone", "no such key"),
+        ("aws", "  max_workers: 8\n  idle", "  max_worker: 8\n  idle", "ray", "max_worker"),
+        ("aws", "  idle_timeout_minutes: 5", "  idle_timeout_minutes: soon", "minutes", "soon"),
+        ("aws", "{CPU: 4, GPU: 1}", "{CPU: four}", "gpu.resources.CPU", "four"),
+        ("aws", "{CPU: 4, GPU: 1}", "{GPU: 1}", "gpu.resources", "how many cores"),
+        ("aws", "  gpu: 1.01", "  cpu: 1.01", "prices.cpu", "no such node type: head, gpu"),
+        ("aws", "  gpu: 1.01", "  gpu: -1", "prices.gpu", "negative"),
+        ("aws", "  gpu: 1.01\n", "", "prices", "what does gpu cost"),
+        ("aws", "type: aws", "type: gcp", "provider.type", "must be aws"),
+        ("aws", "max_workers: 8\n  idle", "max_workers: 4\n  idle", "ray.max_workers", "8 workers"),
+        ("aws", "head_node_type: head", "head_node_type: boss", "ray", "head_node_type"),
+        ("aws", "cluster_name: sweepd", "cluster_name: ../up", "ray.cluster_name", "letters"),
+        ("gcp", "  cluster_name: sweepd\n", "", "ray", "cluster_name"),
+        ("onprem", ", worker_ips: [192.168.1.11, 192.168.1.12]", "", "ray", "worker_ips"),
+        ("onprem", "ssh_user: me", "user: me", "ray.auth", "user"),
+        ("onprem", "after: keep", "prices: {machine: 1}", "prices", "no such key"),
+    ],
+)
+def test_refused_with_the_place(tmp_path, kind, old, new, where, why):
+    path = changed(tmp_path, kind, old, new)
+    with pytest.raises(GridError) as refused:
+        load_cluster(path)
+    assert any(
+        f"{path}:" in line and where in line and why in line
+        for line in str(refused.value).splitlines()
+    ), refused.value
+
+
+@pytest.mark.parametrize("rubbish", ["3", "[]", "{}", "{provider: 3}", "{provider: {type: [a]}}"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rubbish_is_refused(tmp_path, kind, rubbish):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"kind: {kind}\nprices: {{}}\nray: {rubbish}\n")
+    with pytest.raises(GridError):
+        load_cluster(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind):
+    cluster = ready(kind)
+    config = autoscaler.prepared(cluster.config())
+    name = cluster.ray["cluster_name"]
+    token = f"RAY_AUTH_TOKEN_PATH=$HOME/.sweepd/clusters/{name}/token;"
+    starts = config["head_start_ray_commands"] + config["worker_start_ray_commands"]
+    assert all(command.startswith(f"export RAY_AUTH_MODE=token {token}") for command in starts)
+    assert "--dashboard-host=127.0.0.1" in config["head_start_ray_commands"][-1]
+    assert config["head_setup_commands"] == cluster.ray["setup_commands"]
+    assert not config["provider"].get("cache_stopped_nodes")
+
+
+def test_start_commands_of_ones_own_run_with_the_token_too(tmp_path):
+    path = changed(
+        tmp_path,
+        "onprem",
+        "  setup_commands:",
+        "  head_start_ray_commands: [mine]\n  setup_commands:",
+    )
+    [command] = load_cluster(path).config()["head_start_ray_commands"]
+    assert command.startswith("export RAY_AUTH_MODE=token ") and command.endswith("; mine")
+
+
+def test_a_cluster_has_a_folder_with_its_token_and_its_packages(home, monkeypatch):
+    cluster = ready("aws")
+    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [])
+    cluster._fill_folder()
+    folder = home / ".sweepd/clusters/sweepd"
+    assert cluster.config()["file_mounts"] == {"~/.sweepd/clusters/sweepd": str(folder)}
+    token = (folder / "token").read_text()
+    assert len(token) == 64 and token not in json.dumps(cluster.config())
+    assert stat.S_IMODE((folder / "token").stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    wanted = [Requirement(line) for line in (folder / "requirements.txt").read_text().split()]
+    assert {"ray", "torch", "obstore", "boto3"} <= {one.name for one in wanted}
+    assert {"default"} in [one.extras for one in wanted if one.name == "ray"]
+    assert all(str(one.specifier).startswith("==") and "+" not in str(one) for one in wanted)
+
+    cluster._fill_folder()
+    assert (folder / "token").read_text() == token
+    there = autoscaler.Machine("i-1", "10.0.0.1", "head", "up-to-date", head=True)
+    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [there])
+    cluster._fill_folder()
+    (folder / "token").unlink()
+    with pytest.raises(UserError, match="copy it from"):
+        cluster._fill_folder()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_asks_no_cloud(tmp_path, kind):
+    (tmp_path / "grid.yaml").write_text(GRID)
+    where = ("--cluster", str(CLUSTERS / f"{kind}.yaml"), "--results", str(tmp_path / "results"))
+    for command in (["plan"], ["launch", "--dry-run"]):
+        answer = sweepd(*command, str(tmp_path / "grid.yaml"), *where)
+        assert answer.code == 0 and not answer.deeds, answer
+    [row] = json.loads(sweepd("plan", str(tmp_path / "grid.yaml"), *where, "--json").out)
+    assert row["slots"] == (12 if kind == "onprem" else 32)
+    assert (row["cost_high"] > 0) == (kind != "onprem")
+
+
+def test_the_ready_files_share_their_setup():
+    """But for the name of the cluster, so that a mend in one is made in all."""
+    setups = {
+        "\n".join(section["setup_commands"]).replace(section["cluster_name"] + "/", "NAME/")
+        for section in (yaml.safe_load((CLUSTERS / f"{k}.yaml").read_text())["ray"] for k in KINDS)
+    }
+    assert len(setups) == 1

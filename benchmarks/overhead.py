@@ -11,12 +11,13 @@ trial is wall time over trials, actors' start-up left out of both.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from sweepd import engine
 from sweepd.attempt import Attempt, ledger_columns
@@ -68,6 +69,10 @@ class Clock:
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.ends.append(time.perf_counter())
+
+    def lost_ray(self, reason: str) -> NoReturn:
+        print(reason)
+        os._exit(3)
 
 
 def milliseconds_a_trial(ends: list[float]) -> float:

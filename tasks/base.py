@@ -117,6 +117,20 @@ class Batch:
         """(B, T) whether there is a target."""
         return ~np.isnan(self.targets) if self.targets.dtype.kind == "f" else self.targets != IGNORE
 
+    def check(self, count: int) -> None:
+        """ValueError unless these are `count` rows that can be trained on: rubbish must not pass
+        for a model that learns nothing, or diverges."""
+        shapes = self.inputs.shape, self.targets.shape
+        if shapes[0] != shapes[1] or len(self.inputs) != count:
+            raise ValueError(f"{count} rows were asked of the task; inputs and targets are {shapes}")
+        if not self.scored.any():
+            raise ValueError("the task gave a batch without a target")
+        for name, rows in (("inputs", self.inputs), ("targets", self.targets)):
+            if rows.dtype.kind == "f" and np.isinf(rows).any():
+                raise ValueError(f"the task gave infinite {name}")
+        if self.inputs.dtype.kind == "f" and np.isnan(self.inputs).any():
+            raise ValueError("the task gave inputs that are no numbers")
+
 
 @dataclass(frozen=True)
 class Example:
@@ -142,6 +156,18 @@ class Chains:
     tokens: IntArray
     prompts: IntArray
     lengths: IntArray
+
+    def check(self, count: int) -> None:
+        """ValueError unless these are `count` rows of the form that this class tells."""
+        rows = np.arange(len(self.tokens))
+        if not len(rows) == len(self.prompts) == len(self.lengths) == count:
+            raise ValueError(f"{count} rows were asked of the task; tokens are {self.tokens.shape}")
+        inside = (self.prompts > 0) & (self.prompts < self.lengths)
+        inside &= self.lengths <= self.tokens.shape[1]
+        if not inside.all():
+            raise ValueError("the task gave prompts that are empty or end outside of their rows")
+        if (self.tokens[rows, self.lengths - 1] != EOS).any():
+            raise ValueError(f"the task gave rows that do not end in {SPECIALS[EOS]}")
 
     def batch(self) -> Batch:
         """Next-token prediction; the loss covers what follows the prompt, through <eos>."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import re
 import socket
 import time
 import traceback
@@ -33,6 +34,10 @@ from sweepd.training import Check, Row, Training
 
 FLUSH_SECONDS = 10.0
 """How long metric rows wait for company before they are written."""
+MOST_PRINTED = 2**20
+"""Characters of what an attempt prints that go to its log: a flood must not fill the disk."""
+MOST_TOLD = 10_000
+"""Characters of an error's text that are stored."""
 
 _P = ParamSpec("_P")
 
@@ -91,6 +96,7 @@ class Attempt:
         self.started = datetime.now(UTC)
         self.flushed = self.checkpointed = time.monotonic()
         self.training: Training | None = None
+        self.printed = _Printed()
         with self._recording_failure():
             task = registry.find_task(trial.task_name, base)(**trial.task)
             self.training = Training(
@@ -288,20 +294,54 @@ class Attempt:
     @contextlib.contextmanager
     def _recording_failure(self) -> Iterator[None]:
         """What the trial prints goes to its log; what it raises becomes its `failed` ending."""
-        printed = io.StringIO()
+        out = self.printed
         try:
-            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
                 yield
         except EnvironmentFailure:
             raise
-        except Exception as error:  # a user's code may raise anything
-            self._log(traceback.format_exc())
-            self._end("failed", f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # a user's code may raise anything
+            self._log(traceback.format_exc()[-MOST_TOLD:])
+            self._end("failed", _described(error))
         finally:
-            if printed.getvalue():
-                self.store.append_log(self.trial.id, printed.getvalue())
+            if text := out.taken():
+                self.store.append_log(self.trial.id, text)
             if self.status is not None:
                 self.store.flush_logs()
+
+
+class _Printed(io.TextIOBase):
+    """Holds what a trial prints, the first MOST_PRINTED characters of it."""
+
+    def __init__(self) -> None:
+        self.room = MOST_PRINTED
+        self.parts: list[str] = []
+
+    def write(self, text: str) -> int:
+        if self.room > 0:
+            self.parts.append(text[: self.room])
+            self.room -= len(text)
+            if self.room <= 0:
+                self.parts.append("\n(what it printed after this is left out)\n")
+        return len(text)
+
+    def taken(self) -> str:
+        """What was printed since this was last called."""
+        text, self.parts = "".join(self.parts), []
+        return text
+
+
+def _described(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # a user's class may do anything
+        text = "(its text can't be told)"
+    return storable(f"{type(error).__name__}: {text}")
+
+
+def storable(text: str) -> str:
+    """An error's text as it is stored: no colours for terminals, no lone surrogates, no flood."""
+    return re.sub(r"\x1b\[[\d;]*m", "", text).encode(errors="replace").decode()[:MOST_TOLD]
 
 
 def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:

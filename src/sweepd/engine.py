@@ -9,6 +9,7 @@ schedulers reach it between slices.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import os
 import re
@@ -17,12 +18,12 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 SETTINGS = {
     # Tune's own records are not ours: no CSV, JSON and TensorBoard files, no state snapshots
@@ -48,13 +49,17 @@ os.environ.update({name: value for name, value in SETTINGS.items() if name not i
 import ray  # noqa: E402 (its settings are read on import)
 from ray import tune  # noqa: E402
 from ray._private import ray_constants  # noqa: E402
+from ray._private.utils import (  # noqa: E402
+    detect_fate_sharing_support_linux,
+    set_kill_on_parent_death_linux,
+)
 from ray.exceptions import RayError  # noqa: E402
 from ray.tune.experiment import Trial as TuneTrial  # noqa: E402
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler  # noqa: E402
 from ray.tune.search import Searcher  # noqa: E402
 from ray.tune.stopper import TrialPlateauStopper  # noqa: E402
 
-from sweepd.attempt import Attempt, ledger_columns  # noqa: E402
+from sweepd.attempt import Attempt, ledger_columns, storable  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.jury import Outcome  # noqa: E402
 from sweepd.nodes import at_once, probe, reach  # noqa: E402
@@ -65,8 +70,11 @@ from sweepd.store import Store  # noqa: E402
 
 SLICE_SECONDS = 1.0
 """How long a trial trains between two reports to Tune."""
-NODE_LOST = re.compile("its node has died|The actor .* is unavailable")
+NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """How Ray says that an actor was lost with its node, or that, after a minute, it can't tell."""
+VITAL = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
+LOOK_SECONDS = 1.0
+"""How often one looks whether these still run."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,9 @@ class Listener(Protocol):
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         """An attempt has ended: `status`, `acc`, `loss`, `error`."""
 
+    def lost_ray(self, reason: str) -> NoReturn:
+        """Nothing can run or be stopped any more. From another thread; must end the process."""
+
 
 class Worker(tune.Trainable):
     """An actor that runs one attempt after another.
@@ -111,6 +122,12 @@ class Worker(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any], job: Job) -> None:  # type: ignore[override]
+        if job.hang_seconds:  # the watchdog of _Workers begins once this has ended
+            faulthandler.dump_traceback_later(job.hang_seconds, exit=True)
+        if detect_fate_sharing_support_linux():  # type: ignore[no-untyped-call]
+            # A driver that is killed takes its Ray with it, and so this worker at once. By itself
+            # Ray takes seconds, in which a trial could end that the next driver has begun anew.
+            set_kill_on_parent_death_linux()  # type: ignore[no-untyped-call]
         import torch
 
         self.job = job
@@ -119,6 +136,7 @@ class Worker(tune.Trainable):
         torch.set_num_threads(config["threads"])
         self.attempt: Attempt | None = None
         self.reached = False
+        faulthandler.cancel_dump_traceback_later()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
@@ -314,7 +332,7 @@ class _Workers(_Disposable, tune.Callback):
                 f"{trial.last_result.get('step', 0)}: its worker was killed"
             )
         account = Path(trial.error_file).read_text() if trial.error_file else ""
-        return account.partition("\n")[2].strip() or "the worker was lost"
+        return storable(account.partition("\n")[2].strip()) or "the worker was lost"
 
 
 class _Rules(_Disposable, FIFOScheduler):
@@ -444,11 +462,32 @@ def start_ray(address: str | None) -> None:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(**where, log_to_driver=False, configure_logging=True, logging_level=logging.ERROR)
-    except ConnectionError as error:
-        raise EnvironmentFailure(f"no Ray to join at {address}: {error}") from error
+    except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
+        what = f"no Ray to join at {address}" if address else "Ray did not start"
+        raise EnvironmentFailure(f"{what}: {error}") from error
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report
     for number, handler in handlers.items():  # Ray's own would abort the process on SIGTERM
         signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _watched(lost: Callable[[str], NoReturn]) -> Iterator[None]:
+    """Calls `lost` as soon as a private Ray is broken. Ray itself would end this process, after up
+    to a minute, with the exit code that stands for failed trials."""
+    node: Any = ray._private.worker._global_node
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            for name, process in node.dead_processes():
+                if name in VITAL and not over.is_set():
+                    lost(f"Ray's {name} has died ({process.returncode})")
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def run(
@@ -497,7 +536,8 @@ def run(
                 verbose=0,
             ),
         )
-        with contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
+        watched = contextlib.nullcontext() if place.ray else _watched(listener.lost_ray)
+        with watched, contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
             tuner.fit()
     if end.failure:
         raise EnvironmentFailure(f"{end.failure}; launch again once that is mended")

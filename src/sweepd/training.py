@@ -161,6 +161,7 @@ class Training:
         """One optimizer step on fresh data; returns its learning rate and its loss."""
         rng = generator(self.seed, Stream.DATA, self.step)
         batch = self.task.batch(rng, self.train.batch_size, Split.TRAIN)
+        batch.check(self.train.batch_size)
         targets = torch.from_numpy(batch.targets).to(self.device)
         if self.has_dropout:
             torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
@@ -192,7 +193,9 @@ class Training:
 
     def _score(self, stream: Stream, split: Split, count: int) -> Score:
         rng = generator(self.seed, stream, self.step)
-        return evaluate(self.model, self.task, self.task.sample(rng, count, split))
+        sample = self.task.sample(rng, count, split)
+        sample.check(count)
+        return evaluate(self.model, self.task, sample)
 
     def solved(self) -> Ending | None:
         """A check that crosses the success mark draws the verdict, which must confirm it."""

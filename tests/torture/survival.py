@@ -12,6 +12,7 @@ import torch
 from torture import tiny
 from torture.zygote import Zygote
 
+from sweepd.plan import Trial
 from sweepd.statuses import DONE
 from sweepd.store import Store
 
@@ -48,34 +49,40 @@ def check(root: Path, told: Path) -> None:
     except ValueError:
         assert not known and (not root.exists() or not any(root.glob("[!.]*")))
         return
-    metrics, trials = store.read_metrics(), store.read_trials()
-    assert metrics.damaged == trials.damaged == ()
-    keys = _keys(metrics.table, "id", "attempt", "step")
-    ended = _keys(trials.table, "id", "attempt")
-    assert set(Counter(keys + ended).values()) <= {1}
-    lost = set(known) - set(keys) - set(ended)
+    lost = set(known) - check_store(store, tiny.planned().trials)
     assert not lost
-    endings = Counter(row["id"] for row in trials.table.to_pylist() if row["status"] in DONE)
-    assert set(endings.values()) <= {1}
+    assert all(store.load_grid(name) == tiny.GRID for name in store.sweeps())
+
+
+def check_store(store: Store, trials: Iterable[Trial]) -> set[tuple[Any, ...]]:
+    """Nothing is damaged, nothing there twice: the keys of all rows."""
+    metrics, endings = store.read_metrics(), store.read_trials()
+    assert metrics.damaged == endings.damaged == ()
+    keys = _keys(metrics.table, "id", "attempt", "step") + _keys(endings.table, "id", "attempt")
+    assert set(Counter(keys).values()) <= {1}
+    done = Counter(row["id"] for row in endings.table.to_pylist() if row["status"] in DONE)
+    assert set(done.values()) <= {1}
     for name in store.sweeps():
-        assert store.load_sweep(name).name == name and store.load_grid(name) == tiny.GRID
+        assert store.load_sweep(name).name == name
         assert store.read_plans([name]).damaged == ()
     assert not any("damaged" in launch for launch in store.launches())
-    _check_checkpoints(store)
+    _check_checkpoints(store, trials)
+    return set(keys)
 
 
 def outcome(root: Path) -> tuple[Rows, Rows]:
-    """The metrics and endings that a question would see, in order, without times."""
+    """The metrics and final endings that a question would see, in order, without times."""
     store = Store.open(str(root))
     latest: dict[tuple[str, int], dict[str, Any]] = {}
     for row in sorted(store.read_metrics().table.to_pylist(), key=lambda row: row["attempt"]):
         latest[row["id"], row["step"]] = row
-    trials = sorted(store.read_trials().table.to_pylist(), key=lambda row: row["id"])
+    ended = [row for row in store.read_trials().table.to_pylist() if row["status"] in DONE]
+    trials = sorted(ended, key=lambda row: row["id"])
     return [_timeless(latest[key]) for key in sorted(latest)], list(map(_timeless, trials))
 
 
-def _check_checkpoints(store: Store) -> None:
-    for trunk in {trial.trunk for trial in tiny.planned().trials}:
+def _check_checkpoints(store: Store, trials: Iterable[Trial]) -> None:
+    for trunk in {trial.trunk for trial in trials}:
         for name in store.checkpoints(trunk):
             try:
                 content = store.get_checkpoint(trunk, name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd.cli.output import say
+from sweepd.errors import EnvironmentFailure
 from sweepd.statuses import DONE
 
 if TYPE_CHECKING:
@@ -60,6 +62,11 @@ class Progress:
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         counter = f"[{self.done:{len(str(self.todo))}}/{self.about}{self.todo}]"
         self._say(f"{counter} {self.label(trial)}: {report['status']}{scores}{why}")
+
+    def lost_ray(self, reason: str) -> NoReturn:
+        """Python's own way out would wait for Ray."""
+        self._say(f"sweepd: {reason}; `sweepd resume` continues from the last checkpoints")
+        os._exit(EnvironmentFailure.exit_code)
 
     def label(self, trial: Trial) -> str:
         """Which trial: task, model, and the fields that differ in this sweep."""

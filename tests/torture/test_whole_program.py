@@ -1,0 +1,182 @@
+"""Kills through the whole program: the driver, a worker, the raylet and the head of a sweep that
+real Ray runs die of signals at random moments, launch after launch; then nodes, driver and head of
+a cluster. In the end there are the numbers and the answer of a sweep that nothing disturbed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from inprocess import sweepd
+from torture.survival import check_store, outcome
+
+from sweepd.plan import plan
+from sweepd.spec import load_grid
+from sweepd.statuses import DONE
+from sweepd.store import Store
+
+TASK = '''
+import time
+from dataclasses import dataclass
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Slow(LIS):
+    """Takes its time, but no core's."""
+
+    def fill(self, rng, tokens):
+        time.sleep(0.04)
+        super().fill(rng, tokens)
+'''
+GRID = """
+name: whole
+task: {name: slow.py:Slow, n: 2, value_range: 64}
+model: {name: [standard, linear], d: [4, 8], layers: 1, heads: 2, dropout: 0.1}
+train: {steps: 40, batch_size: 4, warmup: 5}
+evaluate: {check_every: 10, check_samples: 8, verdict_samples: 8}
+seeds: [0, 1]
+checkpoint_seconds: 0.3
+retries: 9
+"""
+SWEEPD = str(Path(sys.executable).with_name("sweepd"))
+PATIENCE = 240
+"""Seconds after which a launch counts as stuck."""
+VICTIMS = {"worker": "ray::ResourceTrainable", "raylet": "raylet", "head": "gcs_server"}
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+ENDS = {
+    "driver": {-signal.SIGKILL, 130},
+    "worker": set[int](),
+    # SIGTERM to the raylet makes Ray end its driver at once, with this code.
+    "raylet": {1, 3},
+    "head": {1, 3},
+}
+"""How a launch may end whose victim was killed, besides by finishing the sweep."""
+KILLS = Counter[str]()
+
+
+class Sweep:
+    """A folder with a grid, its task and its results."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.results = folder, folder / "results"
+        (folder / "slow.py").write_text(TASK)
+        (folder / "grid.yaml").write_text(GRID)
+        self.trials = plan(load_grid(folder / "grid.yaml", [])).trials
+        self.seen: set[tuple[object, ...]] = set()
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """What it says goes to a file: Ray's agents hold its streams open for a minute."""
+        with (self.folder / "told").open("ab") as told:
+            return subprocess.Popen(
+                [SWEEPD, *arguments],
+                cwd=self.folder,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "SWEEPD_RESULTS": str(self.results)},
+                stdin=subprocess.DEVNULL,
+                stdout=told,
+                stderr=told,
+                start_new_session=True,
+            )
+
+    def run(self, *arguments: str) -> int:
+        return self.start(*arguments).wait(PATIENCE)
+
+    def check(self) -> None:
+        """Nothing seen before is lost, nothing is there twice."""
+        if (self.results / "sweepd-store.json").exists():
+            now = check_store(Store.open(str(self.results)), self.trials)
+            assert self.seen <= now
+            self.seen = now
+
+    def all_done(self) -> bool:
+        statuses = Store.open(str(self.results)).read_trials().table["status"].to_pylist()
+        return sum(status in DONE for status in statuses) == len(self.trials)
+
+    def outcome(self) -> tuple[object, ...]:
+        answer = sweepd("query", "min d where acc>0.5", "--json", "--results", str(self.results))
+        assert answer.out.startswith("[")
+        return *outcome(self.results), answer.out
+
+    def told(self) -> str:
+        return (self.folder / "told").read_text(errors="replace")[-3000:]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[object, ...]]:
+    """What two undisturbed runs agree on."""
+    outcomes = []
+    for name in ("one", "two"):
+        sweep = Sweep(tmp_path_factory.mktemp(name))
+        assert sweep.run("launch", "grid.yaml", "--yes") == 0, sweep.told()
+        outcomes.append(sweep.outcome())
+    assert outcomes[0] == outcomes[1]
+    yield outcomes[0]
+    print(f"\nkills: {dict(KILLS)}")  # noqa: T201
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)
+
+
+def processes(root: int, name: str) -> list[psutil.Process]:
+    """Those below a process whose name begins so."""
+    found = []
+    for process in psutil.Process(root).children(recursive=True):
+        try:
+            if process.cmdline() and process.name().startswith(name):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def kill(launch: subprocess.Popen[bytes], who: str, number: signal.Signals, after: float) -> None:
+    """Unless the launch ends before."""
+    found: list[psutil.Process] = []
+
+    def there() -> bool:
+        if launch.poll() is None and who != "driver":
+            found[:] = processes(launch.pid, VICTIMS[who])
+        return bool(found) or launch.poll() is not None or who == "driver"
+
+    wait_until(there)
+    time.sleep(after)
+    there()
+    victim = psutil.Process(launch.pid) if who == "driver" else random.choice(found or [None])
+    if launch.poll() is None and victim:
+        victim.send_signal(number)
+        KILLS[f"{who} {number.name}"] += 1
+
+
+ALL = [*itertools.product(ENDS, SIGNALS)]
+ORDERS = [random.Random(seed).sample(ALL, k=len(ALL)) for seed in range(2)]
+ROUNDS = [order[start : start + 4] for order in ORDERS for start in range(0, len(ALL), 4)]
+
+
+@pytest.mark.parametrize("number", range(len(ROUNDS)))
+def test_killed_again_and_again(tmp_path, expected, number):
+    sweep = Sweep(tmp_path)
+    rng = random.Random(number)
+    for who, how in ROUNDS[number]:
+        launch = sweep.start("launch", "grid.yaml", "--yes")
+        kill(launch, who, how, rng.uniform(0, 20 if who == "driver" else 6))
+        code = launch.wait(PATIENCE)
+        assert code in ENDS[who] or (code == 0 and sweep.all_done()), (who, how, code, sweep.told())
+        sweep.check()
+    assert sweep.run("launch", "grid.yaml", "--yes") == 0, sweep.told()
+    sweep.check()
+    assert sweep.outcome() == expected

@@ -3,11 +3,13 @@
 #   make test         run the tests
 # and one does the worst to it that we could think of (docs/reliability.md):
 #   make torture      kill it, cut its power, feed it rubbish: an hour or so
+# One runs sweeps on clusters, in network namespaces of this machine (docs/clusters.md):
+#   make clusters     as root, with sshd and rsync: some minutes
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test torture install lint types check clean
+.PHONY: quickstart test torture clusters install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes
@@ -27,6 +29,9 @@ test: install
 
 torture: install
 	$(BIN)/python -m pytest -q -s tests/torture
+
+clusters: install
+	$(BIN)/python -m pytest -q tests/machines
 
 lint: install
 	$(BIN)/ruff check .

@@ -24,6 +24,8 @@ LAUNCH = {"sweep": str, "host": str, "pid": int}
 """What is needed of the record of a launch."""
 MARK = "sweepd-store.json"
 """The file that says that a folder is a store, and of which format."""
+LOOK_SECONDS = 5.0
+"""How long a place is asked again whether there is a store at all."""
 
 
 class Store:
@@ -103,8 +105,9 @@ class Store:
 
     @classmethod
     def find(cls, address: str) -> Store | None:
-        """The store there, or None if there is nothing at all."""
-        folder, _ = _place(address)
+        """The store there, or None if there is nothing at all. Soon gives up on a place that does
+        not answer."""
+        folder, _ = _place(address, LOOK_SECONDS)
         return None if folder.is_empty() else cls.open(address)
 
     def check_writable(self) -> None:
@@ -326,14 +329,19 @@ class Store:
         return {locks[lock] for lock in self._locks.held_elsewhere(locks)}
 
 
-def _place(address: str) -> tuple[Folder, Locks]:
-    """Each kind of address with its kind of locks. Imported here: it takes a while."""
+def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
+    """Each kind of address with its kind of locks. Imported here: it takes a while.
+
+    `patience`: for how many seconds an object store is asked again, if not as long as usual.
+    """
     scheme, separator, rest = address.partition("://")
     if separator and scheme in ("s3", "gs"):
         from sweepd.leases import Leases
-        from sweepd.objectfolder import ObjectFolder
+        from sweepd.objectfolder import RETRY_SECONDS, ObjectFolder
 
-        bucket = ObjectFolder(address)
+        bucket = ObjectFolder(
+            address, retry_seconds=RETRY_SECONDS if patience is None else patience
+        )
         return bucket, Leases(bucket)
     if separator and scheme != "file":
         raise UserError(f"{address}: results lie in a local folder, in s3:// or in gs://")

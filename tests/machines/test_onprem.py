@@ -11,7 +11,7 @@ from pathlib import Path
 
 CLUSTER = f"""
 kind: onprem
-results: /mnt/results
+results: /mnt/sweepd-results
 after: AFTER
 nodes: {{machine: {{most: 3, cpus: 1, price: 2}}}}
 ray:
@@ -21,18 +21,35 @@ ray:
   setup_commands:
     - echo 'export PATH={Path(sys.executable).parent}:$PATH' >> ~/.bashrc
 """
+TASK = '''
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Slow(LIS):
+    """Slow until there is a file named `mark`."""
+
+    mark: str = ""
+
+    def fill(self, rng, tokens):
+        if not Path(self.mark).exists():
+            time.sleep(0.2)
+        super().fill(rng, tokens)
+'''
 GRID = """
 name: NAME
-task: {name: lis, n: 6, value_range: 16}
-model: {name: standard, d: [16, 32], layers: 2, heads: 2}
-train: {steps: STEPS, batch_size: 64}
+task: {name: "slow.py:Slow", n: 2, value_range: 64, mark: /mnt/NAME}
+model: {name: standard, d: [4, 8], layers: 1, heads: 1}
+train: {steps: 400, batch_size: 4}
+evaluate: {check_samples: 8, verdict_samples: 8}
 seeds: [0, 1]
 checkpoint_seconds: 1
 """
 
 
-def grid(name, steps):
-    return GRID.replace("NAME", name).replace("STEPS", str(steps))
+ASK = "curl -s -m 5 -o /dev/null -w %{{http_code}} {}:8265/api/jobs/ || true"
 
 
 def wait_until(condition, seconds=200):
@@ -55,53 +72,63 @@ def nodes(lab):
     return sorted(row["name"] for row in rows if row["what"] == "node")
 
 
+def launched(lab, running, name, cluster):
+    """A client that follows a sweep of which trials are under way."""
+    lab.write(f"{name}.yaml", GRID.replace("NAME", name))
+    client = running(lab.start("launch", f"{name}.yaml", "--cluster", cluster, "--yes"))
+    lines = []
+    for line in client.stderr:
+        lines.append(line)
+        if "running:" in line and "step" in line:
+            return client
+    raise AssertionError("".join(lines))
+
+
 def test_from_nothing_to_nothing(lab, running):
     for after in ("keep", "down"):
         lab.write(f"{after}.yaml", CLUSTER.replace("AFTER", after))
-    lab.write("grid.yaml", grid("long", 3000))
-    lab.write("short.yaml", grid("short", 200))
-    launch = ("launch", "grid.yaml", "--cluster", "keep.yaml")
-    assert lab.rows("plan", *launch[1:])[0]["cost_high"] > 0
+    lab.write("slow.py", TASK)
     assert not lab.rows("cluster", "status", "keep.yaml")
 
     # It brings the cluster up by itself. Ctrl-C lets go of it.
-    client = running(lab.start(*launch, "--yes"))
-    for line in client.stderr:
-        if "0/4 done" in line:
-            break
+    client = launched(lab, running, "long", "keep.yaml")
     client.send_signal(signal.SIGINT)
     _, told = client.communicate(timeout=60)
     assert client.returncode == 0 and "detached: sweep long goes on" in told, told
     wait_until(lambda: nodes(lab) == ["10.99.0.11", "10.99.0.12", "10.99.0.13"])
-    [job] = [row for row in lab.rows("cluster", "status", "keep.yaml") if row["what"] == "job"]
-    assert job["type"] == "long"
+    jobs = [row for row in lab.rows("cluster", "status", "keep.yaml") if row["what"] == "job"]
+    assert [job["type"] for job in jobs] == ["long"]
 
-    # Nobody gets in without the token, which nothing has shown, and only from the head itself.
+    # Nobody gets in without the token, and from another machine nobody even asks for it.
     token = on(lab, 11, "cat ~/.sweepd/clusters/lab/token")
     assert len(token) == 64 and token not in told
-    assert "600" in on(lab, 12, "stat -c %a ~/.sweepd/clusters/lab/token")
-    assert "401" in on(lab, 11, "curl -s -o /dev/null -w %{http_code} 127.0.0.1:8265/api/jobs/")
-    asked = "curl -s -m 5 -o /dev/null 10.99.0.11:8265 || echo refused"
-    assert "refused" in on(lab, 12, asked)
+    assert on(lab, 12, "stat -c %a ~/.sweepd/clusters/lab/token") == "600\n"
+    assert on(lab, 11, ASK.format("127.0.0.1")) == "401"
+    assert on(lab, 12, ASK.format("10.99.0.11")) == "000"
 
-    # A second sweep does not disturb the first, which is followed again from elsewhere.
-    short = lab.run("launch", "short.yaml", "--cluster", "down.yaml", "--yes")
-    assert "the cluster stays up: long runs there" in short.stderr
+    # A second sweep leaves the first alone, also when it ends and says `down`.
+    lab.write("brief", "")
+    lab.write("brief.yaml", GRID.replace("NAME", "brief"))
+    brief = lab.run("launch", "brief.yaml", "--cluster", "down.yaml", "--yes").stderr
+    assert "4 of 4 trials done" in brief and "the cluster stays up: long runs there" in brief
+
+    # The first is followed again, without its grid file.
     follower = running(lab.start("resume", "long", "--cluster", "keep.yaml", "--yes"))
-    _, told = follower.communicate(timeout=300)
-    assert follower.returncode == 0 and "following it" in told and "4 of 4 trials done" in told
+    assert any("following it" in line for line in follower.stderr)
+    lab.write("long", "")
+    _, told = follower.communicate(timeout=200)
+    assert follower.returncode == 0 and "4 of 4 trials done" in told
+    assert len(nodes(lab)) == 3
 
     # The machine that launched is lost: the cluster ends all the same.
-    lab.write("more.yaml", grid("more", 1500))
-    client = running(lab.start("launch", "more.yaml", "--cluster", "down.yaml", "--yes"))
-    for line in client.stderr:
-        if "0/4 done" in line:
-            break
-    client.kill()
-    wait_until(lambda: on(lab, 11, "pgrep -c raylet || true").strip() == "0")
-    for machine in (12, 13):
-        wait_until(lambda one=machine: on(lab, one, "pgrep -c raylet || true").strip() == "0")
-    lab.run("cluster", "down", "down.yaml", "--yes")
+    launched(lab, running, "lost", "down.yaml").kill()
+    lab.write("lost", "")
+    for machine in (11, 12, 13):
+        wait_until(lambda one=machine: on(lab, one, "pgrep -c raylet || true") == "0\n")
+    [row] = lab.rows("cluster", "status", "keep.yaml")
+    assert row["state"] == "Ray does not answer"
+    lab.run("cluster", "down", "keep.yaml", "--yes")
     assert not lab.rows("cluster", "status", "keep.yaml")
-    rows = lab.rows("sql", "SELECT DISTINCT status FROM trials", "--results", "/mnt/results")
-    assert rows == [{"status": "completed"}]
+    assert lab.sql("SELECT status, count(*) AS n FROM attempts GROUP BY ALL") == [
+        {"status": "completed", "n": 12}
+    ]

@@ -86,6 +86,8 @@ def plan(
     else:
         rows = list(_bill_rows(row))
         emit(list(rows[0]), rows, as_json, as_csv)
+        if cluster:
+            say(f"on {cluster}: {row['slots']} at once{_dollars(row)}")
 
 
 def launch(

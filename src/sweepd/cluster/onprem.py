@@ -9,6 +9,7 @@ from pydantic import Field
 
 from sweepd.cluster import autoscaler, jobs
 from sweepd.cluster.launcher import Launcher
+from sweepd.errors import EnvironmentFailure
 from sweepd.options import Nodes
 
 
@@ -25,5 +26,10 @@ class OnPrem(Launcher):
         return self.nodes
 
     def status(self) -> list[dict[str, Any]]:
-        # Ray's provider knows of the workers only on the head: here Ray itself is asked.
-        return jobs.status(self._client()) if autoscaler.machines(self.config()) else []
+        known = autoscaler.machines(self.config())
+        try:
+            # Ray's provider knows of the workers only on the head: here Ray itself is asked.
+            return jobs.status(self._client()) if known else []
+        except EnvironmentFailure:
+            state = "Ray does not answer"
+            return [{"what": "node", "name": one.address, "state": state} for one in known]

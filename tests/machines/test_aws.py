@@ -1,0 +1,82 @@
+"""A sweep on instances that Ray's launcher asks of EC2, which moto plays: it hands out the
+addresses of machines that are there. Workers come when trials wait and go when idle; results lie on
+S3."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+CLUSTER = """
+kind: aws
+results: s3://mine/sweeps
+prices: {head: 0.5, worker: 0.25}
+ray:
+  cluster_name: cloudy
+  max_workers: 1
+  idle_timeout_minutes: 0.2
+  provider: {type: aws, region: us-west-2, use_internal_ips: true}
+  auth: {ssh_user: root, ssh_private_key: /mnt/key}
+  head_node_type: head
+  available_node_types:
+    head:
+      resources: {CPU: 0}
+      node_config: {InstanceType: m6i.large, KeyName: mine, SubnetIds: [SUBNET], ImageId: IMAGE,
+        PrivateIpAddress: 10.99.0.11}
+    worker:
+      min_workers: 0
+      max_workers: 1
+      resources: {CPU: 2}
+      node_config: {InstanceType: c6i.large, KeyName: mine, SubnetIds: [SUBNET], ImageId: IMAGE,
+        PrivateIpAddress: 10.99.0.12, InstanceMarketOptions: {MarketType: spot}}
+  setup_commands:
+    - echo 'export PATH=BIN:$PATH' >> ~/.bashrc
+"""
+GRID = """
+name: cloudy
+task: {name: lis, n: 4, value_range: 16}
+model: {name: standard, d: [4, 8], layers: 1, heads: 1}
+train: {steps: 200, batch_size: 8}
+seeds: [0, 1]
+"""
+
+
+def instances(amazon):
+    """Private address -> state."""
+    found = amazon("ec2", "describe_instances")["Reservations"]
+    return {
+        one.get("PrivateIpAddress", one["InstanceId"]): one["State"]["Name"]
+        for reservation in found
+        for one in reservation["Instances"]
+    }
+
+
+def test_from_no_instance_to_none(lab, amazon):
+    vpc = amazon("ec2", "create_vpc", CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
+    subnet = amazon("ec2", "create_subnet", VpcId=vpc, CidrBlock="10.99.0.0/24")["Subnet"]
+    image = amazon("ec2", "describe_images")["Images"][0]["ImageId"]
+    amazon("ec2", "create_key_pair", KeyName="mine")
+    text = CLUSTER.replace("SUBNET", subnet["SubnetId"]).replace("IMAGE", image)
+    lab.write("aws.yaml", text.replace("BIN", str(Path(sys.executable).parent)))
+    lab.write("cloudy.yaml", GRID)
+    assert lab.rows("cluster", "status", "aws.yaml") == []
+
+    told = lab.run("launch", "cloudy.yaml", "--cluster", "aws.yaml", "--yes").stderr
+    assert "2 at once" in told and "4 of 4 trials done" in told
+    assert "an hour; `sweepd cluster down aws.yaml` ends it" in told
+    status = lab.run("cluster", "status", "aws.yaml")
+    assert "10.99.0.11" in status.stdout and "head" in status.stdout
+
+    until = time.monotonic() + 200
+    while instances(amazon) != {"10.99.0.11": "running", "10.99.0.12": "terminated"}:
+        assert time.monotonic() < until, instances(amazon)
+        time.sleep(2)
+    status = lab.run("cluster", "status", "aws.yaml")
+    assert "$0.50 an hour" in status.stderr and "10.99.0.12" not in status.stdout
+
+    lab.run("cluster", "down", "aws.yaml", "--yes")
+    assert set(instances(amazon).values()) == {"terminated"}
+    assert lab.rows("cluster", "status", "aws.yaml") == []
+    [row] = lab.rows("sql", "SELECT count(*) AS n FROM trials", "--results", "s3://mine/sweeps")
+    assert row["n"] == 4

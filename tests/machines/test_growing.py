@@ -1,0 +1,79 @@
+"""A sweep on a running Ray whose autoscaler starts with no worker at all: Ray's fake nodes, which
+are raylets of one machine, come when trials wait and go when they idle."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+HEAD = "f" * 51 + "00000"
+CONFIG = {
+    "cluster_name": "fake",
+    "max_workers": 2,
+    "idle_timeout_minutes": 0.1,
+    "upscaling_speed": 1.0,
+    "provider": {"type": "fake_multinode", "launch_multiple": True, "head_node_id": HEAD},
+    "auth": {"ssh_user": "nobody"},
+    "docker": {},
+    "file_mounts": {},
+    "cluster_synced_files": [],
+    "initialization_commands": [],
+    "setup_commands": [],
+    "head_setup_commands": [],
+    "worker_setup_commands": [],
+    "head_start_ray_commands": [],
+    "worker_start_ray_commands": [],
+    "head_node_type": "ray.head.default",
+    "available_node_types": {
+        "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+        "core": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+    },
+}
+START = f"""
+export RAY_FAKE_CLUSTER=1 AUTOSCALER_UPDATE_INTERVAL_S=1 RAY_enable_autoscaler_v2=1
+export RAY_CLOUD_INSTANCE_ID={HEAD} RAY_OVERRIDE_NODE_ID_FOR_TESTING={HEAD}
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=0123456789abcdef PATH={BIN}:$PATH
+ray start --head --num-cpus=0 --autoscaling-config=/mnt/fake.json --dashboard-host=10.99.0.11
+"""
+CLUSTER = """
+kind: address
+address: http://10.99.0.11:8265
+results: /mnt/sweepd-results
+nodes: {core: {most: 2, cpus: 1}}
+"""
+GRID = """
+name: grown
+task: {name: lis, n: 4, value_range: 16}
+model: {name: standard, d: [4, 8], layers: 1, heads: 1}
+train: {steps: 300, batch_size: 8}
+seeds: [0, 1]
+"""
+
+
+def test_from_no_worker_to_none(lab):
+    lab.write("fake.json", json.dumps(CONFIG))
+    lab.write("cluster.yaml", CLUSTER)
+    lab.write("grid.yaml", GRID)
+    ssh = ("ssh", "-q", "-o", "StrictHostKeyChecking=no", "-i", "/mnt/key", "10.99.0.11")
+    subprocess.run([*lab.command[:-1], *ssh, START], check=True, capture_output=True)
+
+    def nodes():
+        rows = lab.rows("cluster", "status", "cluster.yaml")
+        return [row["type"] for row in rows if row["what"] == "node"]
+
+    lab.run("cluster", "up", "cluster.yaml", "--yes", exits=3)
+    lab.environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef"}
+    lab.run("cluster", "up", "cluster.yaml", "--yes")
+    assert nodes() == ["head"]
+    told = lab.run("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes").stderr
+    assert "2 at once" in told and "4 of 4 trials done" in told
+    assert "worker" in nodes()
+    until = time.monotonic() + 120
+    while nodes() != ["head"]:
+        assert time.monotonic() < until
+        time.sleep(1)
+    assert "somebody else's" in lab.run("cluster", "down", "cluster.yaml", "--yes").stderr

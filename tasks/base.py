@@ -122,7 +122,7 @@ class Batch:
         for a model that learns nothing, or diverges."""
         shapes = self.inputs.shape, self.targets.shape
         if shapes[0] != shapes[1] or len(self.inputs) != count:
-            raise ValueError(f"{count} rows were asked of the task; inputs and targets are {shapes}")
+            raise ValueError(f"{count} rows were asked of the task; its inputs, targets: {shapes}")
         if not self.scored.any():
             raise ValueError("the task gave a batch without a target")
         for name, rows in (("inputs", self.inputs), ("targets", self.targets)):

@@ -7,11 +7,9 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator

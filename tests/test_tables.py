@@ -335,9 +335,9 @@ def test_compacting_changes_nothing_for_readers(actions):
                 delete_replaced(metrics)
                 assert delete_replaced(metrics) == 0
             else:
-                _, replaced, _ = metrics._load()
+                replaced = metrics._load().replaced
                 for file in argument.sample(replaced, len(replaced) // 2):
-                    (metrics.folder.root / "metrics" / file.name).unlink()
+                    (metrics.folder.root / "metrics" / file).unlink()
             read = metrics.read()
             assert read.damaged == ()
             assert contents(read).equals(contents(twin.read()))
@@ -407,3 +407,22 @@ def test_an_attempt_reported_lost_after_its_ending_counts_as_it_ended(tmp_path):
     for _ in range(2):
         assert trials.read().table["status"].to_pylist() == ["completed"]
         trials.compact()
+
+
+def test_what_was_compacted_before_does_not_count_again(metrics):
+    for step in range(4):
+        metrics.write(steps(A, step))
+    assert metrics.compact(at_least=4) == 4
+    metrics.write(steps(A, 4))
+    assert metrics.compact(at_least=4) == 0  # there is one more file, and the compacted one
+    assert metrics.compact(at_least=2) == 2
+    assert len(keys(metrics.read())) == 5
+
+
+def test_many_files_are_put_together_in_parts(metrics, monkeypatch):
+    monkeypatch.setattr("sweepd.tables.TOGETHER", 2)
+    for step in range(5):
+        metrics.write(steps(A, step, acc=step / 8 if step % 2 else None))
+    assert keys(metrics.read()) == [(A, step) for step in range(5)]
+    assert metrics.compact() == 5
+    assert keys(metrics.read()) == [(A, step) for step in range(5)]

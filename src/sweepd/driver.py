@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ POLL_SECONDS = 2.0
 """How often the store is asked for a request to cancel, and for trials that another sweep's driver
 runs."""
 
-FILES_BEFORE_COMPACTION = 64
+COMPACTION_SECONDS = 60.0
+"""How often it is seen whether endings are to be compacted while a sweep runs."""
+FILES_WHILE_RUNNING, FILES_AT_THE_END = 1000, 64
+"""How many files are compacted."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def launch(
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
         threading.Thread(
-            target=_heed_cancel, args=(store, number, stopping, over, note), daemon=True
+            target=_look_after, args=(store, number, stopping, over, note), daemon=True
         ).start()
         search.learn(_known(plan, store), ())
         waiting = 0
@@ -89,7 +93,7 @@ def launch(
                     note(f"waiting for {waiting} trials that another sweep is running")
                 stopping.wait(POLL_SECONDS)
         for kind in ("trials", "metrics"):
-            store.compact(kind, FILES_BEFORE_COMPACTION)
+            store.compact(kind, FILES_AT_THE_END)
         after = standing(plan.trials, store.read_trials().table)
         failed = tuple(trial for trial in after.failed if trial.id in search.lost)
         left = bool(search.out or search.wanted())
@@ -99,20 +103,25 @@ def launch(
         store.unlock_sweep(name)
 
 
-def _heed_cancel(
+def _look_after(
     store: Store,
     number: int,
     stopping: threading.Event,
     over: threading.Event,
     note: Callable[[str], None],
 ) -> None:
-    """Stop the launch if `sweepd cancel`, on whatever machine, asks for it before it is over."""
+    """Until the launch is over, stop it if `sweepd cancel`, on whatever machine, asks for it, and
+    spare readers the many files of a long one."""
+    looked = time.monotonic()
     while not over.wait(POLL_SECONDS):
         with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
             if store.cancel_requested(number):
                 note("cancelled: saving what runs")
                 stopping.set()
                 return
+            if time.monotonic() - looked > COMPACTION_SECONDS:
+                store.compact("trials", FILES_WHILE_RUNNING)
+                looked = time.monotonic()
 
 
 def _save(plan: Plan, store: Store) -> None:

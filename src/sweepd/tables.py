@@ -24,6 +24,8 @@ _NAME = re.compile(r"(?P<prefix>.+)-(?P<digest>[0-9a-f]{32})\.parquet")
 _HASH = re.compile(r"[0-9a-f]{1,100}")
 READERS = 16
 """Files read at once."""
+TOGETHER = 1000
+"""Files after which tables are put together: one of a row takes a thousand times its bytes."""
 _LISTINGS = 5
 REMEMBERED_BYTES = 2**28
 
@@ -42,6 +44,17 @@ class Read:
 
     table: pa.Table
     damaged: tuple[Damaged, ...]
+
+
+@dataclass
+class _Found:
+    """What is in a folder: tables, in parts, the names of the files whose rows they hold and of
+    those that these replace, and what is damaged."""
+
+    tables: list[pa.Table]
+    names: list[str]
+    replaced: list[str]
+    damaged: list[Damaged]
 
 
 class Loader:
@@ -97,12 +110,12 @@ class TableFolder:
 
     def read(self, only: Collection[str] | None = None) -> Read:
         """All rows, or those whose `layout.filed_by` is among these."""
-        tables, _, damaged = self._load(only)
-        table = self.layout.unique(self.layout.concat(tables.values()))
+        found = self._load(only)
+        table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
             wanted = pa.array(list(only), pa.string())
             table = table.filter(pc.is_in(table[self.layout.filed_by], wanted))
-        return Read(table, tuple(damaged))
+        return Read(table, tuple(found.damaged))
 
     def compact(self, at_least: int = 2) -> int:
         """Write the rows of all readable files as one that replaces them: how many files.
@@ -111,16 +124,23 @@ class TableFolder:
         The replaced files stay until they are deleted (`replaced`). To be called by one process at
         a time; two at once only waste space.
         """
-        if len(self._files()) < at_least:  # told without reading
+        files = self._files()
+        if len(files) < at_least:  # told without reading
             return 0
-        tables, replaced, _ = self._load()
-        if len(tables) < at_least:
+        try:
+            _, replaced = self._load_compacted(files)
+        except FileNotFoundError:
+            return 0  # another process is at it
+        if sum(file.name not in replaced for file in files) < at_least:
             return 0
-        table = self.layout.unique(self.layout.concat(tables.values()))
-        names = json.dumps(sorted({file.name for file in replaced} | set(tables)))
+        found = self._load()
+        if len(found.names) < at_least:
+            return 0
+        table = self.layout.unique(self.layout.concat(found.tables))
+        names = json.dumps(sorted({*found.replaced, *found.names}))
         table = table.sort_by([(name, "ascending") for name in self.layout.key])
         self._put(COMPACTED, table.replace_schema_metadata({REPLACES: names}))
-        return len(tables)
+        return len(found.names)
 
     def replaced(self, written_until: float) -> list[File]:
         """Readable files that a readable compacted file, written until then, replaces.
@@ -144,10 +164,7 @@ class TableFolder:
         found = self.folder.files(self.layout.name)
         return [f for f in found if f.name.endswith(".parquet") and "/" not in f.name]
 
-    def _load(
-        self, only: Collection[str] | None = None
-    ) -> tuple[dict[str, pa.Table], list[File], list[Damaged]]:
-        """Tables by file name, the listed files that they replace, and what is damaged."""
+    def _load(self, only: Collection[str] | None = None) -> _Found:
         prefixes = None if only is None else {*only, ROWS, COMPACTED}
         for _ in range(_LISTINGS):
             files = self._files()
@@ -160,14 +177,23 @@ class TableFolder:
                     and file.name not in compacted
                     and _may_hold(file.name, prefixes)
                 ]
-                loaded = self._loader.load(self.layout.name, wanted)
+                valid = {name: table for name, table in compacted.items() if name not in replaced}
+                found = _Found(
+                    [*valid.values()], [*valid], [f.name for f in files if f.name in replaced], []
+                )
+                for start in range(0, len(wanted), TOGETHER):
+                    self._add(wanted[start : start + TOGETHER], found)
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
-            loaded |= {name: table for name, table in compacted.items() if name not in replaced}
-            damaged = [found for found in loaded.values() if isinstance(found, Damaged)]
-            tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
-            return tables, [file for file in files if file.name in replaced], damaged
+            return found
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
+
+    def _add(self, files: Collection[File], found: _Found) -> None:
+        loaded = self._loader.load(self.layout.name, files)
+        tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
+        found.names += tables
+        found.tables.append(self.layout.concat(tables.values()))
+        found.damaged += (one for one in loaded.values() if isinstance(one, Damaged))
 
     def _load_compacted(self, files: Iterable[File]) -> tuple[dict[str, pa.Table], set[str]]:
         """Readable compacted files among these, and the names of all that they replace."""

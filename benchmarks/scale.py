@@ -1,0 +1,347 @@
+"""How far one driver and one store go: what docs/scale.md derives its figures from.
+
+    python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
+    python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8]
+    python benchmarks/scale.py store [--trials 1000 10000 100000] [--folder DIR]
+
+`engine` runs fake trials through the real engine and Ray: each reports so often, trains nothing and
+writes its ending. It prints the CPU time of the driver's process a trial and a report, quarter by
+quarter of the run. `fleet` runs a real plan and a real search against simulated workers in virtual
+time: nodes with slots, trials of a minute with a report a second, nodes that are lost and come
+back, and a driver that handles one event at a time, each as long as `engine` measured and the
+search itself takes. `store` fills a store with so many ended trials, one file each, as workers
+leave them, and runs the commands that read it, before and after compaction.
+
+Times are CPU seconds, which other load on the machine disturbs less than the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import overhead
+from overhead import Clock, NoOp
+
+from sweepd import engine
+from sweepd.attempt import ledger_columns
+from sweepd.jury import Outcome
+from sweepd.options import Place, Resources
+from sweepd.plan import Plan, Trial, plan
+from sweepd.search import GridSearch
+from sweepd.spec import parse_grid
+from sweepd.store import Store
+
+GRID = """
+name: scale
+task: {{name: lis, n: [4, 6, 8, 10], value_range: 16}}
+model: {{name: [standard, linear], d: [8, 16, 32, 64, 128], layers: 1, heads: 1}}
+train: {{weight_decay: {decays}}}
+seeds: {seeds}
+"""
+CELLS = 40
+"""Of the grid with one weight decay."""
+TRIAL_MS, REPORT_MS = 6.0, 2.0
+"""Of the driver's CPU: what `engine` printed (docs/scale.md)."""
+WARM_UP = 20
+"""Trials left out at the beginning: actors are starting."""
+
+
+def planned(trials: int, seeds: int = 25) -> Plan:
+    """A plan of so many trials, 25 seeds a cell."""
+    decays = [i / 10000 for i in range(max(1, trials // CELLS // seeds))]
+    text = GRID.format(decays=decays, seeds=list(range(seeds)))
+    return plan(parse_grid(text, "scale.yaml", [], Path()))
+
+
+# engine
+
+
+class Reporting(NoOp):
+    """Reports `REPORTS` times and ends."""
+
+    REPORTS = 1
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.left = self.REPORTS
+
+    def advance(self, seconds: float) -> None:
+        self.left -= 1
+        if not self.left:
+            super().advance(seconds)
+
+
+class CpuClock(Clock):
+    """Notes the CPU time of the driver when each trial ended."""
+
+    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
+        self.ends.append(time.process_time())
+
+
+def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
+    """Of the driver's CPU, in each quarter of a run."""
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(overhead)  # workers can't import it
+    clock, made = CpuClock(), planned(trials)
+    attempt = type("Fake", (Reporting,), {"REPORTS": reports})
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.create(f"{folder}/results")
+        base, goal = Path(folder), made.grid.goal
+        job = engine.Job(store.address, "scale", base, 1, 30.0, made.trials, goal, attempt)
+        search = GridSearch(made)
+        search.learn({}, {trial.id for trial in made.trials})
+        engine.run(job, search, store, Place(Resources()), clock, threading.Event())
+        assert store.read_trials().table.num_rows == len(made.trials)
+    ends = clock.ends[WARM_UP:]
+    quarter = len(ends) // 4
+    return [
+        1000 * (ends[i + quarter - 1] - ends[i]) / (quarter - 1)
+        for i in range(0, 4 * quarter, quarter)
+    ]
+
+
+def measure_engine(trials: int, reports: list[int]) -> None:
+    found = {}
+    for count in reports:
+        quarters = milliseconds_a_trial(trials, count)
+        found[count] = statistics.mean(quarters)
+        shown = " ".join(f"{ms:6.2f}" for ms in quarters)
+        print(f"{trials} trials of {count} reports: ms a trial, by quarters: {shown}", flush=True)
+    if len(found) > 1:
+        (few, cheap), *_, (many, dear) = sorted(found.items())
+        report = (dear - cheap) / (many - few)
+        print(f"a report {report:.2f} ms, a trial besides {cheap - few * report:.2f} ms")
+
+
+# fleet
+
+
+@dataclass
+class Fleet:
+    """Simulated workers under a real search, in virtual time."""
+
+    search: GridSearch
+    nodes: int
+    slots: int
+    """of each node"""
+    reports: int
+    trial_seconds: float
+    """of the driver, for a trial besides its reports"""
+    report_seconds: float
+    rng: random.Random
+    loss_seconds: float = 3600.0
+    """mean life of a node"""
+    away_seconds: float = 120.0
+    now: float = 0.0
+    busy: float = 0.0
+    """how long the driver was"""
+    searching: float = 0.0
+    """CPU of the search in that"""
+    moved: int = 0
+    events: list[tuple[float, int, str, int]] = field(default_factory=list)
+    running: dict[int, tuple[Trial, int]] = field(default_factory=dict)
+    """by slot, a trial and its reports to come"""
+    lives: Counter[int] = field(default_factory=Counter)
+    """how often each slot was lost: what was under way there before counts no more"""
+
+    def run(self) -> None:
+        for node in range(self.nodes):
+            self.arrives(node)
+        while not self.search.finished:
+            at, life, what, index = heapq.heappop(self.events)
+            self.now = max(self.now, at)  # an event waits while the driver handles another
+            if what == "report" and life == self.lives[index]:
+                self.reports_from(index)
+            elif what == "lost":
+                self.loses(index)
+            elif what == "back":
+                self.arrives(index)
+
+    def arrives(self, node: int) -> None:
+        for slot in self.slots_of(node):
+            self.hand_out(slot)
+        lost = self.now + self.rng.expovariate(1 / self.loss_seconds)
+        heapq.heappush(self.events, (lost, 0, "lost", node))
+
+    def reports_from(self, slot: int) -> None:
+        trial, left = self.running[slot]
+        self.works(self.report_seconds)
+        if left > 1:
+            self.running[slot] = trial, left - 1
+            self.report_in_a_second(slot)
+        else:
+            self.ends(slot, Outcome("completed", 0.5, 1024))
+            self.hand_out(slot)
+
+    def loses(self, node: int) -> None:
+        for slot in self.slots_of(node):
+            self.lives[slot] += 1
+            if slot in self.running:
+                self.moved += 1
+                self.ends(slot, Outcome("interrupted"))
+        heapq.heappush(self.events, (self.now + self.away_seconds, 0, "back", node))
+
+    def hand_out(self, slot: int) -> None:
+        if trial := self.searched(self.search.next):
+            self.works(self.trial_seconds)
+            self.running[slot] = trial, self.reports
+            self.report_in_a_second(slot)
+
+    def ends(self, slot: int, outcome: Outcome) -> None:
+        trial, _ = self.running.pop(slot)
+        self.searched(self.search.ended, trial, outcome)
+
+    def report_in_a_second(self, slot: int) -> None:
+        at = self.now + self.rng.uniform(0.9, 1.1)
+        heapq.heappush(self.events, (at, self.lives[slot], "report", slot))
+
+    def slots_of(self, node: int) -> range:
+        return range(node * self.slots, (node + 1) * self.slots)
+
+    def searched(self, call: Any, *arguments: Any) -> Any:
+        before = time.process_time()
+        answer = call(*arguments)
+        spent = time.process_time() - before
+        self.searching += spent
+        self.works(spent)
+        return answer
+
+    def works(self, seconds: float) -> None:
+        self.busy += seconds
+        self.now += seconds
+
+
+def simulate(trials: int, given: argparse.Namespace) -> None:
+    before = time.process_time()
+    made = planned(trials)
+    planning = time.process_time() - before
+    search = GridSearch(made)
+    search.learn({}, {trial.id for trial in made.trials})
+    costs = (given.trial_ms / 1000, given.report_ms / 1000)
+    fleet = Fleet(
+        search, given.nodes, given.slots, given.reports, *costs, random.Random(given.seed)
+    )
+    fleet.run()
+    count, at_once = len(made.trials), given.nodes * given.slots
+    ideal = count * given.reports / at_once
+    print(
+        f"{count} trials on {given.nodes} x {given.slots} slots: {fleet.now:.0f} s, "
+        f"{ideal / fleet.now:.0%} of the slots' time trained; driver busy "
+        f"{fleet.busy / fleet.now:.0%}, search {1000 * fleet.searching / count:.3f} ms a trial; "
+        f"{fleet.moved} trials moved; planning {planning:.1f} s",
+        flush=True,
+    )
+    assert len(search.outcomes) == count
+
+
+# store
+
+
+def fill(store: Store, made: Plan) -> float:
+    """Ended trials, each in a file of its own: milliseconds of CPU a file."""
+    info = {
+        "goal": str(made.grid.goal),
+        "pass": made.grid.pass_rule,
+        "search": made.grid.search_name,
+        "base": ".",
+        "tune": [],
+        "accepted": [],
+        "extra_seeds": [],
+        "size_fields": made.size_fields,
+        "code_files": {code: one.files for code, one in made.codes.items()},
+    }
+    store.save_sweep("scale", made.grid.resolved_text(), info, [t.row() for t in made.trials])
+    rng, before = random.Random(0), time.process_time()
+    with patch.object(os, "fsync"):  # which would be most of the time, and is no reader's cost
+        for trial in made.trials:
+            ended = {"status": "completed", "acc": rng.random(), "total": 1024, "step": 1000}
+            store.write_trials([{**ledger_columns(trial, 1000, "scale"), **ended}])
+    return 1000 * (time.process_time() - before) / len(made.trials)
+
+
+def commands(grid: Path) -> list[tuple[str, ...]]:
+    reading = [
+        ("query", "min d where acc>0.9"),
+        ("sql", "SELECT count(*) FROM trials"),
+        ("status",),
+        ("status", "scale", "--csv"),
+        ("plan", str(grid)),
+    ]
+    return [*reading, ("launch", str(grid)), *reading]  # a launch with nothing to do compacts
+
+
+def timed(arguments: tuple[str, ...], results: str) -> tuple[float, float]:
+    """CPU seconds and seconds of a command."""
+    program = [str(Path(sys.executable).with_name("sweepd")), *arguments, "--results", results]
+    before = time.perf_counter()
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        _, ended, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(ended)
+    assert child.returncode in (0, 1), program
+    return used.ru_utime + used.ru_stime, time.perf_counter() - before
+
+
+def measure_store(trials: int, root: Path) -> None:
+    made, grid = planned(trials), root / f"{trials}.yaml"
+    store = Store.create(str(root / str(trials)))
+    if not store.sweeps():
+        grid.write_text(made.grid.resolved_text())
+        print(f"{trials} trials: {fill(store, made):.2f} ms of CPU to write each", flush=True)
+    before = time.process_time()
+    store.release(store.claim([trial.id for trial in made.trials]))
+    print(f"  claimed and released in {time.process_time() - before:.2f} s", flush=True)
+    for arguments in commands(grid):
+        cpu, wall = timed(arguments, store.address)
+        files = sum(1 for _ in (root / str(trials) / "trials").iterdir())
+        print(f"  {files:6} files: {cpu:6.1f} s CPU, {wall:6.1f} s: {arguments[0]} ", flush=True)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = arguments.add_subparsers(dest="part", required=True)
+    part = parts.add_parser("engine")
+    part.add_argument("--trials", type=int, default=1000)
+    part.add_argument("--reports", type=int, nargs="+", default=[1, 10])
+    part = parts.add_parser("fleet")
+    part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    part.add_argument("--nodes", type=int, default=48)
+    part.add_argument("--slots", type=int, default=8)
+    part.add_argument("--reports", type=int, default=10, help="of each trial, one a second")
+    part.add_argument("--trial-ms", type=float, default=TRIAL_MS)
+    part.add_argument("--report-ms", type=float, default=REPORT_MS)
+    part.add_argument("--seed", type=int, default=0)
+    part = parts.add_parser("store")
+    part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    part.add_argument("--folder", type=Path, help="where stores are made and left, or lie")
+    given = arguments.parse_args()
+    if given.part == "engine":
+        measure_engine(given.trials, given.reports)
+    elif given.part == "fleet":
+        for trials in given.trials:
+            simulate(trials, given)
+    else:
+        root = given.folder or Path(tempfile.mkdtemp(prefix="sweepd-scale-"))
+        for trials in given.trials:
+            measure_store(trials, root)
+        if not given.folder:
+            shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What a driver sees to while its sweep runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from simulated import simulated
+
+from sweepd import driver
+from sweepd.attempt import ledger_columns
+from sweepd.store import Store
+
+
+def test_endings_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(driver, "COMPACTION_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "FILES_WHILE_RUNNING", 10)
+    store, stopping, over = Store.create(str(tmp_path)), threading.Event(), threading.Event()
+    beside = threading.Thread(target=driver._look_after, args=(store, 1, stopping, over, print))
+    beside.start()
+    try:
+        for trial in simulated().trials[:25]:
+            store.write_trials([{**ledger_columns(trial, 1000, "s"), "status": "completed"}])
+        until = time.monotonic() + 30
+        while not [*tmp_path.glob("trials/compacted-*")]:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    finally:
+        over.set()
+        beside.join()
+    assert store.read_trials().table.num_rows == 25 and not stopping.is_set()

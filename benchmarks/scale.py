@@ -55,7 +55,7 @@ seeds: {seeds}
 """
 CELLS = 40
 """Of the grid with one weight decay."""
-TRIAL_MS, REPORT_MS = 6.0, 2.0
+TRIAL_MS, REPORT_MS = 4.5, 0.75
 """Of the driver's CPU: what `engine` printed (docs/scale.md)."""
 WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""

@@ -85,7 +85,7 @@ def test_tasks_and_models_know_only_their_own_kind():
 def test_ray_obstore_and_printing_have_one_place_each():
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
-        if path.parent.name != "cluster" and path.name not in ("engine.py", "nodes.py"):
+        if path.name not in ("engine.py", "nodes.py", "jobs.py", "autoscaler.py"):
             assert "import ray" not in text and "from ray" not in text, path
         if path.name != "objectfolder.py":
             assert "import obstore" not in text and "from obstore" not in text, path

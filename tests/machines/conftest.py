@@ -60,6 +60,7 @@ def amazon(lab):
     """A client for EC2 as moto plays it, which the machines reach, and S3 with a bucket `mine`."""
     server = subprocess.Popen(
         [*lab.command[:-1], sys.executable, "-m", "moto.server", "-H", "10.99.0.1", "-p", "5000"],
+        env={**os.environ, "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"},  # Ray's roles have them
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

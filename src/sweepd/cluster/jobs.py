@@ -14,7 +14,7 @@ from sweepd.cluster.base import Note, Work
 from sweepd.errors import EnvironmentFailure
 
 if TYPE_CHECKING:
-    from ray.job_submission import JobSubmissionClient
+    from ray.job_submission import JobSubmissionClient as JobSubmissionClient
 
 STOPPING = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
 """`ray job stop` lets a driver save what runs, as Ctrl-C does, before Ray kills it."""

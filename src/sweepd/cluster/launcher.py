@@ -22,7 +22,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.yamlfile import Keys
 
 if TYPE_CHECKING:
-    from ray.job_submission import JobSubmissionClient
+    from sweepd.cluster.jobs import JobSubmissionClient
 
 HOME = ".sweepd/clusters"
 """Below the home of whoever brings a cluster up, and of its nodes: a folder for each cluster."""

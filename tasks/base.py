@@ -122,7 +122,7 @@ class Batch:
         for a model that learns nothing, or diverges."""
         shapes = self.inputs.shape, self.targets.shape
         if shapes[0] != shapes[1] or len(self.inputs) != count:
-            raise ValueError(f"{count} rows were asked of the task; its inputs, targets: {shapes}")
+            raise ValueError(f"{count} rows were asked for; inputs and targets are {shapes}")
         if not self.scored.any():
             raise ValueError("the task gave a batch without a target")
         for name, rows in (("inputs", self.inputs), ("targets", self.targets)):
@@ -161,7 +161,7 @@ class Chains:
         """ValueError unless these are `count` rows of the form that this class tells."""
         rows = np.arange(len(self.tokens))
         if not len(rows) == len(self.prompts) == len(self.lengths) == count:
-            raise ValueError(f"{count} rows were asked of the task; tokens are {self.tokens.shape}")
+            raise ValueError(f"{count} rows were asked for; tokens are {self.tokens.shape}")
         inside = (self.prompts > 0) & (self.prompts < self.lengths)
         inside &= self.lengths <= self.tokens.shape[1]
         if not inside.all():

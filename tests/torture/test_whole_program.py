@@ -4,6 +4,7 @@ a cluster. In the end there are the numbers and the answer of a sweep that nothi
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
@@ -130,34 +131,25 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def processes(root: int, name: str) -> list[psutil.Process]:
-    """Those below a process whose name begins so."""
-    found = []
-    for process in psutil.Process(root).children(recursive=True):
-        try:
-            if process.cmdline() and process.name().startswith(name):
-                found.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    return found
+def victims(launch: subprocess.Popen[bytes], who: str) -> list[psutil.Process]:
+    """None once the launch has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        driver = psutil.Process(launch.pid)
+        if who == "driver":
+            return [driver]
+        below = driver.children(recursive=True)
+        return [one for one in below if one.name().startswith(VICTIMS[who])]
+    return []
 
 
 def kill(launch: subprocess.Popen[bytes], who: str, number: signal.Signals, after: float) -> None:
-    """Unless the launch ends before."""
-    found: list[psutil.Process] = []
-
-    def there() -> bool:
-        if launch.poll() is None and who != "driver":
-            found[:] = processes(launch.pid, VICTIMS[who])
-        return bool(found) or launch.poll() is not None or who == "driver"
-
-    wait_until(there)
+    """Some time after there is one to be killed, unless the launch has ended before."""
+    wait_until(lambda: launch.poll() is not None or bool(victims(launch, who)))
     time.sleep(after)
-    there()
-    victim = psutil.Process(launch.pid) if who == "driver" else random.choice(found or [None])
-    if launch.poll() is None and victim:
-        victim.send_signal(number)
-        KILLS[f"{who} {number.name}"] += 1
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for victim in victims(launch, who)[:1]:
+            victim.send_signal(number)
+            KILLS[f"{who} {number.name}"] += 1
 
 
 ALL = [*itertools.product(ENDS, SIGNALS)]

@@ -112,6 +112,12 @@ def test_from_nothing_to_nothing(lab, running):
     brief = lab.run("launch", "brief.yaml", "--cluster", "down.yaml", "--yes").stderr
     assert "4 of 4 trials done" in brief and "the cluster stays up: long runs there" in brief
 
+    # What the workers do not see is no place for results.
+    lab.write("astray.yaml", GRID.replace("NAME", "astray"))
+    astray = ("launch", "astray.yaml", "--cluster", "keep.yaml", "--results", "/tmp/mine", "--yes")
+    told = lab.run(*astray, exits=3).stderr
+    assert "node machine-1" in told and "every node shares" in told, told
+
     # The first is followed again, without its grid file.
     follower = running(lab.start("resume", "long", "--cluster", "keep.yaml", "--yes"))
     assert any("following it" in line for line in follower.stderr)

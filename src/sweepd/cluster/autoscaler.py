@@ -17,7 +17,7 @@ from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 from sweepd.cluster.base import Note
@@ -26,6 +26,8 @@ from sweepd.yamlfile import Keys
 
 Config = Mapping[str, Any]
 
+HOME = ".sweepd/clusters"
+"""Below the home of whoever brings clusters up, and of their nodes."""
 DASHBOARD_PORT = 8265
 TUNNEL_SECONDS = 60.0
 POLL_SECONDS = 0.2
@@ -90,21 +92,23 @@ def prepared(config: Config) -> dict[str, Any]:
 
 def run(config: Config, note: Note, command: str, *options: str) -> None:
     """`ray up` or `ray down`; `note` is told what it prints. EnvironmentFailure if it fails."""
-    with _written(config) as path:
-        process = subprocess.Popen(
-            [*RAY, command, "--yes", *PLAIN, *options, path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=_environment(config),
-        )
+    with subprocess.Popen(
+        [*RAY, command, "--yes", *PLAIN, *options, _written(config)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=_environment(config),
+    ) as process:
         assert process.stdout
         for line in process.stdout:
             note(line.rstrip())
-    if code := process.wait():
-        raise EnvironmentFailure(f"`ray {command}` ended with exit code {code}; see above")
+    if process.returncode:
+        raise EnvironmentFailure(
+            f"`ray {command}` ended with exit code {process.returncode}; what it says is above, "
+            "and `sweepd cluster status` says what runs now"
+        )
 
 
 def machines(config: Config) -> list[Machine]:
@@ -132,9 +136,9 @@ def tunnel(config: Config) -> Tunnel:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with _written(config) as path, TemporaryFile() as printed:
+    with TemporaryFile() as printed:
         process = subprocess.Popen(
-            [sys.executable, "-c", TUNNEL, path, str(port), str(DASHBOARD_PORT)],
+            [sys.executable, "-c", TUNNEL, _written(config), str(port), str(DASHBOARD_PORT)],
             stdin=subprocess.PIPE,
             stdout=printed,
             stderr=subprocess.STDOUT,
@@ -175,12 +179,14 @@ def _asking(config: Config) -> Iterator[Any]:
         raise EnvironmentFailure(f"{where}: {error}") from error
 
 
-@contextmanager
-def _written(config: Config) -> Iterator[str]:
-    with NamedTemporaryFile("w", prefix="sweepd-cluster-", suffix=".yaml") as file:
-        json.dump(config, file)
-        file.flush()
-        yield file.name
+def _written(config: Config) -> str:
+    """The path of a file with a config, which Ray's other commands, `ray attach`, can use, too."""
+    path = Path.home() / HOME / f"{config['cluster_name']}.yaml"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps(config, indent=1))
+    fresh.replace(path)
+    return str(path)
 
 
 def _hushed() -> redirect_stdout[io.StringIO]:

@@ -61,7 +61,7 @@ def status(client: JobSubmissionClient) -> list[dict[str, Any]]:
 
         asking = StateApiClient(client.get_address(), headers=dict(client._headers))
         alive = ListApiOptions(filters=[("state", "=", "ALIVE")])
-        nodes: list[Any] = asking.list(StateResource.NODES, alive, raise_on_missing_output=True)
+        nodes: list[Any] = asking.list(StateResource.NODES, alive, raise_on_missing_output=False)
         drivers = _drivers(client)
     kinds = {True: "head", False: "worker"}
     return [
@@ -107,8 +107,9 @@ def _failing(address: str) -> Iterator[None]:
     """Ray's errors, and those of the network, as ours."""
     from aiohttp import ClientError
     from ray.exceptions import RayError
+    from ray.util.state.exception import RayStateApiException
 
     try:
         yield
-    except (RayError, RuntimeError, OSError, ClientError) as error:
+    except (RayError, RayStateApiException, RuntimeError, OSError, ClientError) as error:
         raise EnvironmentFailure(f"the Ray cluster at {address}: {error}") from error

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import PrivateAttr
 
 from sweepd.cluster import autoscaler, jobs
+from sweepd.cluster.autoscaler import HOME
 from sweepd.cluster.base import Note, Remote, Work
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.yamlfile import Keys
@@ -24,8 +25,6 @@ from sweepd.yamlfile import Keys
 if TYPE_CHECKING:
     from sweepd.cluster.jobs import JobSubmissionClient
 
-HOME = ".sweepd/clusters"
-"""Below the home of whoever brings a cluster up, and of its nodes: a folder for each cluster."""
 START = {
     "head_start_ray_commands": [
         "ray stop",
@@ -165,6 +164,8 @@ class Launcher(Remote):
 
     def _client(self, patience: float = 0.0) -> JobSubmissionClient:
         """Ray's Jobs API on the head, waiting as many seconds for it to answer."""
+        if not self._token.exists():
+            raise EnvironmentFailure(f"cluster {self._name}: its token is not in {self._token}")
         until = time.monotonic() + patience
         while True:
             try:

@@ -16,7 +16,13 @@ CONFIG = {
     "max_workers": 2,
     "idle_timeout_minutes": 0.1,
     "upscaling_speed": 1.0,
-    "provider": {"type": "fake_multinode", "launch_multiple": True, "head_node_id": HEAD},
+    "provider": {
+        # Not `fake_multinode`: Ray's wheels lack the defaults that belong to that name.
+        "type": "external",
+        "module": "apart.FakeMultiNodeProvider",
+        "launch_multiple": True,
+        "head_node_id": HEAD,
+    },
     "auth": {"ssh_user": "nobody"},
     "docker": {},
     "file_mounts": {},
@@ -33,10 +39,19 @@ CONFIG = {
         "core": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
     },
 }
+APART = """
+from tempfile import mkdtemp
+from ray._private import parameter
+from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeProvider
+
+together = parameter.RayParams
+# Each raylet unpacks and deletes what a job brings: they must not share a folder.
+parameter.RayParams = lambda **given: together(**given, temp_dir=mkdtemp(dir="/tmp"))
+"""
 START = f"""
 export RAY_FAKE_CLUSTER=1 AUTOSCALER_UPDATE_INTERVAL_S=1 RAY_enable_autoscaler_v2=1
 export RAY_CLOUD_INSTANCE_ID={HEAD} RAY_OVERRIDE_NODE_ID_FOR_TESTING={HEAD}
-export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=0123456789abcdef PATH={BIN}:$PATH
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=0123456789abcdef PATH={BIN}:$PATH PYTHONPATH=/mnt
 ray start --head --num-cpus=0 --autoscaling-config=/mnt/fake.json --dashboard-host=10.99.0.11
 """
 CLUSTER = """
@@ -56,6 +71,7 @@ seeds: [0, 1]
 
 def test_from_no_worker_to_none(lab):
     lab.write("fake.json", json.dumps(CONFIG))
+    lab.write("apart.py", APART)
     lab.write("cluster.yaml", CLUSTER)
     lab.write("grid.yaml", GRID)
     ssh = ("ssh", "-q", "-o", "StrictHostKeyChecking=no", "-i", "/mnt/key", "10.99.0.11")

@@ -19,6 +19,7 @@ assert _spec and _spec.loader
 e2e = importlib.util.module_from_spec(_spec)
 sys.modules["e2e_conftest"] = e2e
 _spec.loader.exec_module(e2e)
+e2e.TIMEOUT = 900  # bringing a cluster up takes minutes
 running = e2e.running
 
 AMAZON = "http://10.99.0.1:5000"

@@ -86,8 +86,8 @@ def test_from_no_worker_to_none(lab):
     lab.run("cluster", "up", "cluster.yaml", "--yes")
     assert nodes() == ["head"]
     told = lab.run("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes").stderr
+    # The head has no core for them: workers have come, and go.
     assert "2 at once" in told and "4 of 4 trials done" in told
-    assert "worker" in nodes()
     until = time.monotonic() + 120
     while nodes() != ["head"]:
         assert time.monotonic() < until

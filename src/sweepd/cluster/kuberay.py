@@ -34,6 +34,7 @@ SWEEP, RESULTS = "sweepd/sweep", "sweepd/results"
 """Annotations of a job."""
 ENDED = ("Complete", "Failed", "ValidationFailed")
 """Stages of jobs that are over; before their submitter has run there is no output."""
+GONE = "gone"
 POLL_SECONDS = 2.0
 
 
@@ -175,14 +176,18 @@ class KubeRay(Batch):
     def follow(self, job: str, note: Note) -> int:
         told, shown = "", 0
         while True:
-            [found] = [one for one in self._jobs() if one["metadata"]["name"] == job] or [{}]
-            stage = _stage(found)
+            try:
+                named = (one for one in self._jobs() if one["metadata"]["name"] == job)
+                found = next(named, {})
+                stage = _stage(found)
+            except EnvironmentFailure as failure:  # the job does not need us to see it
+                found, stage = {}, str(failure)
             if stage != told:
                 note(f"KubeRay: job {job}: {stage}")
                 told = stage
             if stage in ("Running", *ENDED):
                 shown = self._pass_on(job, shown, note)
-            if not found or stage in ENDED:
+            if stage in (GONE, *ENDED):
                 return _exit_code(job, found.get("status", {}))
             time.sleep(POLL_SECONDS)
 
@@ -305,7 +310,7 @@ def _zipped(folder: Path) -> bytes:
 
 
 def _stage(job: Mapping[str, Any]) -> str:
-    stage: str = job.get("status", {}).get("jobDeploymentStatus", "") if job else "gone"
+    stage: str = job.get("status", {}).get("jobDeploymentStatus", "") if job else GONE
     return stage or "new"
 
 

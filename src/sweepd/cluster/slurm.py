@@ -29,14 +29,15 @@ SCRIPT = r"""#!/bin/bash
 export PATH="$(dirname "$(command -v {python})"):$PATH" PYTHONPATH="$PWD"
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK" SLURM_WAIT=0
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={folder}/token RAY_USAGE_STATS_ENABLED=0
-export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=600 RAY_TMPDIR="/tmp/sweepd-$SLURM_JOB_ID"
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 RAY_TMPDIR="/tmp/sweepd-$SLURM_JOB_ID"
 {network}
 export RAY_ADDRESS="$head:$((20000 + SLURM_JOB_ID % 6000))"
 
 node() {{
   mkdir -m 700 "$RAY_TMPDIR" || return
-  ray symmetric-run --address "$RAY_ADDRESS" --min-nodes {nodes} --num-cpus={cpus} \
-    --num-gpus={gpus} --include-dashboard=false --dashboard-agent-listen-port=0 \
+  local options=(--num-cpus={cpus} --num-gpus={gpus} --dashboard-agent-listen-port=0)
+  if [ "$SLURM_NODEID" = 0 ]; then options+=(--include-dashboard=false); fi
+  ray symmetric-run --address "$RAY_ADDRESS" --min-nodes {nodes} "${{options[@]}}" \
     --ray-client-server-port=$((26000 + SLURM_JOB_ID % 6000)) -- bash -c {driver}
   rm -rf "$RAY_TMPDIR"
 }}
@@ -140,7 +141,10 @@ class Slurm(Batch):
         ending, told, moved = self._at(job) / "exit", "", time.monotonic()
         with (self._at(job) / "log").open(errors="replace") as log:
             while True:
-                state, _ = self._jobs().get(job, ("", 0))
+                try:
+                    state, _ = self._jobs().get(job, ("gone", 0))
+                except EnvironmentFailure as failure:  # the job does not need us to see it
+                    state = str(failure)
                 code = ending.read_text() if ending.exists() else ""
                 for line in _lines(log):  # all that came before what was just seen
                     note(line)
@@ -149,12 +153,12 @@ class Slurm(Batch):
                         note(f"see also {self._at(job)}/slurm.log")
                     return int(code)
                 if state != told:
-                    note(f"Slurm: job {job} is {state}")
+                    note(f"Slurm: job {job}: {state}")
                     told, moved = state, time.monotonic()
                 late = time.monotonic() - moved > SIGHT_SECONDS
-                if state in KILLED or (late and state in ("", *ENDED)):
+                if state in KILLED or (late and state in ("gone", *ENDED)):
                     raise EnvironmentFailure(
-                        f"job {job} was ended ({state or 'Slurm knows it no more'}); the same "
+                        f"job {job} was ended ({state}); the same "
                         f"launch goes on with its sweep. Its output: {self._at(job)}/slurm.log"
                     )
                 time.sleep(POLL_SECONDS)

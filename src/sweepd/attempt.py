@@ -301,7 +301,8 @@ class Attempt:
         except EnvironmentFailure:
             raise
         except (Exception, SystemExit) as error:  # a user's code may raise anything
-            self._log(traceback.format_exc()[-MOST_TOLD:])
+            account = traceback.format_exc()
+            self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", _described(error))
         finally:
             if text := out.taken():

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -26,19 +23,6 @@ class Broken(LIS):
 
 
 @dataclass(frozen=True)
-class Deadly(LIS):
-    """Kills its worker the first time that it is used; `mark` tells later times."""
-
-    mark: str = ""
-
-    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        if self.mark and not Path(self.mark).exists():
-            Path(self.mark).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        super().fill(rng, tokens)
-
-
-@dataclass(frozen=True)
 class Hungry(LIS):
     """Asks for more memory than there is."""
 
@@ -54,18 +38,4 @@ class Slow(LIS):
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
         time.sleep(self.nap)
-        super().fill(rng, tokens)
-
-
-@dataclass(frozen=True)
-class Stuck(LIS):
-    """Never comes back the first time that it is used; `mark` tells later times."""
-
-    mark: str = ""
-
-    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        if not Path(self.mark).exists():
-            Path(self.mark).touch()
-            while True:
-                pass
         super().fill(rng, tokens)

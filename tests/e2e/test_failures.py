@@ -3,8 +3,12 @@ and never take the sweep with them."""
 
 from __future__ import annotations
 
+import shutil
 import time
 
+import faulty
+
+WORDS = {"killed": "died", "hang": "no step for 8 s", "absent": "No module named 'only_on"}
 SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 16, verdict_samples: 16}
@@ -40,19 +44,42 @@ def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine):
     assert row["attempts"] == 7 + 6
 
 
-def test_a_killed_worker_is_one_failed_attempt_and_a_retry(mine):
+ABSENT = """
+import sys
+if "default_worker" in sys.argv[0]:
+    import only_on_the_driver
+from dataclasses import dataclass
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Absent(LIS):
+    \"\"\"Can be imported where a sweep is planned, and not where it runs.\"\"\"
+"""
+
+
+def test_workers_that_die_hang_or_lack_a_module(mine):
+    """Each costs one attempt; the trial is tried again, as often as the grid says."""
+    shutil.copy(faulty.__file__, mine.folder)
+    mine.write("absent.py", ABSENT)
     mine.write(
         "grid.yaml",
-        "task: {name: mine.py:Deadly, n: 2, value_range: 64, mark: MARK}\n"
-        "seeds: [0, 1, 2]\ntrain: {steps: 20, batch_size: 4}".replace(
-            "MARK", str(mine.folder / "mark")
-        )
-        + SETTINGS,
+        f"task:\n- {{name: faulty.py:Deadly, n: 2, value_range: 64, fault: [killed, hang],"
+        f" marks: {mine.folder}}}\n- {{name: absent.py:Absent, n: 2, value_range: 64}}\n"
+        "train: {steps: 20, batch_size: 4}\nhang_seconds: 8\nretries: 3" + SETTINGS,
     )
-    mine.run("launch", "grid.yaml", "--yes")
-    attempts = mine.sql("SELECT status, error FROM attempts ORDER BY status, error")
-    assert [row["status"] for row in attempts] == ["completed"] * 3 + ["failed"]
-    assert "died" in attempts[-1]["error"]
+    told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
+    hung = "no step for 8 s (hang_seconds) after step 0: its worker was killed"
+    assert hung in told
+    columns = "id, coalesce(fault, 'absent') AS fault, status, error"
+    attempts = mine.sql(f"SELECT {columns} FROM attempts ORDER BY fault, attempt")
+    by_fault = {name: [row for row in attempts if row["fault"] == name] for name in WORDS}
+    for fault, words in WORDS.items():
+        *first, last = by_fault[fault]
+        assert first and all(row["status"] == "failed" for row in first)
+        assert words in first[0]["error"] and "\x1b" not in first[0]["error"]
+        assert first[0]["error"] in mine.run("logs", last["id"]).stdout
+        assert last["status"] == ("failed" if fault == "absent" else "completed")
+    assert len(by_fault["absent"]) == 4
 
 
 def test_divergence_is_a_recorded_fail(mine):
@@ -67,20 +94,6 @@ def test_divergence_is_a_recorded_fail(mine):
     assert [row["status"] for row in rows] == ["completed", "diverged"]
     assert rows[1]["acc"] is None
     assert "nothing to do" in mine.run("launch", "grid.yaml", "--yes").stderr
-
-
-def test_a_hanging_worker_is_killed_and_its_trial_tried_again(mine):
-    mine.write(
-        "grid.yaml",
-        f"task: {{name: mine.py:Stuck, n: 2, value_range: 64, mark: {mine.folder / 'mark'}}}\n"
-        "train: {steps: 20, batch_size: 4}\nhang_seconds: 8\nretries: 3" + SETTINGS,
-    )
-    told = mine.run("launch", "grid.yaml", "--yes").stderr
-    assert "no step for 8 s (hang_seconds) after step 0: its worker was killed" in told
-    first, *_, last = mine.sql("SELECT id, status, error FROM attempts ORDER BY attempt")
-    assert first["status"] == "failed" and first["error"].startswith("no step for 8 s")
-    assert last["status"] == "completed"
-    assert first["error"] in mine.run("logs", first["id"]).stdout
 
 
 def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(mine, running):

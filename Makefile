@@ -2,7 +2,7 @@
 #   make quickstart   train a small sweep for real and ask it the main question
 #   make test         run the tests
 # and one does the worst to it that we could think of (docs/reliability.md):
-#   make torture      kill it, cut its power, feed it rubbish: an hour or so
+#   make torture      kill it, cut its power, feed it rubbish: an hour or two
 # One runs sweeps on clusters, in network namespaces of this machine (docs/clusters.md):
 #   make clusters     as root, with sshd and rsync: some minutes
 PYTHON ?= python3
@@ -29,6 +29,8 @@ test: install
 
 torture: install
 	$(BIN)/python -m pytest -q -s tests/torture
+	$(BIN)/python -m pytest -q -n auto --hypothesis-profile=torture \
+		tests/test_hostile_input.py tests/test_security.py
 
 clusters: install
 	$(BIN)/python -m pytest -q tests/machines

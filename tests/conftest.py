@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from object_store import GoogleProxy, Proxy, Server
 
-settings.register_profile("torture", max_examples=30_000)
+settings.register_profile("torture", max_examples=25_000)
 
 
 @pytest.fixture(scope="session")

@@ -144,7 +144,7 @@ SETS = st.one_of(
 )
 
 
-@inputs(0.6)
+@inputs(0.8)
 @given(spoilt(GRID), st.lists(SETS, max_size=2))
 def test_grids(folder, content, sets):
     (folder / "spoilt.yaml").write_bytes(content)
@@ -153,7 +153,7 @@ def test_grids(folder, content, sets):
     assert answer.code in (0, 2)
 
 
-@inputs(1)
+@inputs(0.8)
 @given(spoilt(CLUSTER))
 def test_cluster_files(folder, content):
     (folder / "cluster.yaml").write_bytes(content)
@@ -182,7 +182,7 @@ QUESTIONS = st.one_of(
 )
 
 
-@inputs(0.5)
+@inputs(0.4)
 @given(QUESTIONS, st.sampled_from([[], ["--json"], ["--csv"], ["--code", "all"]]))
 def test_questions(folder, question, options):
     answer = sweepd("query", "--results", "results", *options, "--", question)
@@ -190,7 +190,7 @@ def test_questions(folder, question, options):
     assert not answer.deeds
 
 
-@inputs(0.4)
+@inputs(0.2)
 @given(
     st.lists(PIECES, max_size=10).map(" ".join)
     | QUESTIONS.map("SELECT {}".format)
@@ -214,7 +214,7 @@ OPTIONS = st.sampled_from(
 )
 
 
-@inputs(0.6)
+@inputs(0.8)
 @given(COMMANDS, st.lists(WORDS | OPTIONS | SETS | st.text(max_size=6), max_size=6))
 def test_command_lines(folder, command, words):
     answer = sweepd(command, *words, "--results", "results")
@@ -269,7 +269,7 @@ def contents(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-@inputs(0.1)
+@inputs(0.04)
 @given(damaged_stores())
 def test_store_contents(folder, damages):
     root = folder / "damaged"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,3 +100,25 @@ def running() -> Iterator[Callable[[subprocess.Popen[str]], subprocess.Popen[str
     for process in processes:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def raylets():
+    """The program that runs the cluster, and the address of its dashboard."""
+    folder = tempfile.mkdtemp(prefix="sweepd-", dir="/tmp")  # sockets' paths must be short
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("raylets.py")],
+        env={**os.environ, **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process, process.stdout.readline().strip(), token
+        process.stdin.close()
+        process.wait(timeout=200)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)

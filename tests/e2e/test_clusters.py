@@ -3,14 +3,9 @@ client that launched it and a node that is killed, with the user's own code as i
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
-import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
@@ -53,28 +48,6 @@ seeds: [0, 1]
 checkpoint_seconds: 0.5
 retries: 0
 """
-
-
-@pytest.fixture(scope="module")
-def raylets():
-    """The program that runs the cluster, and the address of its dashboard."""
-    folder = tempfile.mkdtemp(prefix="sweepd-", dir="/tmp")  # sockets' paths must be short
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("raylets.py")],
-        env={**os.environ, **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process, process.stdout.readline().strip(), token
-        process.stdin.close()
-        process.wait(timeout=200)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_until(condition, seconds=120):

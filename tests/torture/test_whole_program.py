@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from e2e.conftest import raylets  # noqa: F401 (a fixture)
 from inprocess import sweepd
 from torture.survival import check_store, outcome
 
@@ -52,7 +53,8 @@ retries: 9
 SWEEPD = str(Path(sys.executable).with_name("sweepd"))
 PATIENCE = 240
 """Seconds after which a launch counts as stuck."""
-VICTIMS = {"worker": "ray::ResourceTrainable", "raylet": "raylet", "head": "gcs_server"}
+WORKER = "ray::ResourceTrainable"
+VICTIMS = {"worker": WORKER, "raylet": "raylet", "head": "gcs_server"}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDS = {
     "driver": {-signal.SIGKILL, 130},
@@ -167,6 +169,57 @@ def test_killed_again_and_again(tmp_path, expected, number):
         code = launch.wait(PATIENCE)
         assert code in ENDS[who] or (code == 0 and sweep.all_done()), (who, how, code, sweep.told())
         sweep.check()
+    assert sweep.run("launch", "grid.yaml", "--yes") == 0, sweep.told()
+    sweep.check()
+    assert sweep.outcome() == expected
+
+
+CLUSTER = """
+kind: address
+address: {address}
+python: {python}
+results: {results}
+"""
+
+
+def test_driver_worker_node_and_head_of_a_cluster(
+    tmp_path,
+    expected,
+    raylets,  # noqa: F811
+    monkeypatch,
+):
+    """What is left when the head is gone goes on without a cluster."""
+    cluster, address, token = raylets
+    for name, value in token.items():
+        monkeypatch.setenv(name, value)
+    sweep = Sweep(tmp_path)
+    (tmp_path / "cluster.yaml").write_text(
+        CLUSTER.format(address=address, python=sys.executable, results=sweep.results)
+    )
+
+    def below(name: str) -> list[psutil.Process]:
+        everyone = psutil.Process(cluster.pid).children(recursive=True)
+        return [one for one in everyone if one.name().startswith(name)]
+
+    def kill(*deaths: Callable[[], psutil.Process]) -> None:
+        """In one launch, one after another, each while trials run."""
+        client = sweep.start("launch", "grid.yaml", "--yes", "--cluster", "cluster.yaml")
+        for victim in deaths:
+            wait_until(lambda: bool(below(WORKER)))
+            time.sleep(1.0)
+            victim().kill()
+            KILLS["in a cluster"] += 1
+        assert client.wait(PATIENCE) != 0, sweep.told()
+        sweep.check()
+
+    store = Store.create(str(sweep.results))
+    kill(lambda: psutil.Process(store.launches()[-1]["pid"]))
+    kill(
+        lambda: below(WORKER)[0],
+        lambda: below(WORKER)[0].parent(),  # its node
+        lambda: below(VICTIMS["head"])[0],
+    )
+    wait_until(lambda: not store.driven_elsewhere(["whole"]))
     assert sweep.run("launch", "grid.yaml", "--yes") == 0, sweep.told()
     sweep.check()
     assert sweep.outcome() == expected

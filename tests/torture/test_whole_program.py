@@ -46,7 +46,7 @@ task: {name: slow.py:Slow, n: 2, value_range: 64}
 model: {name: [standard, linear], d: [4, 8], layers: 1, heads: 2, dropout: 0.1}
 train: {steps: 40, batch_size: 4, warmup: 5}
 evaluate: {check_every: 10, check_samples: 8, verdict_samples: 8}
-seeds: [0, 1]
+seeds: [0, 1, 2]
 checkpoint_seconds: 0.3
 retries: 9
 """
@@ -57,7 +57,7 @@ WORKER = "ray::ResourceTrainable"
 VICTIMS = {"worker": WORKER, "raylet": "raylet", "head": "gcs_server"}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDS = {
-    "driver": {-signal.SIGKILL, 130},
+    "driver": {130, *(-number for number in SIGNALS)},  # the latter before it could prepare
     "worker": set[int](),
     # SIGTERM to the raylet makes Ray end its driver at once, with this code.
     "raylet": {1, 3},

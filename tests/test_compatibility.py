@@ -33,13 +33,13 @@ def ordered(rows: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    [path.parent.name for path in STORES.glob("*/expected.json")]
-    or [pytest.param("", marks=pytest.mark.skip("no released version has left a store yet"))],
+    sorted(path.parent.name for path in STORES.glob("*/expected.json")),
 )
 def test_a_store_of_an_earlier_version(name, tmp_path):
-    shutil.copytree(STORES / name, tmp_path / name)
-    check(tmp_path / name)
-    Store.create(str(tmp_path / name / "store")).write_trials([{"id": "ff", "attempt": 1}])
+    shutil.copy(STORES / name / "expected.json", tmp_path)
+    shutil.unpack_archive(STORES / name / "store.tar.xz", tmp_path)
+    check(tmp_path)
+    Store.create(str(tmp_path / "store")).write_trials([{"id": "ff", "attempt": 1}])
 
 
 def test_the_store_of_this_version_is_complete_and_read(tmp_path, monkeypatch):

@@ -1,15 +1,17 @@
 """Make the store that later versions must read: `python tests/stores/make.py`, and commit it.
 
-It writes tests/stores/<version of sweepd>/: `store/`, a small results folder with every kind of
-object and ending, and `expected.json`, what commands print of it. To be run once for each release
-that changed what a store holds; what is there is never made anew (docs/store.md).
+It writes tests/stores/<version of sweepd>/: `store.tar.xz`, a small results folder with every kind
+of object and ending, and `expected.json`, what commands print of it. To be run once for each
+release that changed what a store holds; what is there is never made anew (docs/store.md).
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sys
+import tempfile
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -109,5 +111,8 @@ if __name__ == "__main__":
     if made.exists():
         sys.exit(f"{made} exists: a store that was committed is never made anew")
     made.mkdir()
-    make(made)
+    with tempfile.TemporaryDirectory() as scratch:
+        make(Path(scratch))
+        shutil.make_archive(str(made / "store"), "xztar", scratch, "store")
+        shutil.move(Path(scratch, "expected.json"), made)
     sys.stdout.write(f"{made}: commit it\n")

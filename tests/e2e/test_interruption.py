@@ -1,5 +1,5 @@
-"""Interruption by real signals: Ctrl-C, SIGTERM and kill -9 lose nothing, and a resumed sweep
-ends with bitwise the numbers of one never interrupted."""
+"""Interruption by real signals: Ctrl-C and kill -9 lose nothing, and a resumed sweep ends with
+bitwise the numbers of one never interrupted. More of it: `torture/test_whole_program.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 GRID = """
 name: long
 task:  {name: lis, n: 6, value_range: 16}
-model: {name: [standard, linear, sparse], d: 16, layers: 2, heads: 2, dropout: 0.1}
+model: {name: [standard, linear], d: 16, layers: 2, heads: 2, dropout: 0.1}
 train: {steps: 400, batch_size: 32}
 evaluate: {check_every: 100, check_samples: 64, verdict_samples: 256}
 checkpoint_seconds: 0.5
@@ -41,7 +41,7 @@ def wait_for_checkpoint(shell, process):
     raise AssertionError("no checkpoint appeared")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_resume_equals_no_interruption(shell, running, undisturbed, number):
     shell.write("grid.yaml", GRID)
     process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))
@@ -49,7 +49,7 @@ def test_resume_equals_no_interruption(shell, running, undisturbed, number):
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as a terminal's Ctrl-C does
     else:
-        process.send_signal(number)
+        process.kill()
     _, err = process.communicate(timeout=120)
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL

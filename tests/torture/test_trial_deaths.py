@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,3 +70,33 @@ def test_every_death_is_one_failed_attempt(tmp_path: Path, cgroup: Path | None) 
     [flood] = [row for row in attempts if row["task"].endswith("Flood")]
     assert flood["status"] == "completed"
     assert "is left out" in shell.run("logs", flood["id"]).stdout
+
+
+def test_workers_that_hang_before_they_can_work(tmp_path: Path) -> None:
+    """They open a store that does not answer: a pipe in place of its first file."""
+    shell = Shell(tmp_path)
+    shell.write(
+        "grid.yaml",
+        "task: {name: lis, n: 2, value_range: 64}\nmodel: {name: standard, d: 4, heads: 1}\n"
+        "train: {steps: 20, batch_size: 4}\nhang_seconds: 20\nretries: 9\n",
+    )
+    launch = shell.start("launch", "grid.yaml", "--yes")
+    results = tmp_path / "sweepd-results"
+
+    def wait_for(pattern: str) -> None:
+        until = time.monotonic() + 200
+        while not any(results.glob(pattern)):
+            assert launch.poll() is None and time.monotonic() < until
+            time.sleep(0.05)
+
+    wait_for("launches/*.json")
+    mark = results / "sweepd-store.json"
+    aside = mark.rename(mark.with_name("aside"))
+    os.mkfifo(mark)
+    wait_for("trials/*.parquet")
+    aside.replace(mark)
+    _, told = launch.communicate(timeout=200)
+    assert launch.returncode == 0, told
+    first, *_, last = shell.sql("SELECT status, error FROM attempts ORDER BY attempt")
+    assert first["status"] == "failed" and "died" in first["error"]
+    assert last["status"] == "completed"

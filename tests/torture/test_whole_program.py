@@ -133,24 +133,32 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def victims(launch: subprocess.Popen[bytes], who: str) -> list[psutil.Process]:
-    """None once the launch has ended."""
+def below(root: int, name: str) -> list[psutil.Process]:
+    """Those that a process has started, or what it has started, whose names begin so."""
+    found = []
     with contextlib.suppress(psutil.NoSuchProcess):
-        driver = psutil.Process(launch.pid)
-        if who == "driver":
-            return [driver]
-        below = driver.children(recursive=True)
-        return [one for one in below if one.name().startswith(VICTIMS[who])]
-    return []
+        for one in psutil.Process(root).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if one.name().startswith(name):
+                    found.append(one)
+    return found
 
 
 def kill(launch: subprocess.Popen[bytes], who: str, number: signal.Signals, after: float) -> None:
     """Some time after there is one to be killed, unless the launch has ended before."""
-    wait_until(lambda: launch.poll() is not None or bool(victims(launch, who)))
+
+    def victims() -> list[int]:
+        if launch.poll() is not None:
+            return []
+        if who == "driver":
+            return [launch.pid]
+        return [one.pid for one in below(launch.pid, VICTIMS[who])]
+
+    wait_until(lambda: launch.poll() is not None or bool(victims()))
     time.sleep(after)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for victim in victims(launch, who)[:1]:
-            victim.send_signal(number)
+    with contextlib.suppress(ProcessLookupError):
+        for victim in victims()[:1]:
+            os.kill(victim, number)
             KILLS[f"{who} {number.name}"] += 1
 
 
@@ -197,15 +205,14 @@ def test_driver_worker_node_and_head_of_a_cluster(
         CLUSTER.format(address=address, python=sys.executable, results=sweep.results)
     )
 
-    def below(name: str) -> list[psutil.Process]:
-        everyone = psutil.Process(cluster.pid).children(recursive=True)
-        return [one for one in everyone if one.name().startswith(name)]
+    def workers() -> list[psutil.Process]:
+        return below(cluster.pid, WORKER)
 
     def kill(*deaths: Callable[[], psutil.Process]) -> None:
         """In one launch, one after another, each while trials run."""
         client = sweep.start("launch", "grid.yaml", "--yes", "--cluster", "cluster.yaml")
         for victim in deaths:
-            wait_until(lambda: bool(below(WORKER)))
+            wait_until(lambda: bool(workers()))
             time.sleep(1.0)
             victim().kill()
             KILLS["in a cluster"] += 1
@@ -215,9 +222,9 @@ def test_driver_worker_node_and_head_of_a_cluster(
     store = Store.create(str(sweep.results))
     kill(lambda: psutil.Process(store.launches()[-1]["pid"]))
     kill(
-        lambda: below(WORKER)[0],
-        lambda: below(WORKER)[0].parent(),  # its node
-        lambda: below(VICTIMS["head"])[0],
+        lambda: workers()[0],
+        lambda: workers()[0].parent(),  # its node
+        lambda: below(cluster.pid, VICTIMS["head"])[0],
     )
     wait_until(lambda: not store.driven_elsewhere(["whole"]))
     assert sweep.run("launch", "grid.yaml", "--yes") == 0, sweep.told()

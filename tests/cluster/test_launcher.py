@@ -16,6 +16,7 @@ from inprocess import sweepd
 from packaging.requirements import Requirement
 
 from sweepd.cluster import autoscaler, launcher, load_cluster
+from sweepd.cluster.base import Work
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.options import Nodes, Resources
 from sweepd.yamlfile import GridError
@@ -177,6 +178,23 @@ def test_a_cluster_has_a_folder_with_its_token_and_its_packages(home, monkeypatc
     (folder / "token").unlink()
     with pytest.raises(UserError, match="copy it from"):
         cluster._fill_folder()
+
+
+def test_a_launch_restarts_no_ray_that_others_may_use(monkeypatch):
+    cluster = ready("onprem")
+    there = autoscaler.Machine("h", "10.0.0.1", "", "up-to-date", head=True)
+
+    def no_way(config):
+        raise EnvironmentFailure("no way to its head")
+
+    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [])
+    cluster._fill_folder()
+    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [there])
+    monkeypatch.setattr(launcher.autoscaler, "tunnel", no_way)
+    monkeypatch.setattr(launcher.autoscaler, "run", lambda *_: pytest.fail("it was restarted"))
+    work = Work("far", "/results", ("launch", "grid.yaml"), Path())
+    with pytest.raises(EnvironmentFailure, match="no way to its head; `sweepd cluster up`"):
+        cluster.start(work, print)
 
 
 @pytest.mark.parametrize("kind", KINDS)

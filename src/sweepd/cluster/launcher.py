@@ -89,8 +89,12 @@ class Launcher(Remote):
 
     def up(self, note: Note) -> None:
         self._fill_folder()
-        # Ray is started anew only where it does not answer: what runs there goes on.
-        options = ["--no-restart"] if self._answers() else []
+        options = []
+        if self._head_is_there():
+            if failure := self._silent():
+                note(f"{failure}: Ray is started there anew")
+            else:
+                options = ["--no-restart"]  # what runs there goes on
         autoscaler.run(self.config(), note, "up", "--no-config-cache", *options)
         self._tunnel = None  # the head may be another one now
         self._client(START_SECONDS)
@@ -99,8 +103,12 @@ class Launcher(Remote):
         return jobs.find(self._client(), sweep, results)
 
     def start(self, work: Work, note: Note) -> str:
-        if not self._answers():
+        if not self._head_is_there():
             self.up(note)
+        elif failure := self._silent():
+            raise EnvironmentFailure(
+                f"{failure}; `sweepd cluster up` starts Ray there anew, which ends what it runs"
+            )
         command = work.command(self.python)
         if self.after == "down":
             leave = shlex.join([self.python, "-m", "sweepd.cluster.leaving"])
@@ -135,7 +143,8 @@ class Launcher(Remote):
         if left := autoscaler.machines(self.config()):
             names = ", ".join(one.address for one in left)
             raise EnvironmentFailure(f"cluster {self._name}: there still are {names}")
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder.exists():
+            shutil.rmtree(self._folder)
 
     @property
     def _name(self) -> str:
@@ -165,7 +174,10 @@ class Launcher(Remote):
     def _client(self, patience: float = 0.0) -> JobSubmissionClient:
         """Ray's Jobs API on the head, waiting as many seconds for it to answer."""
         if not self._token.exists():
-            raise EnvironmentFailure(f"cluster {self._name}: its token is not in {self._token}")
+            raise EnvironmentFailure(
+                f"cluster {self._name}: its token is not in {self._token}: copy it from the "
+                "machine that brought the cluster up"
+            )
         until = time.monotonic() + patience
         while True:
             try:
@@ -176,16 +188,17 @@ class Launcher(Remote):
                     raise
                 time.sleep(1)
 
-    def _answers(self) -> bool:
-        """Whether it is up. One whose nodes are there and whose Ray does not answer is not."""
-        if not any(one.head for one in autoscaler.machines(self.config())):
-            return False
+    def _head_is_there(self) -> bool:
+        return any(one.head for one in autoscaler.machines(self.config()))
+
+    def _silent(self) -> EnvironmentFailure | None:
+        """Why Ray on the head does not answer, if it does not."""
         try:
             self._client()
-        except EnvironmentFailure:
+        except EnvironmentFailure as failure:
             self._tunnel = None
-            return False
-        return True
+            return failure
+        return None
 
 
 def _private(path: str, flags: int) -> int:

@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -267,12 +268,17 @@ def fill(store: Store, made: Plan) -> float:
         "code_files": {code: one.files for code, one in made.codes.items()},
     }
     store.save_sweep("scale", made.grid.resolved_text(), info, [t.row() for t in made.trials])
+    return end(store, made.trials, 1000)
+
+
+def end(store: Store, trials: Sequence[Trial], attempt: int) -> float:
+    """Write the endings of trials: milliseconds of CPU each."""
     rng, before = random.Random(0), time.process_time()
     with patch.object(os, "fsync"):  # which would be most of the time, and is no reader's cost
-        for trial in made.trials:
+        for trial in trials:
             ended = {"status": "completed", "acc": rng.random(), "total": 1024, "step": 1000}
-            store.write_trials([{**ledger_columns(trial, 1000, "scale"), **ended}])
-    return 1000 * (time.process_time() - before) / len(made.trials)
+            store.write_trials([{**ledger_columns(trial, attempt, "scale"), **ended}])
+    return 1000 * (time.process_time() - before) / len(trials)
 
 
 def commands(grid: Path) -> list[tuple[str, ...]]:
@@ -309,7 +315,12 @@ def measure_store(trials: int, root: Path) -> None:
     for arguments in commands(grid):
         cpu, wall = timed(arguments, store.address)
         files = sum(1 for _ in (root / str(trials) / "trials").iterdir())
-        print(f"  {files:6} files: {cpu:6.1f} s CPU, {wall:6.1f} s: {arguments[0]} ", flush=True)
+        print(f"  {files:6} files: {cpu:6.1f} s CPU, {wall:6.1f} s: {arguments[0]}", flush=True)
+    end(store, made.trials[:1000], 2000)
+    for what, at_least in (("looking whether to compact", 2000), ("compacting 1,000 more", 1000)):
+        before = time.process_time()
+        store.compact("trials", at_least)
+        print(f"  {what}: {time.process_time() - before:.1f} s CPU", flush=True)
 
 
 def main() -> None:

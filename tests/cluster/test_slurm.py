@@ -1,5 +1,5 @@
 """What is handed to Slurm: a script that a shell can read with the user's options, and nothing that
-a cluster file should not say. A real Slurm runs it in tests/torture/test_slurm.py."""
+a cluster file should not say. A real Slurm runs it in tests/machines/test_slurm.py."""
 
 from __future__ import annotations
 

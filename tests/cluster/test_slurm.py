@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sweepd.cluster import load_cluster
 from sweepd.cluster.base import Work
+from sweepd.errors import EnvironmentFailure
 from sweepd.options import Resources
 from sweepd.yamlfile import GridError
 
@@ -60,6 +62,15 @@ def test_any_name_reaches_the_commands_whole(tmp_path):
     ]
 
 
+def test_what_could_not_be_handed_over_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    (tmp_path / "package").mkdir()
+    cluster = load(tmp_path, f"{{kind: slurm, folder: {tmp_path}/jobs, cpus: 8}}")
+    with pytest.raises(EnvironmentFailure, match="no command sbatch"):
+        cluster.submit(replace(WORK, folder=tmp_path / "package"), "job")
+    assert not list((tmp_path / "jobs").iterdir())
+
+
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
@@ -69,6 +80,7 @@ def test_any_name_reaches_the_commands_whole(tmp_path):
         ("{kind: slurm, folder: /a, cpus: 8, after: keep}", ["after: Input should be 'down'"]),
         ("{kind: slurm, folder: /a, cpus: 8, gpu: 1}", ["gpu: no such key"]),
         ("{kind: slurm, folder: /a, cpus: 8, sbatch: {nodes: 2}}", ["sbatch.nodes: sweepd sets"]),
+        ("{kind: slurm, folder: /a, cpus: 8, sbatch: {exclusive: false}}", ["sbatch.exclusive"]),
         ("{kind: slurm, folder: /a, cpus: 8, sbatch: {p: main}}", ["sbatch.p: name the long form"]),
         ('{kind: slurm, folder: /a, cpus: 8, sbatch: {qos: "a\\nb"}}', ["sbatch.qos: one line"]),
     ],

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from sweepd.cluster.base import Note, Work
 from sweepd.cluster.batch import Batch, tell
@@ -95,7 +95,7 @@ class Slurm(Batch):
     """dollars an hour and node"""
     setup: str = ""
     """shell commands before Ray is started, as `module load cuda`"""
-    sbatch: dict[str, Literal[True] | int | str] = Field(default_factory=dict)
+    sbatch: dict[str, Literal[True] | StrictInt | str] = Field(default_factory=dict)
     """further options of sbatch, as `partition: main`; one without a value is `true`"""
     after: Literal["down"] = "down"
 
@@ -131,7 +131,11 @@ class Slurm(Batch):
             (folder / "job.sh").write_text(self._script(work, job))
         except OSError as error:
             raise EnvironmentFailure(f"{error.filename}: {error.strerror}") from error
-        tell("sbatch", str(folder / "job.sh"))
+        try:
+            tell("sbatch", str(folder / "job.sh"))
+        except EnvironmentFailure:
+            shutil.rmtree(folder)
+            raise
         return job
 
     def draft(self, work: Work) -> str:
@@ -158,8 +162,8 @@ class Slurm(Batch):
                 late = time.monotonic() - moved > SIGHT_SECONDS
                 if state in KILLED or (late and state in ("gone", *ENDED)):
                     raise EnvironmentFailure(
-                        f"job {job} was ended ({state}); the same "
-                        f"launch goes on with its sweep. Its output: {self._at(job)}/slurm.log"
+                        f"job {job} was ended ({state}); the same launch goes on with its sweep. "
+                        f"Its output: {self._at(job)}/slurm.log"
                     )
                 time.sleep(POLL_SECONDS)
 

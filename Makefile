@@ -4,7 +4,7 @@
 # and one does the worst to it that we could think of (docs/reliability.md):
 #   make torture      kill it, cut its power, feed it rubbish: an hour or two
 # One runs sweeps on clusters, in network namespaces of this machine (docs/clusters.md):
-#   make clusters     as root, with sshd and rsync: some minutes
+#   make clusters     as root, with sshd, rsync, slurm-wlm and munge: some minutes
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sweepd.cli import app
 from sweepd.cluster import load_cluster
 from sweepd.cluster.base import Work
 from sweepd.errors import EnvironmentFailure
@@ -42,6 +44,22 @@ def test_the_script_of_the_ready_file():
     assert not any(option.startswith("--gpus") for option in options)
     assert "--min-nodes 4" in text and "127.0.0.1" not in text
     assert cluster.slots(Resources(cpus=2)) == 64
+
+
+def test_a_dry_run_shows_plan_and_script(tmp_path):
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("{name: dry, task: {name: lis, n: 4}, model: {name: standard, d: 8}}")
+    where = ("--cluster", str(READY), "--results", str(tmp_path / "results"))
+    told = CliRunner().invoke(app, ["launch", str(grid), "--dry-run", "--promote", *where])
+    assert told.exit_code == 0, told.output
+    plan, _, shown = told.stdout.partition("\n\n")
+    assert plan.startswith("sweep") and shown.startswith(
+        "#!/bin/bash\n#SBATCH --job-name=sweepd-dry"
+    )
+    assert (
+        "launch grid/grid.yaml --cluster cluster.yaml --results" in shown and "--promote" in shown
+    )
+    assert not (tmp_path / "results").exists()
 
 
 def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path):

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweepd import engine
 from sweepd.engine import Job, _Rules
+from sweepd.errors import EnvironmentFailure
 from sweepd.options import Goal
 from sweepd.plan import plan
 from sweepd.settings import Asha, Plateau, Stop
@@ -88,3 +90,14 @@ def test_nobody_is_given_up_without_a_rule():
     for trial, other in pairwise(trials):
         assert not any(judge._against(trial, step, 0.0) for step in range(50, 1000, 50))
         assert not judge._against(other, 1000, 1.0)
+
+
+def test_ray_that_does_not_start_is_the_environments_fault(monkeypatch):
+    """Ray raises a bare Exception where one of its processes is too slow."""
+
+    def init(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(engine.ray, "init", init)
+    with pytest.raises(EnvironmentFailure, match="no Ray to join at there: The current node"):
+        engine.start_ray("there")

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 
+import psutil
 import pytest
 
 GRID = """
@@ -49,7 +50,10 @@ def test_resume_equals_no_interruption(shell, running, undisturbed, number):
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as a terminal's Ctrl-C does
     else:
+        started = psutil.Process(process.pid).children(recursive=True)
+        workers = [one for one in started if "Trainable" in one.name()]
         process.kill()
+        assert workers and not psutil.wait_procs(workers, timeout=2)[1]  # nobody writes any more
     _, err = process.communicate(timeout=120)
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL

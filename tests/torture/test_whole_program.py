@@ -208,7 +208,7 @@ def test_driver_worker_node_and_head_of_a_cluster(
     def workers() -> list[psutil.Process]:
         return below(cluster.pid, WORKER)
 
-    def kill(*deaths: Callable[[], psutil.Process]) -> None:
+    def die(*deaths: Callable[[], psutil.Process]) -> None:
         """In one launch, one after another, each while trials run."""
         client = sweep.start("launch", "grid.yaml", "--yes", "--cluster", "cluster.yaml")
         for victim in deaths:
@@ -220,8 +220,8 @@ def test_driver_worker_node_and_head_of_a_cluster(
         sweep.check()
 
     store = Store.create(str(sweep.results))
-    kill(lambda: psutil.Process(store.launches()[-1]["pid"]))
-    kill(
+    die(lambda: psutil.Process(store.launches()[-1]["pid"]))
+    die(
         lambda: workers()[0],
         lambda: workers()[0].parent(),  # its node
         lambda: below(cluster.pid, VICTIMS["head"])[0],

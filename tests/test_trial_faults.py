@@ -26,7 +26,6 @@ WORDS = {
     "exception": "RuntimeError: on purpose",
     "odd text": "RuntimeError: ?\0 red",
     "untellable": "Untellable: (its text can't be told)",
-    "exit": "SystemExit: 0",
     "recursion": "RecursionError",
     "host memory": "MemoryError: Unable to allocate 8.00 PiB",
     "CUDA memory": "OutOfMemoryError: CUDA out of memory.",

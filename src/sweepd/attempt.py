@@ -300,7 +300,7 @@ class Attempt:
                 yield
         except EnvironmentFailure:
             raise
-        except (Exception, SystemExit) as error:  # a user's code may raise anything
+        except Exception as error:  # a user's code may raise anything
             account = traceback.format_exc()
             self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", _described(error))
@@ -332,7 +332,7 @@ class _Printed(io.TextIOBase):
         return text
 
 
-def _described(error: BaseException) -> str:
+def _described(error: Exception) -> str:
     try:
         text = str(error)
     except Exception:  # a user's class may do anything

@@ -1,0 +1,192 @@
+"""A sweep on a real Slurm of two nodes, each a machine of its own: it outlives the client, scancel
+and `cluster down` end it and nothing is lost, and its numbers are those of an undisturbed one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+NUMBERS = (11, 12)
+CONF = f"""
+ClusterName=lab
+SlurmctldHost={socket.gethostname().partition(".")[0]}(10.99.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=/tmp/munge.socket
+CredType=cred/munge
+StateSaveLocation=/tmp/state
+SlurmdSpoolDir=/tmp/spool
+SlurmctldPidFile=/tmp/slurmctld.pid
+SlurmdPidFile=/tmp/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+NodeName=machine-11 NodeAddr=10.99.0.11
+NodeName=machine-12 NodeAddr=10.99.0.12
+PartitionName=main Nodes=machine-[11-12] Default=YES State=UP
+"""
+MUNGE = (
+    "munged --foreground --force --key-file /mnt/munge.key --socket /tmp/munge.socket"
+    + "".join(f" --{name}-file /tmp/munge.{name}" for name in ("pid", "log", "seed"))
+)
+OWN = "export PATH=$PATH:/usr/sbin; mkdir -p /tmp/state /tmp/spool; "
+MUNGED = f"{OWN} exec {MUNGE}"
+DAEMON = f"{OWN} until [ -S /tmp/munge.socket ]; do sleep 0.1; done; exec"
+UNASKED = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
+SSH = ("ssh", "-i", "/mnt/key", *UNASKED)
+TASK = '''
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Slow(LIS):
+    """Slow until there is a file named `mark`."""
+
+    mark: str = ""
+
+    def fill(self, rng, tokens):
+        if not Path(self.mark).exists():
+            time.sleep(0.1)
+        super().fill(rng, tokens)
+'''
+GRID = """
+name: batch
+task: {name: "slow.py:Slow", n: 4, value_range: 64, mark: /mnt/mark}
+model: {name: standard, d: 8, layers: 1, heads: 1}
+train: {steps: 600, batch_size: 8}
+evaluate: {check_samples: 32, verdict_samples: 64}
+seeds: [0, 1, 2]
+checkpoint_seconds: 0.5
+"""
+CLUSTER = f"""
+kind: slurm
+folder: /mnt/jobs
+results: /mnt/results
+python: {sys.executable}
+nodes: 2
+cpus: 1
+price: 2
+setup: echo this is setup
+sbatch: {{partition: main, time: "00:30:00"}}
+"""
+LAUNCH = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
+
+
+@pytest.fixture
+def shell(lab):
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    if absent := [
+        name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name, path=path)
+    ]:
+        pytest.skip(f"needs {', '.join(absent)}")
+    lab.environment["SLURM_CONF"] = "/mnt/slurm.conf"
+    lab.write("slurm.conf", CONF)
+    key = lab.folder / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(64))
+    for name, text in (("slow.py", TASK), ("grid.yaml", GRID), ("cluster.yaml", CLUSTER)):
+        lab.write(name, text)
+    daemons = [start(lab, "bash", "-c", MUNGED)]
+    daemons += [start(lab, *on(number), MUNGED) for number in NUMBERS]
+    daemons.append(start(lab, "bash", "-c", f"{DAEMON} slurmctld -D"))
+    for number in NUMBERS:
+        slurmd = f"{DAEMON} slurmd -D -f /mnt/slurm.conf -N machine-{number}"
+        daemons.append(start(lab, *on(number), slurmd))
+    until = time.monotonic() + 120
+    while told(lab, "sinfo", "--noheader", "--format=%D%t") != "2idle":
+        assert time.monotonic() < until, told(lab, "sinfo")
+        time.sleep(1)
+    yield lab
+    for daemon in daemons:
+        daemon.kill()
+        daemon.wait()
+
+
+def on(number):
+    return (*SSH, f"10.99.0.{number}")
+
+
+def start(lab, *command):
+    """A command beside the machines, or on one by SSH."""
+    with (lab.folder / "slurm.err").open("a") as log:
+        return subprocess.Popen(
+            [*lab.command[:-1], *command],
+            env={**os.environ, **lab.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+
+
+def told(lab, *command):
+    return start(lab, *command).communicate(timeout=60)[0].strip()
+
+
+def saved(shell):
+    """The steps that checkpoints hold."""
+    names = (path.name for path in (shell.folder / "results").glob("checkpoints/*/*.pt"))
+    return {int(name.partition("-")[0]) for name in names}
+
+
+def wait_for_progress(shell):
+    before, until = saved(shell), time.monotonic() + 200
+    while not saved(shell) - before:
+        assert time.monotonic() < until, "no checkpoint came"
+        time.sleep(0.2)
+
+
+def test_a_sweep_outlives_what_slurm_does_to_it(shell):
+    client = shell.start(*LAUNCH)
+    wait_for_progress(shell)
+    [job] = shell.rows("cluster", "status", "cluster.yaml")
+    assert (job["type"], job["state"], job["price"]) == ("batch", "RUNNING", 4.0)
+    token = shell.folder / "jobs" / job["name"] / "token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    client.send_signal(signal.SIGINT)
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 0 and "detached" in said
+
+    follower = shell.start(*LAUNCH)
+    assert any("following it" in line for line in iter(follower.stderr.readline, ""))
+    told(shell, "scancel", f"--name={job['name']}")
+    _, said = follower.communicate(timeout=200)
+    assert follower.returncode == 3 and "was ended (CANCELLED)" in said
+
+    follower = shell.start(*LAUNCH)
+    wait_for_progress(shell)
+    shell.run("cluster", "down", "cluster.yaml", "--yes")
+    _, said = follower.communicate(timeout=60)
+    assert follower.returncode == 130 and "saving what runs" in said
+    assert shell.rows("cluster", "status", "cluster.yaml") == []
+    shell.environment["SWEEPD_RESULTS"] = "/mnt/results"
+    [ended] = shell.sql("SELECT count(*) AS n FROM attempts WHERE status = 'interrupted'")
+    assert ended["n"] >= 1
+
+    shell.write("mark", "")
+    said = shell.run(*LAUNCH).stderr
+    assert "that can continue earlier runs" in said and "3 of 3 trials done" in said
+    logs = "".join(path.read_text() for path in (shell.folder / "jobs").glob("*/*log"))
+    assert "this is setup" in logs and token.read_text() not in logs + said
+    hosts = {row["host"] for row in shell.sql("SELECT host FROM attempts")}
+    assert hosts == {f"machine-{number}" for number in NUMBERS}
+
+    columns = "seed, status, acc, loss, step"
+    rows = shell.sql(f"SELECT {columns} FROM trials ORDER BY ALL")
+    shell.environment["SWEEPD_RESULTS"] = "/mnt/undisturbed"
+    shell.run("launch", "grid.yaml")
+    assert rows == shell.sql(f"SELECT {columns} FROM trials ORDER BY ALL")

@@ -35,7 +35,7 @@ class Slow(LIS):
 
     def fill(self, rng, tokens):
         if not Path(self.mark).exists():
-            time.sleep(0.2)
+            time.sleep(1)
         super().fill(rng, tokens)
 '''
 GRID = """

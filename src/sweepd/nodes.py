@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweepd.errors import EnvironmentFailure, SweepdError
+from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.options import Nodes, Place, no_room, slots
 from sweepd.store import Store
 
@@ -54,7 +54,8 @@ def probe(store: Store, launch: int, place: Place, stopping: threading.Event) ->
             except RayError as error:
                 if not id_ or id_ in _alive():  # a node that is lost by now is not used either
                     name = nodes[id_]["NodeManagerHostname"] if id_ else "the first to come up"
-                    raise EnvironmentFailure(f"node {name}: {error}") from error
+                    told = getattr(error, "cause", None)  # by the node, without its traceback
+                    raise EnvironmentFailure(str(told or f"node {name}: {error}")) from error
 
 
 def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
@@ -66,7 +67,7 @@ def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
         store = Store.open(address)
         same = store.launch(launch) == record
         store.check_writable()
-    except FileNotFoundError:
+    except (FileNotFoundError, UserError):
         same = False
     except SweepdError as error:
         raise EnvironmentFailure(f"{here}: {error}") from None

@@ -460,13 +460,15 @@ def start_ray(address: str | None) -> None:
         job._py_driver_sys_path = _NoFolders()
         where = {"address": "local", "job_config": job, "include_dashboard": False}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # While Ray starts, its own handler of SIGTERM would end this process with exit code 15.
+    ray._private.utils.set_sigterm_handler = lambda handler: None
     try:
         ray.init(**where, log_to_driver=False, configure_logging=True, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
         what = f"no Ray to join at {address}" if address else "Ray did not start"
         raise EnvironmentFailure(f"{what}: {error}") from error
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report
-    for number, handler in handlers.items():  # Ray's own would abort the process on SIGTERM
+    for number, handler in handlers.items():  # Ray's C++ part would abort the process on SIGTERM
         signal.signal(number, handler)
 
 

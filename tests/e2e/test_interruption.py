@@ -42,6 +42,14 @@ def wait_for_checkpoint(shell, process):
     raise AssertionError("no checkpoint appeared")
 
 
+def dead(process):
+    """Whether it has ended, be it that nobody has taken note yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_resume_equals_no_interruption(shell, running, undisturbed, number):
     shell.write("grid.yaml", GRID)
@@ -53,7 +61,11 @@ def test_resume_equals_no_interruption(shell, running, undisturbed, number):
         started = psutil.Process(process.pid).children(recursive=True)
         workers = [one for one in started if "Trainable" in one.name()]
         process.kill()
-        assert workers and not psutil.wait_procs(workers, timeout=2)[1]  # nobody writes any more
+        until = time.monotonic() + 2
+        while not all(map(dead, workers)):
+            assert time.monotonic() < until, workers  # nobody writes any more
+            time.sleep(0.05)
+        assert workers
     _, err = process.communicate(timeout=120)
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL

@@ -3,6 +3,7 @@ how many inputs properties are tried with (`--hypothesis-profile=torture` for ma
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from hypothesis import settings
 from object_store import GoogleProxy, Proxy, Server
 
 settings.register_profile("torture", max_examples=25_000)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Whoever is started in the background of a script is started to ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -63,12 +63,6 @@ class Shell:
         return path
 
 
-@pytest.fixture(scope="session", autouse=True)
-def interruptible() -> None:
-    """Whoever is started in the background of a script is started to ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)

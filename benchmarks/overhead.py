@@ -27,6 +27,7 @@ from sweepd.search import GridSearch
 from sweepd.spec import parse_grid
 from sweepd.store import Store
 from sweepd.training import Check
+from sweepd.worker import Job
 
 GRID = """
 name: no-op
@@ -87,7 +88,7 @@ def ours(trials: int) -> float:
         planned = plan(parse_grid(GRID.format(seeds=list(range(trials))), "no-op", [], base))
         store = Store.create(str(base / "results"))
         goal = planned.grid.goal
-        job = engine.Job(store.address, "no-op", base, 1, 30.0, planned.trials, goal, NoOp)
+        job = Job(store.address, "no-op", base, 1, 30.0, planned.trials, goal, NoOp)
         search = GridSearch(planned)
         search.learn({}, {trial.id for trial in planned.trials})
         engine.run(job, search, store, Place(Resources()), clock, threading.Event())

@@ -46,6 +46,7 @@ from sweepd.plan import Plan, Trial, plan
 from sweepd.search import GridSearch
 from sweepd.spec import parse_grid
 from sweepd.store import Store
+from sweepd.worker import Job
 
 GRID = """
 name: scale
@@ -104,7 +105,7 @@ def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(f"{folder}/results")
         base, goal = Path(folder), made.grid.goal
-        job = engine.Job(store.address, "scale", base, 1, 30.0, made.trials, goal, attempt)
+        job = Job(store.address, "scale", base, 1, 30.0, made.trials, goal, attempt)
         search = GridSearch(made)
         search.learn({}, {trial.id for trial in made.trials})
         engine.run(job, search, store, Place(Resources()), clock, threading.Event())

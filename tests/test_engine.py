@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd import engine
-from sweepd.engine import Job, _Rules
 from sweepd.errors import EnvironmentFailure
+from sweepd.hooks import Rules
 from sweepd.options import Goal
 from sweepd.plan import plan
 from sweepd.settings import Asha, Plateau, Stop
 from sweepd.spec import parse_grid
+from sweepd.worker import Job
 
 GRID = """
 task: {name: lis, n: 4}
@@ -36,7 +37,7 @@ PLANNED = plan(parse_grid(GRID, "grid.yaml", [], Path()))
 
 def rules(stop, goal=PLANNED.grid.goal):
     trials = tuple(replace(trial, stop=stop) for trial in PLANNED.trials)
-    return _Rules(Job("", "s", Path(), 1, 1.0, trials, goal, tune=PLANNED.grid.tune)), trials
+    return Rules(Job("", "s", Path(), 1, 1.0, trials, goal, tune=PLANNED.grid.tune)), trials
 
 
 VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.11, 0.12, 0.5, 0.9]), min_size=1, max_size=20)

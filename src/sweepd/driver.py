@@ -20,7 +20,7 @@ from sweepd.search import Search
 from sweepd.store import Store
 
 if TYPE_CHECKING:
-    from sweepd.engine import Listener
+    from sweepd.hooks import Listener
 
 POLL_SECONDS = 2.0
 """How often the store is asked for a request to cancel, and for trials that another sweep's driver
@@ -165,10 +165,12 @@ def _run(
     stopping: threading.Event,
     listener: Listener,
 ) -> None:
-    from sweepd import engine  # Ray takes seconds to import: only where something is to be run
+    # Ray takes seconds to import: only where something is to be run.
+    from sweepd import engine
+    from sweepd.worker import Job
 
     grid = search.plan.grid
-    job = engine.Job(
+    job = Job(
         store.address,
         grid.name,
         grid.base,

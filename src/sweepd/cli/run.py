@@ -74,20 +74,13 @@ def plan(
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.spec import load_grid
-    from sweepd.staircase import search_of
 
-    read, place = load_grid(grid, overrides or []), _place(cluster)
-    store = _existing(_address(results, place))
-    planned, standing, recorded = _planned(read, store, accept_code)
-    search = _informed(search_of(planned), recorded)
-    row = _summary(search, standing, recorded, place)
+    asked, place = load_grid(grid, overrides or []), _place(cluster)
+    row = _outlook(asked, place, _address(results, place), accept_code)
     if as_json or as_csv:
         emit(list(row), [row], as_json, as_csv)
     else:
-        rows = list(_bill_rows(row))
-        emit(list(rows[0]), rows, as_json, as_csv)
-        if cluster:
-            say(f"on {cluster}: {row['slots']} at once{_dollars(row)}")
+        _show(row, cluster)
 
 
 def launch(
@@ -107,15 +100,15 @@ def launch(
     from sweepd.cluster import Local
     from sweepd.spec import load_grid
 
-    if dry_run:
-        plan(grid, overrides, accept_code, cluster, results)
-        place, sent = _place(cluster), _sent(promote, accept_code)
-        if not isinstance(place, Local):
-            asked, address = load_grid(grid, overrides or []), _address(results, place)
-            print(f"\n{draft(place, asked, address, sent)}".rstrip())
-    else:
-        asked = load_grid(grid, overrides or [])
+    asked = load_grid(grid, overrides or [])
+    if not dry_run:
         _launch(asked, cluster, results, accept_code, promote, yes)
+        return
+    place = _place(cluster)
+    address = _address(results, place)
+    _show(_outlook(asked, place, address, accept_code), cluster)
+    if not isinstance(place, Local):
+        print(f"\n{draft(place, asked, address, _sent(promote, accept_code))}".rstrip())
 
 
 def resume(
@@ -332,8 +325,24 @@ def _informed(search: Search, recorded: pa.Table) -> Search:
     return search
 
 
+def _outlook(grid: Grid, place: Cluster, address: str, accept_code: bool) -> dict[str, Any]:
+    """The one row that `plan` prints, of a grid that is not to be run now."""
+    from sweepd.staircase import search_of
+
+    planned, now, recorded = _planned(grid, _existing(address), accept_code)
+    return _summary(_informed(search_of(planned), recorded), now, recorded, place)
+
+
+def _show(row: Mapping[str, Any], cluster: Path | None) -> None:
+    """Print the row of `plan` for people."""
+    rows = list(_bill_rows(row))
+    emit(list(rows[0]), rows, as_json=False, as_csv=False)
+    if cluster:
+        say(f"on {cluster}: {row['slots']} at once{_dollars(row)}")
+
+
 def _summary(search: Search, now: Standing, recorded: pa.Table, place: Cluster) -> dict[str, Any]:
-    """The one row that `plan` prints."""
+    """What a search has before it, in one row."""
     from sweepd.estimate import bills
 
     planned = search.plan

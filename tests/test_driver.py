@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from simulated import simulated
+from waiting import wait_until
 
 from sweepd import driver
 from sweepd.attempt import ledger_columns
@@ -22,10 +22,7 @@ def test_endings_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
     try:
         for trial in simulated().trials[:25]:
             store.write_trials([{**ledger_columns(trial, 1000, "s"), "status": "completed"}])
-        until = time.monotonic() + 30
-        while not [*tmp_path.glob("trials/compacted-*")]:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: any(tmp_path.glob("trials/compacted-*")), 30)
     finally:
         over.set()
         beside.join()

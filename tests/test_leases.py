@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 from faults import faked_clock
 from object_store import Proxy
+from waiting import wait_until
 
 from sweepd import leases
 from sweepd.errors import EnvironmentFailure
@@ -90,13 +91,6 @@ def holder(address: str, *names: str, **environment: str) -> Iterator[Holder]:
             yield other
         finally:
             process.kill()
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.1)
 
 
 def test_a_lock_is_held_by_one_until_released(new):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+MINE = Path(__file__).with_name("mine.py")
 SWEEPD = str(Path(sys.executable).with_name("sweepd"))
 TIMEOUT = 240
 
@@ -71,7 +72,7 @@ def shell(tmp_path: Path) -> Shell:
 @pytest.fixture
 def mine(shell: Shell) -> Shell:
     """A folder that holds a user's own tasks."""
-    shutil.copy(Path(__file__).with_name("mine.py"), shell.folder)
+    shutil.copy(MINE, shell.folder)
     return shell
 
 

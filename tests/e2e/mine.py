@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -32,10 +33,12 @@ class Hungry(LIS):
 
 @dataclass(frozen=True)
 class Slow(LIS):
-    """Takes its time, but no core's: one nap a sample."""
+    """Takes its time, but no core's: one nap a sample, until there is a file named `mark`."""
 
     nap: float = 0.15
+    mark: str = ""
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        time.sleep(self.nap)
+        if not (self.mark and Path(self.mark).exists()):
+            time.sleep(self.nap)
         super().fill(rng, tokens)

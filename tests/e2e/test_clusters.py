@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 
 import pytest
+from waiting import wait_until
 
 from sweepd.cluster import jobs
 from sweepd.errors import EnvironmentFailure
@@ -48,13 +48,6 @@ seeds: [0, 1]
 checkpoint_seconds: 0.5
 retries: 0
 """
-
-
-def wait_until(condition, seconds=120):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.2)
 
 
 def test_a_sweep_outlives_its_client_and_a_node(shell, running, raylets, monkeypatch):

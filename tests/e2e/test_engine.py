@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+
+from waiting import wait_until
 
 MODEL = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 8, verdict_samples: 8}
 """
-
-
-def wait_until(condition, seconds=90):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.1)
 
 
 def test_short_trials_keep_every_slot_busy(mine):

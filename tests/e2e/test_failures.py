@@ -4,9 +4,9 @@ and never take the sweep with them."""
 from __future__ import annotations
 
 import shutil
-import time
 
 import faulty
+from waiting import wait_until
 
 WORDS = {"killed": "died", "hang": "no step for 8 s", "absent": "No module named 'only_on"}
 SETTINGS = """
@@ -104,10 +104,7 @@ def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(mine, ru
     )
     process = running(mine.start("launch", "grid.yaml", "--yes"))
     metrics = mine.folder / "sweepd-results" / "metrics"
-    until = time.monotonic() + 120
-    while not any(metrics.glob("*.parquet")):
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: any(metrics.glob("*.parquet")), process=process)
     aside = metrics.rename(metrics.with_name("aside"))
     metrics.symlink_to("/sys")  # where even root makes no file
     _, told = process.communicate(timeout=120)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import psutil
 import pytest
+from waiting import wait_until
 
 GRID = """
 name: long
@@ -31,17 +31,6 @@ def undisturbed(module_shell):
     return module_shell.sql(NUMBERS), module_shell.sql(ENDINGS)
 
 
-def wait_for_checkpoint(shell, process):
-    """Until some trial is under way."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        assert process.poll() is None, process.communicate()
-        if any((shell.folder / "sweepd-results").glob("checkpoints/*/*.pt")):
-            return
-        time.sleep(0.2)
-    raise AssertionError("no checkpoint appeared")
-
-
 def dead(process):
     """Whether it has ended, be it that nobody has taken note yet."""
     try:
@@ -54,17 +43,15 @@ def dead(process):
 def test_resume_equals_no_interruption(shell, running, undisturbed, number):
     shell.write("grid.yaml", GRID)
     process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))
-    wait_for_checkpoint(shell, process)
+    checkpoints = shell.folder / "sweepd-results" / "checkpoints"
+    wait_until(lambda: any(checkpoints.glob("*/*.pt")), process=process)
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as a terminal's Ctrl-C does
     else:
         started = psutil.Process(process.pid).children(recursive=True)
         workers = [one for one in started if "Trainable" in one.name()]
         process.kill()
-        until = time.monotonic() + 2
-        while not all(map(dead, workers)):
-            assert time.monotonic() < until, workers  # nobody writes any more
-            time.sleep(0.05)
+        wait_until(lambda: all(map(dead, workers)), 2)  # nobody writes any more
         assert workers
     _, err = process.communicate(timeout=120)
     if number == signal.SIGKILL:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 import signal
 import sys
-import time
 
 import pytest
+from waiting import wait_until
 
 GRID = """
 name: remote
@@ -34,25 +34,18 @@ def remote(mine, s3, bucket, monkeypatch):
     return mine
 
 
-def wait_for_put(s3, count, part, process):
-    until = time.monotonic() + 120
-    while s3.count("PUT", part) < count:
-        assert process.poll() is None and time.monotonic() < until, process.communicate()
-        time.sleep(0.2)
-
-
 def test_a_sweep_on_s3(remote, running, s3):
     first = running(remote.start("launch", "grid.yaml", "--yes"))
-    wait_for_put(s3, 1, "/launches/", first)
+    wait_until(lambda: s3.count("PUT", "/launches/") >= 1, process=first)
     refused = remote.run("launch", "grid.yaml", "--yes", exits=3).stderr
     assert "another driver holds it" in refused and str(first.pid) in refused
     [row] = remote.rows("status")
     assert row["running"] is True
 
-    wait_for_put(s3, 1, "/checkpoints/", first)
+    wait_until(lambda: s3.count("PUT", "/checkpoints/") >= 1, process=first)
     first.send_signal(signal.SIGSTOP)
     second = running(remote.start("resume"))
-    wait_for_put(s3, 2, "/launches/", second)
+    wait_until(lambda: s3.count("PUT", "/launches/") >= 2, process=second)
     first.send_signal(signal.SIGCONT)
     _, told = first.communicate(timeout=120)
     assert first.returncode == 3 and "another took over" in told, told

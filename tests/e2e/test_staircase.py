@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+
+from waiting import wait_until
 
 GRID = """
 name: stairs
@@ -28,10 +29,7 @@ def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(shell, run
     assert planned["to_run"] == round(planned["likely_trials"])
 
     first = running(shell.start("launch", "grid.yaml", "--yes", start_new_session=True))
-    until = time.monotonic() + 90
-    while not list(shell.folder.glob("sweepd-results/trials/*.parquet")):
-        assert time.monotonic() < until and first.poll() is None, first.communicate()
-        time.sleep(0.05)
+    wait_until(lambda: any(shell.folder.glob("sweepd-results/trials/*.parquet")), process=first)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     before = {row["id"] for row in shell.sql("SELECT id FROM trials")}

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from e2e import conftest as e2e
+from waiting import wait_until
 
-_E2E = Path(__file__).parents[1] / "e2e/conftest.py"
-_spec = importlib.util.spec_from_file_location("e2e_conftest", _E2E)
-assert _spec and _spec.loader
-e2e = importlib.util.module_from_spec(_spec)
-sys.modules["e2e_conftest"] = e2e
-_spec.loader.exec_module(e2e)
 e2e.TIMEOUT = 900  # bringing a cluster up takes minutes
 running = e2e.running
 
@@ -34,13 +28,15 @@ NEEDED = ("sshd", "ssh", "rsync", "ip", "unshare", "nsenter")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """Three machines at 10.99.0.11 to 13, and a shell in the folder that they share, /mnt."""
+    """Three machines at 10.99.0.11 to 13, and a shell in the folder that they share, /mnt, where a
+    user's own tasks lie."""
     path = os.environ["PATH"] + ":/usr/sbin"
     if missing := [name for name in NEEDED if not shutil.which(name, path=path)]:
         pytest.skip(f"needs {', '.join(missing)}")
     if os.geteuid():
         pytest.skip("only root makes network namespaces")
     folder = tmp_path_factory.mktemp("lab")
+    shutil.copy(e2e.MINE, folder)
     program = [sys.executable, Path(__file__).with_name("lab.py"), folder, "3"]
     program += [f"{name}={value}" for name, value in VARIABLES.items()]
     process = subprocess.Popen(
@@ -83,11 +79,9 @@ def amazon(lab):
         )
         return json.loads(done.stdout)
 
-    until = time.monotonic() + 60
     probe = [*lab.command[:-1], "bash", "-c", ": >/dev/tcp/10.99.0.1/5000"]
-    while subprocess.run(probe, stderr=subprocess.DEVNULL).returncode:
-        assert server.poll() is None and time.monotonic() < until, "moto's server did not start"
-        time.sleep(0.2)
+    quiet = {"stderr": subprocess.DEVNULL}
+    wait_until(lambda: subprocess.run(probe, **quiet).returncode == 0, 60, server)
     configuration = {"LocationConstraint": "us-west-2"}
     ask("s3", "create_bucket", Bucket="mine", CreateBucketConfiguration=configuration)
     yield ask

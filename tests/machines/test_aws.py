@@ -5,8 +5,9 @@ S3."""
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 CLUSTER = """
 kind: aws
@@ -52,13 +53,6 @@ def instances(amazon):
     }
 
 
-def wait_until(condition):
-    until = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(2)
-
-
 def test_from_no_instance_to_none(lab, amazon, running):
     vpc = amazon("ec2", "create_vpc", CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
     subnet = amazon("ec2", "create_subnet", VpcId=vpc, CidrBlock="10.99.0.0/24")["Subnet"]
@@ -76,7 +70,7 @@ def test_from_no_instance_to_none(lab, amazon, running):
     assert "10.99.0.11" in status.stdout and "head" in status.stdout
 
     idle = {"10.99.0.11": "running", "10.99.0.12": "terminated"}
-    wait_until(lambda: instances(amazon) == idle)
+    wait_until(lambda: instances(amazon) == idle, 300)
     status = lab.run("cluster", "status", "aws.yaml")
     assert "$0.50 an hour" in status.stderr and "10.99.0.12" not in status.stdout
 
@@ -88,8 +82,8 @@ def test_from_no_instance_to_none(lab, amazon, running):
     assert any("was handed over" in line for line in client.stderr)
     client.kill()
     cancel = ("cancel", "cloudy", "--results", "s3://mine/sweeps")
-    wait_until(lambda: "was cancelled" in lab.run(*cancel).stderr)
-    wait_until(lambda: set(instances(amazon).values()) == {"terminated"})
+    wait_until(lambda: "was cancelled" in lab.run(*cancel).stderr, 300)
+    wait_until(lambda: set(instances(amazon).values()) == {"terminated"}, 300)
     assert lab.rows("cluster", "status", "aws.yaml") == []
     [row] = lab.rows("sql", "SELECT count(*) AS n FROM trials", "--results", "s3://mine/sweeps")
     assert row["n"] == 4

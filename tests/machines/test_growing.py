@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 BIN = Path(sys.executable).parent
 HEAD = "f" * 51 + "00000"
@@ -88,8 +89,5 @@ def test_from_no_worker_to_none(lab):
     told = lab.run("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes").stderr
     # The head has no core for them: workers have come, and go.
     assert "2 at once" in told and "4 of 4 trials done" in told
-    until = time.monotonic() + 120
-    while nodes() != ["head"]:
-        assert time.monotonic() < until
-        time.sleep(1)
+    wait_until(lambda: nodes() == ["head"])
     assert "somebody else's" in lab.run("cluster", "down", "cluster.yaml", "--yes").stderr

@@ -6,8 +6,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 CLUSTER = f"""
 kind: onprem
@@ -21,26 +22,9 @@ ray:
   setup_commands:
     - echo 'export PATH={Path(sys.executable).parent}:$PATH' >> ~/.bashrc
 """
-TASK = '''
-import time
-from dataclasses import dataclass
-from pathlib import Path
-from sweepd.tasks.lis import LIS
-
-@dataclass(frozen=True)
-class Slow(LIS):
-    """Slow until there is a file named `mark`."""
-
-    mark: str = ""
-
-    def fill(self, rng, tokens):
-        if not Path(self.mark).exists():
-            time.sleep(1)
-        super().fill(rng, tokens)
-'''
 GRID = """
 name: NAME
-task: {name: "slow.py:Slow", n: 2, value_range: 64, mark: /mnt/NAME}
+task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 1, mark: /mnt/NAME}
 model: {name: standard, d: [4, 8], layers: 1, heads: 1}
 train: {steps: 400, batch_size: 4}
 evaluate: {check_samples: 8, verdict_samples: 8}
@@ -50,13 +34,6 @@ checkpoint_seconds: 1
 
 
 ASK = "curl -s -m 5 -o /dev/null -w %{{http_code}} {}:8265/api/jobs/ || true"
-
-
-def wait_until(condition, seconds=200):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(1)
 
 
 def on(lab, machine, command):
@@ -87,7 +64,6 @@ def launched(lab, running, name, cluster):
 def test_from_nothing_to_nothing(lab, running):
     for after in ("keep", "down"):
         lab.write(f"{after}.yaml", CLUSTER.replace("AFTER", after))
-    lab.write("slow.py", TASK)
     assert not lab.rows("cluster", "status", "keep.yaml")
 
     # It brings the cluster up by itself. Ctrl-C lets go of it.
@@ -95,7 +71,7 @@ def test_from_nothing_to_nothing(lab, running):
     client.send_signal(signal.SIGINT)
     _, told = client.communicate(timeout=60)
     assert client.returncode == 0 and "detached: sweep long goes on" in told, told
-    wait_until(lambda: nodes(lab) == ["10.99.0.11", "10.99.0.12", "10.99.0.13"])
+    wait_until(lambda: nodes(lab) == ["10.99.0.11", "10.99.0.12", "10.99.0.13"], 200)
     jobs = [row for row in lab.rows("cluster", "status", "keep.yaml") if row["what"] == "job"]
     assert [job["type"] for job in jobs] == ["long"]
 
@@ -130,7 +106,7 @@ def test_from_nothing_to_nothing(lab, running):
     launched(lab, running, "lost", "down.yaml").kill()
     lab.write("lost", "")
     for machine in (11, 12, 13):
-        wait_until(lambda one=machine: on(lab, one, "pgrep -c raylet || true") == "0\n")
+        wait_until(lambda one=machine: on(lab, one, "pgrep -c raylet || true") == "0\n", 200)
     [row] = lab.rows("cluster", "status", "keep.yaml")
     assert row["state"] == "Ray does not answer"
     lab.run("cluster", "down", "keep.yaml", "--yes")

@@ -10,9 +10,9 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import wait_until
 
 NUMBERS = (11, 12)
 CONF = f"""
@@ -46,26 +46,9 @@ MUNGED = f"{OWN} exec {MUNGE}"
 DAEMON = f"{OWN} until [ -S /tmp/munge.socket ]; do sleep 0.1; done; exec"
 UNASKED = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
 SSH = ("ssh", "-i", "/mnt/key", *UNASKED)
-TASK = '''
-import time
-from dataclasses import dataclass
-from pathlib import Path
-from sweepd.tasks.lis import LIS
-
-@dataclass(frozen=True)
-class Slow(LIS):
-    """Slow until there is a file named `mark`."""
-
-    mark: str = ""
-
-    def fill(self, rng, tokens):
-        if not Path(self.mark).exists():
-            time.sleep(0.1)
-        super().fill(rng, tokens)
-'''
 GRID = """
 name: batch
-task: {name: "slow.py:Slow", n: 4, value_range: 64, mark: /mnt/mark}
+task: {name: mine.py:Slow, n: 4, value_range: 64, nap: 0.1, mark: /mnt/mark}
 model: {name: standard, d: 8, layers: 1, heads: 1}
 train: {steps: 600, batch_size: 8}
 evaluate: {check_samples: 32, verdict_samples: 64}
@@ -98,7 +81,7 @@ def shell(lab):
     key = lab.folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(64))
-    for name, text in (("slow.py", TASK), ("grid.yaml", GRID), ("cluster.yaml", CLUSTER)):
+    for name, text in (("grid.yaml", GRID), ("cluster.yaml", CLUSTER)):
         lab.write(name, text)
     daemons = [start(lab, "bash", "-c", MUNGED)]
     daemons += [start(lab, *on(number), MUNGED) for number in NUMBERS]
@@ -106,10 +89,7 @@ def shell(lab):
     for number in NUMBERS:
         slurmd = f"{DAEMON} slurmd -D -f /mnt/slurm.conf -N machine-{number}"
         daemons.append(start(lab, *on(number), slurmd))
-    until = time.monotonic() + 120
-    while told(lab, "sinfo", "--noheader", "--format=%D%t") != "2idle":
-        assert time.monotonic() < until, told(lab, "sinfo")
-        time.sleep(1)
+    wait_until(lambda: told(lab, "sinfo", "--noheader", "--format=%D%t") == "2idle")
     yield lab
     for daemon in daemons:
         daemon.kill()
@@ -144,10 +124,8 @@ def saved(shell):
 
 
 def wait_for_progress(shell):
-    before, until = saved(shell), time.monotonic() + 200
-    while not saved(shell) - before:
-        assert time.monotonic() < until, "no checkpoint came"
-        time.sleep(0.2)
+    before = saved(shell)
+    wait_until(lambda: saved(shell) - before, 200)
 
 
 def test_a_sweep_outlives_what_slurm_does_to_it(shell):

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import faulty
 import pytest
 from e2e.conftest import Shell
+from waiting import wait_until
 
 GRID = """
 task:
@@ -86,18 +86,11 @@ def test_workers_that_hang_before_they_can_work(tmp_path: Path) -> None:
     )
     launch = shell.start("launch", "grid.yaml", "--yes")
     results = tmp_path / "sweepd-results"
-
-    def wait_for(pattern: str) -> None:
-        until = time.monotonic() + 400
-        while not any(results.glob(pattern)):
-            assert launch.poll() is None and time.monotonic() < until
-            time.sleep(0.05)
-
-    wait_for("launches/*.json")
+    wait_until(lambda: any(results.glob("launches/*.json")), 400, launch)
     mark = results / "sweepd-store.json"
     aside = mark.rename(mark.with_name("aside"))
     os.mkfifo(mark)
-    wait_for("trials/*.parquet")
+    wait_until(lambda: any(results.glob("trials/*.parquet")), 400, launch)
     aside.replace(mark)
     _, told = launch.communicate(timeout=900)
     assert launch.returncode == 0, told

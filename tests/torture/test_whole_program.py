@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,31 +19,19 @@ from pathlib import Path
 
 import psutil
 import pytest
-from e2e.conftest import raylets  # noqa: F401 (a fixture)
+from e2e.conftest import MINE, raylets  # noqa: F401 (a fixture)
 from inprocess import sweepd
 from torture.survival import check_store, outcome
+from waiting import wait_until
 
 from sweepd.plan import plan
 from sweepd.spec import load_grid
 from sweepd.statuses import DONE
 from sweepd.store import Store
 
-TASK = '''
-import time
-from dataclasses import dataclass
-from sweepd.tasks.lis import LIS
-
-@dataclass(frozen=True)
-class Slow(LIS):
-    """Takes its time, but no core's."""
-
-    def fill(self, rng, tokens):
-        time.sleep(0.06)
-        super().fill(rng, tokens)
-'''
 GRID = """
 name: whole
-task: {name: slow.py:Slow, n: 2, value_range: 64}
+task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.06}
 model: {name: [standard, linear], d: [4, 8], layers: 1, heads: 2, dropout: 0.1}
 train: {steps: 40, batch_size: 4, warmup: 5}
 evaluate: {check_every: 10, check_samples: 8, verdict_samples: 8}
@@ -72,7 +61,7 @@ class Sweep:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.results = folder, folder / "results"
-        (folder / "slow.py").write_text(TASK)
+        shutil.copy(MINE, folder)
         (folder / "grid.yaml").write_text(GRID)
         self.trials = plan(load_grid(folder / "grid.yaml", [])).trials
         self.seen: set[tuple[object, ...]] = set()
@@ -126,13 +115,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[object,
     print(f"\nkills: {dict(KILLS)}")  # noqa: T201
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.05)
-
-
 def below(root: int, name: str) -> list[psutil.Process]:
     """Those that a process has started, or what it has started, whose names begin so."""
     found = []
@@ -154,7 +136,7 @@ def kill(launch: subprocess.Popen[bytes], who: str, number: signal.Signals, afte
             return [launch.pid]
         return [one.pid for one in below(launch.pid, VICTIMS[who])]
 
-    wait_until(lambda: launch.poll() is not None or bool(victims()))
+    wait_until(lambda: launch.poll() is not None or bool(victims()), PATIENCE)
     time.sleep(after)
     with contextlib.suppress(ProcessLookupError):
         for victim in victims()[:1]:
@@ -218,7 +200,7 @@ def test_driver_worker_node_and_head_of_a_cluster(
         """In one launch, one after another, each while trials run."""
         client = sweep.start("launch", "grid.yaml", "--yes", "--cluster", "cluster.yaml")
         for victim in deaths:
-            wait_until(lambda: bool(workers()))
+            wait_until(lambda: bool(workers()), PATIENCE)
             time.sleep(1.0)
             victim().kill()
             KILLS["in a cluster"] += 1
@@ -232,7 +214,7 @@ def test_driver_worker_node_and_head_of_a_cluster(
         lambda: workers()[0].parent(),  # its node
         lambda: below(cluster.pid, VICTIMS["head"])[0],
     )
-    wait_until(lambda: not store.driven_elsewhere(["whole"]))
+    wait_until(lambda: not store.driven_elsewhere(["whole"]), PATIENCE)
     assert sweep.run("launch", "grid.yaml", "--yes") == 0, sweep.told()
     sweep.check()
     assert sweep.outcome() == expected

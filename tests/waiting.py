@@ -1,0 +1,21 @@
+"""Waiting for what other processes do."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+
+def wait_until(
+    condition: Callable[[], object],
+    seconds: float = 120,
+    process: subprocess.Popen[str] | None = None,
+) -> None:
+    """Until a condition holds, looked at again and again; AssertionError if that takes longer, or
+    if the process that is to bring it about ends before."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)

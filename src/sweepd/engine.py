@@ -33,6 +33,8 @@ SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Workers started ahead lack Tune's environment, and so are never used.
+    "RAY_prestart_worker_first_driver": "0",
     # Long enough for Ray to say whether it was a worker or its node that no longer answers.
     "RAY_timeout_ms_task_wait_for_death_info": "60000",
 }

@@ -142,7 +142,7 @@ def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Resu
     store = Store.open(results_address(results))
     store.load_sweep(sweep)
     if not store.driven_elsewhere([sweep]):
-        say(f"sweep {sweep} is not running")
+        say(f"sweep {sweep} is not running: no driver has begun, or it has ended")
         return
     until = time.monotonic() + CANCEL_SECONDS
     while store.driven_elsewhere([sweep]):

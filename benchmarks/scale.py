@@ -3,6 +3,7 @@
     python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
     python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8]
     python benchmarks/scale.py store [--trials 1000 10000 100000] [--folder DIR]
+    python benchmarks/scale.py metrics [--files 50000] [--rows 20]
 
 `engine` runs fake trials through the real engine and Ray: each reports so often, trains nothing and
 writes its ending. It prints the CPU time of the driver's process a trial and a report, quarter by
@@ -10,7 +11,8 @@ quarter of the run. `fleet` runs a real plan and a real search against simulated
 time: nodes with slots, trials of a minute with a report a second, nodes that are lost and come
 back, and a driver that handles one event at a time, each as long as `engine` measured and the
 search itself takes. `store` fills a store with so many ended trials, one file each, as workers
-leave them, and runs the commands that read it, before and after compaction.
+leave them, and runs the commands that read it, before and after compaction. `metrics` writes files
+of metrics and compacts each thousand of them, as a driver does whose sweep goes on.
 
 Times are CPU seconds, which other load on the machine disturbs less than the clock.
 """
@@ -40,6 +42,7 @@ from overhead import Clock, NoOp
 
 from sweepd import engine
 from sweepd.attempt import ledger_columns
+from sweepd.driver import FILES_WHILE_RUNNING
 from sweepd.jury import Outcome
 from sweepd.options import Place, Resources
 from sweepd.plan import Plan, Trial, plan
@@ -320,8 +323,30 @@ def measure_store(trials: int, root: Path) -> None:
     end(store, made.trials[:1000], 2000)
     for what, at_least in (("looking whether to compact", 2000), ("compacting 1,000 more", 1000)):
         before = time.process_time()
-        store.compact("trials", at_least)
+        store.compact(at_least)
         print(f"  {what}: {time.process_time() - before:.1f} s CPU", flush=True)
+
+
+def measure_metrics(files: int, rows: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="sweepd-scale-") as folder:
+        store, costs = Store.create(folder), []
+        for start in range(0, files, FILES_WHILE_RUNNING):
+            with patch.object(os, "fsync"):  # as in `end`
+                for file in range(start, start + FILES_WHILE_RUNNING):
+                    step = {"id": f"{file % 100:064x}", "attempt": file, "loss": 0.5, "acc": 0.5}
+                    store.write_metrics([{**step, "step": at} for at in range(rows)])
+            before = time.process_time()
+            store.compact(FILES_WHILE_RUNNING)
+            costs.append(time.process_time() - before)
+            if len(costs) % 10 == 0:
+                print(
+                    f"{start + FILES_WHILE_RUNNING} files: compacting the last ten thousand took "
+                    f"{sum(costs[-10:]):.1f} s of CPU, at most {max(costs[-10:]):.1f} s at once",
+                    flush=True,
+                )
+        before = time.process_time()
+        assert store.read_metrics().table.num_rows == files * rows
+        print(f"reading all: {time.process_time() - before:.1f} s of CPU")
 
 
 def main() -> None:
@@ -341,12 +366,17 @@ def main() -> None:
     part = parts.add_parser("store")
     part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
     part.add_argument("--folder", type=Path, help="where stores are made and left, or lie")
+    part = parts.add_parser("metrics")
+    part.add_argument("--files", type=int, default=50_000)
+    part.add_argument("--rows", type=int, default=20, help="of each file")
     given = arguments.parse_args()
     if given.part == "engine":
         measure_engine(given.trials, given.reports)
     elif given.part == "fleet":
         for trials in given.trials:
             simulate(trials, given)
+    elif given.part == "metrics":
+        measure_metrics(given.files, given.rows)
     else:
         root = given.folder or Path(tempfile.mkdtemp(prefix="sweepd-scale-"))
         for trials in given.trials:

@@ -12,7 +12,7 @@ from sweepd.attempt import ledger_columns
 from sweepd.store import Store
 
 
-def test_endings_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
+def test_files_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(driver, "COMPACTION_SECONDS", 0.0)
     monkeypatch.setattr(driver, "FILES_WHILE_RUNNING", 10)
@@ -21,9 +21,12 @@ def test_endings_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
     beside.start()
     try:
         for trial in simulated().trials[:25]:
+            store.write_metrics([{"id": trial.id, "attempt": 1000, "step": 1}])
             store.write_trials([{**ledger_columns(trial, 1000, "s"), "status": "completed"}])
-        wait_until(lambda: any(tmp_path.glob("trials/compacted-*")), 30)
+        for kind in ("trials", "metrics"):
+            wait_until(lambda kind=kind: any(tmp_path.glob(f"{kind}/compacted-*")), 30)
     finally:
         over.set()
         beside.join()
-    assert store.read_trials().table.num_rows == 25 and not stopping.is_set()
+    assert store.read_trials().table.num_rows == store.read_metrics().table.num_rows == 25
+    assert not stopping.is_set()

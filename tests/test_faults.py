@@ -276,8 +276,7 @@ for attempt in range(10_000):
     store.write_trials([{"id": "ab", "attempt": attempt, "config": "ab"}])
     store.put_checkpoint("t1", "000000001-ab.pt", bytes(100_000))
     if attempt % 10 == 9:
-        store.compact("metrics")
-        store.compact("trials")
+        store.compact()
     print(attempt, flush=True)
 """
 

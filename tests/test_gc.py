@@ -49,8 +49,7 @@ def store(request, tmp_path):
     ]:
         store.write_metrics([{"id": id, "attempt": attempt, "step": 1}])
         store.write_trials([{"id": id, "attempt": attempt, "status": status, "config": id}])
-    store.compact("trials")
-    store.compact("metrics")
+    store.compact()
     for trunk, id in [("t1", "aa"), ("t1", "ab"), ("t1", "ac"), ("t1", "unknown"), ("t2", "ba")]:
         store.put_checkpoint(trunk, KEPT.format(id), bytes(1000))
         store.put_checkpoint(trunk, OWN.format(id), bytes(100))

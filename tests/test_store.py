@@ -145,7 +145,7 @@ def test_compact(store):
         store.write_trials([{"id": TRIAL, "attempt": attempt, "n": 8}])
         store.write_metrics([{"id": TRIAL, "attempt": attempt, "step": 1, "loss": 0.5}])
     trials, metrics = store.read_trials().table, store.read_metrics().table
-    assert store.compact("trials") == store.compact("metrics") == 3
+    assert store.compact() == 6
     assert store.read_trials().table.sort_by("attempt") == trials.sort_by("attempt")
     assert store.read_metrics({TRIAL}).table.sort_by("attempt") == metrics.sort_by("attempt")
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +336,7 @@ def test_compacting_changes_nothing_for_readers(actions):
                 delete_replaced(metrics)
                 assert delete_replaced(metrics) == 0
             else:
-                replaced = metrics._load().replaced
+                replaced = [file.name for file in metrics.replaced(metrics.folder.now())]
                 for file in argument.sample(replaced, len(replaced) // 2):
                     (metrics.folder.root / "metrics" / file).unlink()
             read = metrics.read()
@@ -350,11 +351,12 @@ def test_compacting_leaves_one_file_and_waits_before_it_deletes(metrics):
     assert metrics.compact() == 0
     assert delete_replaced(metrics, metrics.folder.now() - 3600) == 0
     assert len(files(metrics)) == 6
-    metrics.write(steps(A, 5))
-    assert metrics.compact() == 2
-    assert delete_replaced(metrics) == 7
+    for step in range(5, 10):
+        metrics.write(steps(A, step))
+    assert metrics.compact() == 11
+    assert delete_replaced(metrics) == 11
     assert len(files(metrics)) == 1
-    assert keys(metrics.read()) == [(A, step) for step in range(6)]
+    assert keys(metrics.read()) == [(A, step) for step in range(10)]
 
 
 def test_a_compaction_that_cannot_be_written_changes_nothing(two, monkeypatch):
@@ -410,13 +412,39 @@ def test_an_attempt_reported_lost_after_its_ending_counts_as_it_ended(tmp_path):
 
 
 def test_what_was_compacted_before_does_not_count_again(metrics):
-    for step in range(4):
+    for step in range(5):
         metrics.write(steps(A, step))
-    assert metrics.compact(at_least=4) == 4
-    metrics.write(steps(A, 4))
-    assert metrics.compact(at_least=4) == 0  # there is one more file, and the compacted one
-    assert metrics.compact(at_least=2) == 2
-    assert len(keys(metrics.read())) == 5
+    assert metrics.compact() == 5
+    metrics.write(steps(A, 5))
+    other = folder_of(metrics.folder.root)  # which has not compacted them itself
+    for folder in (metrics, other):
+        assert folder.compact() == 0
+    metrics.write(steps(A, 6))
+    assert other.compact(at_least=3) == 0
+    assert other.compact() == 2  # the five rows before stay where they are
+    assert len(keys(metrics.read())) == 7
+
+
+@given(st.lists(st.integers(1, 12), max_size=12))
+@settings(deadline=None, max_examples=30)
+def test_few_files_are_left_and_rows_rewritten_seldom(batches):
+    """Each file is more than twice the next; a row's grows by half whenever it is rewritten."""
+    with tempfile.TemporaryDirectory() as name:
+        metrics = folder_of(Path(name))
+        step = rewritten = 0
+        for batch in batches:
+            before = {*files(metrics)} if step else set()
+            for _ in range(batch):
+                metrics.write(steps(A, step))
+                step += 1
+            metrics.compact(at_least=1)
+            [made] = [f for f in {*files(metrics)} - before if f.name.startswith("compacted-")]
+            rewritten += pq.read_metadata(made).num_rows
+        tables, replaced = metrics._load_compacted(metrics._files())
+        sizes = sorted(tables[name].num_rows for name in tables.keys() - replaced)
+        assert sum(sizes) == len(keys(metrics.read())) == sum(batches)
+        assert all(2 * small < large for small, large in pairwise(sizes))
+        assert rewritten <= sum(batches) * (1 + math.log(max(1, sum(batches)), 1.5))
 
 
 def test_many_files_are_put_together_in_parts(metrics, monkeypatch):

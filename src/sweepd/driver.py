@@ -27,9 +27,9 @@ POLL_SECONDS = 2.0
 runs."""
 
 COMPACTION_SECONDS = 60.0
-"""How often it is seen whether endings are to be compacted while a sweep runs."""
+"""How often it is seen whether there is something to compact while a sweep runs."""
 FILES_WHILE_RUNNING, FILES_AT_THE_END = 1000, 64
-"""How many files are compacted."""
+"""How many new files are compacted."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,7 @@ def launch(
                     waiting = elsewhere
                     note(f"waiting for {waiting} trials that another sweep is running")
                 stopping.wait(POLL_SECONDS)
-        for kind in ("trials", "metrics"):
-            store.compact(kind, FILES_AT_THE_END)
+        store.compact(FILES_AT_THE_END)
         after = standing(plan.trials, store.read_trials().table)
         failed = tuple(trial for trial in after.failed if trial.id in search.lost)
         left = bool(search.out or search.wanted())
@@ -120,7 +119,7 @@ def _look_after(
                 stopping.set()
                 return
             if time.monotonic() - looked > COMPACTION_SECONDS:
-                store.compact("trials", FILES_WHILE_RUNNING)
+                store.compact(FILES_WHILE_RUNNING)
                 looked = time.monotonic()
 
 

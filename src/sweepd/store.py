@@ -149,15 +149,14 @@ class Store:
         """The metrics of all trials or of those named, which opens fewer files."""
         return self._metrics.read(ids)
 
-    def compact(self, kind: str, at_least: int = 2) -> int:
-        """Merge the files of `trials` or `metrics` into one, if there are that many: how many.
+    def compact(self, at_least: int = 2) -> int:
+        """Merge new files of endings, and those of metrics, where there are that many: how many.
 
-        For the driver of a sweep; EnvironmentFailure if it no longer is. The files that it
-        replaces stay until `gc`.
+        For the driver of a sweep; EnvironmentFailure if it no longer is. The files that are
+        replaced stay until `gc`.
         """
         self._locks.confirm()
-        folders = {table.layout.name: table for table in (self._trials, self._metrics)}
-        return folders[kind].compact(at_least)
+        return self._trials.compact(at_least) + self._metrics.compact(at_least)
 
     # Garbage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -48,12 +48,11 @@ class Read:
 
 @dataclass
 class _Found:
-    """What is in a folder: tables, in parts, the names of the files whose rows they hold and of
-    those that these replace, and what is damaged."""
+    """What is in files: tables, in parts, the names of the files whose rows they hold, and what is
+    damaged."""
 
     tables: list[pa.Table]
     names: list[str]
-    replaced: list[str]
     damaged: list[Damaged]
 
 
@@ -98,6 +97,10 @@ class TableFolder:
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
         self._loader = Loader(folder, layout)
+        self._compacted: dict[str, int] = {}
+        """rows of the compacted files that this process compacts beside"""
+        self._replaced: set[str] = set()
+        """files that these replace"""
 
     def write(self, rows: Collection[Row]) -> None:
         """Add rows as one new file. EnvironmentFailure if that fails, ValueError for bad rows."""
@@ -118,29 +121,50 @@ class TableFolder:
         return Read(table, tuple(found.damaged))
 
     def compact(self, at_least: int = 2) -> int:
-        """Write the rows of all readable files as one that replaces them: how many files.
+        """Write the rows of all readable files that were not compacted before as one file that
+        replaces them: how many it replaces. With fewer than `at_least`, nothing is done.
 
-        With fewer files than `at_least`, nothing is done.
-        The replaced files stay until they are deleted (`replaced`). To be called by one process at
-        a time; two at once only waste space.
+        Compacted files go with them, the smallest first, while they hold at most twice the rows of
+        those before. So each that is left is more than twice the next smaller one, and a row is
+        rewritten only where its file grows by half. What is replaced stays until it is deleted
+        (`replaced`). To be called by one process at a time; two at once only waste space.
         """
         files = self._files()
-        if len(files) < at_least:  # told without reading
+        new = [file for file in files if file.name not in {*self._compacted, *self._replaced}]
+        if len(new) < at_least:  # told without reading
             return 0
         try:
-            _, replaced = self._load_compacted(files)
+            tables, replaced = self._load_compacted(new)
+            self._compacted |= {name: table.num_rows for name, table in tables.items()}
+            self._replaced |= replaced
+            fresh = [file for file in new if file.name not in {*tables, *replaced}]
+            if len(fresh) < at_least:
+                return 0
+            found = self._load_parts(fresh)
+            if len(found.names) < at_least:
+                return 0
+            self._add_smaller(files, found)
         except FileNotFoundError:
             return 0  # another process is at it
-        if sum(file.name not in replaced for file in files) < at_least:
-            return 0
-        found = self._load()
-        if len(found.names) < at_least:
-            return 0
         table = self.layout.unique(self.layout.concat(found.tables))
-        names = json.dumps(sorted({*found.replaced, *found.names}))
         table = table.sort_by([(name, "ascending") for name in self.layout.key])
-        self._put(COMPACTED, table.replace_schema_metadata({REPLACES: names}))
-        return len(found.names)
+        names = sorted(set(found.names))
+        self._put(COMPACTED, table.replace_schema_metadata({REPLACES: json.dumps(names)}))
+        return len(names)
+
+    def _add_smaller(self, files: Collection[File], found: _Found) -> None:
+        """Add the compacted ones of these files that are not much larger than all before, and the
+        names of what they replace."""
+        live = [f for f in files if f.name in self._compacted and f.name not in self._replaced]
+        rows = sum(table.num_rows for table in found.tables)
+        for file in sorted(live, key=lambda file: self._compacted[file.name]):
+            if self._compacted[file.name] > 2 * rows:
+                return
+            tables, replaced = self._load_compacted([file])
+            rows += self._compacted[file.name]
+            found.tables += tables.values()
+            found.names += tables
+            found.names += (f.name for f in files if f.name in replaced)
 
     def replaced(self, written_until: float) -> list[File]:
         """Readable files that a readable compacted file, written until then, replaces.
@@ -178,22 +202,23 @@ class TableFolder:
                     and _may_hold(file.name, prefixes)
                 ]
                 valid = {name: table for name, table in compacted.items() if name not in replaced}
-                found = _Found(
-                    [*valid.values()], [*valid], [f.name for f in files if f.name in replaced], []
-                )
-                for start in range(0, len(wanted), TOGETHER):
-                    self._add(wanted[start : start + TOGETHER], found)
+                found = self._load_parts(wanted)
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
+            found.tables += valid.values()
             return found
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
-    def _add(self, files: Collection[File], found: _Found) -> None:
-        loaded = self._loader.load(self.layout.name, files)
-        tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
-        found.names += tables
-        found.tables.append(self.layout.concat(tables.values()))
-        found.damaged += (one for one in loaded.values() if isinstance(one, Damaged))
+    def _load_parts(self, files: Sequence[File]) -> _Found:
+        """What is in these files."""
+        found = _Found([], [], [])
+        for start in range(0, len(files), TOGETHER):
+            loaded = self._loader.load(self.layout.name, files[start : start + TOGETHER])
+            tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
+            found.names += tables
+            found.tables.append(self.layout.concat(tables.values()))
+            found.damaged += (one for one in loaded.values() if isinstance(one, Damaged))
+        return found
 
     def _load_compacted(self, files: Iterable[File]) -> tuple[dict[str, pa.Table], set[str]]:
         """Readable compacted files among these, and the names of all that they replace."""

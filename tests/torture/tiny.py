@@ -58,8 +58,7 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
             while running.status is None:
                 running.advance(0.01)
             assert running.status == "completed", running.error
-    for kind in ("metrics", "trials"):
-        store.compact(kind)
+    store.compact()
     store.delete([one for one in store.garbage(0) if one.kind != "kept"], 0)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("bad_input")  # they share a store
-
 GRID = """\
 name: fine
 task:  {name: lis, n: 2, value_range: 64}

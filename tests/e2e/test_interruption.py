@@ -10,8 +10,6 @@ import psutil
 import pytest
 from waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("interruption")  # they share a store
-
 GRID = """
 name: long
 task:  {name: lis, n: 6, value_range: 16}

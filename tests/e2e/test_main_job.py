@@ -7,8 +7,6 @@ import io
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("main_job")  # they share a store
-
 GRID = """
 name: small
 task:  {name: lis, n: [2, 4], value_range: 16}

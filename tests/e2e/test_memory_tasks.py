@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("memory_tasks")  # they share a store
-
 GRID = """
 name: memory
 task:

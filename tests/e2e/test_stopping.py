@@ -7,8 +7,6 @@ import os
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("stopping")  # they share a store
-
 ONE_AT_A_TIME = 0.6 * len(os.sched_getaffinity(0))
 
 GRID = f"""

@@ -245,7 +245,7 @@ def damage(path: Path, how: Any, others: list[Path]) -> None:
             path.unlink()
         case "cut", share:
             path.write_bytes(content[: int(share * len(content))])
-        case "flip", share, bits:
+        case "flip", share, bits if content:
             at = int(share * len(content))
             path.write_bytes(content[:at] + bytes([content[at] ^ bits]) + content[at + 1 :])
         case "other", number:
@@ -257,8 +257,9 @@ def damage(path: Path, how: Any, others: list[Path]) -> None:
         case "key", share, value:
             with contextlib.suppress(ValueError):
                 data = json.loads(content)
-                data[list(data)[int(share * len(data))]] = value
-                path.write_text(json.dumps(data))
+                if isinstance(data, dict) and data:  # as it is unless it was damaged before
+                    data[list(data)[int(share * len(data))]] = value
+                    path.write_text(json.dumps(data))
         case "named", name:
             path.with_name(name).write_bytes(content)
             path.parent.joinpath("more").mkdir()

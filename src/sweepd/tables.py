@@ -130,14 +130,16 @@ class TableFolder:
         (`replaced`). To be called by one process at a time; two at once only waste space.
         """
         files = self._files()
-        new = [file for file in files if file.name not in {*self._compacted, *self._replaced}]
+        known = self._compacted.keys() | self._replaced
+        new = [file for file in files if file.name not in known]
         if len(new) < at_least:  # told without reading
             return 0
         try:
             tables, replaced = self._load_compacted(new)
             self._compacted |= {name: table.num_rows for name, table in tables.items()}
             self._replaced |= replaced
-            fresh = [file for file in new if file.name not in {*tables, *replaced}]
+            known = tables.keys() | replaced
+            fresh = [file for file in new if file.name not in known]
             if len(fresh) < at_least:
                 return 0
             found = self._load_parts(fresh)

@@ -29,7 +29,7 @@ test: install
 
 torture: install
 	$(BIN)/python -m pytest -q -s tests/torture
-	$(BIN)/python -m pytest -q -n auto --hypothesis-profile=torture \
+	$(BIN)/python -m pytest -q -n auto --dist worksteal --hypothesis-profile=torture \
 		tests/test_hostile_input.py tests/test_security.py
 
 clusters: install

@@ -71,8 +71,7 @@ def make(folder: Path) -> None:
         first, second, *others = plan.trials
         for trial in others or [first]:
             run(store, trial, number * 1000 + 1, plan.grid.name)
-        store.compact("trials")
-        store.compact("metrics")
+        store.compact()
         for trial in (first, second) if others else (second,):  # after compaction, one by one
             run(store, trial, number * 1000 + 1, plan.grid.name)
         if others:

@@ -2,7 +2,7 @@
 #   make quickstart   train a small sweep for real and ask it the main question
 #   make test         run the tests
 # and one does the worst to it that we could think of (docs/reliability.md):
-#   make torture      kill it, cut its power, feed it rubbish: an hour or two
+#   make torture      kill it, cut its power, feed it rubbish: about an hour
 # One runs sweeps on clusters, in network namespaces of this machine (docs/clusters.md):
 #   make clusters     as root, with sshd, rsync, slurm-wlm and munge: some minutes
 PYTHON ?= python3

@@ -66,4 +66,3 @@ def test_resume_equals_no_interruption(shell, running, undisturbed, number):
     assert shell.sql(ENDINGS) == endings
     assert shell.sql(NUMBERS) == metrics
     assert recorded <= {(row["id"], row["step"]) for row in metrics}
-    assert "nothing to do" in shell.run("resume", "long").stderr

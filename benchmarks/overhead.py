@@ -19,15 +19,15 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sweepd import engine
-from sweepd.attempt import Attempt, ledger_columns
-from sweepd.options import Place, Resources
-from sweepd.plan import Trial, plan
-from sweepd.search import GridSearch
-from sweepd.spec import parse_grid
-from sweepd.store import Store
-from sweepd.training import Check
-from sweepd.worker import Job
+from sweepd.grid.options import Placement, Resources
+from sweepd.grid.plan import Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.run import engine
+from sweepd.run.worker import LaunchSpec
+from sweepd.search.base import GridSearch
+from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt, ledger_columns
+from sweepd.trial.training import Check
 
 GRID = """
 name: no-op
@@ -88,10 +88,10 @@ def ours(trials: int) -> float:
         planned = plan(parse_grid(GRID.format(seeds=list(range(trials))), "no-op", [], base))
         store = Store.create(str(base / "results"))
         goal = planned.grid.goal
-        job = Job(store.address, "no-op", base, 1, 30.0, planned.trials, goal, NoOp)
+        spec = LaunchSpec(store.address, "no-op", base, 1, 30.0, planned.trials, goal, NoOp)
         search = GridSearch(planned)
         search.learn({}, {trial.id for trial in planned.trials})
-        engine.run(job, search, store, Place(Resources()), clock, threading.Event())
+        engine.run(spec, search, store, Placement(Resources()), clock, threading.Event())
         assert store.read_trials().table.num_rows == trials
     return milliseconds_a_trial(clock.ends)
 

@@ -40,16 +40,16 @@ from unittest.mock import patch
 import overhead
 from overhead import Clock, NoOp
 
-from sweepd import engine
-from sweepd.attempt import ledger_columns
-from sweepd.driver import FILES_WHILE_RUNNING
-from sweepd.jury import Outcome
-from sweepd.options import Place, Resources
-from sweepd.plan import Plan, Trial, plan
-from sweepd.search import GridSearch
-from sweepd.spec import parse_grid
-from sweepd.store import Store
-from sweepd.worker import Job
+from sweepd.grid.options import Placement, Resources
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.run import engine
+from sweepd.run.driver import FILES_WHILE_RUNNING
+from sweepd.run.worker import LaunchSpec
+from sweepd.search.base import GridSearch
+from sweepd.search.seeds import Outcome
+from sweepd.store.store import Store
+from sweepd.trial.attempt import ledger_columns
 
 GRID = """
 name: scale
@@ -108,10 +108,10 @@ def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(f"{folder}/results")
         base, goal = Path(folder), made.grid.goal
-        job = Job(store.address, "scale", base, 1, 30.0, made.trials, goal, attempt)
+        spec = LaunchSpec(store.address, "scale", base, 1, 30.0, made.trials, goal, attempt)
         search = GridSearch(made)
         search.learn({}, {trial.id for trial in made.trials})
-        engine.run(job, search, store, Place(Resources()), clock, threading.Event())
+        engine.run(spec, search, store, Placement(Resources()), clock, threading.Event())
         assert store.read_trials().table.num_rows == len(made.trials)
     ends = clock.ends[WARM_UP:]
     quarter = len(ends) // 4

@@ -35,13 +35,14 @@ from surfaces import (
     voted,
 )
 
-from sweepd import staircase
-from sweepd.jury import Outcome
-from sweepd.plan import Plan, Trial, plan
-from sweepd.search import GridSearch
-from sweepd.spec import load_grid
-from sweepd.staircase import Stair, StaircaseSearch
-from sweepd.verdicts import Verdict, wilson
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import load_grid
+from sweepd.intervals import wilson
+from sweepd.query.bounds import Verdict
+from sweepd.search import staircase
+from sweepd.search.base import GridSearch
+from sweepd.search.seeds import Outcome
+from sweepd.search.staircase import Stair, StaircaseSearch
 
 REFERENCE = Setting("6 x 4, median of 3 seeds")
 SETTINGS = (
@@ -156,10 +157,10 @@ class Tally:
     def add_roles(self, line: Line) -> None:
         search = line.ours.search
         assert isinstance(search, StaircaseSearch)
-        [known] = search.verdicts
+        [known] = search.known
         tried = {
-            position: sum(flops_of(t) for t in jury.trials if t.id in search.outcomes)
-            for position, [jury] in line.stair.cells.items()
+            position: sum(flops_of(t) for t in seeds.trials if t.id in search.outcomes)
+            for position, [seeds] in line.stair.cells.items()
         }
         found = line.stair.line.roles([p for p, flops in tried.items() if flops], known)
         for position, role in found.items():
@@ -324,7 +325,7 @@ def table_2(count: int, rng: np.random.Generator) -> Iterator[str]:
             trials = [t for cells in stair.cells.values() for t in cells[0].trials]
             ran = [t for t in trials if t.id in search.outcomes]
             total = sum(map(flops_of, trials))
-            votes = {p: jury.verdict(outcomes) for p, [jury] in stair.cells.items()}
+            votes = {p: seeds.passes(outcomes) for p, [seeds] in stair.cells.items()}
             least = least_possible(stair, votes, outcomes) / total
             share = sum(map(flops_of, ran)) / total
             counts = f"{slots:6}{len(ran):8} of {len(trials)}"

@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from sweepd.answers import ask
-from sweepd.attempt import ledger_columns
-from sweepd.frontier import Position
-from sweepd.jury import Jury, Outcome
-from sweepd.plan import Plan, Trial, plan
-from sweepd.search import Search
-from sweepd.spec import parse_grid
-from sweepd.staircase import Stair
-from sweepd.store import Store
-from sweepd.verdicts import Candidate, Verdict, judge
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.query.answers import ask
+from sweepd.query.bounds import Candidate, Verdict, judge
+from sweepd.search.base import Search
+from sweepd.search.frontier import Position
+from sweepd.search.seeds import CellSeeds, Outcome
+from sweepd.search.staircase import Stair
+from sweepd.store.store import Store
+from sweepd.trial.attempt import ledger_columns
 
 GRID = """
 name: ensemble
@@ -117,8 +117,8 @@ def _outcomes(
     drawn = [
         (trial.id, latent[position])
         for position, cells in stair.cells.items()
-        for jury in cells
-        for trial in jury.trials
+        for seeds in cells
+        for trial in seeds.trials
     ]
     ids, means = zip(*drawn, strict=True)
     mean = np.array(means)
@@ -179,16 +179,16 @@ def answers(votes: Votes) -> dict[float, Verdict]:
 def voted(stair: Stair, search: Search) -> Votes:
     """What the seeds that have ended say of each position: a further seed counts once it has."""
     return {
-        position: _with_members(jury, search).verdict(search.outcomes, search.lost)
-        for position, [jury] in stair.cells.items()
+        position: _with_members(seeds, search).passes(search.outcomes, search.abandoned)
+        for position, [seeds] in stair.cells.items()
     }
 
 
-def _with_members(jury: Jury, search: Search) -> Jury:
-    extra = jury.trials[jury.first :]
-    ended = [t for t in extra if t.id in search.outcomes or t.id in search.lost]
-    members = (*jury.trials[: jury.first], *ended)
-    return replace(jury, trials=members, first=len(members))
+def _with_members(seeds: CellSeeds, search: Search) -> CellSeeds:
+    extra = seeds.trials[seeds.first :]
+    ended = [t for t in extra if t.id in search.outcomes or t.id in search.abandoned]
+    members = (*seeds.trials[: seeds.first], *ended)
+    return replace(seeds, trials=members, first=len(members))
 
 
 def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Verdict]]:
@@ -209,7 +209,7 @@ def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Verdict
             if outcome := search.outcomes.get(trial.id):
                 score = {"acc": outcome.score, "total": SAMPLES}
                 endings.append({**columns, "status": outcome.status, **score})
-            elif trial.id in search.lost:
+            elif trial.id in search.abandoned:
                 endings.append({**columns, "status": "failed"})
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(f"{folder}/results")
@@ -250,11 +250,11 @@ def least_possible(stair: Stair, votes: Votes, outcomes: Mapping[str, Outcome]) 
     return sum(_least_flops(stair.cells[position][0], outcomes) for position in shown)
 
 
-def _least_flops(jury: Jury, outcomes: Mapping[str, Outcome]) -> float:
+def _least_flops(seeds: CellSeeds, outcomes: Mapping[str, Outcome]) -> float:
     """Of the seeds that decide a cell with the fewest of its outcomes."""
-    ended = [trial for trial in jury.trials if trial.id in outcomes]
+    ended = [trial for trial in seeds.trials if trial.id in outcomes]
     for count in range(1, len(ended) + 1):
         for trials in combinations(ended, count):
-            if jury.verdict({trial.id: outcomes[trial.id] for trial in trials}) is not None:
+            if seeds.passes({trial.id: outcomes[trial.id] for trial in trials}) is not None:
                 return sum(trial.train_flops for trial in trials)
     raise AssertionError("only cells that are decided are shown")

@@ -93,12 +93,12 @@ def inverses(p: int) -> IntArray:
 class Split(Enum):
     """Which inputs a sample may hold, by a hash of the input: no input is in two splits.
 
-    Of 16 equal shares of hash values, training has 14, checks 1 and the verdict 1.
+    Of 16 equal shares of hash values, training has 14, checks 1 and the test 1.
     """
 
     TRAIN = range(14)
     CHECK = range(14, 15)
-    VERDICT = range(15, SHARES)
+    TEST = range(15, SHARES)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.schema import METRICS, PLAN, TRIALS
-from sweepd.tables import Damaged, Read
+from sweepd.store.schema import METRICS, PLAN, TRIALS
+from sweepd.store.tables import Damaged, Read
 
 Row = dict[str, Any]
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from sweepd import plan as planning
-from sweepd.attempt import Attempt
-from sweepd.plan import Trial
-from sweepd.spec import parse_grid
-from sweepd.store import Store
+from sweepd.grid import plan as planning
+from sweepd.grid.plan import Trial
+from sweepd.grid.spec import parse_grid
+from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt
 
 GRID = """
 name: faults
@@ -41,9 +41,10 @@ def run_alone(act: str, *arguments: object, **environment: str) -> str:
     mount namespace of its own, where it may mount what nobody else sees: what it printed."""
     module, _, name = act.partition(".")
     code = f"import sys, {module}; {module}.{name}(*sys.argv[1:])"
+    folders = (Path(__file__).parent, Path(__file__).with_name("store"))
     done = subprocess.run(
         ["unshare", "--map-root-user", "--mount", sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders)), **environment},
         capture_output=True,
         text=True,
     )

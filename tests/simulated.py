@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from sweepd.jury import Outcome
-from sweepd.plan import Plan, Trial, plan
-from sweepd.search import Search
-from sweepd.spec import parse_grid
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.search.base import Search
+from sweepd.search.seeds import Outcome
 
 GRID = """
 name: simulated

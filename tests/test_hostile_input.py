@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from inprocess import Answer, sweepd
 
-from sweepd.store import Store
+from sweepd.store.store import Store
 
 GRID = """\
 name: small

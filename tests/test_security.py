@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from inprocess import sweepd
 from torture import tiny
 
-from sweepd.attempt import Attempt
 from sweepd.errors import UserError
-from sweepd.store import Store
-from sweepd.tables import REPLACES
-from sweepd.views import connect
-from sweepd.yamlfile import GridError, parse
+from sweepd.grid.yamlfile import GridError, parse
+from sweepd.query.database import connect
+from sweepd.store.store import Store
+from sweepd.store.tables import REPLACES
+from sweepd.trial.attempt import Attempt
 
 SOURCE = Path(__file__).parents[1] / "src" / "sweepd"
 

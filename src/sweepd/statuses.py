@@ -1,6 +1,6 @@
 """How an attempt can end.
 
-completed: ran its whole budget. solved: its verdict sample was at or above the success mark.
+completed: ran its whole budget. solved: its test sample was at or above the success mark.
 stopped: a rule gave up on it. diverged: NaN or infinite, a fail. failed: an error, out of memory,
 a lost worker; missing, not a fail. interrupted: to be continued.
 """

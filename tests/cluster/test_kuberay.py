@@ -19,9 +19,9 @@ from sweepd.cluster import kuberay, load_cluster
 from sweepd.cluster.base import Work
 from sweepd.cluster.package import pack
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.options import Resources
-from sweepd.spec import parse_grid
-from sweepd.yamlfile import GridError
+from sweepd.grid.options import Resources
+from sweepd.grid.spec import parse_grid
+from sweepd.grid.yamlfile import GridError
 
 READY = Path(__file__).parents[2] / "clusters/kuberay.yaml"
 GRID = "{name: A_Sweep.1, task: {name: lis, n: 4}, model: {name: standard, d: 8}}"

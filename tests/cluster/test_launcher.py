@@ -18,8 +18,8 @@ from packaging.requirements import Requirement
 from sweepd.cluster import autoscaler, launcher, load_cluster
 from sweepd.cluster.base import Work
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.options import Nodes, Resources
-from sweepd.yamlfile import GridError
+from sweepd.grid.options import Nodes, Resources
+from sweepd.grid.yamlfile import GridError
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"
 KINDS = ("aws", "gcp", "onprem")

@@ -16,8 +16,8 @@ from sweepd.cli import app
 from sweepd.cluster import load_cluster
 from sweepd.cluster.base import Work
 from sweepd.errors import EnvironmentFailure
-from sweepd.options import Resources
-from sweepd.yamlfile import GridError
+from sweepd.grid.options import Resources
+from sweepd.grid.yamlfile import GridError
 
 READY = Path(__file__).parents[2] / "clusters/slurm.yaml"
 WORK = Work("its", "/shared/it's results", ("launch", "grid.yaml"), Path())

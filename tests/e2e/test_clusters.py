@@ -11,7 +11,7 @@ from waiting import wait_until
 
 from sweepd.cluster import jobs
 from sweepd.errors import EnvironmentFailure
-from sweepd.store import Store
+from sweepd.store.store import Store
 
 TASK = '''
 import sys

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sweepd.flops import costs
+from sweepd.grid.costs import costs
+from sweepd.grid.registry import find_model, shipped_models
 from sweepd.models.backbone import NumberEmbedding, Transformer
 from sweepd.models.base import Architecture
 from sweepd.models.standard import Standard
-from sweepd.registry import find_model, shipped_models
 
 L = 20
 every_architecture = pytest.mark.parametrize(

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from typer.testing import CliRunner
 
-from sweepd import driver
-from sweepd import plan as planning
-from sweepd.attempt import Attempt, ledger_columns
 from sweepd.cli import app
-from sweepd.plan import Trial
-from sweepd.spec import parse_grid
-from sweepd.store import Store
+from sweepd.grid import plan as planning
+from sweepd.grid.plan import Trial
+from sweepd.grid.spec import parse_grid
+from sweepd.run import driver
+from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt, ledger_columns
 
 GRIDS = (
     """

@@ -159,7 +159,7 @@ def test_sample_does_not_depend_on_spare_capacity() -> None:
 
 
 def test_more_rows_than_one_block_are_drawn() -> None:
-    chains = Copy().sample(np.random.default_rng(2), 1500, Split.VERDICT)
+    chains = Copy().sample(np.random.default_rng(2), 1500, Split.TEST)
     assert len(chains.tokens) == 1500
     assert len(set(prompts_of(chains))) > 200
 

@@ -72,7 +72,7 @@ def test_answer_is_the_longest_of_all_increasing_subsequences(
 def test_lengths_of_the_paper(n: int, length: int) -> None:
     task = LIS(n)
     assert (task.L, task.capacity, task.size) == (length, length + 1, n)
-    chains = task.sample(np.random.default_rng(0), 20, Split.VERDICT)
+    chains = task.sample(np.random.default_rng(0), 20, Split.TEST)
     assert set(chains.lengths.tolist()) == {length + 1}
     assert set(chains.prompts.tolist()) == {n + 1}
     direct = LIS(n, cot=False)

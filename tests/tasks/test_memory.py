@@ -93,8 +93,8 @@ def test_sizes_and_lengths(task: MemoryTask) -> None:
 
 @every_task
 def test_examples_show_inputs_then_targets(task: MemoryTask) -> None:
-    batch = drawn(task, 20, Split.VERDICT)
-    examples = list(task.examples(np.random.default_rng(0), 20, Split.VERDICT))
+    batch = drawn(task, 20, Split.TEST)
+    examples = list(task.examples(np.random.default_rng(0), 20, Split.TEST))
     assert len(examples) == 20
     for example, inputs, targets in zip(examples, batch.inputs, batch.targets, strict=True):
         prompt, answer = example.tokens[: example.prompt_length], example.answer.split()

@@ -12,9 +12,9 @@ import torch
 from torture import tiny
 from torture.zygote import Zygote
 
-from sweepd.plan import Trial
+from sweepd.grid.plan import Trial
 from sweepd.statuses import DONE
-from sweepd.store import Store
+from sweepd.store.store import Store
 
 TIMES = ("attempt", "seconds", "started", "ended", "host")
 """Columns in which two runs of a trial may differ."""

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torture.survival import outcome
 
-from sweepd.attempt import Attempt
-from sweepd.plan import Trial, plan
-from sweepd.registry import shipped_models, shipped_tasks
-from sweepd.settings import Schedule
-from sweepd.spec import parse_grid
-from sweepd.store import Store
+from sweepd.grid.plan import Trial, plan
+from sweepd.grid.registry import shipped_models, shipped_tasks
+from sweepd.grid.settings import Schedule
+from sweepd.grid.spec import parse_grid
+from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt
 
 SMALL = {
     "lis": "n: 4",

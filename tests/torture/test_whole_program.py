@@ -24,10 +24,10 @@ from inprocess import sweepd
 from torture.survival import check_store, outcome
 from waiting import wait_until
 
-from sweepd.plan import plan
-from sweepd.spec import load_grid
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import load_grid
 from sweepd.statuses import DONE
-from sweepd.store import Store
+from sweepd.store.store import Store
 
 GRID = """
 name: whole

@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from sweepd import attempt
-from sweepd.attempt import Attempt
-from sweepd.ledger import standing
-from sweepd.plan import Plan, plan
-from sweepd.spec import parse_grid
-from sweepd.store import Store
+from sweepd.grid.plan import Plan, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.search.ledger import standing
+from sweepd.store.store import Store
+from sweepd.trial import attempt
+from sweepd.trial.attempt import Attempt
 
 GRID = """
 name: tiny

@@ -11,8 +11,8 @@ from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, resul
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
-    from sweepd.store import Store
-    from sweepd.views import Answer, CodeChoice
+    from sweepd.query.database import Answer, CodeChoice
+    from sweepd.store.store import Store
 
 SPANS = {
     "95%": ("acc_low", "acc_high", ".3f"),
@@ -56,7 +56,7 @@ def query(
     fit EXPR ~ COL [by …] [where …]: the exponent of a power law, with its interval.
     Exits with 1 if the answer has no row.
     """
-    from sweepd.answers import ask
+    from sweepd.query.answers import ask
 
     store = _store(results)
     answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
@@ -80,7 +80,7 @@ def sql(
     as_csv: AsCsv = False,
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
-    from sweepd.views import connect
+    from sweepd.query.database import connect
 
     store = _store(results)
     answer = connect(store, code=codes(code, store), sweeps=sweep).sql(select)
@@ -100,7 +100,7 @@ def export(
     import pyarrow.csv
     import pyarrow.parquet
 
-    from sweepd.views import connect
+    from sweepd.query.database import connect
 
     if out.suffix not in (".parquet", ".csv"):
         raise UserError(f"--out {out}: end it in .parquet or .csv")
@@ -148,14 +148,14 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _store(results: str | None) -> Store:
-    from sweepd.store import Store
+    from sweepd.store.store import Store
 
     return Store.open(results_address(results))
 
 
 def codes(choice: str, store: Store) -> CodeChoice:
     """Whose trials count: everybody's, or those of the code that a sweep would run now."""
-    from sweepd.code import current_code
+    from sweepd.grid.fingerprint import current_code
 
     if choice == "all":
         return "all"

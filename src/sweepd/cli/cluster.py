@@ -16,8 +16,8 @@ from sweepd.errors import EnvironmentFailure, UserError
 if TYPE_CHECKING:
     from sweepd.cluster import Remote
     from sweepd.cluster.base import Work
-    from sweepd.spec import Grid
-    from sweepd.store import Store
+    from sweepd.grid.spec import Grid
+    from sweepd.store.store import Store
 
 ClusterFile = Annotated[Path, typer.Argument(metavar="FILE", help="A cluster file.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

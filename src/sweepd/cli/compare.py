@@ -10,7 +10,7 @@ from sweepd.cli.ask import Sweeps, codes
 from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
 
 if TYPE_CHECKING:
-    from sweepd.paper import Measured
+    from sweepd.query.paper import Measured
 
 
 def register(app: typer.Typer) -> None:
@@ -29,8 +29,8 @@ def compare(
     gflops_weights is the paper's count of one forward pass, gflops counts attention's own
     products too. Without a results folder only the published side is shown.
     """
-    from sweepd.claims import COLUMNS, claims
-    from sweepd.paper import TABLE2_COLUMNS, table2
+    from sweepd.query.claims import COLUMNS, claims
+    from sweepd.query.paper import TABLE2_COLUMNS, table2
 
     measured = _measured(results, sweep)
     for note in measured.notes:
@@ -48,8 +48,8 @@ def compare(
 
 def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     """What the store has; nothing where no launch has made one in the default place."""
-    from sweepd.paper import Measured
-    from sweepd.store import Store
+    from sweepd.query.paper import Measured
+    from sweepd.store.store import Store
 
     address = results_address(results)
     store = Store.find(address) if results is None else Store.open(address)

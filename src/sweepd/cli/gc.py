@@ -35,8 +35,8 @@ def gc(
     Also the checkpoints kept for longer trials: a trial that wants more steps then starts anew.
     Never metrics or endings, and nothing that a running sweep may use.
     """
-    from sweepd.garbage import KINDS
-    from sweepd.store import Store
+    from sweepd.store.garbage import KINDS
+    from sweepd.store.store import Store
 
     seconds = _seconds(older_than)
     store = Store.open(results_address(results))

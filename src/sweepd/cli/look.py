@@ -19,7 +19,7 @@ from sweepd.errors import SweepdError, UserError
 from sweepd.provenance import provenance
 
 if TYPE_CHECKING:
-    from sweepd.registry import Entry
+    from sweepd.grid.registry import Entry
 
 Settings = Annotated[
     list[str] | None,
@@ -38,21 +38,21 @@ def register(app: typer.Typer) -> None:
 
 def tasks(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the tasks with their parameters."""
-    from sweepd import registry
+    from sweepd.grid import registry
 
     _list(registry.shipped_tasks(), as_json, as_csv)
 
 
 def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the models with their parameters."""
-    from sweepd import registry
+    from sweepd.grid import registry
 
     _list(registry.shipped_models(), as_json, as_csv)
 
 
 def schema() -> None:
     """Print the JSON Schema of a grid, for editors and checkers."""
-    from sweepd.spec import json_schema
+    from sweepd.grid.spec import json_schema
 
     print(json.dumps(json_schema(), indent=2))
 
@@ -65,16 +65,16 @@ def sample(
     as_json: AsJson = False,
 ) -> None:
     """Look at a task's test data; with --json, one object a line."""
-    from sweepd import registry
+    from sweepd.grid import registry
     from sweepd.tasks.base import Split
-    from sweepd.training import Stream, generator
+    from sweepd.trial.training import Stream, generator
 
     found = registry.find_task(task, Path())
     given = _parsed(settings)
     made = _made(task, found, given)
     _refuse_leftovers(given, task)
     try:
-        examples = list(made.examples(generator(seed, Stream.VERDICT, 0), count, Split.VERDICT))
+        examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
     except ValueError as error:
         raise UserError(str(error)) from None
     for example in examples:
@@ -97,9 +97,9 @@ def flops(
     train_bytes is the memory of a training step. --set takes parameters of the model and of the
     task, L in place of the task's own, and batch_size.
     """
-    from sweepd import registry
-    from sweepd.flops import costs
-    from sweepd.settings import Train
+    from sweepd.grid import registry
+    from sweepd.grid.costs import costs
+    from sweepd.grid.settings import Train
 
     given = _parsed(settings)
     L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
@@ -167,7 +167,7 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
     yield check("gpus", True, ", ".join(cards) or "none: trials train on the CPU")
     free = shutil.disk_usage(tempfile.gettempdir()).free
     yield check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
-    from sweepd.store import Store
+    from sweepd.store.store import Store
 
     try:
         if Store.find(address) is None:
@@ -182,7 +182,7 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
 
 
 def _list(found: Iterable[Entry], as_json: bool, as_csv: bool) -> None:
-    from sweepd import registry
+    from sweepd.grid import registry
 
     rows = []
     for entry in found:
@@ -201,7 +201,7 @@ def _list(found: Iterable[Entry], as_json: bool, as_csv: bool) -> None:
 
 def _parsed(settings: list[str] | None) -> dict[str, Any]:
     """`key=value` options, their values read as YAML."""
-    from sweepd.yamlfile import Document, GridError, override
+    from sweepd.grid.yamlfile import Document, GridError, override
 
     document = Document({}, "--set")
     for setting in settings or ():
@@ -214,8 +214,8 @@ def _parsed(settings: list[str] | None) -> dict[str, Any]:
 
 def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
     """An instance of a task or model; takes its own fields out of `given`."""
-    from sweepd import registry
-    from sweepd.blocks import scalar
+    from sweepd.grid import registry
+    from sweepd.grid.axes import scalar
 
     values: dict[str, Any] = {}
     for field, parameter in registry.parameters(kind).items():

@@ -17,7 +17,7 @@ import typer
 from sweepd.errors import UserError
 
 if TYPE_CHECKING:
-    from sweepd.tables import Damaged
+    from sweepd.store.tables import Damaged
 
 Row = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.statuses import DONE
 
 if TYPE_CHECKING:
-    from sweepd.plan import Trial
+    from sweepd.grid.plan import Trial
 
 QUIET_SECONDS = 15.0
 """Off a terminal, how long nothing may end before a line says what is running."""

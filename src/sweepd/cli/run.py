@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sweepd.cluster import Cluster
-    from sweepd.ledger import Standing
-    from sweepd.options import Place, Resources
-    from sweepd.plan import Plan
-    from sweepd.search import Search
-    from sweepd.spec import Grid
-    from sweepd.store import Store
+    from sweepd.grid.options import Placement, Resources
+    from sweepd.grid.plan import Plan
+    from sweepd.grid.spec import Grid
+    from sweepd.search.base import Search
+    from sweepd.search.ledger import Standing
+    from sweepd.store.store import Store
 
 GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
 Overrides = Annotated[
@@ -73,7 +73,7 @@ def plan(
     as_csv: AsCsv = False,
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
-    from sweepd.spec import load_grid
+    from sweepd.grid.spec import load_grid
 
     asked, place = load_grid(grid, overrides or []), _place(cluster)
     row = _outlook(asked, place, _address(results, place), accept_code)
@@ -98,7 +98,7 @@ def launch(
     Exits with 0 if every trial has ended, 1 if some failed, 130 if interrupted.
     """
     from sweepd.cluster import Local
-    from sweepd.spec import load_grid
+    from sweepd.grid.spec import load_grid
 
     asked = load_grid(grid, overrides or [])
     if not dry_run:
@@ -120,8 +120,8 @@ def resume(
     results: Results = None,
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""
-    from sweepd.spec import parse_grid
-    from sweepd.store import Store
+    from sweepd.grid.spec import parse_grid
+    from sweepd.store.store import Store
 
     store = Store.open(_address(results, _place(cluster)))
     if sweep is None:
@@ -137,7 +137,7 @@ def resume(
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
     """End a sweep cleanly, wherever it runs: its trials are saved and `resume` continues them."""
-    from sweepd.store import Store
+    from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
     store.load_sweep(sweep)
@@ -162,11 +162,11 @@ def _launch(
     promote: bool,
     yes: bool,
 ) -> None:
-    from sweepd import driver
     from sweepd.cluster import Local
-    from sweepd.search import GridSearch
-    from sweepd.staircase import promotion_of, search_of
-    from sweepd.store import Store
+    from sweepd.run import driver
+    from sweepd.search.base import GridSearch
+    from sweepd.search.staircase import promotion_of, search_of
+    from sweepd.store.store import Store
 
     place = _place(cluster)
     store = Store.create(_address(results, place))
@@ -249,24 +249,24 @@ def _address(results: str | None, place: Cluster) -> str:
 
 def _per_trial(grid: Grid, place: Cluster) -> Resources:
     """What one trial occupies: what the grid says, else the cluster file."""
-    from sweepd.options import Resources
+    from sweepd.grid.options import Resources
 
     return grid.resources if isinstance(grid.resources, Resources) else place.per_trial
 
 
-def _ray(grid: Grid, place: Cluster) -> Place:
+def _ray(grid: Grid, place: Cluster) -> Placement:
     """Where a driver in this process runs its trials."""
     from sweepd.cluster import Local
-    from sweepd.options import Place
+    from sweepd.grid.options import Placement
 
     address, nodes = (place.ray, place.nodes) if isinstance(place, Local) else (None, {})
-    return Place(_per_trial(grid, place), address, tuple(nodes.values()))
+    return Placement(_per_trial(grid, place), address, tuple(nodes.values()))
 
 
 def _existing(address: str) -> Store | None:
     """The store, or None where nothing was stored yet, or, as far as can be told from here, not:
     a plan needs neither network nor credentials."""
-    from sweepd.store import Store
+    from sweepd.store.store import Store
 
     try:
         return Store.find(address)
@@ -278,10 +278,10 @@ def _existing(address: str) -> Store | None:
 def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, Standing, pa.Table]:
     """The plan and how it stands, after taking over what accepted codes have done, by the store's
     `trials`, which come with it."""
-    from sweepd import plan as planning
-    from sweepd.continuing import outlook
-    from sweepd.ledger import changed_files, standing
-    from sweepd.schema import TRIALS
+    from sweepd.grid import plan as planning
+    from sweepd.search.ledger import changed_files, standing
+    from sweepd.store.schema import TRIALS
+    from sweepd.trial.checkpoints import outlook
 
     planned = planning.plan(grid)
     for warning in planned.warnings:
@@ -319,7 +319,7 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
 
 def _informed(search: Search, recorded: pa.Table) -> Search:
     """The search, knowing the store's `trials`."""
-    from sweepd.ledger import outcomes
+    from sweepd.search.ledger import outcomes
 
     search.learn(outcomes(search.plan, recorded), ())
     return search
@@ -327,7 +327,7 @@ def _informed(search: Search, recorded: pa.Table) -> Search:
 
 def _outlook(grid: Grid, place: Cluster, address: str, accept_code: bool) -> dict[str, Any]:
     """The one row that `plan` prints, of a grid that is not to be run now."""
-    from sweepd.staircase import search_of
+    from sweepd.search.staircase import search_of
 
     planned, now, recorded = _planned(grid, _existing(address), accept_code)
     return _summary(_informed(search_of(planned), recorded), now, recorded, place)
@@ -343,7 +343,7 @@ def _show(row: Mapping[str, Any], cluster: Path | None) -> None:
 
 def _summary(search: Search, now: Standing, recorded: pa.Table, place: Cluster) -> dict[str, Any]:
     """What a search has before it, in one row."""
-    from sweepd.estimate import bills
+    from sweepd.search.estimate import bills
 
     planned = search.plan
     per_trial = _per_trial(planned.grid, place)

@@ -13,7 +13,7 @@ from sweepd.errors import UserError
 from sweepd.statuses import STATUSES
 
 if TYPE_CHECKING:
-    from sweepd.store import Store
+    from sweepd.store.store import Store
 
 WATCH_SECONDS = 2.0
 HIDDEN = {
@@ -36,7 +36,7 @@ def status(
     as_csv: AsCsv = False,
 ) -> None:
     """How all sweeps stand, or each trial of one."""
-    from sweepd.store import Store
+    from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
     if watch and (as_json or as_csv):
@@ -56,7 +56,7 @@ def logs(
     results: Results = None,
 ) -> None:
     """Print what a trial's attempts noted and printed, errors with their traces."""
-    from sweepd.store import Store
+    from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
     known = set(store.read_plans().table.column("id").to_pylist())

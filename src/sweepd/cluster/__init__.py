@@ -17,8 +17,8 @@ from sweepd.cluster.kuberay import KubeRay
 from sweepd.cluster.local import Local
 from sweepd.cluster.onprem import OnPrem
 from sweepd.cluster.slurm import Slurm
-from sweepd.registry import closest
-from sweepd.yamlfile import GridError, parse, read
+from sweepd.grid.registry import closest
+from sweepd.grid.yamlfile import GridError, parse, read
 
 __all__ = ["Cluster", "Local", "Remote", "load_cluster"]
 

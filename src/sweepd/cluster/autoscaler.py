@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from sweepd.cluster.base import Note
 from sweepd.errors import EnvironmentFailure
-from sweepd.yamlfile import Keys
+from sweepd.grid.yamlfile import Keys
 
 Config = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.options import Nodes, Resources, no_room, slots
-from sweepd.yamlfile import Keys
+from sweepd.grid.options import Nodes, Resources, no_room, slots
+from sweepd.grid.yamlfile import Keys
 
 Note = Callable[[str], None]
 """Who is told, in lines for a person, what is going on."""

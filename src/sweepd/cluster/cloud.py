@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from sweepd.cluster import autoscaler
 from sweepd.cluster.launcher import Launcher
-from sweepd.options import Nodes
-from sweepd.yamlfile import Keys
+from sweepd.grid.options import Nodes
+from sweepd.grid.yamlfile import Keys
 
 
 class Cloud(Launcher):

@@ -21,9 +21,9 @@ from sweepd.cluster.base import Note, Work
 from sweepd.cluster.batch import Batch, tell
 from sweepd.cluster.jobs import STOPPING
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.options import Nodes
-from sweepd.registry import closest
-from sweepd.yamlfile import Keys, dump
+from sweepd.grid.options import Nodes
+from sweepd.grid.registry import closest
+from sweepd.grid.yamlfile import Keys, dump
 
 MOUNT, PACKAGE = "/sweepd", "package.zip"
 """Where the pods have the code that was sent."""

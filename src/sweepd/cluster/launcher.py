@@ -20,7 +20,7 @@ from sweepd.cluster import autoscaler, jobs
 from sweepd.cluster.autoscaler import HOME
 from sweepd.cluster.base import Note, Remote, Work
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.yamlfile import Keys
+from sweepd.grid.yamlfile import Keys
 
 if TYPE_CHECKING:
     from sweepd.cluster.jobs import JobSubmissionClient

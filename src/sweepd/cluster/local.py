@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweepd.cluster.base import ClusterFile
-from sweepd.options import Nodes, Resources
+from sweepd.grid.options import Nodes, Resources
 
 
 class Local(ClusterFile):

@@ -11,11 +11,11 @@ from os.path import commonpath, normpath
 from pathlib import Path
 
 from sweepd.cluster.base import Remote
-from sweepd.code import PACKAGE, Kind, source, trial_files
 from sweepd.errors import UserError
+from sweepd.grid.fingerprint import PACKAGE, Kind, source, trial_files
+from sweepd.grid.spec import Grid
+from sweepd.grid.yamlfile import dump
 from sweepd.provenance import ORIGIN, home, provenance
-from sweepd.spec import Grid
-from sweepd.yamlfile import dump
 
 PLACE = "cluster.yaml"
 """The cluster file in the folder, for the driver: it joins the Ray that it finds."""

@@ -1,0 +1,266 @@
+"""A block of the grid: a mapping whose keys are the fields of a frozen dataclass.
+
+One mechanism reads tasks, models, `train`, `evaluate`, `stop` and rules inside them such as an lr
+mapping: a field given as a list is an axis, values are checked against the field's type, and the
+dataclass itself refuses what is impossible in combination.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sweepd.grid.registry import REQUIRED, Parameter, closest, parameters
+from sweepd.grid.yamlfile import Document, Keys
+
+Fields = dict[str, Parameter]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the values of a field, and where it is written (the block, for a default)."""
+
+    value: Any
+    keys: Keys
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One point of a block: an instance of its dataclass, and where its values are written."""
+
+    value: Any
+    keys: Keys
+    written: Mapping[str, Keys]
+
+    def blamed(self, message: str) -> Keys:
+        """Where the cause of an error is written, as far as its message tells."""
+        return blamed(message, self.written, self.keys)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block as it was read. name: the task's or model's, as written; "" for settings."""
+
+    name: str
+    kind: type
+    axes: Mapping[str, tuple[Any, ...]]
+    """every field, defaults filled in, with the values it takes"""
+    variants: tuple[Variant, ...]
+    keys: Keys
+
+    def plain(self) -> dict[str, Any]:
+        """The block as it may be written in a grid."""
+        values = {name: [plain(value) for value in axis] for name, axis in self.axes.items()}
+        named = {"name": self.name} if self.name else {}
+        return named | {name: axis[0] if len(axis) == 1 else axis for name, axis in values.items()}
+
+
+def plain(value: Any) -> Any:
+    """A field's value as plain data: rules become mappings."""
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+
+
+def canonical(value: Any) -> str:
+    """One text for one value, the same on every machine."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def blamed(message: str, written: Mapping[str, Keys], keys: Keys) -> Keys:
+    """Where the first field that `message` names is written; `keys` if it names none."""
+    words = re.findall(r"\w+", message)
+    return next((written[word] for word in words if word in written), keys)
+
+
+def read_block(document: Document, kind: type, name: str, raw: Any, keys: Keys) -> Block | None:
+    """Read one block of the dataclass `kind`; None if it has problems, which the document holds."""
+    choices = read_fields(document, parameters(kind), raw, keys, name or str(keys[0]))
+    if choices is None:
+        return None
+    axes = {field: tuple(choice.value for choice in axis) for field, axis in choices.items()}
+    variants = _variants(document, kind, choices, keys)
+    return None if variants is None else Block(name, kind, axes, tuple(variants), keys)
+
+
+def read_fields(
+    document: Document, fields: Fields, raw: Any, keys: Keys, what: str
+) -> dict[str, list[Choice]] | None:
+    """The values of every field, in the order of the fields; None if there are problems."""
+    before = len(document.problems)
+    if not has_keys(document, fields, raw, keys, what):
+        return None
+    choices = {
+        name: read_choices(document, parameter.type, raw[name], (*keys, name))
+        if name in raw
+        else [Choice(parameter.default, keys)]
+        for name, parameter in fields.items()
+        if name in raw or parameter.default is not REQUIRED
+    }
+    return choices if len(document.problems) == before else None
+
+
+def has_keys(document: Document, fields: Fields, raw: Any, keys: Keys, what: str) -> bool:
+    """Whether `raw` is a mapping. Unknown and missing keys are refused."""
+    if not isinstance(raw, dict):
+        document.refuse(keys, f"{shown(raw)} is not a mapping of {what}'s fields")
+        return False
+    for key in raw:
+        if key not in fields:
+            known = f"it knows {', '.join(fields)}" if fields else "it has none"
+            document.refuse((*keys, key), f"{what} has no such key{closest(key, fields)}; {known}")
+    missing = [n for n, p in fields.items() if p.default is REQUIRED and n not in raw]
+    if missing:
+        document.refuse(keys, f"{what} needs {' and '.join(missing)}; write `{missing[0]}: …`")
+    return True
+
+
+def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Choice]:
+    """The values that one field takes: those of a list (an axis), else one."""
+    if not isinstance(raw, list):
+        return _read_value(document, kind, raw, keys)
+    if not raw:
+        document.refuse(keys, "an empty axis; give it at least one value")
+    found: list[Choice] = []
+    for i, item in enumerate(raw):
+        if isinstance(item, list):
+            document.refuse((*keys, i), "a list inside an axis; write its values beside the others")
+        else:
+            found += _read_value(document, kind, item, (*keys, i))
+    return _distinct(document, found)
+
+
+def _distinct(document: Document, choices: Sequence[Choice]) -> list[Choice]:
+    first: dict[str, Choice] = {}
+    for choice in choices:
+        text = canonical(plain(choice.value))
+        if text in first:
+            document.refuse(choice.keys, f"{shown(plain(choice.value))} is listed twice; keep one")
+        first.setdefault(text, choice)
+    return list(first.values())
+
+
+def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Choice]:
+    """A scalar, or the points of a rule: a mapping of fields that may be axes themselves."""
+    scalars, rule = alternatives(kind)
+    if isinstance(raw, dict) and rule:
+        choices = read_fields(document, parameters(rule), raw, keys, str(keys[-1]))
+        variants = choices and _variants(document, rule, choices, keys)
+        return [Choice(variant.value, keys) for variant in variants or ()]
+    try:
+        return [Choice(scalar(scalars, raw), keys)]
+    except ValueError as error:
+        hint = f", or a mapping of {', '.join(parameters(rule))}" if rule else ""
+        document.refuse(keys, f"{error}{hint}")
+        return []
+
+
+def _variants(
+    document: Document, kind: type, choices: Mapping[str, Sequence[Choice]], keys: Keys
+) -> list[Variant] | None:
+    """Every combination of the choices; None if the dataclass refuses one of them."""
+    variants = []
+    before = len(document.problems)
+    for combination in product(*choices.values()):
+        point = dict(zip(choices, combination, strict=True))
+        written = {name: choice.keys for name, choice in point.items()}
+        try:
+            value = kind(**{name: choice.value for name, choice in point.items()})
+        except Exception as error:  # a user's class may raise anything
+            message = reason(error)
+            document.refuse(blamed(message, written, keys), message)
+        else:
+            variants.append(Variant(value, keys, written))
+    return variants if len(document.problems) == before else None
+
+
+def reason(error: Exception) -> str:
+    """ValueErrors speak for themselves; other errors need their kind."""
+    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+
+
+def scalar(kind: Any, raw: Any) -> Any:
+    """`raw` as a value of a scalar type: `"5e-3"` is a float, 3.0 an int, true neither.
+
+    ValueError, with a message for the user, if it is none.
+    """
+    if isinstance(raw, list | dict):
+        raise ValueError(f"{shown(raw)}: one value is needed here")
+    try:
+        value = adapter(kind).validate_python(raw)
+    except ValidationError as error:
+        reasons = [e["msg"].removeprefix("Input should be ") for e in error.errors()]
+        quotes = "; put it in quotes" if "a valid string" in reasons else ""
+        needed = " or ".join(dict.fromkeys(reasons))
+        raise ValueError(f"{shown(raw)}: must be {needed}{quotes}") from None
+    if isinstance(value, bool) != isinstance(raw, bool):
+        wanted = "true or false" if isinstance(value, bool) else "a number, not true or false"
+        raise ValueError(f"{shown(raw)}: must be {wanted}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{shown(raw)}: must be a finite number")
+    return value
+
+
+def shown(raw: Any) -> str:
+    """A value as in YAML, shortened."""
+    text = json.dumps(raw, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def count(raw: Any) -> int:
+    """How many points a value written in a grid stands for, at least 1; nothing is expanded."""
+    if isinstance(raw, dict):
+        return math.prod(map(count, raw.values()))
+    return max(1, sum(map(count, raw))) if isinstance(raw, list) else 1
+
+
+def value_schema(parameter: Parameter) -> dict[str, Any]:
+    """JSON Schema of one value of a field."""
+    scalars, rule = alternatives(parameter.type)
+    schema: dict[str, Any] = adapter(scalars).json_schema()
+    if rule:
+        schema = {"anyOf": [schema, block_schema(parameters(rule), {})]}
+    return schema
+
+
+def field_schema(parameter: Parameter) -> dict[str, Any]:
+    """JSON Schema of a field: a value, or a list of them (an axis)."""
+    one = value_schema(parameter)
+    schema = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+    default = parameter.default
+    return schema if default is REQUIRED else schema | {"default": plain(default)}
+
+
+def block_schema(fields: Fields, named: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON Schema of a mapping of these fields and of those in `named`, which are required."""
+    required = [name for name, parameter in fields.items() if parameter.default is REQUIRED]
+    return {
+        "type": "object",
+        "properties": {**named, **{name: field_schema(fields[name]) for name in fields}},
+        "required": [*named, *required],
+        "additionalProperties": False,
+    }
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+@cache
+def alternatives(kind: Any) -> tuple[Any, type | None]:
+    """The scalar part of a field's type, and its rule (a dataclass) if it has one."""
+    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    members = typing.get_args(kind) if union else (kind,)
+    rules = [member for member in members if dataclasses.is_dataclass(member)]
+    scalars = tuple(member for member in members if member not in rules)
+    return typing.Union[scalars], rules[0] if rules else None  # type: ignore[return-value]  # noqa: UP007

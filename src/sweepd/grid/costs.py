@@ -1,0 +1,73 @@
+"""What a model costs: parameters, both FLOPs counts of one forward pass, and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sweepd.models.base import Architecture, Part
+
+BACKWARD = 2
+"""FLOPs of a backward pass over those of its forward pass: each product has two gradients."""
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of one model on one task setting; FLOPs are of one forward pass over L tokens."""
+
+    params: int
+    """trained parameters"""
+    flops: int
+    """all that is computed, attention scores and values included"""
+    flops_weights: int
+    """weight products only: the paper's count"""
+    state_bytes: int
+    """decoding state (float32) after L tokens of one sequence"""
+    row_floats: int
+    """what training holds for one sequence of L tokens besides `batch_floats`"""
+    batch_floats: int
+    """what training holds once for all sequences of a batch"""
+    parts: tuple[Part, ...]
+
+    def train_bytes(self, batch_size: int) -> float:
+        """Memory of one training step on rows of L tokens, in float32: parameters, gradients and
+        AdamW's two moments; all that the backward pass needs; outputs and their gradients.
+
+        A sum, above the peak in so far as gradients come while activations go; what a kernel
+        holds while it works, and copies that the optimizer makes, are not counted. A float: it may
+        pass 2^63.
+        """
+        floats = 4 * self.params + batch_size * self.row_floats + self.batch_floats
+        return float(FLOAT_BYTES) * floats
+
+
+def costs(architecture: Architecture, vocab_size: int, L: int, capacity: int) -> Costs:
+    """Count without allocating: the model is built on torch's meta device.
+
+    ValueError (or what else a user's model raises) where it cannot be built for this L.
+    """
+    import torch
+
+    with torch.device("meta"):
+        model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
+    parts = tuple(architecture.parts(vocab_size, L))
+    kept, shared = architecture.kept_floats(vocab_size, L)
+    return Costs(
+        params=sum(parameter.numel() for parameter in model.parameters()),
+        flops=sum(part.flops for part in parts),
+        flops_weights=sum(part.flops_weights for part in parts),
+        state_bytes=architecture.state_bytes(vocab_size, L),
+        row_floats=kept + 2 * L * (vocab_size or 1),
+        batch_floats=shared,
+        parts=parts,
+    )
+
+
+def train_flops(flops_per_sequence: int, sequences: int) -> float:
+    """FLOPs of training on `sequences` rows: forward and backward, each row counted as L long.
+
+    The optimizer, checks and the test are not counted. A float: it passes 2^63.
+    """
+    return float(flops_per_sequence) * (1 + BACKWARD) * sequences

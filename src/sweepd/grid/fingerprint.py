@@ -1,0 +1,259 @@
+"""Which code a trial runs, and a fingerprint of it.
+
+Files are read and parsed, never imported: `sweepd query` asks for the current code without torch.
+The fingerprint is of the syntax trees without comments, docstrings and formatting, written out by
+hand so that it is the same on every Python from 3.11 on. An import from sweepd counts by the names
+that it binds, not by the module that it names: moving a function of ours to another file changes no
+trial's identity.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.machinery
+import importlib.util
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from sweepd.errors import UserError
+
+Kind = Literal["task", "model"]
+
+PACKAGE = Path(__file__).parents[1]
+FOLDERS: dict[Kind, Path] = {"task": PACKAGE / "tasks", "model": PACKAGE / "models"}
+ROOTS = ("trial/training.py", "trial/evaluation.py", "grid/settings.py")
+"""What every trial runs, besides its task and model and all that these import."""
+INSTALLED = {"site-packages", "dist-packages"}
+
+
+@dataclass(frozen=True)
+class Code:
+    """digest: 12 hex digits of all files. files: shown name -> 12 hex digits of the file."""
+
+    digest: str
+    files: dict[str, str]
+
+
+@cache
+def _parsed(text: str) -> tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]:
+    """Fingerprint and imports of a source text. SyntaxError, ValueError for what is no Python."""
+    tree = ast.parse(text)
+    bound = sorted(set(_bound_from_sweepd(tree)))
+    return _hex("".join([*_canonical(tree), *bound])), tuple(_imports(tree))
+
+
+def source(kind: Kind, name: str, base: Path) -> Path:
+    """The file that defines a task or model, found without importing it.
+
+    `lis` is one of ours; `path/to/file.py:Name` is relative to `base`; `package.module:Name` is
+    looked for as Python would. FileNotFoundError if there is none.
+    """
+    where, colon, _ = name.rpartition(":")
+    path: Path | None = None
+    if where.endswith(".py"):
+        path = (base / where).absolute()
+    elif colon:
+        path = _module_source(where)
+    elif name.isidentifier():
+        path = FOLDERS[kind] / f"{name}.py"
+    try:
+        if path and path.is_file():
+            return path
+    except OSError:  # a name that is too long
+        pass
+    raise FileNotFoundError(f"no file defines {name}")
+
+
+def trial_files(task_source: Path, model_source: Path) -> list[Path]:
+    """The files that a trial runs, in the order in which imports reach them.
+
+    From `ROOTS`, the task and the model on: every file of sweepd, of the user's own package, or
+    beside the user's file, that one of them imports. Installed libraries are not part of it.
+    """
+    waiting = [*(PACKAGE / root for root in ROOTS), task_source, model_source]
+    found: dict[Path, None] = {}
+    while waiting:
+        path = waiting.pop(0)
+        if path not in found:
+            found[path] = None
+            waiting += _imported_files(path)
+    return list(found)
+
+
+def fingerprint(files: Iterable[Path], base: Path) -> Code:
+    """The code of `files`, in any order. Names are shown relative to sweepd, else to `base`.
+
+    UserError for a file that cannot be read or is not Python.
+    """
+    digests = {_shown(path, base): _parse(path)[0] for path in files}
+    return Code(_hex(" ".join(sorted(digests.values()))), digests)
+
+
+def trial_code(task_name: str, model_name: str, base: Path) -> Code:
+    """The code that trials of this task and model run. FileNotFoundError, UserError as above."""
+    task_source, model_source = source("task", task_name, base), source("model", model_name, base)
+    return fingerprint(trial_files(task_source, model_source), base)
+
+
+def current_code(task_name: str, model_name: str, base: Path) -> Code | None:
+    """`trial_code`, or None where it cannot be told: a file has gone or is broken."""
+    try:
+        return trial_code(task_name, model_name, base)
+    except (FileNotFoundError, UserError):
+        return None
+
+
+def imported_names(path: Path) -> set[str]:
+    """First names of the absolute imports of a file."""
+    return {name.partition(".")[0] for level, name, _ in _parse(path)[1] if not level}
+
+
+def _parse(path: Path) -> tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]:
+    try:
+        return _parsed(path.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        raise UserError(f"{path}:{error.lineno}: {error.msg}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read as Python: {error}") from None
+
+
+def _module_source(name: str) -> Path | None:
+    """The file of a dotted module; only import machinery runs, none of the packages' code."""
+    first, *rest = name.split(".")
+    try:
+        spec = importlib.util.find_spec(first) if first else None
+        for part in rest:
+            if spec is None or spec.submodule_search_locations is None:
+                return None
+            name = f"{spec.name}.{part}"
+            spec = importlib.machinery.PathFinder.find_spec(name, spec.submodule_search_locations)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _shown(path: Path, base: Path) -> str:
+    for folder in (PACKAGE, base.absolute()):
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    return path.as_posix()
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """(level, module, names) of each import that runs: `from ..a import b` is (2, "a", ("b",))."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        match waiting.pop(0):
+            case ast.Import(names=names):
+                yield from ((0, alias.name, ()) for alias in names)
+            case ast.ImportFrom(level=level, module=module, names=names):
+                yield level, module or "", tuple(alias.name for alias in names)
+            case (
+                ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")) as node
+            ):
+                waiting += node.orelse
+            case node:
+                waiting += ast.iter_child_nodes(node)
+
+
+def _imported_files(path: Path) -> Iterator[Path]:
+    """Files beside `path` or in its own package that its imports name."""
+    package, root = path.parent, path.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    own = package.relative_to(root).parts[:1]
+    for level, module, names in _parse(path)[1]:
+        parts = module.split(".") if module else []
+        if level:
+            start = path.parents[min(level, len(path.parents)) - 1]
+        elif parts[0] == PACKAGE.name:
+            start = PACKAGE.parent
+        elif parts[:1] == list(own) or (not own and root.name not in INSTALLED):
+            start = root
+        else:
+            continue
+        target = start.joinpath(*parts)
+        submodules = [file for name in names if (file := _file_of(target / name))]
+        yield from submodules
+        if len(submodules) < max(1, len(names)) and (file := _file_of(target)):
+            yield file
+
+
+def _file_of(target: Path) -> Path | None:
+    """The source of the module at a path without suffix."""
+    candidates = (Path(f"{target}.py"), target / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _canonical(node: ast.AST) -> Iterator[str]:
+    """A syntax tree as text, leaving out what has no effect or what Pythons disagree on."""
+    yield f"({type(node).__name__}"
+    for name in sorted(node._fields):
+        value = getattr(node, name, None)
+        if value is None and not isinstance(node, ast.Constant):
+            continue
+        if value == [] or name in ("ctx", "kind", "type_comment", "type_ignores"):
+            continue
+        yield f" {name}="
+        if isinstance(value, list):
+            for item in _joined(value) if isinstance(node, ast.JoinedStr) else value:
+                if not _without_effect(item):
+                    yield from _canonical(item) if isinstance(item, ast.AST) else (ascii(item),)
+                    yield ","
+        elif isinstance(value, ast.AST):
+            yield from _canonical(value)
+        else:
+            yield f"{type(value).__name__} {value!a}"
+    yield ")"
+
+
+def _without_effect(node: object) -> bool:
+    """Whether a statement changes nothing that a trial computes: a bare string (a docstring, or
+    one after a field), an import from sweepd (see `_bound_from_sweepd`), or what only a type
+    checker reads."""
+    match node:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+        case ast.Import() | ast.ImportFrom():
+            return _is_from_sweepd(node)
+        case ast.If(test=ast.Name("TYPE_CHECKING"), orelse=[]):
+            return True
+    return False
+
+
+def _is_from_sweepd(node: ast.Import | ast.ImportFrom) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        modules = [node.module or ""] if not node.level else []
+    else:
+        modules = [alias.name for alias in node.names]
+    firsts = {module.partition(".")[0] for module in modules}
+    return firsts == {PACKAGE.name}
+
+
+def _bound_from_sweepd(tree: ast.Module) -> Iterator[str]:
+    """Each name that a file imports from sweepd, and what it is called there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and _is_from_sweepd(node):
+            yield from (
+                f" {alias.name.rpartition('.')[2]} as {alias.asname}" for alias in node.names
+            )
+
+
+def _joined(parts: list[ast.expr]) -> list[ast.expr]:
+    """Parts of an f-string with neighbouring texts put together (Pythons split them anew)."""
+    joined: list[ast.expr] = []
+    for part in parts:
+        match joined[-1:], part:
+            case [ast.Constant(value=str(before))], ast.Constant(value=str(after)):
+                joined[-1] = ast.Constant(before + after)
+            case _:
+                joined.append(part)
+    return [part for part in joined if not (isinstance(part, ast.Constant) and part.value == "")]
+
+
+def _hex(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

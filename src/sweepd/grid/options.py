@@ -1,0 +1,142 @@
+"""What a grid says besides its blocks: goal, search, seeds, the resources of a trial; and what is
+said of the place where its trials run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+PassRule = Literal["median", "all", "any", "mean"]
+MEAN_DIGITS = 14
+"""To which means over seeds are rounded: more would depend on the order in which they are added,
+and with it whether 0.85, 0.9 and 0.95 meet a goal of 0.9."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """When a trial passes: `acc > 0.9`."""
+
+    metric: str
+    comparison: str
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.comparison} {self.threshold!r}"
+
+    def met(self, value: float) -> bool:
+        return bool(OPERATORS[self.comparison](value, self.threshold))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial occupies; fractions share a core or a card."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.cpus > 0:
+            raise ValueError(f"cpus = {self.cpus}: must be positive")
+        if self.gpus < 0:
+            raise ValueError(f"gpus = {self.gpus}: must not be negative")
+
+    def __str__(self) -> str:
+        return f"{self.cpus:g} cores" + (f" and {self.gpus:g} GPUs" if self.gpus else "")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Machines of one type that a cluster has or may grow to."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    most: int
+    cpus: float
+    gpus: float = 0.0
+    price: float = 0.0
+    """dollars an hour and node"""
+    least: int = 0
+    """how many are there also when nothing runs"""
+
+    def __post_init__(self) -> None:
+        for name in ("most", "cpus", "gpus", "price", "least"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} = {getattr(self, name)}: must not be negative")
+
+    def held(self, per_trial: Resources) -> int:
+        """How many trials one of them runs at once."""
+        by_cpus = int(self.cpus / per_trial.cpus + 1e-9)
+        return min(by_cpus, int(self.gpus / per_trial.gpus + 1e-9)) if per_trial.gpus else by_cpus
+
+
+def slots(nodes: Iterable[Nodes], per_trial: Resources) -> int:
+    """How many trials run at once on all of them."""
+    return sum(one.most * one.held(per_trial) for one in nodes)
+
+
+def no_room(per_trial: Resources, nodes: Iterable[Nodes]) -> str:
+    """Why no trial runs on any of these nodes."""
+    largest = max(nodes, key=lambda one: (one.gpus, one.cpus))
+    return (
+        f"a trial asks for {per_trial}, and the largest node has "
+        f"{Resources(largest.cpus, largest.gpus)}: "
+        "change `resources` in the grid or `per_trial` in the cluster file"
+    )
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a driver runs its trials."""
+
+    per_trial: Resources
+    ray: str | None = None
+    """address of the Ray to join; None starts a private one on this machine"""
+    nodes: tuple[Nodes, ...] = ()
+    """what that Ray may grow to; if nothing is said, what it has when the driver joins"""
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """Walk up the frontier of every line of the grid instead of trying all its cells."""
+
+    minimize: str = "d"
+    """the axis whose least passing value is asked for"""
+    along: str = "size"
+    """the axis along which the problem grows, and with it the least value: `size` or a field"""
+    spot_checks: int = 1
+    """cells off the staircase that test the assumption, on either side of each line's"""
+    speculate: bool = True
+    """whether idle slots run trials that will more likely be needed than not"""
+
+    def __post_init__(self) -> None:
+        if self.minimize == self.along:
+            raise ValueError(f"along = {self.along}: minimize another axis than that")
+        if self.spot_checks < 0:
+            raise ValueError(f"spot_checks = {self.spot_checks}: must not be negative")
+
+
+@dataclass(frozen=True)
+class Searches:
+    """The searches that have settings of their own."""
+
+    staircase: Staircase | None
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Every cell gets `start` seeds; where they leave a close call, one more at a time."""
+
+    start: int
+    max: int
+
+    def __post_init__(self) -> None:
+        if self.start < 1:
+            raise ValueError(f"start = {self.start}: a cell needs at least 1 seed")
+        if self.max < self.start:
+            raise ValueError(f"max = {self.max}: must be at least start, {self.start}")

@@ -1,0 +1,371 @@
+"""From a grid to its trials: what each is, what it costs, and what looks unwise about it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from sweepd.errors import UserError
+from sweepd.grid.axes import Variant, canonical, plain, reason
+from sweepd.grid.costs import Costs, costs, train_flops
+from sweepd.grid.fingerprint import Code, trial_code
+from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.grid.spec import SETTINGS, Grid
+from sweepd.grid.yamlfile import GridError, Keys, Problem
+
+if TYPE_CHECKING:
+    from sweepd.tasks.base import Task
+
+RESERVED = (
+    *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
+    *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
+    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
+    *("flops_to_goal", "seconds", "parent", "error"),
+    *("host", "torch", "threads", "started", "ended"),
+)
+"""Columns of results that no field of a task or model may take. A setting of such a name becomes a
+column with its block in front: `stop_tokens`."""
+TEST_SHARE = 1 / 16
+TRAIN_SHARE = 14 / 16
+"""Shares of a task's inputs that the splits hold (`tasks.base.Split`)."""
+MOST_PASSES = 100
+"""Passes over the training inputs above which a result may be memorised: more than the paper's."""
+LARGEST_COUNT = 2**63 - 1
+MOST_TOKENS = 1_000_000
+"""In a row: some tasks' vocabulary grows with it, and would be built before anything else fails."""
+DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A point of the grid with a seed: everything needed to run it, and to file what came out.
+
+    config: hash of the settings and the seed. id: of config and code. trunk: of what decides the
+    weights up to where a longer run would part. train_flops: of the whole budget.
+    """
+
+    id: str
+    trunk: str
+    config: str
+    code: str
+    task_name: str
+    model_name: str
+    size: int
+    L: int
+    seed: int
+    axes: dict[str, int | float | str | bool | None]
+    """every field of task, model, train, evaluate and stop, as written; rules as canonical JSON"""
+    params: int
+    flops: int
+    flops_weights: int
+    state_bytes: int
+    train_bytes: float
+    train_flops: float
+    task: dict[str, Any]
+    """the task's fields"""
+    model: dict[str, Any]
+    train: Train
+    """with the steps that `stop.flops` pays for"""
+    evaluate: Evaluate
+    stop: Stop
+
+    @property
+    def cell(self) -> tuple[Any, ...]:
+        """What the trials of one cell, and no others, have in common."""
+        return (self.task_name, self.model_name, *self.axes.items())
+
+    def row(self) -> dict[str, Any]:
+        """The trial as a row of the stored plan."""
+        return {
+            "id": self.id,
+            "trunk": self.trunk,
+            "config": self.config,
+            "code": self.code,
+            "task": self.task_name,
+            "model": self.model_name,
+            "size": self.size,
+            "L": self.L,
+            "seed": self.seed,
+            **self.axes,
+            "params": self.params,
+            "flops": self.flops,
+            "flops_weights": self.flops_weights,
+            "state_bytes": self.state_bytes,
+            "train_bytes": self.train_bytes,
+            "train_flops": self.train_flops,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The trials of a grid, without duplicates, in the order in which to try them: seed by seed,
+    so that every cell has its first seed early; in a seed the cheapest first."""
+
+    grid: Grid
+    trials: tuple[Trial, ...]
+    warnings: tuple[str, ...]
+    codes: dict[str, Code]
+    """by digest"""
+
+    @property
+    def size_fields(self) -> dict[str, str]:
+        """For each task, the field that is its size."""
+        blocks = self.grid.blocks["task"]
+        return {block.name: block.kind.size_field for block in blocks}  # type: ignore[attr-defined]
+
+
+def plan(grid: Grid) -> Plan:
+    """Expand a grid. GridError for what only the tasks and models themselves can refuse."""
+    return _Planner(grid).plan()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A variant of one block. fields: those of its dataclass; axes: the same as scalars."""
+
+    name: str
+    variant: Variant
+    fields: dict[str, Any]
+    axes: dict[str, Any]
+
+    @property
+    def value(self) -> Any:
+        return self.variant.value
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What is hashed. Of a user's class the name counts; its code does too, its place not."""
+        return {"name": self.name.rpartition(":")[2], **self.axes}
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What a task says of itself."""
+
+    size: int
+    L: int
+    capacity: int
+    vocab_size: int
+    distinct_inputs: float
+
+
+class _Planner:
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.problems: list[Problem] = []
+        self.tasks, self.models, self.trains, self.evaluates, self.stops = (
+            list(_parts(grid, kind)) for kind in ("task", "model", "train", "evaluate", "stop")
+        )
+
+    def plan(self) -> Plan:
+        self.refuse_clashes()
+        settings = [self.setting(task) for task in self.tasks]
+        all_costs = [
+            [self.costs(setting, model) if setting else None for model in self.models]
+            for setting in settings
+        ]
+        self.refuse_rates()
+        self.refuse_budgets(all_costs)
+        codes = self.codes()
+        if self.problems:
+            raise GridError(self.problems)
+        trials: dict[str, Trial] = {}
+        warnings: list[str] = []
+        for task, setting, task_costs in zip(self.tasks, settings, all_costs, strict=True):
+            assert setting is not None
+            warnings += self.warnings(task, setting)
+            for model, cost in zip(self.models, task_costs, strict=True):
+                assert cost is not None
+                code = codes[task.name, model.name].digest
+                for rest in product(self.trains, self.evaluates, self.stops, self.grid.seeds):
+                    trial = _trial(task, setting, model, cost, code, *rest)
+                    trials.setdefault(trial.id, trial)
+        turn = {seed: i for i, seed in enumerate(self.grid.seeds)}
+        order = sorted(trials.values(), key=lambda trial: (turn[trial.seed], trial.train_flops))
+        by_digest = {code.digest: code for code in codes.values()}
+        return Plan(self.grid, tuple(order), tuple(warnings), by_digest)
+
+    def refuse(self, keys: Keys, message: str) -> None:
+        self.problems.append(Problem(self.grid.document.place(keys), keys, message))
+
+    def refuse_clashes(self) -> None:
+        """Fields become columns, whose names SQL reads without regard to case."""
+        taken = {name.lower(): "a column of every result" for name in RESERVED}
+        for kind in ("train", "evaluate", "stop", "task", "model"):
+            own = {}
+            for block in self.grid.blocks[kind]:
+                what = block.name or kind
+                for name in (column(kind, name) for name in block.axes):
+                    if other := taken.get(name.lower()):
+                        message = (
+                            f"{what} has a field {name}, the name of {other}; rename the field"
+                        )
+                        self.refuse(block.keys, message)
+                    own[name.lower()] = f"a field of {what}"
+            taken |= own
+
+    def setting(self, part: _Part) -> _Setting | None:
+        task: Task = part.value
+        try:
+            if task.capacity > MOST_TOKENS:
+                raise ValueError(f"rows of up to {task.capacity:,} tokens are too long")
+            vocab_size, distinct_inputs = len(task.vocab), float(task.distinct_inputs())
+            return _Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs)
+        except Exception as error:  # a user's task may raise anything
+            self.refuse(part.variant.blamed(message := reason(error)), message)
+            return None
+
+    def costs(self, setting: _Setting, part: _Part) -> Costs | None:
+        try:
+            found = costs(part.value, setting.vocab_size, setting.L, setting.capacity)
+        except Exception as error:  # a user's model may raise anything
+            self.refuse(part.variant.blamed(message := reason(error)), message)
+            return None
+        if max(found.params, found.flops, found.flops_weights, found.state_bytes) > LARGEST_COUNT:
+            self.refuse(part.variant.keys, f"{part} has too many parameters or FLOPs to count")
+        return found
+
+    def refuse_rates(self) -> None:
+        """An lr rule is a power, which may be too large to compute."""
+        for train, model in product(self.trains, self.models):
+            try:
+                train.value.peak_lr(model.value.d)
+            except ArithmeticError:
+                message = (
+                    f"the rate at d = {model.value.d} cannot be computed; choose a milder power"
+                )
+                self.refuse(train.variant.written["lr"], message)
+
+    def refuse_budgets(self, all_costs: Sequence[Sequence[Costs | None]]) -> None:
+        """Training FLOPs must pay for a step of every trial."""
+        found = (cost for task_costs in all_costs for cost in task_costs if cost)
+        dearest = max((cost.flops for cost in found), default=0)
+        batch = max((train.value.batch_size for train in self.trains), default=0)
+        needed = train_flops(dearest, batch)
+        for stop in self.stops:
+            if (given := stop.value.flops) is not None and given < needed:
+                message = f"{given:g} FLOPs are less than the {needed:.4g} of the dearest step"
+                self.refuse(stop.variant.written["flops"], message)
+
+    def codes(self) -> dict[tuple[str, str], Code]:
+        """The code of each pair of a task and a model."""
+        found = {}
+        names = (dict.fromkeys(part.name for part in parts) for parts in (self.tasks, self.models))
+        for task, model in product(*names):
+            try:
+                found[task, model] = trial_code(task, model, self.grid.base)
+            except (UserError, FileNotFoundError) as error:
+                self.refuse((), str(error))
+        return found
+
+    def warnings(self, task: _Part, setting: _Setting) -> Iterator[str]:
+        """At most one: that a task setting has too few distinct inputs to mean anything."""
+        distinct = max(setting.distinct_inputs, 1.0)
+        samples = max(part.value.verdict_samples for part in self.evaluates)
+        draws = max(part.value.steps * part.value.batch_size for part in self.trains)
+        passes = draws / (distinct * TRAIN_SHARE)
+        faults = []
+        if distinct * TEST_SHARE < samples:
+            faults.append(
+                f"a test of {samples} samples repeats the {distinct * TEST_SHARE:.0f} that "
+                "it may draw from, so its interval is too narrow"
+            )
+        if passes > MOST_PASSES:
+            faults.append(
+                f"training sees each of its inputs {passes:.0f} times and may memorise them"
+            )
+        if faults:
+            yield f"{task} has at most {distinct:.3g} distinct inputs: {'; '.join(faults)}"
+
+
+def _parts(grid: Grid, kind: str) -> Iterator[_Part]:
+    for block in grid.blocks[kind]:
+        for variant in block.variants:
+            values = {name: getattr(variant.value, name) for name in block.axes}
+            axes = {column(kind, name): _as_scalar(value) for name, value in values.items()}
+            yield _Part(block.name, variant, values, axes)
+
+
+def column(kind: str, field: str) -> str:
+    """The column that holds a field of a block."""
+    return f"{kind}_{field}" if kind in SETTINGS and field in RESERVED else field
+
+
+def _as_scalar(value: Any) -> Any:
+    """A rule, such as that of lr, is one value: canonical JSON."""
+    return canonical(plain(value)) if is_dataclass(value) else value
+
+
+def _trial(
+    task: _Part,
+    setting: _Setting,
+    model: _Part,
+    cost: Costs,
+    code: str,
+    train: _Part,
+    evaluate: _Part,
+    stop: _Part,
+    seed: int,
+) -> Trial:
+    weights = {"task": task.identity, "model": model.identity, "train": train.axes, "seed": seed}
+    # What is off leaves no trace: a rule yet to be thought of will change no trial's identity.
+    rules = {name: value for name, value in stop.axes.items() if value is not None}
+    stops = {"success": None, **rules}
+    config = _digest({**weights, "evaluate": evaluate.axes, "stop": stops})
+    fitted = _fitted(train.value, stop.value, cost)
+    parting = {"steps", "decay"} if fitted.extensible else {"decay"}
+    # A budget of FLOPs is written as such, and decides the steps: the weights see only these.
+    trajectory = {**train.axes, "steps": fitted.steps}
+    shared = {name: value for name, value in trajectory.items() if name not in parting}
+    return Trial(
+        id=_digest([config, code]),
+        trunk=_digest([{**weights, "train": shared}, code]),
+        config=config,
+        code=code,
+        task_name=task.name,
+        model_name=model.name,
+        size=setting.size,
+        L=setting.L,
+        seed=seed,
+        axes={**task.axes, **model.axes, **train.axes, **evaluate.axes, **stop.axes},
+        params=cost.params,
+        flops=cost.flops,
+        flops_weights=cost.flops_weights,
+        state_bytes=cost.state_bytes,
+        train_bytes=cost.train_bytes(fitted.batch_size),
+        train_flops=train_flops(cost.flops, fitted.steps * fitted.batch_size),
+        task=task.fields,
+        model=model.fields,
+        train=fitted,
+        evaluate=evaluate.value,
+        stop=stop.value,
+    )
+
+
+def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
+    """What trials that differ in nuisance axes and seeds alone have in common, and no others.
+
+    tune: nuisance axes, as `train.lr`. Size and d are never among them.
+    """
+    nuisance = {column(*name.split(".", 1)) for name in tune}
+    same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
+    return (trial.task_name, trial.model_name, trial.size, trial.model.get("d"), *same)
+
+
+def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
+    """`train` with the steps that the budget of FLOPs pays for; its schedule ends with them."""
+    if stop.flops is None:
+        return train
+    return replace(
+        train, steps=min(train.steps, int(stop.flops // train_flops(cost.flops, train.batch_size)))
+    )
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:DIGITS]

@@ -1,0 +1,255 @@
+"""Tasks and models by name: ours by their file's name, a user's as `path/to/file.py:Name` (relative
+to the grid's folder) or `package.module:Name`.
+
+Finding one imports that one file; nothing heavy is imported before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from sweepd.errors import UserError
+from sweepd.grid import fingerprint
+from sweepd.grid.fingerprint import Kind
+
+if TYPE_CHECKING:
+    from sweepd.models.base import Architecture
+    from sweepd.tasks.base import Task
+
+REQUIRED: Any = object()
+SCALARS = (int, float, str, bool, types.NoneType)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A field of a task, a model or a settings block; `default` is REQUIRED if it has none."""
+
+    type: Any
+    default: Any = REQUIRED
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What there is to know of a task or model. summary: the first line of its docstring."""
+
+    name: str
+    summary: str
+    parameters: dict[str, Parameter]
+    source: Path
+
+
+def find_task(name: str, base: Path) -> type[Task]:
+    """The class of a task. UserError if there is none, or if it cannot be used."""
+    return cast("type[Task]", _find("task", name, base))
+
+
+def find_model(name: str, base: Path) -> type[Architecture]:
+    """The class of a model. UserError if there is none, or if it cannot be used."""
+    return cast("type[Architecture]", _find("model", name, base))
+
+
+def shipped_tasks() -> list[Entry]:
+    """The tasks that come with sweepd, by name."""
+    return [entry(name, find_task(name, Path())) for name in _shipped("task")]
+
+
+def shipped_models() -> list[Entry]:
+    """The models that come with sweepd, by name."""
+    return [entry(name, find_model(name, Path())) for name in _shipped("model")]
+
+
+def entry(name: str, found: type) -> Entry:
+    """Describe a class that was found under `name`."""
+    summary = (inspect.getdoc(found) or "").partition("\n")[0]
+    return Entry(name, summary, parameters(found), Path(inspect.getfile(found)))
+
+
+def parameters(found: type) -> dict[str, Parameter]:
+    """The fields of a dataclass, in order, with their types resolved."""
+    hints = typing.get_type_hints(found)
+    fields = [field for field in dataclasses.fields(found) if field.init]
+    return {field.name: Parameter(hints[field.name], _default(field)) for field in fields}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return REQUIRED if field.default is dataclasses.MISSING else field.default
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """` (did you mean …?)` for a word that is none of the known ones, or nothing."""
+    found = difflib.get_close_matches(word, list(dict.fromkeys(known)), n=2)
+    return f" (did you mean {' or '.join(found)}?)" if found else ""
+
+
+def _find(kind: Kind, name: str, base: Path) -> type:
+    try:
+        path = fingerprint.source(kind, name, base)
+    except FileNotFoundError:
+        raise _unknown(kind, name, base) from None
+    where, colon, class_name = name.rpartition(":")
+    if not colon:
+        found = _shipped_class(kind, name)
+        if found is None:
+            raise _unknown(kind, name, base)
+        return found
+    with _readable_errors(path):
+        module = _load(path) if where.endswith(".py") else importlib.import_module(where)
+    found = getattr(module, class_name, None)
+    root = _root(kind)
+    classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, root)]
+    if not (isinstance(found, type) and issubclass(found, root)):
+        have = ", ".join(n for n in classes if n != root.__name__) or "none"
+        wanted = f"{root.__module__}.{root.__name__}"
+        raise UserError(f"{path} has no {kind} named {class_name} (a subclass of {wanted}): {have}")
+    if fault := _fault(kind, found):
+        raise UserError(f"{path}: {class_name} {fault}")
+    return found
+
+
+def _unknown(kind: Kind, name: str, base: Path) -> UserError:
+    where, colon, _ = name.rpartition(":")
+    if colon:
+        looked = (base / where).absolute() if where.endswith(".py") else f"module {where}"
+        return UserError(f"no {kind} {name}: there is no {looked}")
+    shipped = _shipped(kind)
+    return UserError(
+        f"no {kind} is named {name}{closest(name, shipped)}; there are {', '.join(shipped)}, "
+        "and your own as path/to/file.py:Name or package.module:Name"
+    )
+
+
+def _shipped(kind: Kind) -> list[str]:
+    names = sorted(path.stem for path in fingerprint.FOLDERS[kind].glob("*.py"))
+    return [name for name in names if _shipped_class(kind, name)]
+
+
+def _shipped_class(kind: Kind, name: str) -> type | None:
+    """The one task or model that a file of ours defines; None for a file that only helps."""
+    module = importlib.import_module(f"sweepd.{kind}s.{name}")
+    defined = [
+        member
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and member.__module__ == module.__name__
+        and issubclass(member, _root(kind))
+        and not inspect.isabstract(member)
+    ]
+    assert len(defined) < 2, (
+        f"{module.__name__} defines {len(defined)} {kind}s: one file, one {kind}"
+    )
+    return defined[0] if defined else None
+
+
+def _root(kind: Kind) -> type:
+    """Imported late: NumPy, numba and torch take seconds."""
+    if kind == "task":
+        from sweepd.tasks.base import Task
+
+        return Task
+    from sweepd.models.base import Architecture
+
+    return Architecture
+
+
+def _fault(kind: Kind, found: type) -> str | None:
+    """Why a user's class cannot be swept, or None."""
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))  # type: ignore[attr-defined]
+        return f"lacks {missing}"
+    if not dataclasses.is_dataclass(found) or "__dataclass_params__" not in vars(found):
+        return "is no dataclass: put @dataclass(frozen=True) above it"
+    try:
+        fields = parameters(found)
+    except Exception as error:  # type hints are evaluated, and may be anything
+        return f"has fields whose types cannot be read: {error}"
+    for name, parameter in fields.items():
+        if name == "name":
+            return "has a field `name`, which a grid uses for the class; rename it"
+        if not _is_scalar(parameter.type):
+            return f"has a field {name} that is no int, float, str, bool, None or Literal of these"
+    if kind == "task" and getattr(found, "size_field", None) not in fields:
+        return "lacks `size_field`, the name of the field that is its size"
+    if kind == "task" and not getattr(found, "metrics", None):
+        return "lacks `metrics`, the names of what its evaluation reports"
+    return None
+
+
+def _is_scalar(kind: Any) -> bool:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return all(map(_is_scalar, arguments))
+    return origin is Literal or kind in SCALARS
+
+
+def _load(path: Path) -> ModuleType:
+    """Run a user's file under a name of its own, the same in every process that has this file.
+
+    As for a script, files beside it can be imported while it runs.
+    """
+    content = path.read_bytes()
+    digest = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]
+    name = f"sweepd_user_{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    _refuse_strangers(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _refuse_strangers(path: Path) -> None:
+    """UserError where a file beside `path` would be shadowed by a loaded module of its name."""
+    for name in fingerprint.imported_names(path):
+        beside, loaded = path.parent / f"{name}.py", sys.modules.get(name)
+        if loaded and beside.is_file():
+            file = getattr(loaded, "__file__", None)
+            if file is None or not beside.samefile(file):
+                raise UserError(
+                    f"{path}: `import {name}` would not read {beside}: another module of this "
+                    f"name is loaded already ({file or 'built in'}); rename the file"
+                )
+
+
+@contextmanager
+def _readable_errors(path: Path) -> Iterator[None]:
+    """Whatever a user's file raises while it is imported, as a UserError with its line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        line = error.lineno if isinstance(error, SyntaxError) else _line(error, path)
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise UserError(f"{path}:{line}: {type(error).__name__}: {reason}") from error
+
+
+def _line(error: BaseException, path: Path) -> int:
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f.lineno or 1 for f in reversed(frames) if f.filename == str(path)), 1)

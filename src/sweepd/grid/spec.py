@@ -1,0 +1,426 @@
+"""What the user wrote: a grid, checked as a whole before anything starts.
+
+`load_grid` and `parse_grid` refuse everything that is wrong at once, each with its line and path.
+What only building a model can show is refused by `plan`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sweepd.errors import UserError
+from sweepd.grid import registry
+from sweepd.grid.axes import (
+    Block,
+    Choice,
+    Fields,
+    block_schema,
+    count,
+    has_keys,
+    plain,
+    read_block,
+    read_choices,
+    shown,
+    value_schema,
+)
+from sweepd.grid.fingerprint import Kind
+from sweepd.grid.options import OPERATORS, Goal, PassRule, Resources, Searches, Seeds, Staircase
+from sweepd.grid.registry import Parameter, closest, parameters
+from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
+
+MOST_TRIALS = 100_000
+SWEEP_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
+
+FINDERS: dict[Kind, Callable[[str, Path], type]] = {
+    "task": registry.find_task,
+    "model": registry.find_model,
+}
+SETTINGS: dict[str, type] = {"train": Train, "evaluate": Evaluate, "stop": Stop}
+Blocks = dict[str, tuple[Block, ...]]
+
+
+OPTIONS: Fields = {
+    "name": Parameter(str, None),
+    "goal": Parameter(str, "acc > 0.9"),
+    "pass": Parameter(PassRule, "median"),
+    "search": Parameter(Literal["grid", "staircase"] | Searches, "grid"),
+    "resources": Parameter(Literal["auto"] | Resources, "auto"),
+    "retries": Parameter(int, 1),
+    "checkpoint_seconds": Parameter(float, 30.0),
+    "hang_seconds": Parameter(float, 600.0),
+}
+"""Keys that take one value."""
+LISTS: Fields = {"seeds": Parameter(int, (0,)), "tune": Parameter(str, ())}
+"""Keys that take a list of values."""
+KEYS: Fields = {
+    **{kind: Parameter(dict) for kind in FINDERS},
+    **{kind: Parameter(dict, None) for kind in SETTINGS},
+    **OPTIONS,
+    **LISTS,
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A checked grid. Blocks of one kind sweep side by side; kinds and seeds multiply."""
+
+    name: str
+    blocks: Blocks
+    """by kind: task, model, train, evaluate, stop"""
+    seeds: tuple[int, ...]
+    first_seeds: int
+    """how many of them every cell gets; the others are for close calls"""
+    goal: Goal
+    pass_rule: PassRule
+    search: Literal["grid"] | Staircase
+    resources: Resources | Literal["auto"]
+    retries: int
+    """how many times a failed trial is tried again"""
+    checkpoint_seconds: float
+    """how long a trial trains between two checkpoints"""
+    hang_seconds: float
+    """how long a trial may make no step before its worker is killed; 0: for ever"""
+    tune: tuple[str, ...]
+    """nuisance axes, as `train.lr`"""
+    base: Path
+    """absolute: the folder that paths of a user's tasks and models are relative to"""
+    document: Document = field(repr=False, compare=False)
+
+    @property
+    def search_name(self) -> Literal["grid", "staircase"]:
+        return "grid" if self.search == "grid" else "staircase"
+
+    def resolved_text(self) -> str:
+        """The grid as YAML with defaults and overrides written out. Read again, with the same
+        `base`, it is the same grid."""
+        blocks = {kind: [block.plain() for block in found] for kind, found in self.blocks.items()}
+        return dump(
+            {
+                "name": self.name,
+                **{kind: found[0] if len(found) == 1 else found for kind, found in blocks.items()},
+                "goal": str(self.goal),
+                "pass": self.pass_rule,
+                "search": "grid" if self.search == "grid" else {"staircase": asdict(self.search)},
+                "resources": "auto" if self.resources == "auto" else asdict(self.resources),
+                "retries": self.retries,
+                "checkpoint_seconds": self.checkpoint_seconds,
+                "hang_seconds": self.hang_seconds,
+                "seeds": list(self.seeds)
+                if self.first_seeds == len(self.seeds)
+                else {"start": self.first_seeds, "max": len(self.seeds)},
+                "tune": list(self.tune),
+            }
+        )
+
+
+def load_grid(path: Path, sets: Sequence[str] = ()) -> Grid:
+    """Read a grid file and apply `--set` options (`path=value`). GridError with all problems."""
+    return parse_grid(read(path), str(path), sets, path.absolute().parent)
+
+
+def parse_grid(text: str, source: str, sets: Sequence[str], base: Path) -> Grid:
+    """Read a grid from text. `source` names it in problems, and the sweep if it has no name."""
+    document = parse(text, source)
+    for option in sets:
+        override(document, option)
+    return _Reader(document, base.absolute()).grid()
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a grid, for editors. What it accepts may still be refused: it does
+    not know a user's own classes, nor which values go together."""
+    shipped = {"task": registry.shipped_tasks(), "model": registry.shipped_models()}
+    blocks: dict[str, Any] = {}
+    for kind, entries in shipped.items():
+        known = [block_schema(e.parameters, {"name": {"const": e.name}}) for e in entries]
+        blocks[kind] = {"anyOf": [*known, _OTHER_NAMES]}
+    for kind, settings in SETTINGS.items():
+        blocks[kind] = block_schema(parameters(settings), {})
+    several = {
+        kind: {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+        for kind, one in blocks.items()
+    }
+    options = {name: value_schema(parameter) for name, parameter in OPTIONS.items()}
+    options["name"] = {"type": "string", "pattern": f"^{SWEEP_NAME}$"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A sweepd grid",
+        "type": "object",
+        "properties": {
+            **several,
+            **options,
+            "seeds": {
+                "anyOf": [
+                    {
+                        "type": "array",
+                        "items": {"type": "integer", "minimum": 0},
+                        "minItems": 1,
+                        "uniqueItems": True,
+                    },
+                    block_schema(parameters(Seeds), {}),
+                ],
+                "default": [0],
+            },
+            "tune": {"type": "array", "items": {"type": "string"}, "default": []},
+        },
+        "required": list(FINDERS),
+        "additionalProperties": False,
+    }
+
+
+_OTHER_NAMES = {
+    "description": "several names, or a class of your own",
+    "type": "object",
+    "properties": {
+        "name": {
+            "anyOf": [
+                {"type": "string", "pattern": ":"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    },
+    "required": ["name"],
+}
+
+
+class _Reader:
+    """Reads one document part by part, leaving what is wrong in its `problems`."""
+
+    def __init__(self, document: Document, base: Path) -> None:
+        self.document, self.base = document, base
+        self.raw: dict[str, Any] = document.data
+        self.refuse = document.refuse
+        self.kinds: dict[str, dict[str, Any]] = {kind: {"": cls} for kind, cls in SETTINGS.items()}
+        """by kind and name, the dataclasses of all blocks, of broken ones too"""
+
+    def grid(self) -> Grid:
+        has_keys(self.document, KEYS, self.raw, (), "a grid")
+        self.refuse_too_many()
+        blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
+        self.tasks = blocks["task"]
+        values = {key: self.one(key) for key in OPTIONS}
+        name, goal = self.name(values["name"]), self.goal(values["goal"])
+        if goal:
+            self.check_stop(goal, blocks["stop"])
+        (seeds, first_seeds), tune = self.seeds(), self.tune()
+        search = self.search(values["search"], blocks, tune)
+        for key in ("retries", "checkpoint_seconds", "hang_seconds"):
+            if values[key] is not None and values[key] < 0:
+                self.refuse((key,), f"{values[key]}: must not be negative")
+        if self.document.problems or goal is None:
+            raise GridError(self.document.problems)
+        return Grid(
+            name=name,
+            blocks=blocks,
+            seeds=seeds,
+            first_seeds=first_seeds,
+            goal=goal,
+            pass_rule=values["pass"],
+            search=search,
+            resources=values["resources"],
+            retries=values["retries"],
+            checkpoint_seconds=values["checkpoint_seconds"],
+            hang_seconds=values["hang_seconds"],
+            tune=tune,
+            base=self.base,
+            document=self.document,
+        )
+
+    def refuse_too_many(self) -> None:
+        """Counted before anything is expanded, so this ends the reading."""
+        seeds = self.raw.get("seeds")
+        many = seeds.get("max") if isinstance(seeds, dict) else count(seeds)
+        trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS))
+        trials *= many if isinstance(many, int) else 1
+        if trials > MOST_TRIALS:
+            self.refuse((), f"{trials:,} trials are more than {MOST_TRIALS:,}; split the grid")
+            raise GridError(self.document.problems)
+
+    def blocks(self, kind: str) -> tuple[Block, ...]:
+        """The blocks of one kind; those with problems are left out."""
+        if kind in FINDERS and kind not in self.raw:
+            return ()
+        raw = self.raw.get(kind)
+        if raw is None and kind in SETTINGS:  # absent, or `stop:` with nothing below it
+            raw = {}
+        if raw == []:
+            self.refuse((kind,), "an empty list; give it at least one block")
+        found: list[Block | None] = []
+        for i, item in enumerate(raw if isinstance(raw, list) else [raw]):
+            keys: Keys = (kind, i) if isinstance(raw, list) else (kind,)
+            if kind in FINDERS:
+                found += self.named(kind, item, keys)
+            else:
+                found.append(read_block(self.document, SETTINGS[kind], "", item, keys))
+        return tuple(block for block in found if block)
+
+    def named(self, kind: str, raw: Any, keys: Keys) -> list[Block | None]:
+        """A block of tasks or models: one for each of its names."""
+        if not isinstance(raw, dict):
+            self.refuse(keys, f"{shown(raw)} is not a mapping; write {kind}: {{name: …, …}}")
+            return []
+        if "name" not in raw:
+            self.refuse(keys, f"which {kind}? Write `name: …`")
+            return []
+        fields = {key: value for key, value in raw.items() if key != "name"}
+        found = []
+        for choice in read_choices(self.document, str, raw["name"], (*keys, "name")):
+            try:
+                cls = FINDERS[kind](choice.value, self.base)  # type: ignore[index]
+            except UserError as error:
+                self.refuse(choice.keys, str(error))
+            else:
+                self.kinds.setdefault(kind, {})[choice.value] = cls
+                found.append(read_block(self.document, cls, choice.value, fields, keys))
+        return found
+
+    def one(self, key: str) -> Any:
+        """The value of a key that is no axis; None if it has problems."""
+        if key not in self.raw:
+            return OPTIONS[key].default
+        raw = self.raw[key]
+        if isinstance(raw, list) or count(raw) > 1:
+            self.refuse((key,), "one value is needed; this is no axis")
+            return None
+        choices = read_choices(self.document, OPTIONS[key].type, raw, (key,))
+        return choices[0].value if choices else None
+
+    def name(self, name: str | None) -> str:
+        if name is None and "name" not in self.raw:
+            name = Path(self.document.source).stem
+        if name is not None and not re.fullmatch(SWEEP_NAME, name):
+            message = "up to 100 letters, digits, '.', '_' and '-', the first no dot"
+            self.refuse(("name",), f"{shown(name)}: a sweep's name has {message}; write `name: …`")
+        return name or ""
+
+    def goal(self, text: str | None) -> Goal | None:
+        if text is None:
+            return None
+        pattern = rf"\s*(\w+)\s*({'|'.join(OPERATORS)})\s*([-+.\w]+)\s*"
+        try:
+            metric, comparison, number = re.fullmatch(pattern, text).groups()  # type: ignore[union-attr]
+            goal = Goal(metric, comparison, float(number))
+        except (AttributeError, ValueError):
+            self.refuse(("goal",), f"{shown(text)}: write METRIC > NUMBER, such as acc > 0.9")
+            return None
+        for task, metrics in self.metrics():
+            if metric not in metrics:
+                near, known = closest(metric, metrics), ", ".join(metrics)
+                self.refuse(("goal",), f"{task} reports no {metric}{near}; it reports {known}")
+        is_share = metric in ("acc", "chain_acc")
+        if not math.isfinite(goal.threshold) or (is_share and not 0 <= goal.threshold <= 1):
+            wanted = "a share from 0 to 1" if is_share else "a finite number"
+            self.refuse(("goal",), f"{number}: must be {wanted}")
+        return goal
+
+    def metrics(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """What each task reports: its settings decide; where these are broken, its class."""
+        settled = {block.name for block in self.tasks}
+        for block in self.tasks:
+            for metrics in dict.fromkeys(variant.value.metrics for variant in block.variants):
+                yield block.name, metrics
+        for name, cls in self.kinds.get("task", {}).items():
+            if name not in settled:
+                yield name, cls.metrics
+
+    def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
+        """A trial that stops as solved must have reached the goal."""
+        without = [task for task, metrics in self.metrics() if "acc" not in metrics]
+        for variant in (variant for block in stops for variant in block.variants):
+            success, keys = variant.value.success, variant.written["success"]
+            if success is None:
+                continue
+            if goal.metric == "acc" and ">" in goal.comparison and not goal.met(success):
+                self.refuse(keys, f"{success} does not reach the goal {goal}; raise it above")
+            if without:
+                self.refuse(keys, f"an accuracy, which {without[0]} does not report; leave it out")
+
+    def seeds(self) -> tuple[tuple[int, ...], int]:
+        """The seeds, and how many of them every cell gets."""
+        raw = self.raw.get("seeds")
+        if isinstance(raw, dict):
+            block = read_block(self.document, Seeds, "", raw, ("seeds",))
+            if block is None:
+                return (), 0
+            if len(block.variants) > 1:
+                self.refuse(("seeds",), "one start and one max are needed; these are no axes")
+            seeds = block.variants[0].value
+            return tuple(range(seeds.max)), seeds.start
+        choices = self.listed("seeds", "[0, 1, 2]")
+        for choice in choices:
+            if choice.value < 0:
+                self.refuse(choice.keys, f"{choice.value}: a seed must not be negative")
+        return tuple(choice.value for choice in choices), len(choices)
+
+    def search(
+        self, named: str | Searches | None, blocks: Blocks, tune: Sequence[str]
+    ) -> Literal["grid"] | Staircase:
+        """The search, whose axes every task with every model must have, as numbers."""
+        if named == "grid" or named is None or self.document.problems:
+            return "grid"
+        rules = (isinstance(named, Searches) and named.staircase) or Staircase()
+        where = ("search", "staircase") if isinstance(named, Searches) else ("search",)
+        nuisance = [name.rpartition(".")[2] for name in tune]
+        for word, axis in (("minimize", rules.minimize), ("along", rules.along)):
+            if (word, axis) == ("along", "size"):
+                continue
+            problem = "it is tuned, so no part of the answer" if axis in nuisance else None
+            problem = problem or self.no_number(axis, blocks)
+            if problem:
+                self.refuse((*where, word), f"{axis}: {problem}")
+        return rules
+
+    def no_number(self, axis: str, blocks: Blocks) -> str | None:
+        """Why an axis can't be searched: it has to be a field, with numbers as its values, of
+        every task, of every model or of the settings."""
+        for kind, found in blocks.items():
+            having = [block for block in found if axis in block.axes]
+            for block in having:
+                for value in block.axes[axis]:
+                    if isinstance(value, bool) or not isinstance(value, int | float):
+                        return f"{shown(plain(value))} of {block.name or kind} is no number"
+            if lacking := [block.name for block in found if axis not in block.axes]:
+                if having:
+                    return f"{lacking[0]} has no such field, so one answer can't hold both"
+            elif having:
+                return None
+        known = {name for found in blocks.values() for block in found for name in block.axes}
+        return f"no field of this grid{closest(axis, sorted(known))}"
+
+    def tune(self) -> tuple[str, ...]:
+        choices = self.listed("tune", "[train.lr]")
+        fields = [
+            f"{kind}.{name}"
+            for kind, found in self.kinds.items()
+            for cls in found.values()
+            for name in parameters(cls)
+        ]
+        broken = {problem.keys[0] for problem in self.document.problems if problem.keys}
+        for choice in choices:
+            kind, _, rest = choice.value.partition(".")
+            if kind == "stop" and choice.value in fields:
+                self.refuse(choice.keys, f"{choice.value}: what ends a trial is no nuisance axis")
+                continue
+            if choice.value in fields or (kind in FINDERS and kind in broken):
+                continue
+            whole = f"{kind}.{rest.partition('.')[0]}"
+            hint = f"; write {whole}" if whole in fields else closest(choice.value, fields)
+            self.refuse(choice.keys, f"{choice.value} is no field of this grid{hint}")
+        return tuple(choice.value for choice in choices)
+
+    def listed(self, key: str, example: str) -> list[Choice]:
+        """The values of a key that takes a list."""
+        default = LISTS[key].default
+        raw = self.raw.get(key, [])
+        if key not in self.raw or (raw == [] and not default):
+            return [Choice(value, (key,)) for value in default]
+        if not isinstance(raw, list):
+            self.refuse((key,), f"{shown(raw)}: write a list, such as {example}")
+            return []
+        return read_choices(self.document, LISTS[key].type, raw, (key,))

@@ -1,0 +1,240 @@
+"""The cells of a question: what its condition says of each, with the seeds that there are and
+with resampled ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import inf, isfinite
+from typing import Any, Literal
+
+from sweepd.errors import UserError
+from sweepd.intervals import wilson
+from sweepd.query.bounds import Value
+from sweepd.query.cells_sql import EXTREMES, least, most, pooled_bounds, quoted
+from sweepd.query.database import Views
+from sweepd.query.parser import Node, Question
+
+Score = Literal["acc", "loss"]
+SCORE_COLUMNS = (
+    *("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max"),
+    *("loss", "loss_seed_min", "loss_seed_max"),
+)
+NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
+"""How DuckDB's numeric types begin."""
+RESAMPLES = 200
+
+_TALLY = """
+    count(seed) AS seeds,
+        count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
+        count(holds) FILTER (seed IS NOT NULL) AS decided,
+        bool_or(holds) FILTER (seed IS NULL) AS pooled
+"""
+"""What the seeds of a cell say, from rows with a seed and one, of the pooled seeds, without."""
+_OUTCOME = """
+    CASE cells.pass
+        WHEN 'all' THEN
+            CASE WHEN v.passed < v.decided THEN false WHEN v.passed = v.seeds THEN true END
+        WHEN 'any' THEN
+            CASE WHEN v.passed > 0 THEN true WHEN v.decided = v.seeds THEN false END
+        ELSE v.pooled
+    END
+"""
+"""Whether the cell passes, by its pass rule; NULL while that is open."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell as a question sees it."""
+
+    row: Mapping[str, Any]
+    """Columns of `raw.cells`."""
+    outcome: bool | None
+    """Whether the condition holds; None until its seeds decide that."""
+    passed: int
+    """Seeds for which it holds."""
+    decided: int
+    """Seeds for which it holds or does not."""
+    values: tuple[Any, ...]
+    """The question's expressions: numbers, or None as where there is no score yet."""
+    rivals: tuple[Cell, ...] = ()
+    """Where nuisance axes were tuned: one cell for each of their values, of which this is the
+    best; then `outcome` is what they say together."""
+    edge: str = ""
+    """Tuned axes, joined by commas, whose best value lies at the edge of the tried range."""
+
+    @property
+    def points(self) -> tuple[Cell, ...]:
+        """The cells of the grid that this one stands for."""
+        return self.rivals or (self,)
+
+    @property
+    def measured(self) -> bool:
+        return self.row["acc"] is not None or self.row["loss"] is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that is planned of it ran its budget."""
+        rows = [point.row for point in self.points]
+        return all(r["completed"] + r["solved"] + r["diverged"] == r["seeds"] for r in rows)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the question's expressions are numbers here."""
+        return all(value is not None and isfinite(value) for value in self.values)
+
+    def scores(self) -> dict[str, float | None]:
+        """Accuracy and loss by pass rule, each with its spread over seeds; of the accuracy also
+        Wilson's interval. An infinite loss, of seeds that diverged, is None."""
+        acc = self.row["acc"]
+        total = self.row["total" if self.row["pass"] == "mean" else "total_of_one"]
+        interval = wilson(acc, total) if acc is not None and total else (None, None)
+        of_acc = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
+        of_loss = (self.row["loss"], self.row["loss_min"], self.row["loss_max"])
+        return dict(zip(SCORE_COLUMNS, map(_finite, (*of_acc, *of_loss)), strict=True))
+
+    def merit(self, score: Score) -> tuple[float, float]:
+        """Orders cells by their score, then by the other one; without scores they come last."""
+        acc, loss = self.row["acc"], self.row["loss"]
+        merits = (-inf if acc is None else acc, -inf if loss is None else -loss)
+        return merits if score == "acc" else merits[::-1]
+
+
+def judged(
+    views: Views, question: Question, selection: Node, condition: Node
+) -> list[tuple[Cell, bool]]:
+    """Every cell, and whether the selection, which mentions no score, holds for it."""
+    nodes = [node for _, node in question.expressions]
+    *kinds, selects, judges = views.types([node.sql() for node in (*nodes, selection, condition)])
+    for (text, _), kind in zip(question.expressions, kinds, strict=True):
+        if not kind.startswith(NUMERIC):
+            raise UserError(f"`{text}` is of type {kind}, not a number")
+    for node, kind in ((selection, selects), (condition, judges)):
+        if kind != "BOOLEAN":
+            raise UserError(f"`where {node.sql()}` is of type {kind}, not a condition")
+    found = views.fetch(
+        f"""
+        WITH units AS (
+            SELECT cell, seed, {condition.kleene} AS holds
+            FROM raw.cells JOIN raw.bounds USING (cell)
+        ), votes AS (
+            SELECT cell, {_TALLY}
+            FROM units GROUP BY cell
+        ), expressions AS (
+            SELECT cell, coalesce({selection.sql()}, false) AS selected,
+                row({", ".join(map(_shown, nodes))}) AS "values"
+            FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed IS NULL
+        )
+        SELECT e.selected, e.values,
+            {_OUTCOME},
+            v.passed, v.decided, cells.*
+        FROM raw.cells JOIN votes AS v USING (cell) JOIN expressions AS e USING (cell)
+        ORDER BY cell
+        """
+    )
+    return [
+        (
+            Cell(
+                row=dict(zip(views.raw_columns, columns, strict=True)),
+                outcome=outcome,
+                passed=passed,
+                decided=decided,
+                values=tuple(map(_number, values)),
+            ),
+            selected,
+        )
+        for selected, values, outcome, passed, decided, *columns in found
+    ]
+
+
+def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    """The cells as they might have come out: each with as many of its seeds, drawn with
+    replacement; `RESAMPLES` times, the same in every process."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not cells:
+        return
+    wanted = ", ".join(str(point.row["cell"]) for cell in cells for point in cell.points)
+    trials = views.fetch(
+        "SELECT cell, seed FROM raw.bounds "
+        f"WHERE seed IS NOT NULL AND cell IN ({wanted}) ORDER BY cell, seed"
+    )
+    of_cell, seed = np.array(trials).T
+    first, end = (np.searchsorted(of_cell, of_cell, side) for side in ("left", "right"))
+    drawn = np.random.default_rng(0).integers(first, end, size=(RESAMPLES, len(trials)))
+    draws = {
+        "resample": np.repeat(np.arange(RESAMPLES), len(trials)),
+        "cell": np.tile(of_cell, RESAMPLES),
+        "seed": seed[drawn].ravel(),
+    }
+    views.connection.register("draws", pa.table(draws))
+    outcomes = dict(views.fetch(_resampled_sql(condition, views.scores)))
+
+    def drawn_anew(cell: Cell, i: int) -> Cell:
+        if not cell.rivals:
+            return replace(cell, outcome=outcomes[cell.row["cell"]][i])
+        rivals = tuple(drawn_anew(rival, i) for rival in cell.rivals)
+        return replace(cell, outcome=together(rivals, condition), rivals=rivals)
+
+    for i in range(RESAMPLES):
+        yield [drawn_anew(cell, i) for cell in cells]
+
+
+def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
+    """The outcome of cells that differ in nuisance axes alone, taken as one.
+
+    Such a cell is as good as the best value of those axes makes it: a condition holds where it
+    does for one of them, and one that asks for bad scores where it does for all.
+    """
+    outcomes = {rival.outcome for rival in rivals}
+    decisive = not condition.falling
+    if decisive in outcomes:
+        return decisive
+    return None if None in outcomes else not decisive
+
+
+def _resampled_sql(condition: Node, scores: Sequence[str]) -> str:
+    """The outcomes of each cell, resample by resample, of the table `draws`."""
+    extremes = [bound(name) for name in EXTREMES for bound in (least, most)]
+    return f"""
+        WITH drawn AS (
+            SELECT resample, pass, bounds.* EXCLUDE ({", ".join(extremes)})
+            FROM draws JOIN raw.bounds USING (cell, seed) JOIN raw.cells USING (cell)
+        ), pooled AS (
+            SELECT resample, cell,
+                {", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores).items())}
+            FROM drawn GROUP BY resample, cell
+        ), units AS (
+            FROM pooled
+            UNION ALL BY NAME
+            SELECT drawn.* EXCLUDE (pass), {", ".join(extremes)}
+            FROM drawn JOIN pooled USING (resample, cell)
+        ), tallies AS (
+            SELECT resample, cell, {_TALLY}
+            FROM (
+                SELECT resample, cell, seed, {condition.kleene} AS holds
+                FROM units JOIN raw.cells USING (cell)
+            ) GROUP BY resample, cell
+        )
+        SELECT cell, list({_OUTCOME} ORDER BY resample)
+        FROM tallies AS v JOIN raw.cells AS cells USING (cell) GROUP BY cell
+    """
+
+
+def _shown(node: Node) -> str:
+    """An expression in SQL, of scores by the seeds that ended. NULL where one was stopped, unless
+    it can't change the score: rules stop the bad ones, and the others would look too good."""
+    if not node.scores:
+        return node.sql()
+    known = " AND ".join(f"{quoted(least(s))} = {quoted(most(s))}" for s in sorted(node.scores))
+    return f"CASE WHEN stopped = 0 OR ({known}) THEN {node.sql()} END"
+
+
+def _number(value: Decimal | Value | None) -> Value | None:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _finite(value: Value | None) -> Value | None:
+    return None if value is None or not isfinite(value) else value

@@ -1,0 +1,348 @@
+"""A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
+
+The tables are read through the store and copied into memory; DuckDB touches no file, no network
+and no Python object, and what a query changes is gone with the connection. How cells are made of
+trials, `sweepd.query.cells_sql` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.query.cells_sql import (
+    ENDS,
+    GOAL_COST,
+    MEASURED,
+    SCORES,
+    cells_sql,
+    endings_sql,
+    makers_sql,
+    members_sql,
+    reached_sql,
+)
+from sweepd.statuses import STATUSES
+from sweepd.store.schema import METRICS, PLAN, TRIALS
+from sweepd.store.tables import Damaged, Read
+
+CodeChoice = Callable[[str, str], str | None] | Literal["all"]
+"""Whose trials count: those of the code that (task, model) names now and those accepted in its
+place (None: it cannot be told, and each trial's newest ending counts); or all, code by code."""
+
+RULES = ("median", "all", "any", "mean")
+_OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
+"""Columns of `raw.cells` that are neither axes nor columns of trials."""
+SWEEPS = (
+    "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
+    "extra_seeds BIGINT[]"
+)
+COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
+
+
+class Sweep(Protocol):
+    @property
+    def info(self) -> Mapping[str, Any]: ...
+
+
+class Source(Protocol):
+    """What is needed of a store."""
+
+    def sweeps(self) -> list[str]: ...
+    def load_sweep(self, name: str) -> Sweep: ...
+    def load_grid(self, name: str) -> str: ...
+    def read_plans(self, sweeps: list[str] | None) -> Read: ...
+    def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
+    def read_metrics(self, ids: Collection[str] | None = None) -> Read: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows of plain values by column; `notes` say what the rows alone do not show."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    notes: list[str]
+    damaged: tuple[Damaged, ...]
+    about: frozenset[str] = frozenset()
+    """What a question asks of, and its rows tell: acc, loss or both."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """An in-memory database of the selected sweeps."""
+
+    connection: duckdb.DuckDBPyConnection
+    source: Source
+    axes: tuple[str, ...]
+    """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
+    by_code: bool
+    """Whether cells differ by code."""
+    infos: Mapping[str, Mapping[str, Any]]
+    """sweep.json of each selected sweep."""
+    whole_store: bool
+    notes: list[str]
+    damaged: tuple[Damaged, ...]
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Columns of `cells`."""
+        return [row[0] for row in self.fetch("DESCRIBE cells")]
+
+    @cached_property
+    def raw_columns(self) -> list[str]:
+        """Columns of `raw.cells`."""
+        return [row[0] for row in self.fetch("DESCRIBE raw.cells")]
+
+    @property
+    def scores(self) -> list[str]:
+        """Scores of trials that cells have."""
+        return [name for name in ENDS if name in self.raw_columns]
+
+    @property
+    def code_column(self) -> list[str]:
+        return ["code"] if self.by_code else []
+
+    @property
+    def member(self) -> str:
+        """What tells the members of a cell apart."""
+        return "id" if self.by_code else "config"
+
+    @property
+    def identity(self) -> list[str]:
+        """All columns that tell cells apart."""
+        return ["task", "model", "size", "L", *self.code_column, *self.axes]
+
+    @cached_property
+    def size_fields(self) -> dict[str, str]:
+        """The axis that is each task's size."""
+        return {
+            task: field
+            for info in self.infos.values()
+            for task, field in info.get("size_fields", {}).items()
+        }
+
+    @cached_property
+    def task_fields(self) -> set[str]:
+        """Axes that are fields of a task, as the frozen grids have them."""
+        import yaml
+
+        found: set[str] = set()
+        for name in self.infos:
+            try:
+                blocks = yaml.safe_load(self.source.load_grid(name))["task"]
+                found.update(*(blocks if isinstance(blocks, list) else [blocks]))
+            except (yaml.YAMLError, KeyError, TypeError) as error:
+                raise EnvironmentFailure(f"the grid of sweep {name} is damaged: {error}") from error
+        return found - {"name"}
+
+    @cached_property
+    def tune(self) -> set[str]:
+        """Nuisance axes, which grids name as `train.lr`."""
+        names = (name for info in self.infos.values() for name in info.get("tune", ()))
+        return {name.rpartition(".")[2] for name in names}
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""
+        try:
+            return self._run(sql)[1]
+        except duckdb.Error as error:
+            raise UserError(str(error).partition("\n")[0]) from None
+
+    def types(self, expressions: Sequence[str]) -> list[str]:
+        """DuckDB's types of expressions over `cells`."""
+        sql = f"DESCRIBE SELECT {', '.join(expressions)} FROM cells"
+        return [row[1] for row in self.fetch(sql)]
+
+    def sql(self, text: str) -> Answer:
+        """The rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views; else UserError."""
+        text = text.encode(errors="replace").decode()  # no lone surrogates
+        damaged = self.damaged
+        try:
+            statements = self.connection.extract_statements(text)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise UserError("one SELECT is wanted: sql only reads")
+            damaged += self.prepare(text)
+            names, rows = self._run(text)
+        except duckdb.Error as error:
+            raise UserError(str(error)) from None
+        columns: list[str] = []
+        for name in names:
+            while name in columns:
+                name += ":1"
+            columns.append(name)
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        return Answer(columns, found, self.notes, damaged)
+
+    def _run(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self.connection.execute("BEGIN TRANSACTION READ ONLY")
+        try:
+            result = self.connection.execute(sql)
+            return [column[0] for column in result.description or ()], result.fetchall()
+        finally:
+            self.connection.execute("ROLLBACK")
+
+    def prepare(self, text: str) -> tuple[Damaged, ...]:
+        """Read the metrics if a text asks for them or what is told from them: it takes long.
+
+        To be called before `columns` are asked for: GOAL_COST is one of them from then on.
+        """
+        text = text.lower()
+        if GOAL_COST not in text and "metrics" not in text:
+            return ()
+        wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
+        if GOAL_COST in text:
+            if not self.whole_store:  # whose checkpoints were continued may be in no sweep of these
+                _copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
+            wanted = makers_sql(wanted)
+        ids = None if self.whole_store else [row[0] for row in self.fetch(wanted)]
+        read = self.source.read_metrics(ids)
+        _copy(self.connection, "raw.metrics", read.table)
+        if GOAL_COST in text:
+            goals = [str(info.get("goal")) for info in self.infos.values()]
+            self.connection.execute(reached_sql(goals, self.member))
+            self.connection.execute(cells_sql(self.identity, self.member, tuple(ENDS)))
+        return read.damaged
+
+
+def sandbox() -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that reaches nothing outside itself."""
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "enable_external_access": "false",
+            "autoload_known_extensions": "false",
+            "autoinstall_known_extensions": "false",
+            "python_enable_replacements": "false",
+            "temp_directory": "",
+            "memory_limit": "4GB",
+            "threads": "2",
+        },
+    )
+
+
+def connect(
+    source: Source,
+    *,
+    code: CodeChoice,
+    sweeps: Sequence[str] | None = None,
+    seeds: str | None = None,
+) -> Views:
+    """The views of some sweeps, or of the whole store.
+
+    `cells` are the planned ones and, over the whole store, those that a trial ran without a plan.
+    A trial whose seed is extra in every sweep that plans it is a member of its cell once it is
+    done: one that failed leaves the cell as decided as it was. `seeds` overrides the pass rule of
+    the grids. UserError for an unknown sweep or rule.
+    """
+    if seeds is not None and seeds not in RULES:
+        raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(RULES)}")
+    infos, damaged = _load_infos(source, sweeps)
+    plans = source.read_plans(None if sweeps is None else list(infos))
+    configs = None if sweeps is None else set(plans.table["config"].to_pylist())
+    trials = source.read_trials(configs)
+    plan_axes = [name for name in plans.table.column_names if name not in PLAN.fixed]
+    trial_axes = [name for name in trials.table.column_names if name not in TRIALS.fixed]
+
+    axes = tuple(dict.fromkeys(plan_axes + trial_axes))
+    if taken := _OWN.intersection(axes):
+        raise UserError(f"fields named {', '.join(sorted(taken))}: columns of `cells`; rename them")
+
+    con = sandbox()
+    con.execute("CREATE SCHEMA raw")
+    _copy(con, "raw.planned", plans.table)
+    _copy(con, "raw.attempts", trials.table)
+    _copy(con, "raw.parents", _parents(trials.table))
+    _copy(con, "raw.metrics", METRICS.concat([]))
+    _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
+    selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
+    con.execute(endings_sql(selected))
+    _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))
+    con.execute("SET lock_configuration = true")
+
+    views = Views(
+        con,
+        source,
+        axes=axes,
+        by_code=isinstance(code, str),
+        infos=infos,
+        whole_store=sweeps is None,
+        notes=[],
+        damaged=(*damaged, *plans.damaged, *trials.damaged),
+    )
+    con.execute(members_sql(plan_axes, trial_axes, views.member))
+    con.execute(cells_sql(views.identity, views.member, MEASURED))
+    [(others,)] = views.fetch(
+        "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
+    )
+    if others:
+        views.notes.append(f"left out: {others} trials that another code made (--code all)")
+    return views
+
+
+def _load_infos(
+    source: Source, sweeps: Sequence[str] | None
+) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
+    """sweep.json by sweep, oldest first. Of the whole store, damaged ones are skipped and named."""
+    infos: dict[str, Mapping[str, Any]] = {}
+    damaged = []
+    names = source.sweeps()
+    if sweeps is not None:
+        names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
+    for name in names:
+        try:
+            infos[name] = source.load_sweep(name).info
+        except EnvironmentFailure as error:
+            if sweeps is not None:
+                raise
+            damaged.append(Damaged(f"sweep {name}", str(error)))
+    return infos, damaged
+
+
+def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    con.register("arrow", table)
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
+    con.unregister("arrow")
+
+
+def _parents(trials: pa.Table) -> pa.Table:
+    return trials.select(["id", "attempt", "parent", "step"])
+
+
+def _fill(
+    con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
+) -> None:
+    """A small table from rows. (By way of Arrow it would import pandas.)"""
+    con.execute(f"CREATE TABLE {name} ({columns})")
+    if rows:
+        con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def _sweep_rows(infos: Mapping[str, Mapping[str, Any]], seeds: str | None) -> list[list[Any]]:
+    """The rows of `SWEEPS`; `number` counts from the oldest."""
+    return [
+        [number, name, info.get("created"), info.get("goal"), seeds or info.get("pass"),
+         info.get("search"), info.get("extra_seeds", [])]
+        for number, (name, info) in enumerate(infos.items())
+    ]  # fmt: skip
+
+
+def _counted(
+    con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, str, str]]:
+    """Task, model and code of the trials that count."""
+    accepted = {digest for info in infos.values() for digest in info.get("accepted", ())}
+
+    def counts(task: str, model: str, made_by: str) -> bool:
+        if isinstance(code, str):
+            return True
+        current = code(task, model)
+        return current is None or made_by == current or made_by in accepted
+
+    made = con.execute("SELECT DISTINCT task, model, code FROM trials").fetchall()
+    return [row for row in made if counts(*row)]

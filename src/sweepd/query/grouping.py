@@ -1,0 +1,140 @@
+"""How the cells of a question fall into rows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweepd.errors import UserError
+from sweepd.query.cells import NUMERIC, Cell
+from sweepd.query.cells_sql import COSTS, GOAL_COST, quoted
+from sweepd.query.database import Views
+from sweepd.query.parser import Question
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which columns make a row, and which of the others a row is the best over."""
+
+    group: tuple[str, ...]
+    shown: tuple[str, ...]
+    """Axes that rows show in columns of their own."""
+    others: tuple[str, ...]
+    """What else varies."""
+    tuned: tuple[str, ...]
+    """Nuisance axes: cells that differ in them alone are one."""
+    rest: tuple[str, ...]
+    """All that makes a cell but these."""
+    across_sizes: bool
+    """Whether a row is about one size, so that smaller sizes say something about it."""
+    pooled: tuple[str, ...]
+    """Columns that `by` may have left out, for rows to be the best over what differs in them."""
+
+    def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
+        """The group's columns and its cells, in natural order."""
+        groups = defaultdict(list)
+        for cell in cells:
+            groups[tuple(cell.row[name] for name in self.group)].append(cell)
+        keys = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
+        return [(dict(zip(self.group, key, strict=True)), groups[key]) for key in keys]
+
+    def merged(self, cells: Iterable[Cell]) -> list[str]:
+        """The columns in which cells of one row differ though the question does not speak of
+        them."""
+        found = {
+            name
+            for _, members in self.rows(cells)
+            for name in self.pooled
+            if len({cell.row[name] for cell in members}) > 1
+        }
+        return [name for name in self.pooled if name in found]
+
+    def at(self, cell: Cell) -> str:
+        """Where else a cell stands: a JSON object of the other axes that it has."""
+        axes = {name: cell.row[name] for name in self.others if cell.row[name] is not None}
+        return json.dumps(axes, sort_keys=True)
+
+
+def group(
+    views: Views, question: Question, cells: Sequence[Cell], selected: Sequence[Cell]
+) -> Grouping:
+    """The question's own group, or the default one.
+
+    That is task, size, L, model and each axis that a task and model have in several values, but
+    for nuisance axes and what the question ranks: the columns it minimises, and d where it names a
+    cost, which is there to rank widths. What `fit` fits along, and with it what follows from that,
+    is no group either. Of a frontier, only the task's own axes are one: cells of different
+    problems cannot beat one another.
+    """
+    along = question.along
+    varying = _varying(views, cells, along)
+    size_fields = {views.size_fields.get(cell.row["task"], "size") for cell in selected}
+    size_columns = {"size", "L", *size_fields}
+    ranked = {name for _, node in question.expressions for name in node.columns}
+    if along is not None:
+        if along in ranked or along not in {"size", "L", *views.axes}:
+            raise UserError(f"~ {along}: fit along the size or an axis, not what is minimised")
+        [kind] = views.types([quoted(along)])
+        if not kind.startswith(NUMERIC):
+            raise UserError(f"~ {along}: it is of type {kind}, not a number")
+        ranked.add(along)
+    if ranked.intersection((*COSTS, GOAL_COST)):
+        ranked.add("d")
+    if ranked & size_columns:
+        ranked |= size_columns
+    apart = views.axes
+    if question.verb == "frontier":
+        apart = tuple(axis for axis in views.axes if axis in views.task_fields)
+    names = ["task", "size", "L", "model", *views.code_column]
+    if question.by is not None:
+        allowed = [*names, *views.axes, *COSTS]
+        for name in question.by:
+            if name not in allowed:
+                raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
+            if name == along:
+                raise UserError(f"by {name}: a fit along {name} needs several values in a group")
+        names = ["task", *question.by, "model", *views.code_column]
+    else:
+        names += [axis for axis in varying if axis in apart]
+        names = [name for name in names if name not in ranked | views.tune]
+    group = tuple(dict.fromkeys(names))
+    tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
+    in_columns = {*group, *(node.column for _, node in question.expressions)}
+    shown = tuple({"d"} - in_columns) if question.verb == "frontier" else ()
+    across_sizes = bool(size_columns.intersection((*group, along)))
+    sizes = [] if across_sizes or not _sizes_vary(cells) else ["size"]
+    return Grouping(
+        group=group,
+        shown=shown,
+        others=tuple(name for name in varying + sizes if name not in in_columns.union(shown)),
+        tuned=tuned,
+        rest=tuple(name for name in views.identity if name not in tuned),
+        across_sizes=across_sizes,
+        pooled=tuple(axis for axis in apart if axis not in ranked.union(group, tuned)),
+    )
+
+
+def _sizes_vary(cells: Sequence[Cell]) -> bool:
+    """Whether one task has several sizes."""
+    sizes = {(cell.row["task"], cell.row["size"]) for cell in cells}
+    return len(sizes) > len({task for task, _ in sizes})
+
+
+def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str]:
+    """Axes, other than size, that one task and model have in several values (null is one), where
+    there is a column to fit along at one value of that."""
+    values: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    for cell in cells:
+        where = cell.row["task"], cell.row["model"], cell.row[along] if along else None
+        for axis in views.axes:
+            values[axis, *where].add(cell.row[axis])
+    size_fields = views.size_fields
+    varying = {
+        axis
+        for (axis, task, *_), seen in values.items()
+        if len(seen) > 1 and axis != size_fields.get(task)
+    }
+    return [axis for axis in views.axes if axis in varying]

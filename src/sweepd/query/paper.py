@@ -1,0 +1,113 @@
+"""Table 2 of Yang et al. 2024 (arXiv 2402.13934), beside our counts and what a store has measured:
+the least GFLOPs with accuracy above 90% on arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweepd.grid.costs import costs
+from sweepd.grid.registry import find_model
+from sweepd.query.answers import ask
+from sweepd.query.database import CodeChoice, Source, connect
+from sweepd.store.tables import Damaged
+from sweepd.tasks.arithmetic import PUBLISHED_L, Arithmetic
+
+TABLE2 = {
+    "standard": {87: (0.027, 64), 221: (0.266, 128), 355: (0.426, 128), 505: (0.605, 128)},
+    "linear": {87: (0.422, 256), 221: (4.220, 512), 355: (6.756, 512), 505: (9.584, 512)},
+    "sparse": {87: (0.106, 128), 221: (1.055, 256), 355: (1.690, 256), 505: (2.399, 256)},
+}
+"""By model and L: the published GFLOPs, and the min d that they imply.
+
+All exceed 24 · layers · d² · L, the weight products of one forward pass, by 0.5% to 5.3%.
+"""
+LAYERS, HEADS = 3, 4
+
+TABLE2_COLUMNS = (
+    *("kind", "model", "L", "operators", "published_gflops", "d", "gflops_weights", "ratio"),
+    *("gflops", "measured_d", "measured_gflops_weights", "verdict"),
+)
+
+TableRow = dict[str, Any]
+
+
+class Measured:
+    """Questions to a store; without one, nothing was measured."""
+
+    def __init__(
+        self, source: Source | None, code: CodeChoice, sweeps: Sequence[str] | None = None
+    ) -> None:
+        self.source, self.code, self.sweeps = source, code, sweeps
+        self.columns: set[str] = set()
+        self.settings: tuple[str, ...] = ()
+        """axes that make cells differ, but for d, sizes and nuisance axes"""
+        self.notes: list[str] = []
+        self.damaged: tuple[Damaged, ...] = ()
+        if source is not None:
+            views = connect(source, code=code, sweeps=sweeps)
+            self.columns = set(views.columns) if views.axes else set()
+            ranked = {"d", *views.size_fields.values(), *views.tune}
+            self.settings = tuple(axis for axis in views.axes if axis not in ranked)
+            self.notes, self.damaged = views.notes, views.damaged
+
+    def rows(self, text: str, needs: Sequence[str] = ("d", "acc")) -> list[TableRow]:
+        """The rows of an answer; none if the store lacks one of the columns that it needs."""
+        if self.source is None or not self.columns.issuperset(needs):
+            return []
+        return ask(self.source, text, code=self.code, sweeps=self.sweeps).rows
+
+    @property
+    def chains(self) -> str:
+        """The condition that a cell is of chains of thought, as all of the paper's are."""
+        return "cot" if "cot" in self.columns else "true"
+
+
+def table2(measured: Measured) -> list[TableRow]:
+    """Each published figure, our counts at the d that it implies, and the store's own min d.
+
+    gflops_weights is the paper's count and ratio the published figure over it; gflops counts
+    attention's own products too. Measured is with the paper's layers, heads and modulus.
+    """
+    where = f"task = 'arithmetic' and modulus = 11 and layers = {LAYERS} and heads = {HEADS}"
+    found = {
+        (row["model"], row["L"]): row
+        for row in measured.rows(
+            f"min d by L where acc > 0.9 and {measured.chains} and {where}",
+            needs=("d", "modulus", "layers", "heads"),
+        )
+    }
+    rows = []
+    for model, published in TABLE2.items():
+        for operators, L in PUBLISHED_L.items():
+            gflops, d = published[L]
+            ours, with_attention = _gflops(model, operators, d)
+            own = found.get((model, L), {})
+            own_d = own.get("value")
+            rows.append(
+                {
+                    "kind": "table2",
+                    "model": model,
+                    "L": L,
+                    "operators": operators,
+                    "published_gflops": gflops,
+                    "d": d,
+                    "gflops_weights": ours,
+                    "ratio": gflops / ours,
+                    "gflops": with_attention,
+                    "measured_d": own_d,
+                    "measured_gflops_weights": own_d and _gflops(model, operators, own_d)[0],
+                    "verdict": own.get("verdict"),
+                }
+            )
+    return rows
+
+
+def _gflops(model: str, operators: int, d: int) -> tuple[float, float]:
+    """Of the paper's model on arithmetic: by weights only, and with attention's own products."""
+    task = Arithmetic(operators)
+    architecture = find_model(model, Path())(d=d, layers=LAYERS, heads=HEADS)
+    found = costs(architecture, len(task.vocab), task.L, task.capacity)
+    return found.flops_weights / 1e9, found.flops / 1e9

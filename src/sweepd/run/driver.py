@@ -1,0 +1,191 @@
+"""One driver runs one sweep: lock it, claim what is to be done, run that, judge by the ledger."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.grid.options import Placement
+from sweepd.grid.plan import Plan, Trial
+from sweepd.provenance import home, provenance
+from sweepd.search.base import Search
+from sweepd.search.ledger import Standing, outcomes, standing
+from sweepd.search.seeds import Outcome
+from sweepd.store.store import Store
+
+if TYPE_CHECKING:
+    from sweepd.run.tune_hooks import Listener
+
+POLL_SECONDS = 2.0
+"""How often the store is asked for a request to cancel, and for trials that another sweep's driver
+runs."""
+
+COMPACTION_SECONDS = 60.0
+"""How often it is seen whether there is something to compact while a sweep runs."""
+FILES_WHILE_RUNNING, FILES_AT_THE_END = 1000, 64
+"""How many new files are compacted."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """How a launch ended. failed: trials that failed as often as they may."""
+
+    standing: Standing
+    failed: tuple[Trial, ...]
+    interrupted: bool
+
+
+def launch(
+    search: Search,
+    store: Store,
+    placement: Placement,
+    stopping: threading.Event,
+    listener: Listener,
+    note: Callable[[str], None],
+) -> Launched:
+    """Run what the search of a plan still wants; the same call again continues it.
+
+    Returns when nothing is wanted but trials that failed for good, or once `stopping` is set.
+    Raises EnvironmentFailure where another driver holds the sweep or the store can't be written.
+    """
+    plan, name = search.plan, search.plan.grid.name
+
+    def lost(reason: str) -> None:
+        note(f"sweep {name}: {reason}")
+        stopping.set()
+
+    if not store.lock_sweep(name, note, lost):
+        raise EnvironmentFailure(
+            f"sweep {name}: another driver holds it ({_latest_driver(store, name)}); "
+            "wait for it, or end it with `sweepd cancel`"
+        )
+    over = threading.Event()
+    try:
+        if moved := store.take_in_spill():
+            note(f"took in {moved} objects that could not be written before")
+        _save(plan, store)
+        number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
+        threading.Thread(
+            target=_look_after, args=(store, number, stopping, over, note), daemon=True
+        ).start()
+        search.learn(_known(plan, store), ())
+        waiting = 0
+        while search.wanted() and not stopping.is_set():
+            unsettled = [trial for trial in plan.trials if not search.taken(trial)]
+            claimed = store.claim([trial.id for trial in unsettled])
+            mine = [trial for trial in unsettled if trial.id in claimed]
+            try:
+                # Read after claiming: what another driver ended meanwhile is not run again.
+                search.learn(_known(plan, store), {trial.id for trial in mine})
+                if not search.finished:
+                    _run(search, store, number, mine, placement, stopping, listener)
+            finally:
+                store.release(claimed)
+            if (elsewhere := len(search.wanted())) and not stopping.is_set():
+                if elsewhere != waiting:
+                    waiting = elsewhere
+                    note(f"waiting for {waiting} trials that another sweep is running")
+                stopping.wait(POLL_SECONDS)
+        store.compact(FILES_AT_THE_END)
+        after = standing(plan.trials, store.read_trials().table)
+        failed = tuple(trial for trial in after.failed if trial.id in search.abandoned)
+        left = bool(search.in_flight or search.wanted())
+        return Launched(after, failed, stopping.is_set() and left)
+    finally:
+        over.set()
+        store.unlock_sweep(name)
+
+
+def _look_after(
+    store: Store,
+    number: int,
+    stopping: threading.Event,
+    over: threading.Event,
+    note: Callable[[str], None],
+) -> None:
+    """Until the launch is over, stop it if `sweepd cancel`, on whatever machine, asks for it, and
+    spare readers the many files of a long one."""
+    looked = time.monotonic()
+    while not over.wait(POLL_SECONDS):
+        with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
+            if store.cancel_requested(number):
+                note("cancelled: saving what runs")
+                stopping.set()
+                return
+            if time.monotonic() - looked > COMPACTION_SECONDS:
+                store.compact(FILES_WHILE_RUNNING)
+                looked = time.monotonic()
+
+
+def _save(plan: Plan, store: Store) -> None:
+    """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
+    grid, name = plan.grid, plan.grid.name
+    sweeps, _ = store.readable_sweeps()
+    past = sweeps[name].info if name in sweeps else {}
+    present = {digest: made.files for digest, made in plan.codes.items()}
+    used = {trial.code for trial in plan.trials}
+    store.save_sweep(
+        name,
+        grid.resolved_text(),
+        {
+            "format": 1,
+            "name": name,
+            "goal": str(grid.goal),
+            "pass": grid.pass_rule,
+            "tune": list(grid.tune),
+            "search": grid.search_name,
+            "extra_seeds": list(grid.seeds[grid.first_seeds :]),
+            "base": home(grid.base),
+            "created": past.get("created", datetime.now(UTC).isoformat(timespec="seconds")),
+            "accepted": sorted(set(past.get("accepted", ())) | (used - present.keys())),
+            "size_fields": plan.size_fields,
+            "code_files": {**past.get("code_files", {}), **present},
+        },
+        [trial.row() for trial in plan.trials],
+    )
+
+
+def _known(plan: Plan, store: Store) -> dict[str, Outcome]:
+    return outcomes(plan, store.read_trials().table)
+
+
+def _run(
+    search: Search,
+    store: Store,
+    number: int,
+    mine: list[Trial],
+    placement: Placement,
+    stopping: threading.Event,
+    listener: Listener,
+) -> None:
+    # Ray takes seconds to import: only where something is to be run.
+    from sweepd.run import engine
+    from sweepd.run.worker import LaunchSpec
+
+    grid = search.plan.grid
+    spec = LaunchSpec(
+        store.address,
+        grid.name,
+        grid.base,
+        number,
+        grid.checkpoint_seconds,
+        tuple(mine),
+        grid.goal,
+        tune=grid.tune,
+        in_full=frozenset(search.in_full),
+        hang_seconds=grid.hang_seconds,
+    )
+    engine.run(spec, search, store, placement, listener, stopping)
+
+
+def _latest_driver(store: Store, sweep: str) -> str:
+    drivers = [launch for launch in store.launches() if launch.get("sweep") == sweep]
+    if not drivers:
+        return "it is just starting"
+    return f"process {drivers[-1].get('pid')} on {drivers[-1].get('host')}"

@@ -1,0 +1,165 @@
+"""Ray Tune runs the trials, on a Ray of this machine's own or on one that runs already.
+
+Tune's own state is disposable: continuing a sweep is a new Tune run over the trials that have not
+ended. To be imported before anything that imports Ray, whose settings it makes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NoReturn
+
+SETTINGS = {
+    # Tune's own records are not ours: no CSV, JSON and TensorBoard files, no state snapshots
+    # (each rewrites one JSON of all trials), no change of the working directory.
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "100000000",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    # Signals are the driver's to handle.
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Workers started ahead lack Tune's environment, and so are never used.
+    "RAY_prestart_worker_first_driver": "0",
+    # Long enough for Ray to say whether it was a worker or its node that no longer answers.
+    "RAY_timeout_ms_task_wait_for_death_info": "60000",
+}
+os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
+
+import ray  # noqa: E402 (its settings are read on import)
+from ray import tune  # noqa: E402
+from ray._private import ray_constants  # noqa: E402
+
+from sweepd.errors import EnvironmentFailure  # noqa: E402
+from sweepd.grid.options import Placement  # noqa: E402
+from sweepd.run.nodes import at_once, probe  # noqa: E402
+from sweepd.run.tune_hooks import EndOfRun, Listener, Rules, Suggestions, Watchdog  # noqa: E402
+from sweepd.run.worker import LaunchSpec, Worker  # noqa: E402
+from sweepd.search.base import Search  # noqa: E402
+from sweepd.store.store import Store  # noqa: E402
+
+VITAL = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
+LOOK_SECONDS = 1.0
+"""How often one looks whether these still run."""
+
+
+class _NoFolders(list[str]):
+    """What Ray puts in front of every worker's sys.path: nothing. The current folder, which it
+    would add, may hold files of any name, and these would be imported in placement of libraries."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Nothing is added."""
+
+
+def start_ray(address: str | None) -> None:
+    """Join the Ray at an address, or start a private one on this machine, seen by nobody else.
+
+    The ports of a private one are open on the loopback interface only (Ray's own way on macOS),
+    and ask for a token that other users of the machine do not have.
+    EnvironmentFailure if there is none to join.
+    """
+    where: dict[str, Any] = {"address": address}
+    if not address:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
+        ray_constants.ENABLE_RAY_CLUSTER = False
+        spec = ray.job_config.JobConfig()
+        spec._py_driver_sys_path = _NoFolders()
+        where = {"address": "local", "job_config": spec, "include_dashboard": False}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # While Ray starts, its own handler of SIGTERM would end this process with exit code 15.
+    ray._private.utils.set_sigterm_handler = lambda handler: None
+    try:
+        ray.init(**where, log_to_driver=False, configure_logging=True, logging_level=logging.ERROR)
+    except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
+        what = f"no Ray to join at {address}" if address else "Ray did not start"
+        raise EnvironmentFailure(f"{what}: {error}") from error
+    logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report
+    for number, handler in handlers.items():  # Ray's C++ part would abort the process on SIGTERM
+        signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _watched(lost: Callable[[str], NoReturn]) -> Iterator[None]:
+    """Calls `lost` as soon as a private Ray is broken. Ray itself would end this process, after up
+    to a minute, with the exit code that stands for failed trials."""
+    node: Any = ray._private.worker._global_node
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            for name, process in node.dead_processes():
+                if name in VITAL and not over.is_set():
+                    lost(f"Ray's {name} has died ({process.returncode})")
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def run(
+    spec: LaunchSpec,
+    search: Search,
+    store: Store,
+    placement: Placement,
+    listener: Listener,
+    stopping: threading.Event,
+) -> None:
+    """Run the search to its end, or until `stopping` is set. Success is judged by the ledger.
+
+    EnvironmentFailure if results can't be written: whatever runs is given up then.
+    """
+    if not ray.is_initialized():
+        start_ray(placement.ray)
+    if placement.ray:
+        probe(store, spec.launch, placement, stopping)
+        spec = replace(spec, record=store.launch(spec.launch))
+    per_trial = placement.per_trial
+    worker = {
+        "threads": max(1, int(per_trial.cpus)),
+        "device": "cuda" if per_trial.gpus else "cpu",
+    }
+    end = EndOfRun(stopping)
+    with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
+        tuner = tune.Tuner(
+            tune.with_resources(
+                tune.with_parameters(Worker, spec=spec),
+                {"cpu": per_trial.cpus, "gpu": per_trial.gpus},
+            ),
+            tune_config=tune.TuneConfig(
+                search_alg=Suggestions(spec, search, listener, worker, end),
+                scheduler=Rules(spec),
+                num_samples=-1,
+                max_concurrent_trials=at_once(placement),
+                reuse_actors=True,
+            ),
+            run_config=tune.RunConfig(
+                name="sweep",
+                storage_path=scratch,
+                callbacks=[Watchdog(spec, search, store, listener, end)],
+                stop=end,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                failure_config=tune.FailureConfig(max_failures=0),
+                verbose=0,
+            ),
+        )
+        watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
+        with watched, contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
+            tuner.fit()
+    if end.failure:
+        raise EnvironmentFailure(f"{end.failure}; launch again once that is mended")

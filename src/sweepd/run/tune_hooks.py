@@ -1,0 +1,292 @@
+"""What Ray Tune asks and tells while it runs trials: its searcher, callback, scheduler, stopper.
+
+Tune schedules, places and supervises; everything that must survive is in the store.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from math import ceil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn, Protocol, Self
+
+import ray
+from ray import tune
+from ray.exceptions import RayError
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
+from ray.tune.search import Searcher
+from ray.tune.stopper import TrialPlateauStopper
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.grid.plan import Trial, competitors
+from sweepd.run.worker import LaunchSpec
+from sweepd.search.base import MOST_MOVES, Search
+from sweepd.search.seeds import Outcome
+from sweepd.store.store import Store
+from sweepd.trial.attempt import ledger_columns, storable
+
+NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
+"""How Ray says that an actor was lost with its node, or that, after a minute, it can't tell."""
+
+
+class Listener(Protocol):
+    """Who is told what happens. Called from the driver's thread."""
+
+    def running(self, trial: Trial, report: dict[str, Any]) -> None:
+        """A trial has trained on: `step`, and `acc` of its latest check."""
+
+    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
+        """An attempt has ended: `status`, `acc`, `loss`, `error`."""
+
+    def lost_ray(self, reason: str) -> NoReturn:
+        """Nothing can run or be stopped any more. From another thread; must end the process."""
+
+
+class Disposable:
+    """A part of a Tune run that is not carried over: pickled (Tune does, to restore runs, which
+    we never do) it is nothing, copied it is itself."""
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return object, ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+class Suggestions(Disposable, Searcher):
+    """Hands the search's trials to Tune and their endings back."""
+
+    def __init__(
+        self,
+        spec: LaunchSpec,
+        search: Search,
+        listener: Listener,
+        worker: dict[str, Any],
+        end: EndOfRun,
+    ) -> None:
+        super().__init__(metric="step", mode="max")
+        self.spec, self.search, self.listener, self.worker = spec, search, listener, worker
+        self.end = end
+        self.index = {trial.id: i for i, trial in enumerate(spec.trials)}
+        self.in_flight: dict[str, Trial] = {}
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
+        trial = self.search.next()
+        if trial is None:
+            return Searcher.FINISHED if self.search.finished else None
+        self.in_flight[trial_id] = trial
+        attempt = self.spec.launch * 1000 + self.search.tries[trial.id]
+        return {"index": self.index[trial.id], "attempt": attempt, **self.worker}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        if result["status"] is None:
+            self.listener.running(self.in_flight[trial_id], result)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        trial = self.in_flight.pop(trial_id)
+        if error:
+            return  # Watchdog knows why
+        if result and result["failure"]:
+            self.end.failure = self.end.failure or result["failure"]
+        elif result and result["status"] is None:  # signals end the run without this call
+            self.search.ended(trial, Outcome("stopped"))
+            self.listener.ended(trial, {**result, "status": "stopped", "acc": None})
+        elif result:
+            score = result[self.search.plan.grid.goal.metric]
+            self.search.ended(trial, Outcome(result["status"], score, result["total"]))
+            self.listener.ended(trial, result)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is the truth."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is the truth."""
+
+
+class Watchdog(Disposable, tune.Callback):
+    """Watches over the workers: kills those that hang, and records the attempts that could not do
+    so themselves: `failed` if their worker was killed, `interrupted`, to go on elsewhere, if their
+    node was lost."""
+
+    def __init__(
+        self, spec: LaunchSpec, search: Search, store: Store, listener: Listener, end: EndOfRun
+    ) -> None:
+        self.spec, self.search, self.store = spec, search, store
+        self.listener, self.end = listener, end
+        self.now, self.looked = 0.0, time.monotonic()
+        self.moved: dict[TuneTrial, float] = {}
+        """when each trial that runs last made a step"""
+        self.hung: set[TuneTrial] = set()
+
+    def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
+        # A clock that stands still while the driver is held up: what its workers have reported
+        # meanwhile is still to be read.
+        looked = time.monotonic()
+        self.now += min(looked - self.looked, 1.0)
+        self.looked = looked
+        if self.spec.hang_seconds:
+            for trial in [t for t, at in self.moved.items() if self._hangs(at)]:
+                self.hung.add(trial)
+                del self.moved[trial]
+                worker: Any = trial.temporary_state.ray_actor
+                ray.kill(worker)
+
+    def _hangs(self, moved: float) -> bool:
+        return self.now - moved > self.spec.hang_seconds
+
+    def on_trial_start(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self.moved[trial] = self.now
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[TuneTrial],
+        trial: TuneTrial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        self.moved[trial] = self.now
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self.moved.pop(trial, None)
+
+    def on_trial_error(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self.moved.pop(trial, None)
+        lost, number = self.spec.trials[trial.config["index"]], trial.config["attempt"]
+        status, error = "failed", self._reason(trial)
+        if NODE_LOST.search(error) and self.search.moves[lost.id] < MOST_MOVES:
+            status, error = "interrupted", f"its node was lost: {error}"
+        ending = {"status": status, "acc": None, "loss": None, "error": error}
+        self.search.ended(lost, Outcome(status))
+        try:
+            self.store.append_log(lost.id, f"attempt {number}: {error}\n")
+            columns = ledger_columns(lost, number, self.spec.sweep)
+            self.store.write_trials([{**columns, **ending}])
+        except EnvironmentFailure as failure:
+            self.end.failure = self.end.failure or str(failure)
+        else:
+            self.listener.ended(lost, ending)
+
+    def _reason(self, trial: TuneTrial) -> str:
+        """Why the worker was lost; the first line of Tune's account only counts failures."""
+        if trial in self.hung:
+            return (
+                f"no step for {self.spec.hang_seconds:g} s (hang_seconds) after step "
+                f"{trial.last_result.get('step', 0)}: its worker was killed"
+            )
+        account = Path(trial.error_file).read_text() if trial.error_file else ""
+        return storable(account.partition("\n")[2].strip()) or "the worker was lost"
+
+
+class Rules(Disposable, FIFOScheduler):
+    """First in, first out, giving up on trials by Tune's own rules where the grid asks for it.
+
+    A freed actor is not taken to a trial whose own is starting. FIFO offers the oldest pending
+    trial; Tune then gives it the freed actor and kills the one being started for it, so that
+    trials shorter than an actor's start end up running one at a time. With nothing offered,
+    pending trials start by Tune's other path, in the same order. Only for rules that never pause
+    a trial.
+    """
+
+    def __init__(self, spec: LaunchSpec) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.spec = spec
+        self.mode = "min" if spec.goal.comparison.startswith("<") else "max"
+        self.horizon = max(trial.train.steps for trial in spec.trials)
+        self.heard: dict[str, int] = {}
+        """the last check of each trial: one tried again starts before it"""
+        self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
+        self.rungs: dict[tuple[Any, ...], Any] = {}
+        """an AsyncHyperBandScheduler for each group of competitors"""
+
+    def choose_trial_to_run(self, tune_controller: Any) -> None:
+        return None
+
+    def on_trial_result(
+        self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
+    ) -> str:
+        ours = self.spec.trials[trial.config["index"]]
+        against = [self._against(ours, *check) for check in result["checks"]]
+        if any(against) and ours.id not in self.spec.in_full and self._stopped(trial):
+            return str(self.STOP)
+        return str(self.CONTINUE)
+
+    def on_trial_complete(
+        self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
+    ) -> None:
+        ours = self.spec.trials[trial.config["index"]]
+        for check in result["checks"]:
+            self._against(ours, *check)
+
+    def _against(self, trial: Trial, step: int, value: float) -> bool:
+        """Whether a rule gives up on the trial at this check."""
+        if step <= self.heard.get(trial.id, 0):
+            return False
+        self.heard[trial.id] = step
+        stands_still = trial.stop.plateau and self._plateau(trial)(trial.id, {"value": value})
+        behind = trial.stop.asha and self._falls_behind(trial, step, value)
+        return bool(stands_still or behind)
+
+    def _plateau(self, trial: Trial) -> TrialPlateauStopper:
+        rule, every = trial.stop.plateau, trial.evaluate.check_every
+        assert rule is not None
+        if (rule, every) not in self.plateaus:
+            self.plateaus[rule, every] = TrialPlateauStopper(
+                "value", rule.std, num_results=rule.checks, grace_period=ceil(rule.grace / every)
+            )
+        return self.plateaus[rule, every]
+
+    def _falls_behind(self, trial: Trial, step: int, value: float) -> bool:
+        rule, group = trial.stop.asha, competitors(trial, self.spec.tune)
+        assert rule is not None
+        if group not in self.rungs:
+            self.rungs[group] = AsyncHyperBandScheduler(
+                time_attr="step",
+                metric="value",
+                mode=self.mode,
+                max_t=max(self.horizon, rule.grace),
+                grace_period=rule.grace,
+                reduction_factor=rule.reduction,
+                stop_last_trials=False,
+            )
+        rungs, nobody = self.rungs[group], None
+        known_as = SimpleNamespace(trial_id=trial.id)  # tried again, it is no new competitor
+        rungs.on_trial_add(nobody, known_as)
+        decision = rungs.on_trial_result(nobody, known_as, {"step": step, "value": value})
+        return bool(decision == self.STOP)
+
+    def _stopped(self, trial: TuneTrial) -> bool:
+        """Have the worker end the attempt before Tune takes the trial from it: it alone knows
+        where the trial stands. Whatever keeps it from doing so comes up again as it trains on."""
+        try:
+            worker: Any = trial.temporary_state.ray_actor
+            ray.get(worker.give_up.remote(), timeout=self.spec.hang_seconds or None)
+        except RayError:
+            return False
+        return True
+
+
+class EndOfRun(Disposable, tune.Stopper):
+    """Ends the run once the driver was asked to stop, or when results can't be written."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self.stopping = stopping
+        self.failure: str | None = None
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.failure is not None or self.stopping.is_set()

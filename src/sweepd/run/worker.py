@@ -1,0 +1,127 @@
+"""The processes in which Ray Tune runs trials.
+
+A trial is one actor's work in slices of about a second, so that results, interruption and
+schedulers reach it between slices.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray._private.utils import detect_fate_sharing_support_linux, set_kill_on_parent_death_linux
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.grid.options import Goal
+from sweepd.grid.plan import Trial
+from sweepd.run.nodes import reach
+from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt
+
+SLICE_SECONDS = 1.0
+"""How long a trial trains between two reports to Tune."""
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """What the workers need besides the trial: a few strings, and every trial by its index."""
+
+    address: str
+    sweep: str
+    base: Path
+    launch: int
+    checkpoint_seconds: float
+    trials: tuple[Trial, ...]
+    goal: Goal
+    """whose metric the rules watch that give up on trials"""
+    attempt: type[Attempt] = Attempt
+    """what runs a trial; a simulation brings its own"""
+    tune: tuple[str, ...] = ()
+    """nuisance axes, in which competitors differ"""
+    in_full: frozenset[str] = frozenset()
+    """ids of trials that no rule may give up on"""
+    hang_seconds: float = 0.0
+    """how long a trial may make no step before its worker is killed; 0: for ever"""
+    record: Mapping[str, Any] | None = None
+    """what every worker must read in the results of this launch; None where it can't but do so"""
+
+
+class Worker(tune.Trainable):
+    """An actor that runs one attempt after another.
+
+    An attempt begins with its first step: Tune may set an actor up for a trial and then, before
+    that, give the trial to an actor that has become free.
+    """
+
+    def setup(self, config: dict[str, Any], spec: LaunchSpec) -> None:  # type: ignore[override]
+        if spec.hang_seconds:  # the driver's watchdog begins once this has ended
+            faulthandler.dump_traceback_later(spec.hang_seconds, exit=True)
+        if detect_fate_sharing_support_linux():  # type: ignore[no-untyped-call]
+            # A driver that is killed takes its Ray with it, and so this worker at once. By itself
+            # Ray takes seconds, in which a trial could end that the next driver has begun anew.
+            set_kill_on_parent_death_linux()  # type: ignore[no-untyped-call]
+        import torch
+
+        self.spec = spec
+        self.store = Store.open(spec.address)
+        self.device = config["device"]
+        torch.set_num_threads(config["threads"])
+        self.attempt: Attempt | None = None
+        self.reached = False
+        faulthandler.cancel_dump_traceback_later()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.cleanup()
+        return True
+
+    def step(self) -> dict[str, Any]:
+        try:
+            attempt = self.attempt = self.attempt or self._begin()
+            news = attempt.news()  # what an earlier attempt checked comes before any training
+            if not news:
+                attempt.advance(SLICE_SECONDS)
+                news = attempt.news()
+        except EnvironmentFailure as failure:  # no fault of the trial: the whole run ends
+            self.attempt = None
+            return {"status": None, "failure": str(failure), "checks": [], "done": True}
+        return {
+            "status": attempt.status,
+            "acc": attempt.acc,
+            "error": attempt.error,
+            "step": attempt.latest.step if attempt.latest else 0,
+            "loss": attempt.loss,
+            "chain_acc": attempt.score and attempt.score.chain_acc,
+            "total": attempt.score and attempt.score.total,
+            "checks": [(check.step, getattr(check, self.spec.goal.metric)) for check in news],
+            "failure": None,
+            "done": attempt.status is not None,
+        }
+
+    def give_up(self) -> None:
+        """End the attempt as `stopped`, where a rule that Tune runs has given up on the trial."""
+        assert self.attempt is not None
+        self.attempt.give_up()
+
+    def cleanup(self) -> None:
+        """Whoever takes this actor from an unfinished attempt interrupts it."""
+        if self.attempt:
+            self.attempt.interrupt()
+            self.attempt = None
+
+    def _begin(self) -> Attempt:
+        if self.spec.record and not self.reached:  # a node may have come after the probe
+            reach(self.spec.address, self.spec.launch, self.spec.record)
+            self.reached = True
+        return self.spec.attempt(
+            self.store,
+            self.spec.trials[self.config["index"]],
+            self.config["attempt"],
+            self.spec.sweep,
+            self.spec.base,
+            self.device,
+            self.spec.checkpoint_seconds,
+        )

@@ -1,0 +1,144 @@
+"""Which trial to try next: what every search has in common, and the search of the whole grid."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sweepd.grid.plan import Plan, Trial
+from sweepd.search.seeds import CellSeeds, Outcome, Outcomes
+
+MOST_MOVES = 10
+"""How often in a launch a trial may lose its node for free: one that takes nodes down must end."""
+
+
+class Search(ABC):
+    """Hands out trials until the grid's question is settled.
+
+    `learn` tells it which trials have ended, and which of the others are its own to run. `next`
+    hands out a trial, or None while there is none to run; `ended` takes how it came out. A failed
+    trial is tried again, as often as the grid allows, and is abandoned then. An interrupted one,
+    whose node was lost, is handed out again.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.in_full: Collection[str] = ()
+        """ids of trials that count as ended only once they have run their whole budget"""
+        self.outcomes: dict[str, Outcome] = {}
+        self.owned: Collection[str] = ()
+        self.in_flight: set[str] = set()
+        self.abandoned: set[str] = set()
+        self.tries: Counter[str] = Counter()
+        self.moves: Counter[str] = Counter()
+
+    def learn(self, outcomes: Outcomes, owned: Collection[str]) -> None:
+        """Start over from what is known; nothing runs now."""
+        self.outcomes = {
+            id_: outcome
+            for id_, outcome in outcomes.items()
+            if outcome.status != "stopped" or id_ not in self.in_full
+        }
+        self.owned, self.in_flight = owned, set()
+        self.rebuild()
+
+    def next(self) -> Trial | None:
+        trial = self.choose()
+        if trial:
+            self.in_flight.add(trial.id)
+            self.tries[trial.id] += 1
+            self.update(trial)
+        return trial
+
+    def ended(self, trial: Trial, outcome: Outcome) -> None:
+        self.in_flight.remove(trial.id)
+        if outcome.status == "interrupted":
+            self.moves[trial.id] += 1
+        elif outcome.status != "failed":
+            self.outcomes[trial.id] = outcome
+        elif self.tries[trial.id] - self.moves[trial.id] > self.plan.grid.retries:
+            self.abandoned.add(trial.id)
+        self.update(trial)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is in flight and nothing can be handed out."""
+        return not self.in_flight and self.choose() is None
+
+    def free(self, trial: Trial) -> bool:
+        """Whether the trial can be handed out."""
+        return trial.id in self.owned and not self.taken(trial)
+
+    def over(self, trial: Trial) -> bool:
+        """Whether the trial has ended or was abandoned."""
+        return trial.id in self.outcomes or trial.id in self.abandoned
+
+    def taken(self, trial: Trial) -> bool:
+        """Whether the trial has ended, was abandoned or is in flight."""
+        return self.over(trial) or trial.id in self.in_flight
+
+    @abstractmethod
+    def wanted(self) -> list[Trial]:
+        """Trials that have not ended and are needed now, whoever runs them."""
+
+    def tally(self) -> Mapping[str, int]:
+        """How many cells were tried for what, where a search has several reasons."""
+        return {}
+
+    @abstractmethod
+    def choose(self) -> Trial | None:
+        """What to hand out next, if anything."""
+
+    @abstractmethod
+    def update(self, trial: Trial) -> None:
+        """Something has changed about this trial."""
+
+    @abstractmethod
+    def rebuild(self) -> None:
+        """Everything may have changed."""
+
+
+class GridSearch(Search):
+    """Every cell, seed by seed, and further seeds for close calls; failed trials come last."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.cells_of = {trial.id: seeds for seeds in cells_of(plan) for trial in seeds.trials}
+        self.waiting: dict[str, Trial] = {}
+
+    def wanted(self) -> list[Trial]:
+        return list(self.waiting.values())
+
+    def choose(self) -> Trial | None:
+        return next(filter(self.free, self.waiting.values()), None)
+
+    def update(self, trial: Trial) -> None:
+        self.waiting.pop(trial.id, None)
+        if trial.id not in self.in_flight:
+            self.call(self.cells_of[trial.id])
+
+    def rebuild(self) -> None:
+        self.waiting = {}
+        for seeds in dict.fromkeys(self.cells_of.values()):
+            self.call(seeds)
+        order = (trial for trial in self.plan.trials if trial.id in self.waiting)
+        self.waiting = {trial.id: trial for trial in order}
+
+    def call(self, seeds: CellSeeds) -> None:
+        """Line up the seeds of a cell that count and have not run."""
+        for trial in seeds.called(self.outcomes, self.abandoned):
+            if not self.taken(trial):
+                self.waiting.setdefault(trial.id, trial)
+
+
+def cells_of(plan: Plan) -> list[CellSeeds]:
+    """The cells of a plan."""
+    grid = plan.grid
+    cells: dict[tuple[Any, ...], list[Trial]] = defaultdict(list)
+    for trial in plan.trials:
+        cells[trial.cell].append(trial)
+    return [
+        CellSeeds(grid.goal, grid.pass_rule, tuple(c), grid.first_seeds) for c in cells.values()
+    ]

@@ -1,0 +1,99 @@
+"""How long a plan will take: a rough model of a trial's time, corrected by what the store saw.
+
+The model is the cost of dispatching a step plus the FLOPs at a core's rate, with constants
+measured on one core of a shared machine (2 layers, d = 8 to 64, batch 64); the range between its
+two lines is wide because machines differ. Trials that the store holds replace it by the 10th to
+90th percentile of the ratio of their times to the model's middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import quantiles
+
+import pyarrow as pa
+
+from sweepd.grid.plan import Trial
+from sweepd.search.base import Search
+from sweepd.search.staircase import StaircaseSearch
+
+STEP_SECONDS = (2.5e-3, 8e-3)
+FLOPS_PER_SECOND = (60e9, 8e9)
+ENOUGH = 5
+"""Recorded trials from which on their own times are used."""
+
+
+def trial_seconds(steps: int, train_flops: float) -> tuple[float, float]:
+    """The model's low and high time of one trial on one core."""
+    low, high = (
+        steps * step + train_flops / rate
+        for step, rate in zip(STEP_SECONDS, FLOPS_PER_SECOND, strict=True)
+    )
+    return low, high
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What is left to run: how many trials, their training FLOPs, and low and high wall time."""
+
+    trials: float
+    train_flops: float
+    seconds_low: float
+    seconds_high: float
+
+
+def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
+    """What is left of the whole `grid` and, if the search is a staircase, the `least`, `likely`
+    and `worst` of that: so many trials at once, judged by the store's `trials` table."""
+    grid = search.plan.grid
+    first = set(grid.seeds[: grid.first_seeds])
+    left = [t for t in search.plan.trials if t.seed in first and t.id not in search.outcomes]
+    factors = _factors(recorded)
+
+    def seconds(trial: Trial) -> tuple[float, float]:
+        low, high = trial_seconds(trial.train.steps, trial.train_flops)
+        if factors:
+            middle = (low + high) / 2
+            low, high = middle * factors[0], middle * factors[1]
+        budget = trial.stop.seconds or inf
+        return min(low, budget), min(high, budget)
+
+    weights = (
+        lambda trial: 1,
+        lambda trial: trial.train_flops,
+        lambda trial: seconds(trial)[0],
+        lambda trial: seconds(trial)[1],
+    )
+    sums = [sum(map(weight, left)) for weight in weights]
+    found = {"grid": _bill(sums, slots, max(map(seconds, left), default=(0.0, 0.0)))}
+    if isinstance(search, StaircaseSearch):
+        lines = max(1, min(slots, len(search.wanted())))
+        ranges = search.ranges(*weights)
+        for name, totals in zip(
+            ("least", "likely", "worst"), zip(*ranges, strict=True), strict=True
+        ):
+            found[name] = _bill(totals, lines, (0.0, 0.0))
+    return found
+
+
+def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float]) -> Bill:
+    trials, train_flops, low, high = sums
+    return Bill(trials, train_flops, max(low / slots, longest[0]), max(high / slots, longest[1]))
+
+
+def _factors(recorded: pa.Table) -> tuple[float, float] | None:
+    """10th and 90th percentile of real over modelled time, of trials that ran their budget."""
+    columns: Iterable[list[object]] = (
+        recorded.column(name).to_pylist() for name in ("status", "step", "train_flops", "seconds")
+    )
+    ratios = [
+        float(seconds) / (sum(trial_seconds(step, flops)) / 2)
+        for status, step, flops, seconds in zip(*columns, strict=True)
+        if status == "completed" and step and seconds
+    ]
+    if len(ratios) < ENOUGH:
+        return None
+    deciles = quantiles(ratios, n=10)
+    return deciles[0], deciles[-1]

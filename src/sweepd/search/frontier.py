@@ -1,0 +1,179 @@
+"""The frontier of one line of the grid, found without trying every cell.
+
+A line holds the cells that differ in two axes only: the minimised one (d) and the one along which
+the problem grows (the size). On it the frontier is assumed monotone: what a width cannot solve it
+cannot solve at larger sizes either. The walk (saddleback search; Dijkstra, Bird 2006) starts at
+the smallest size and width; a cell that passes leads to the next size, one that fails to the next
+width. So rows + columns - 1 cells decide the line, and no width above the frontier is tried.
+
+Every function here is a function of what is known, not of how it came to be known: continuing a
+search, or finding that another sweep has run half of it, is the same as going on.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Literal
+
+Position = tuple[float, float]
+"""A size, and a width."""
+Known = Mapping[Position, bool | None]
+"""Settled positions: passed, failed, or (None) undecided for good, as where trials failed
+or were stopped early. The walk then goes on as after a failure; answers will not call it one."""
+Role = Literal["walk", "spot check", "widened", "speculation"]
+
+MOST_FRONTIERS = 300
+"""How many of a line's possible frontiers `frontiers` goes through."""
+
+
+@dataclass(frozen=True)
+class SearchLine:
+    """costs: of each position of the line; spot_checks: how many on either side."""
+
+    costs: Mapping[Position, float]
+    spot_checks: int
+
+    @cached_property
+    def rows(self) -> list[tuple[float, list[float]]]:
+        """Each size with its widths, both rising."""
+        widths = defaultdict(list)
+        for size, width in sorted(self.costs):
+            widths[size].append(width)
+        return list(widths.items())
+
+    def wanted(self, known: Known) -> list[Position]:
+        """Positions, not yet known, that the answer needs now; empty when it is complete."""
+        _, step = self.walk(known)
+        found = [step] if step else self.checks(known)
+        found += self.around_contradictions(known)
+        return [position for position in dict.fromkeys(found) if position not in known]
+
+    def walk(self, known: Known) -> tuple[list[Position], Position | None]:
+        """The known positions that the walk passes through, and the one that it needs next."""
+        path: list[Position] = []
+        failed = -math.inf
+        """the largest width that failed at a smaller size"""
+        for size, widths in self.rows:
+            outcomes = {width: known[size, width] for width in widths if (size, width) in known}
+            here = max((w for w, passed in outcomes.items() if passed is False), default=-math.inf)
+            for width in widths:
+                if outcomes.get(width):
+                    path.append((size, width))
+                    break
+                if width <= failed:
+                    continue
+                if width not in outcomes:
+                    if width < here:
+                        continue
+                    return path, (size, width)
+                path.append((size, width))
+                failed = width
+            failed = max(failed, here)
+        return path, None
+
+    def checks(self, known: Known) -> list[Position]:
+        """Cells off the finished staircase that put the assumption to the test: those nearest to
+        the frontier, of these the cheapest, on either side."""
+        path, _ = self.walk(known)
+        above: list[tuple[int, float, Position]] = []
+        below: list[tuple[int, float, Position]] = []
+        for size, widths in self.rows:
+            passed = [i for i, width in enumerate(widths) if known.get((size, width))]
+            frontier = min(passed, default=len(widths))
+            for i, width in enumerate(widths):
+                if (position := (size, width)) not in path:
+                    side = above if i > frontier else below
+                    side.append((abs(i - frontier), self.costs[position], position))
+        return [p for side in (above, below) for *_, p in sorted(side)[: self.spot_checks]]
+
+    def around_contradictions(self, known: Known) -> list[Position]:
+        """The neighbours of every two cells that contradict the assumption: one failed, and one
+        of at most its width passed at its size or at a larger one."""
+        failures = [position for position, passed in known.items() if passed is False]
+        found: dict[Position, None] = {}
+        for position, passed in known.items():
+            for failure in failures if passed else ():
+                if failure[0] <= position[0] and failure[1] >= position[1]:
+                    found |= dict.fromkeys((*self._beside(failure), *self._beside(position)))
+        return list(found)
+
+    def _beside(self, position: Position) -> Iterator[Position]:
+        """The next positions in either direction at the same size, and at the same width."""
+        for axis in (0, 1):
+            same = sorted(p for p in self.costs if p[1 - axis] == position[1 - axis])
+            at = same.index(position)
+            yield from same[max(0, at - 1) : at] + same[at + 1 : at + 2]
+
+    def forecast(self, known: Known, least: float) -> Iterator[tuple[Position, float]]:
+        """Positions that the walk will need, with a chance of at least that share, after the one
+        that it needs now."""
+        _, step = self.walk(known)
+        if step is None or least > 1:
+            return
+        passes = self.chance(step)
+        for passed, chance in ((True, passes), (False, 1 - passes)):
+            if chance >= least:
+                then = {**known, step: passed}
+                _, following = self.walk(then)
+                if following:
+                    yield following, chance
+                for position, share in self.forecast(then, least / chance):
+                    yield position, chance * share
+
+    def chance(self, step: Position) -> float:
+        """How likely the walk's next position passes, if all monotone frontiers that agree with
+        what is known are equally likely."""
+        sizes = sum(size >= step[0] for size, _ in self.rows)
+        widths = sum(p[0] == step[0] and p[1] >= step[1] for p in self.costs)
+        return sizes / (sizes + widths)
+
+    def roles(self, tried: Collection[Position], known: Known) -> dict[Position, Role]:
+        """What each tried position was for, seen from what is known now."""
+        path, step = self.walk(known)
+        checks = self.checks(known) if step is None else []
+        widened = self.around_contradictions(known)
+
+        def role(position: Position) -> Role:
+            if position in path or position == step:
+                return "walk"
+            if position in checks:
+                return "spot check"
+            return "widened" if position in widened else "speculation"
+
+        return {position: role(position) for position in tried}
+
+    def complete(self, known: Known, passes: Callable[[Position], bool]) -> dict[Position, bool]:
+        """What the search tries in addition to what is known, if these are the outcomes."""
+        tried: dict[Position, bool] = {}
+        while wanted := self.wanted({**known, **tried}):
+            tried |= {position: passes(position) for position in wanted}
+        return tried
+
+    def frontiers(self) -> Iterator[Callable[[Position], bool]]:
+        """Every monotone frontier; of very many the extremes and a fixed sample."""
+        sizes = [size for size, _ in self.rows]
+        widths = sorted({width for _, width in self.costs})
+        choices = [*widths, math.inf]
+        found: Iterator[tuple[float, ...]] = combinations_with_replacement(choices, len(sizes))
+        if math.comb(len(sizes) + len(widths), len(widths)) > MOST_FRONTIERS:
+            found = self._sampled(choices, len(sizes))
+        for minima in found:
+            least = dict(zip(sizes, minima, strict=True))
+            yield lambda position, least=least: position[1] >= least[position[0]]  # type: ignore[misc]
+
+    @staticmethod
+    def _sampled(choices: list[float], count: int) -> Iterator[tuple[float, ...]]:
+        generator = random.Random(0)
+        for choice in choices:
+            yield (choice,) * count
+            yield (choices[0],) * (count - 1) + (choice,)
+        for _ in range(MOST_FRONTIERS - 2 * len(choices)):
+            # Stars and bars: each monotone sequence is as likely as any other.
+            bars = sorted(generator.sample(range(len(choices) - 1 + count), count))
+            yield tuple(choices[bar - i] for i, bar in enumerate(bars))

@@ -1,0 +1,103 @@
+"""What the store's record says about planned trials: which are done, which another code made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+
+import pyarrow as pa
+
+from sweepd.grid.plan import Plan, Trial
+from sweepd.search.seeds import Outcome
+from sweepd.statuses import DONE
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """The latest ending of one trial."""
+
+    id: str
+    trunk: str
+    config: str
+    code: str
+    attempt: int
+    status: str
+    acc: float | None
+    chain_acc: float | None
+    loss: float | None
+    total: int | None
+
+    def outcome(self, metric: str) -> Outcome:
+        return Outcome(self.status, getattr(self, metric), self.total)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How planned trials stand. `other` maps a trial's id to its ending under another code."""
+
+    done: tuple[Trial, ...]
+    todo: tuple[Trial, ...]
+    failed: tuple[Trial, ...]
+    other: Mapping[str, LedgerRow]
+
+    def accepting(self, codes: Collection[str]) -> tuple[Trial, ...]:
+        """The planned trials; those that one of `codes` has done, under that code's identity."""
+        return tuple(
+            replace(trial, id=ending.id, trunk=ending.trunk, code=ending.code)
+            if (ending := self.other.get(trial.id)) and ending.code in codes
+            else trial
+            for trial in (*self.done, *self.todo)
+        )
+
+
+def latest_endings(trials: pa.Table) -> dict[str, LedgerRow]:
+    """The latest ending of each trial in the store's `trials` table, by id."""
+    latest: dict[str, LedgerRow] = {}
+    columns = (trials.column(field.name).to_pylist() for field in fields(LedgerRow))
+    for row in zip(*columns, strict=True):
+        ending = LedgerRow(*row)
+        known = latest.get(ending.id)
+        if known is None or known.attempt < ending.attempt:
+            latest[ending.id] = ending
+    return latest
+
+
+def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
+    """Sort `trials` by the store's `trials` table. `failed` ones are part of `todo`."""
+    latest = latest_endings(table)
+    by_config = {e.config: e for e in latest.values() if e.status in DONE}
+    done, todo, failed, other = [], [], [], {}
+    for trial in trials:
+        ending = latest.get(trial.id)
+        if ending and ending.status in DONE:
+            done.append(trial)
+            continue
+        todo.append(trial)
+        if ending and ending.status == "failed":
+            failed.append(trial)
+        if ours := by_config.get(trial.config):
+            other[trial.id] = ours
+    return Standing(tuple(done), tuple(todo), tuple(failed), other)
+
+
+def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
+    """How those of a plan's trials came out that are done."""
+    latest, metric = latest_endings(table), plan.grid.goal.metric
+    ended = (latest[trial.id] for trial in plan.trials if trial.id in latest)
+    return {ending.id: ending.outcome(metric) for ending in ended if ending.status in DONE}
+
+
+def changed_files(
+    ours: Mapping[str, Mapping[str, str]], theirs: Mapping[str, Mapping[str, str]], codes: set[str]
+) -> list[str]:
+    """Files that differ between the present codes and those of `codes` ({code: {file: digest}})."""
+    present = {file: digest for files in ours.values() for file, digest in files.items()}
+    past = [theirs[code] for code in codes if code in theirs]
+    return sorted(
+        {
+            file
+            for files in past
+            for file in files.keys() | present.keys()
+            if file in files and files[file] != present.get(file)
+        }
+    )

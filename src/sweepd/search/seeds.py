@@ -1,0 +1,143 @@
+"""The seeds of one cell: when they have decided whether it passes, and which are still needed.
+
+What is known of a seed's score is an interval: a point for one that ran its budget, from its
+score up for one that stopped as solved, everything for one that has not ended. The pass rule
+applied to the lower and to the upper ends bounds the cell's score; the cell is decided where both
+bounds meet the goal or both miss it. Questions apply the same rule in SQL (`views`, `cells`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
+from sweepd.grid.plan import Trial
+from sweepd.intervals import wilson
+
+RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
+"""The least and the greatest that a score can be."""
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended. score: the goal's metric; total: size of the test sample."""
+
+    status: str
+    score: float | None = None
+    total: int | None = None
+
+    def bounds(self, metric: str) -> Bounds:
+        """What the trial's score, had it run its whole budget, may have been."""
+        least, greatest = RANGES[metric]
+        lower_is_better = metric == "loss"
+        if self.status == "diverged":
+            return (greatest, greatest) if lower_is_better else (least, least)
+        if self.score is None or math.isnan(self.score):
+            return least, greatest
+        if self.status == "completed":
+            return self.score, self.score
+        if self.status == "solved":
+            return (least, self.score) if lower_is_better else (self.score, greatest)
+        return least, greatest
+
+
+Outcomes = Mapping[str, Outcome]
+"""By a trial's id; of trials that are done."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellSeeds:
+    """The seeds of one cell.
+
+    Every cell is judged by its `first` seeds. Where those that have ended leave a close call that
+    one more may turn, that one is called, and then counts like them.
+    """
+
+    goal: Goal
+    rule: PassRule
+    trials: tuple[Trial, ...]
+    """in the order in which seeds are tried"""
+    first: int
+
+    def passes(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool | None:
+        """Whether the cell passes; None while its seeds do not decide that.
+
+        abandoned: ids of trials that will not end (they failed).
+        """
+        return self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
+
+    def close(self, outcomes: Outcomes) -> bool:
+        """Whether more seeds may turn the outcome: those that ran disagree, or the interval of
+        the evaluation error holds the goal's threshold."""
+        ran = [outcomes[trial.id] for trial in self.trials if trial.id in outcomes]
+        votes = {self._decide([outcome.bounds(self.goal.metric)]) for outcome in ran}
+        if {True, False} <= votes:
+            return True
+        scores = [outcome.score for outcome in ran if outcome.score is not None]
+        totals = [outcome.total for outcome in ran if outcome.total]
+        if self.goal.metric == "loss" or not scores or not totals:
+            return False
+        total = sum(totals) if self.rule == "mean" else max(totals)
+        low, high = wilson(self._pooled(scores), total)
+        return low <= self.goal.threshold <= high
+
+    def called(self, outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:
+        """The seeds that count by now, whether or not they have ended."""
+        extra = self.trials[self.first :]
+        called = [*self.trials[: self.first], *(t for t in extra if t.id in outcomes)]
+        more = [t for t in extra if t.id not in outcomes and t.id not in abandoned][:1]
+        if more and self._decide([self._bounds(t, outcomes) for t in called]) is not None:
+            turned = self._decide([self._bounds(t, outcomes) for t in called + more]) is None
+            called += more if turned and self.close(outcomes) else []
+        return called
+
+    def needed(
+        self, outcomes: Outcomes, abandoned: Collection[str] = ()
+    ) -> tuple[Trial, ...] | None:
+        """Trials without which nothing is decided: as many as decide it if they agree.
+
+        Empty once there is one; None if there can't be.
+        """
+        called = self.called(outcomes, abandoned)
+        waiting = [t for t in called if t.id not in outcomes and t.id not in abandoned]
+        others = [self._bounds(t, outcomes) for t in called if t not in waiting]
+        unknown = RANGES[self.goal.metric]
+        for count in range(len(waiting) + 1):
+            rest = [unknown] * (len(waiting) - count)
+            for end in unknown:  # all of them as good, or as bad, as can be
+                if self._decide([*others, *[(end, end)] * count, *rest]) is not None:
+                    return tuple(waiting[:count])
+        return None
+
+    def _bounds(self, trial: Trial, outcomes: Outcomes) -> Bounds:
+        outcome = outcomes.get(trial.id)
+        return outcome.bounds(self.goal.metric) if outcome else RANGES[self.goal.metric]
+
+    def _decide(self, bounds: Sequence[Bounds]) -> bool | None:
+        if self.rule in ("all", "any"):
+            votes = [self._vote(*each) for each in bounds]
+            decisive = self.rule == "any"
+            return decisive if decisive in votes else None if None in votes else not decisive
+        lows, highs = zip(*bounds, strict=True)
+        return self._vote(self._pooled(lows), self._pooled(highs))
+
+    def _vote(self, low: float, high: float) -> bool | None:
+        met = self.goal.met(low)
+        return met if met == self.goal.met(high) else None
+
+    def _pooled(self, scores: Sequence[float]) -> float:
+        lower_is_better = self.goal.metric == "loss"
+        match self.rule:
+            case "mean":
+                return round(fmean(scores), MEAN_DIGITS)
+            case "median":
+                return float(median(scores))
+            case "all":
+                return max(scores) if lower_is_better else min(scores)
+            case "any":
+                return min(scores) if lower_is_better else max(scores)

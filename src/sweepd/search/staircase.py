@@ -1,0 +1,249 @@
+"""The staircase search: of the whole grid, only the cells that the frontier hangs on.
+
+`frontier` says which cells those are; here they become trials: seeds by the grid's pass rule,
+nuisance values of which one that passes is enough, the cheapest trial first, and trials run ahead
+of their turn where slots would be idle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+from sweepd.grid.options import Staircase
+from sweepd.grid.plan import Plan, Trial
+from sweepd.search.base import GridSearch, Search, cells_of
+from sweepd.search.frontier import Position, SearchLine
+from sweepd.search.seeds import CellSeeds
+
+WORTH_A_GUESS = 1.0
+"""Time that a guess must save on average, for each unit that it wastes: see `worth_it`."""
+LEAST_CHANCE = 0.5
+"""Positions less likely needed than that are not looked for: none costs less than the step."""
+
+
+@dataclass(frozen=True)
+class Stair:
+    """A line of the grid, with the cells at each of its positions: one for each combination of
+    nuisance values, of which one that passes is enough."""
+
+    line: SearchLine
+    cells: dict[Position, list[CellSeeds]]
+
+
+class StaircaseSearch(Search):
+    """The cells that the frontier of each line hangs on (`staircase`), cheapest first.
+
+    With slots to spare it runs ahead, where that saves more than it risks.
+    """
+
+    def __init__(self, plan: Plan, rules: Staircase) -> None:
+        super().__init__(plan)
+        self.rules = rules
+        self.stairs = list(stairs(plan, rules))
+        self.place = {
+            trial.id: (i, position)
+            for i, stair in enumerate(self.stairs)
+            for position, cells in stair.cells.items()
+            for seeds in cells
+            for trial in seeds.trials
+        }
+        """of a trial: its stair and the position there"""
+        self.passed: dict[CellSeeds, bool | None] = {}
+        self.known: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
+        """the settled positions of each stair"""
+        self.needs: list[list[Trial]] = [[] for _ in self.stairs]
+        self.guesses: list[list[tuple[Trial, float]] | None] = [None for _ in self.stairs]
+        """trials that may be needed after those, each with its chance; None: nobody asked yet"""
+        self.chosen: list[Trial | None] = []
+        """the choice, until something changes: Tune asks again and again"""
+
+    def wanted(self) -> list[Trial]:
+        return [trial for needs in self.needs for trial in needs]
+
+    def choose(self) -> Trial | None:
+        if not self.chosen:
+            self.chosen = [self.cheapest()]
+        return self.chosen[0]
+
+    def cheapest(self) -> Trial | None:
+        ready = [trial for trial in self.wanted() if self.free(trial)]
+        if ready or not self.rules.speculate:
+            return min(ready, key=lambda trial: trial.train_flops, default=None)
+        guesses = [guess for guess in self.guessed() if self.free(guess[0])]
+        cheapest = min(guesses, key=lambda guess: guess[0].train_flops / guess[1], default=None)
+        return cheapest and cheapest[0]
+
+    def update(self, trial: Trial) -> None:
+        self.chosen = []
+        if trial.id not in self.in_flight:  # a trial that was handed out has told nothing yet
+            i, position = self.place[trial.id]
+            self.judge(i, position)
+            self.refresh_needs(i)
+
+    def rebuild(self) -> None:
+        self.chosen = []
+        for i, stair in enumerate(self.stairs):
+            for position in stair.cells:
+                self.judge(i, position)
+            self.refresh_needs(i)
+
+    def refresh_needs(self, i: int) -> None:
+        """See what a stair needs, by what is known of it."""
+        stair = self.stairs[i]
+        wanted = stair.line.wanted(self.known[i])
+        self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
+        self.guesses[i] = None
+
+    def judge(self, i: int, position: Position) -> None:
+        """See whether a position is settled."""
+        cells, known = self.stairs[i].cells[position], self.known[i]
+        for seeds in cells:
+            self.passed[seeds] = seeds.passes(self.outcomes, self.abandoned)
+        votes = {self.passed[seeds] for seeds in cells}
+        known.pop(position, None)
+        if True in votes:
+            known[position] = True
+        elif None not in votes:
+            known[position] = False
+        elif not self.open_cells(cells):
+            known[position] = None
+
+    def open_cells(self, cells: Sequence[CellSeeds]) -> list[CellSeeds]:
+        """Those that trials yet to end will decide."""
+        return [seeds for seeds in cells if seeds.needed(self.outcomes, self.abandoned)]
+
+    def needed(self, stair: Stair, position: Position) -> Sequence[Trial]:
+        """The trials that a position wants next: of its most promising nuisance values, or of
+        all where these compete with each other."""
+        cells = [self.candidate(stair, position)]
+        if any(seeds.trials[0].stop.asha for seeds in cells):
+            cells = self.open_cells(stair.cells[position])
+        return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
+
+    def candidate(self, stair: Stair, position: Position) -> CellSeeds:
+        """Of a position's open cells the one with the most promising nuisance values."""
+        wins = Counter(
+            i
+            for cells in stair.cells.values()
+            for i, seeds in enumerate(cells)
+            if self.passed[seeds]
+        )
+        cells = sorted(enumerate(stair.cells[position]), key=lambda cell: -wins[cell[0]])
+        return self.open_cells([seeds for _, seeds in cells])[0]
+
+    def guessed(self) -> Iterator[tuple[Trial, float]]:
+        """Trials that may be needed after those that are, each with its chance."""
+        for i, guesses in enumerate(self.guesses):
+            if guesses is None:
+                guesses = self.guesses[i] = list(self.guess(i))
+            yield from guesses
+
+    def guess(self, i: int) -> Iterator[tuple[Trial, float]]:
+        stair, known = self.stairs[i], self.known[i]
+        _, step = stair.line.walk(known) if self.needs[i] else ([], None)
+        if step is None:
+            return
+        passes = stair.line.chance(step)
+        agree = {"all": passes, "any": 1 - passes}.get(self.plan.grid.pass_rule, 0.0)
+        if self.worth_it(stair, step, step, agree):  # one seed that differs would spare the others
+            seeds = self.candidate(stair, step).called(self.outcomes, self.abandoned)
+            yield from ((trial, agree) for trial in seeds)
+        for position, chance in stair.line.forecast(known, LEAST_CHANCE):
+            if self.worth_it(stair, step, position, chance):
+                yield from ((trial, chance) for trial in self.needed(stair, position))
+
+    @staticmethod
+    def worth_it(stair: Stair, step: Position, position: Position, chance: float) -> bool:
+        """Whether to run a position's trials beside the step that is to say if they are needed: if
+        so, the time of that step is saved, else their own is wasted; time goes with FLOPs."""
+        saved, wasted = chance * stair.line.costs[step], (1 - chance) * stair.line.costs[position]
+        return saved >= WORTH_A_GUESS * wasted
+
+    def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
+        """The least, mean and greatest sum of each weight over the trials still to be run.
+
+        Least and greatest over every monotone frontier and every way in which seeds may vote, the
+        mean over frontiers, halfway between few and many seeds.
+        """
+        sums = [[0.0, 0.0, 0.0] for _ in weights]
+        for stair, known in zip(self.stairs, self.known, strict=True):
+            tried = [stair.line.complete(known, passes) for passes in stair.line.frontiers()]
+            for total, weight in zip(sums, weights, strict=True):
+                few = {
+                    (at, passed): sum(map(weight, self.fewest(stair, at, passed)))
+                    for at, passed in product(stair.cells, (True, False))
+                }
+                many = {at: sum(map(weight, self.left(stair, at))) for at in stair.cells}
+                low = [sum(few[found] for found in outcomes.items()) for outcomes in tried]
+                high = [sum(many[at] for at in outcomes) for outcomes in tried]
+                total[0] += min(low)
+                total[1] += (fmean(low) + fmean(high)) / 2
+                total[2] += max(high)
+        return [(least, mean, greatest) for least, mean, greatest in sums]
+
+    def fewest(self, stair: Stair, position: Position, passed: bool) -> list[Trial]:
+        """The trials that settle a position if all seeds agree, and, where it passes, the first
+        nuisance value does."""
+        open_cells = self.open_cells(stair.cells[position])
+        cells = open_cells[:1] if passed else open_cells
+        return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
+
+    def left(self, stair: Stair, position: Position) -> list[Trial]:
+        """All trials of a position that have not ended."""
+        trials = (trial for seeds in stair.cells[position] for trial in seeds.trials)
+        return [trial for trial in trials if not self.over(trial)]
+
+    def tally(self) -> Mapping[str, int]:
+        """How many cells were tried for what, seen from what is known now."""
+        tally: Counter[str] = Counter()
+        for stair, known in zip(self.stairs, self.known, strict=True):
+            tried = [
+                position
+                for position, cells in stair.cells.items()
+                if any(
+                    t.id in self.outcomes or t.id in self.abandoned for c in cells for t in c.trials
+                )
+            ]
+            tally.update(stair.line.roles(tried, known).values())
+        return tally
+
+
+def search_of(plan: Plan) -> Search:
+    """The search that the grid asks for."""
+    rules = plan.grid.search
+    return GridSearch(plan) if rules == "grid" else StaircaseSearch(plan, rules)
+
+
+def promotion_of(plan: Plan) -> Search:
+    """A search that has trials which a rule stopped run in full, where the answer hangs on them."""
+    rules = Staircase() if plan.grid.search == "grid" else plan.grid.search
+    search = StaircaseSearch(plan, replace(rules, spot_checks=0, speculate=False))
+    search.in_full = frozenset(trial.id for trial in plan.trials)
+    return search
+
+
+def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
+    """The lines of a plan, in the order of its trials."""
+    size_fields = plan.size_fields
+    nuisance = {name.rpartition(".")[2] for name in plan.grid.tune}
+    lines: dict[Any, dict[Position, list[CellSeeds]]] = defaultdict(lambda: defaultdict(list))
+    for seeds in cells_of(plan):
+        trial = seeds.trials[0]
+        along = size_fields[trial.task_name] if rules.along == "size" else rules.along
+        at = trial.size if rules.along == "size" else trial.axes[rules.along]
+        shared = {**trial.axes}
+        for name in (along, rules.minimize, *nuisance):
+            shared.pop(name, None)
+        line = lines[trial.task_name, trial.model_name, *shared.items()]
+        line[at, trial.axes[rules.minimize]].append(seeds)  # type: ignore[index]
+    for cells in lines.values():
+        costs = {
+            position: sum(trial.train_flops for seeds in found for trial in seeds.trials)
+            for position, found in cells.items()
+        }
+        yield Stair(SearchLine(costs, rules.spot_checks), dict(cells))

@@ -1,0 +1,258 @@
+"""Objects of a bucket: `s3://bucket/prefix` and `gs://bucket/prefix`, by way of obstore.
+
+pyarrow.fs was not taken: it has no conditional put (so no exclusive creation and no lease), closes
+a stream that failed into a short object, and has no request time-out on Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PreconditionError,
+)
+from obstore.store import GCSStore, S3Store
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store.storage import File, Unreachable, aside_name, failure, is_aside
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+REQUEST_SECONDS = 30.0
+"""How long one request may take; large objects are sent in parts, a request each."""
+RETRY_SECONDS = 60.0
+"""How long a request that failed is tried again, with growing pauses."""
+LONGEST_PAUSE = 5.0
+
+_REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")
+"""The store answered, and would answer the same again."""
+
+_Result = TypeVar("_Result")
+
+
+class Object(NamedTuple):
+    data: bytes
+    version: str
+    written: float
+    """seconds since 1970 by the store's clock, which may have whole seconds only"""
+
+
+class ObjectFolder:
+    """See `storage.Folder`. Also compares and swaps, which only object stores can.
+
+    Addresses, regions and credentials come from the environment (AWS_ENDPOINT_URL, AWS_REGION,
+    AWS_ACCESS_KEY_ID, …; GOOGLE_APPLICATION_CREDENTIALS, …), from the machine's role, and, where
+    boto3 is installed, from the profiles of ~/.aws.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        request_seconds: float = REQUEST_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        """UserError for an address that is none. Asks the store nothing yet."""
+        self.address = address.rstrip("/")
+        self._retry_seconds = retry_seconds
+        self._store = _connect(self.address, request_seconds, retry_seconds)
+        # What a conditional put compares: S3 the ETag, GCS the generation.
+        self._version_key = "e_tag" if isinstance(self._store, S3Store) else "version"
+        self._unwritten: defaultdict[str, list[str]] = defaultdict(list)
+        self._log_parts: dict[str, int] = {}
+
+    def where(self, name: str) -> str:
+        return f"{self.address}/{name}" if name else self.address
+
+    def make(self) -> None:
+        """Nothing is made: a folder is there as soon as something is in it, and buckets are the
+        user's. EnvironmentFailure if the store overwrites where it was told not to, as some that
+        speak S3 do: exclusive creation and leases rest on that."""
+        probe = aside_name()
+        made = self.create(probe, b"1")
+        try:
+            if not made or self.create(probe, b"2") or self.swap(probe, b"3", version="1"):
+                raise failure("use", self.address, "it ignores If-None-Match or If-Match")
+        finally:
+            self.delete([probe])
+
+    def now(self) -> float:
+        probe = aside_name()
+        self.put(probe, b"")
+        try:
+            return self.get(probe).written
+        finally:
+            self.delete([probe])
+
+    def is_empty(self) -> bool:
+        def is_empty() -> bool:
+            pages = obstore.list(self._store)  # of which the first will do
+            return all(is_aside(meta["path"]) for page in pages for meta in page)
+
+        return self._trying("list", "", is_empty)
+
+    def read(self, name: str) -> bytes:
+        return self.get(name).data
+
+    def get(self, name: str) -> Object:
+        """FileNotFoundError if there is no such object."""
+
+        def get() -> Object:
+            found = obstore.get(self._store, name)
+            meta = found.meta
+            version = str(meta[self._version_key])  # type: ignore[literal-required]
+            return Object(bytes(found.bytes()), version, meta["last_modified"].timestamp())
+
+        return self._trying("read", name, get)
+
+    def files(self, below: str = "") -> list[File]:
+        return [file for file in self._list(below) if not is_aside(file.name)]
+
+    def asides(self) -> list[File]:
+        return [file for file in self._list("") if is_aside(file.name)]
+
+    def put(self, name: str, data: bytes) -> None:
+        self._trying("write", name, lambda: obstore.put(self._store, name, data))
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self.swap(name, data, None) is not None
+
+    def swap(self, name: str, data: bytes, version: str | None) -> str | None:
+        """Make `name` hold `data` if its version is still this one (None: if there is nothing).
+
+        Its new version, or None if it was not. A try whose answer was lost may have done it, so
+        every call marks what it writes.
+        """
+        mark = uuid.uuid4().hex
+        mode: Any = "create" if version is None else {self._version_key: version}
+
+        def put() -> str | None:
+            try:
+                done = obstore.put(self._store, name, data, mode=mode, attributes={"mark": mark})
+                return str(done[self._version_key])  # type: ignore[literal-required]
+            except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+                if isinstance(error, FileNotFoundError) and version is None:
+                    raise  # not even a bucket
+                with suppress(FileNotFoundError):
+                    found = obstore.get(self._store, name, options={"head": True})
+                    if found.attributes.get("mark") == mark:
+                        return str(found.meta[self._version_key])  # type: ignore[literal-required]
+                return None
+
+        return self._trying("write", name, put)
+
+    def append(self, name: str, text: str) -> None:
+        self._unwritten[name].append(text)
+
+    def flush(self) -> None:
+        for name in list(self._unwritten):
+            data = "".join(self._unwritten[name]).encode(errors="replace")
+            part = self._log_parts.get(name) or len(self.files(name)) + 1
+            while not self.create(f"{name}/{part:06d}.log", data):
+                part += 1
+            self._log_parts[name] = part + 1
+            del self._unwritten[name]
+
+    def delete(self, names: Collection[str]) -> None:
+        def delete() -> None:
+            try:
+                obstore.delete(self._store, list(names))
+            except FileNotFoundError:  # of a store that deletes one by one, and stops there
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(self._store, name)
+
+        if names:
+            self._trying("delete", min(names), delete)
+
+    def _list(self, below: str) -> list[File]:
+        skipped = len(below) + 1 if below else 0
+
+        def listed() -> list[File]:
+            return [
+                File(
+                    meta["path"][skipped:],
+                    meta["size"],
+                    meta["last_modified"].timestamp(),
+                    meta["e_tag"],
+                )
+                for page in obstore.list(self._store, below or None)
+                for meta in page
+            ]
+
+        return sorted(self._trying("list", below, listed), key=lambda file: file.name)
+
+    def _trying(self, what: str, name: str, act: Callable[[], _Result]) -> _Result:
+        """obstore tries again by itself where a request changes nothing by being sent twice; here
+        the others are, and reads whose answer broke off."""
+        until, delay = time.monotonic() + self._retry_seconds, 0.1
+        while True:
+            try:
+                return act()
+            except (BaseError, OSError, ValueError) as error:
+                if "NoSuchBucket" in str(error):
+                    raise UserError(f"{self.address}: there is no such bucket") from error
+                if isinstance(error, FileNotFoundError):
+                    raise
+                told = failure(what, self.where(name), _reason(error))
+                if _REFUSED.search(str(error)):
+                    raise told from error
+                if time.monotonic() + delay > until:
+                    raise Unreachable(*told.args) from error
+            time.sleep(delay)
+            delay = min(2 * delay, LONGEST_PAUSE)
+
+
+def _connect(address: str, request_seconds: float, retry_seconds: float) -> ObjectStore:
+    scheme, _, rest = address.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if not bucket or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
+        raise UserError(f"{address}: an address is {scheme}://bucket/prefix")
+    client: ClientConfig = {
+        "timeout": timedelta(seconds=request_seconds),
+        "connect_timeout": timedelta(seconds=min(5.0, request_seconds)),
+        "allow_http": True,  # an endpoint that is named with http:// is meant so
+    }
+    retry: RetryConfig = {
+        "max_retries": 10 if retry_seconds else 0,
+        "retry_timeout": timedelta(seconds=retry_seconds),
+        "backoff": {"max_backoff": timedelta(seconds=LONGEST_PAUSE)},
+    }
+    options: dict[str, Any] = {"client_options": client, "retry_config": retry}
+    try:
+        if scheme == "gs":
+            return GCSStore(bucket, prefix=prefix or None, **options)
+        return S3Store(bucket, prefix=prefix or None, credential_provider=_profile(), **options)
+    except (BaseError, OSError, ValueError) as error:
+        raise EnvironmentFailure(f"cannot open {address}: {_reason(error)}") from error
+
+
+def _profile() -> Any:
+    """The credentials of an AWS profile or single sign-on, where only boto3 can tell them."""
+    if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_SKIP_SIGNATURE" in os.environ:
+        return None
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        return Boto3CredentialProvider()
+    except (ImportError, ValueError):  # no boto3, or none that it knows
+        return None
+
+
+def _reason(error: Exception) -> str:
+    """What the store itself said, else the first line of the client's account."""
+    text = str(error)
+    if said := re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL):
+        return f"{said[1]}: {said[2]}"
+    return text.partition("\n")[0][:500] or type(error).__name__

@@ -1,0 +1,74 @@
+"""What may be deleted of a store: never a row that is nowhere else, nor what a driver may need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sweepd.statuses import DONE
+from sweepd.store.storage import File, Folder
+from sweepd.store.tables import TableFolder
+
+KINDS = {
+    "replaced": "files whose rows a compacted file holds",
+    "leftover": "halves of files, of writers that died",
+    "ended": "checkpoints of trials that have ended",
+    "kept": "checkpoints kept for longer trials, which without them start anew",
+}
+_CHECKPOINT = re.compile(r"(?P<trunk>[^/]+)/\d+-(?P<trial>[^./]+)(?P<keep>\.keep)?\.pt")
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """An object that may be deleted. kind: of KINDS; name: in its store; size: bytes."""
+
+    kind: str
+    name: str
+    size: int
+
+
+def find(
+    folder: Folder,
+    tables: Iterable[TableFolder],
+    trials: pa.Table,
+    in_use: Collection[str],
+    written_until: float,
+) -> list[Garbage]:
+    """All garbage written up to a time by the folder's clock.
+
+    `trials` tells which trials have ended, `in_use` the trunks of sweeps that a driver runs.
+    """
+    found: list[tuple[str, str, File]] = []
+    for table in tables:
+        found += [("replaced", table.layout.name, f) for f in table.replaced(written_until)]
+    found += [("leftover", "", file) for file in folder.asides()]
+    found += [
+        (kind, "checkpoints", file)
+        for kind, file in _checkpoints(folder.files("checkpoints"), trials, in_use)
+    ]
+    return [
+        Garbage(kind, f"{below}/{file.name}".lstrip("/"), file.size)
+        for kind, below, file in found
+        if file.written <= written_until
+    ]
+
+
+def _checkpoints(
+    files: Iterable[File], trials: pa.Table, in_use: Collection[str]
+) -> Iterator[tuple[str, File]]:
+    latest: dict[str, tuple[int, str]] = {}
+    names = (trials[name].to_pylist() for name in ("id", "attempt", "status"))
+    for trial, attempt, status in zip(*names, strict=True):
+        latest[trial] = max(latest.get(trial, (0, "")), (attempt, status or ""))
+    for file in files:
+        name = _CHECKPOINT.fullmatch(file.name)
+        if not name or name["trunk"] in in_use:
+            continue
+        _, status = latest.get(name["trial"], (0, ""))
+        if name["keep"] or status == "stopped":
+            yield "kept", file
+        elif status in DONE:
+            yield "ended", file

@@ -1,0 +1,191 @@
+"""Objects as files of a local folder: written aside, flushed, and renamed or linked into place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store.storage import File, aside_name, failure, is_aside
+
+RETRY_DELAYS = (0.1, 0.5, 2.0)
+"""Seconds to wait before writing again after an error that may pass (disk full, network)."""
+_LASTING = frozenset(
+    [
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+    ]
+)
+
+
+class LocalFolder:
+    """See `storage.Folder`; durable also when the machine stops."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.address = str(root)
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def where(self, name: str) -> str:
+        return str(self.path(name))
+
+    def make(self) -> None:
+        """UserError if there is a file in its place or on the way."""
+        try:
+            _make_folder(self.root, Path(self.root.anchor))
+        except FileExistsError as error:
+            raise UserError(f"{error.filename} is a file: results need a folder") from None
+        except OSError as error:
+            raise _failure("make", self.root, error) from error
+
+    def now(self) -> float:
+        probe = aside_name()
+        self.put(probe, b"")
+        try:
+            return self.path(probe).stat().st_mtime
+        finally:
+            self.delete([probe])
+
+    def is_empty(self) -> bool:
+        try:
+            return all(is_aside(path.name) for path in self.root.iterdir())
+        except FileNotFoundError:
+            return True
+        except NotADirectoryError:
+            return False
+        except OSError as error:
+            raise _failure("list", self.root, error) from error
+
+    def read(self, name: str) -> bytes:
+        path = self.path(name)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", str(path)) from None
+        except OSError as error:
+            raise _failure("read", path, error) from error
+
+    def files(self, below: str = "") -> list[File]:
+        return [file for file in self._walk(below) if not is_aside(file.name)]
+
+    def asides(self) -> list[File]:
+        return [file for file in self._walk("") if is_aside(file.name)]
+
+    def put(self, name: str, data: bytes) -> None:
+        self._write(name, data, os.replace)
+
+    def create(self, name: str, data: bytes) -> bool:
+        try:
+            self._write(name, data, os.link)
+        except FileExistsError:
+            return False
+        return True
+
+    def append(self, name: str, text: str) -> None:
+        path = self.path(f"{name}.log")
+        try:
+            _make_folder(path.parent, self.root)
+            with path.open("a", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+        except OSError as error:
+            raise _failure("write", path, error) from error
+
+    def flush(self) -> None:
+        """Nothing: the system has it, and a process that is killed takes nothing with it."""
+
+    def delete(self, names: Collection[str]) -> None:
+        for name in names:
+            try:
+                self.path(name).unlink(missing_ok=True)
+            except OSError as error:
+                raise _failure("delete", self.path(name), error) from error
+
+    def _walk(self, below: str) -> list[File]:
+        root = self.path(below)
+        found, waiting = [], [root]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(Path(entry.path))
+                            continue
+                        file = _file(entry, entry.path.removeprefix(f"{root}/"))
+                        if file:
+                            found.append(file)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise _failure("list", folder, error) from error
+        return sorted(found, key=lambda file: file.name)
+
+    def _write(self, name: str, data: bytes, publish: Callable[[Path, Path], None]) -> None:
+        path = self.path(name)
+        for delay in (*RETRY_DELAYS, None):
+            try:
+                _make_folder(path.parent, self.root)
+                _write_aside(path, data, publish)
+                return
+            except FileExistsError:
+                raise
+            except OSError as error:
+                if delay is None or error.errno in _LASTING:
+                    raise _failure("write", path, error) from error
+                time.sleep(delay)
+
+
+def _write_aside(path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> None:
+    aside = path.with_name(aside_name())
+    try:
+        with aside.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        publish(aside, path)
+        _sync_folder(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path, root: Path) -> None:
+    """Durably make what is missing below `root`, which must exist."""
+    if folder != root and not folder.is_dir():
+        _make_folder(folder.parent, root)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Without this a new name may be lost with the power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file(entry: os.DirEntry[str], name: str) -> File | None:
+    """None if it is gone or no file. Its version is not told: a file may change within one tick
+    of the clock."""
+    try:
+        status = entry.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return File(name, status.st_size, status.st_mtime, None)
+
+
+def _failure(what: str, path: Path, error: OSError) -> EnvironmentFailure:
+    return failure(what, str(path), error.strerror or str(error))

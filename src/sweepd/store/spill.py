@@ -1,0 +1,68 @@
+"""Where on this machine results wait whose store can't be written, until it can be again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.store.local import LocalFolder
+from sweepd.store.storage import Folder, failure
+
+KINDS = ("metrics", "checkpoints", "trials")
+"""What may lie there, in the order in which it is written: rows, the state after them, the end."""
+
+
+def place(address: str) -> Path:
+    """The spill of the store at that address: below $SWEEPD_RESCUE, or in a folder for temporary
+    files that no other user can write to. It need not exist."""
+    given = os.environ.get("SWEEPD_RESCUE")
+    root = Path(given) if given else Path(tempfile.gettempdir()) / f"sweepd-rescue-{os.getuid()}"
+    return root.absolute() / hashlib.blake2b(address.encode(), digest_size=8).hexdigest()
+
+
+def make(address: str) -> Path:
+    """The same, made if it does not exist. EnvironmentFailure if that fails."""
+    folder = place(address)
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise failure("make", str(folder), error.strerror or str(error)) from error
+    return _own(folder)
+
+
+def take_in(folder: Folder) -> int:
+    """Move everything from a folder's spill to where it belongs: how many objects.
+
+    Each is whole, under a name that tells its content, and may be moved by several processes at
+    once or be there already.
+    """
+    waiting = place(folder.address)
+    if not waiting.exists():
+        return 0
+    spill, moved = LocalFolder(_own(waiting)), 0
+    for log in spill.files("logs"):
+        with suppress(FileNotFoundError):
+            text = spill.read(f"logs/{log.name}").decode(errors="replace")
+            folder.append(f"logs/{log.name.removesuffix('.log')}", text)
+            folder.flush()
+            spill.delete([f"logs/{log.name}"])
+    for kind in KINDS:
+        for file in spill.files(kind):
+            name = f"{kind}/{file.name}"
+            with suppress(FileNotFoundError):  # another process has moved it
+                folder.create(name, spill.read(name))
+                spill.delete([name])
+                moved += 1
+    return moved
+
+
+def _own(folder: Path) -> Path:
+    """EnvironmentFailure if another user made it: results must not come from there."""
+    if folder.lstat().st_uid != os.getuid():
+        raise EnvironmentFailure(f"{folder} belongs to another user: set SWEEPD_RESCUE")
+    return folder

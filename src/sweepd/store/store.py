@@ -1,0 +1,372 @@
+"""The results folder: the only place where sweepd's results are written and read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store import garbage, spill
+from sweepd.store.garbage import Garbage
+from sweepd.store.local import LocalFolder
+from sweepd.store.locks import FileLocks, Locks
+from sweepd.store.schema import METRICS, TRIALS, Row
+from sweepd.store.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, from_json, to_json
+from sweepd.store.sweeps import Sweep, SweepFolder
+from sweepd.store.tables import Damaged, Read, TableFolder
+
+__all__ = ["Damaged", "Read", "Store", "Sweep"]
+
+LAUNCH = {"sweep": str, "host": str, "pid": int}
+"""What is needed of the record of a launch."""
+MARK = "sweepd-store.json"
+"""The file that says that a folder is a store, and of which format."""
+LOOK_SECONDS = 5.0
+"""How long a place is asked again whether there is a store at all."""
+
+
+class Store:
+    """A results folder, local or on an object store, that any number of processes use at once.
+
+    **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step) as
+    Parquet files, `sweeps/<sweep>/` (frozen grid, plan, `sweep.json`), `launches/<number>.json`,
+    `checkpoints/<trunk>/`, `logs/`, and who holds which lock. docs/store.md tells the format.
+
+    **Whole or absent.** Every object but a log appears whole, is durable when the call that wrote
+    it returns, and is never changed, save the three of a sweep: a writer killed at any moment
+    leaves nothing half-written that a reader sees. A sweep exists once its `sweep.json` does.
+
+    **Writing** is tried again after errors that may pass. What could not be written raises
+    EnvironmentFailure with path and reason.
+
+    **Reading** goes by files: one that is truncated, changed or not ours is skipped and named in
+    `Read.damaged`, and never moved, deleted or compacted away. Rows come in no order, once per
+    key (`sweepd.store.schema`). Reading needs no write access. What an object store says is
+    unchanged is not fetched twice.
+
+    **Compacting** many files into one changes nothing for readers, whenever it is cut off.
+
+    **Locks** (`claim`, `lock_sweep`) do not outlive their process, on an object store by more
+    than `leases.TERM_SECONDS`: see `sweepd.store.locks`.
+
+    A store is cheap to open and may be pickled.
+    """
+
+    def __init__(self, folder: Folder, locks: Locks) -> None:
+        """Use `create` or `open`, which check what the folder is."""
+        self._folder = folder
+        self._trials = TableFolder(folder, TRIALS)
+        self._metrics = TableFolder(folder, METRICS)
+        self._sweeps = SweepFolder(folder)
+        self._locks = locks
+
+    def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
+        return Store.open, (self.address,)
+
+    @classmethod
+    def create(cls, address: str) -> Store:
+        """The store there, made if there is nothing.
+
+        UserError if the folder holds something else or a newer format; EnvironmentFailure if it
+        cannot be written.
+        """
+        folder, _ = _place(address)
+        folder.make()
+        if folder.is_empty():
+            folder.create(MARK, to_json({"format": FORMAT}))
+        try:
+            folder.read(MARK)
+        except FileNotFoundError:
+            raise _not_a_store(
+                folder, "it holds other files; name a new or an empty folder"
+            ) from None
+        folder.now()
+        return cls.open(address)
+
+    @classmethod
+    def open(cls, address: str) -> Store:
+        """The store there, which need not be writable. UserError if there is none."""
+        folder, locks = _place(address)
+        try:
+            found = int(from_json(folder.read(MARK), {"format": int})["format"])
+        except FileNotFoundError:
+            raise _not_a_store(folder, "name the folder that a launch wrote to") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{folder.where(MARK)} is damaged: {error!r}") from error
+        if found > FORMAT:
+            raise UserError(
+                f"{folder.address} was written by a newer sweepd (format {found}, this one knows "
+                f"{FORMAT}): upgrade sweepd"
+            )
+        return cls(folder, locks)
+
+    @classmethod
+    def find(cls, address: str) -> Store | None:
+        """The store there, or None if there is nothing at all. Soon gives up on a place that does
+        not answer."""
+        folder, _ = _place(address, LOOK_SECONDS)
+        return None if folder.is_empty() else cls.open(address)
+
+    def check_writable(self) -> None:
+        """EnvironmentFailure if this process can't write here."""
+        self._folder.now()
+
+    @property
+    def address(self) -> str:
+        """Absolute, so that it means the same in every process of the machine."""
+        return self._folder.address
+
+    # When it can't be written
+
+    def spill_store(self) -> Store:
+        """A store on this machine for what this one can't take now; EnvironmentFailure if there
+        can be none. What is written there comes back with `take_in_spill`."""
+        return Store.create(str(spill.make(self.address)))
+
+    def take_in_spill(self) -> int:
+        """Move here what was written to this machine's spill folder: how many objects."""
+        return spill.take_in(self._folder)
+
+    # Trials and metrics
+
+    def write_trials(self, rows: Collection[Row]) -> None:
+        """Add one row per ended attempt, as one new file."""
+        self.flush_logs()
+        self._trials.write(rows)
+
+    def write_metrics(self, rows: Collection[Row]) -> None:
+        """Add one row per step, as one new file."""
+        self._metrics.write(rows)
+
+    def read_trials(self, configs: Collection[str] | None = None) -> Read:
+        """The endings of all trials, or of those with these `config`s, which opens fewer files."""
+        return self._trials.read(configs)
+
+    def read_metrics(self, ids: Collection[str] | None = None) -> Read:
+        """The metrics of all trials or of those named, which opens fewer files."""
+        return self._metrics.read(ids)
+
+    def compact(self, at_least: int = 2) -> int:
+        """Merge new files of endings, and those of metrics, where there are that many: how many.
+
+        For the driver of a sweep; EnvironmentFailure if it no longer is. The files that are
+        replaced stay until `gc`.
+        """
+        self._locks.confirm()
+        return self._trials.compact(at_least) + self._metrics.compact(at_least)
+
+    # Garbage
+
+    def garbage(self, older_than_seconds: float) -> list[Garbage]:
+        """What may be deleted now. EnvironmentFailure while another process is at it."""
+        if not self._locks.acquire(["gc"]):  # with which `driven_elsewhere` is exact
+            raise EnvironmentFailure(f"{self.address}: another gc is running")
+        try:
+            now = self._folder.now()
+            running = self.read_plans(list(self.driven_elsewhere(self.sweeps())))
+            if running.damaged:
+                told = ", ".join(damaged.path for damaged in running.damaged)
+                raise EnvironmentFailure(f"{told}: damaged, and its sweep runs: gc when it ended")
+            return garbage.find(
+                self._folder,
+                (self._trials, self._metrics),
+                self.read_trials().table,
+                set(running.table["trunk"].to_pylist()),
+                now - older_than_seconds,
+            )
+        finally:
+            self._locks.release(["gc"])
+
+    def delete(self, found: Collection[Garbage], older_than_seconds: float) -> list[Garbage]:
+        """Delete what of this is garbage still: what that was."""
+        still = set(self.garbage(older_than_seconds))
+        doomed = [one for one in found if one in still]
+        self._folder.delete([one.name for one in doomed])
+        return doomed
+
+    # Sweeps
+
+    def save_sweep(
+        self, name: str, grid_text: str, info: Mapping[str, Any], plan_rows: Sequence[Row]
+    ) -> None:
+        """Make or replace a sweep; `info` is JSON, to which `format`, `name` and `created` are
+        added. UserError for a name that cannot be a folder's."""
+        self._sweeps.save(name, grid_text, info, plan_rows)
+
+    def load_sweep(self, name: str) -> Sweep:
+        """UserError if there is no such sweep, EnvironmentFailure if it is damaged."""
+        return self._sweeps.load(name)
+
+    def readable_sweeps(self) -> tuple[dict[str, Sweep], tuple[Damaged, ...]]:
+        """All that are not damaged, in the order of creation, and the files of those that are."""
+        return self._sweeps.readable()
+
+    def load_grid(self, name: str) -> str:
+        """The text of a sweep's frozen grid; errors as of `load_sweep`."""
+        return self._sweeps.load_grid(name)
+
+    def sweeps(self) -> list[str]:
+        """Names in the order of creation; those that are damaged come first."""
+        return self._sweeps.names()
+
+    def read_plans(self, sweeps: Sequence[str] | None = None) -> Read:
+        """The planned trials of these sweeps or of all. UserError for an unknown sweep."""
+        return self._sweeps.read_plans(sweeps)
+
+    # Launches
+
+    def new_launch(self, info: Mapping[str, Any]) -> int:
+        """Record a driver's run under the next free number, from 1; no two processes share one."""
+        number = max(map(_number, self._launch_names()), default=0) + 1
+        while not self._folder.create(f"launches/{_launch_name(number)}", to_json(info)):
+            number += 1
+        return number
+
+    def launches(self) -> list[dict[str, Any]]:
+        """What `new_launch` was given, with its `number`, in that order. For a record that cannot
+        be read, `number` and `damaged`, the reason."""
+        found = map(self._launch, self._launch_names())
+        return sorted(found, key=lambda launch: launch["number"])
+
+    def launch(self, number: int) -> dict[str, Any]:
+        """One of `launches`. FileNotFoundError if there is none."""
+        return self._launch(_launch_name(number))
+
+    def _launch(self, name: str) -> dict[str, Any]:
+        try:
+            info = from_json(self._folder.read(f"launches/{name}"), LAUNCH)
+        except ValueError as error:
+            info = {"damaged": str(error)}
+        return {**info, "number": _number(name)}
+
+    def request_cancel(self, launch: int) -> None:
+        """Ask the driver of a launch to stop, wherever it runs."""
+        self._folder.put(_cancel(launch), b"")
+
+    def cancel_requested(self, launch: int) -> bool:
+        try:
+            self._folder.read(_cancel(launch))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _launch_names(self) -> list[str]:
+        names = (file.name for file in self._folder.files("launches"))
+        return [name for name in names if re.fullmatch(r"\d+\.json", name)]
+
+    # Checkpoints and logs
+
+    def put_checkpoint(self, trunk: str, name: str, data: bytes) -> None:
+        self.flush_logs()
+        self._folder.put(_checkpoint(trunk, name), data + digest(data).encode())
+
+    def get_checkpoint(self, trunk: str, name: str) -> bytes:
+        """FileNotFoundError if it is gone, ValueError if it is damaged: torch would not notice."""
+        stored = self._folder.read(_checkpoint(trunk, name))
+        data, told = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
+        if digest(data).encode() != told:
+            raise ValueError("truncated or changed: it does not end in its digest")
+        return data
+
+    def checkpoints(self, trunk: str) -> list[str]:
+        """Names, sorted."""
+        return [file.name for file in self._folder.files(f"checkpoints/{checked(trunk)}")]
+
+    def delete_checkpoint(self, trunk: str, name: str) -> None:
+        """Nothing happens if it is gone already."""
+        self._folder.delete([_checkpoint(trunk, name)])
+
+    def append_log(self, trial_id: str, text: str) -> None:
+        """Add to a trial's log. On an object store it appears with what is next written of any
+        trial's ending or checkpoint, or with `flush_logs`."""
+        self._folder.append(_log(trial_id), text)
+
+    def flush_logs(self) -> None:
+        self._folder.flush()
+
+    def read_log(self, trial_id: str) -> str:
+        """Empty if nothing was logged."""
+        log = _log(trial_id)
+        parts = [f"{log}/{part.name}" for part in self._folder.files(log)]
+        found = []
+        for name in (f"{log}.log", *parts):  # a store copied to another kind of place has both
+            with suppress(FileNotFoundError):
+                found.append(self._folder.read(name).decode(errors="replace"))
+        return "".join(found)
+
+    # Locks
+
+    def claim(self, trial_ids: Collection[str]) -> set[str]:
+        """Take for this process those of these trials that nobody holds: which they were."""
+        locks = {f"trial {trial_id}": trial_id for trial_id in trial_ids}
+        return {locks[lock] for lock in self._locks.acquire(locks)}
+
+    def release(self, trial_ids: Collection[str]) -> None:
+        self._locks.release([f"trial {trial_id}" for trial_id in trial_ids])
+
+    def lock_sweep(
+        self, name: str, note: Callable[[str], None], lost: Callable[[str], None]
+    ) -> bool:
+        """Become the sweep's driver unless there is one: whether there was none.
+
+        On an object store, where the last driver may have died, this waits until that is certain,
+        and `note` is told so. Should this process later lose what it holds, which only happens
+        there, `lost` is told why, from another thread.
+        """
+        self._locks.when_lost(lost)
+        return self._locks.acquire_or_wait(f"sweep {name}", note)
+
+    def unlock_sweep(self, name: str) -> None:
+        self._locks.release([f"sweep {name}"])
+
+    def driven_elsewhere(self, sweeps: Collection[str]) -> set[str]:
+        """Those of these sweeps that another process drives."""
+        locks = {f"sweep {name}": name for name in sweeps}
+        return {locks[lock] for lock in self._locks.held_elsewhere(locks)}
+
+
+def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
+    """Each kind of address with its kind of locks. Imported here: it takes a while.
+
+    `patience`: for how many seconds an object store is asked again, if not as long as usual.
+    """
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme in ("s3", "gs"):
+        from sweepd.store.bucket import RETRY_SECONDS, ObjectFolder
+        from sweepd.store.leases import Leases
+
+        bucket = ObjectFolder(
+            address, retry_seconds=RETRY_SECONDS if patience is None else patience
+        )
+        return bucket, Leases(bucket)
+    if separator and scheme != "file":
+        raise UserError(f"{address}: results lie in a local folder, in s3:// or in gs://")
+    root = Path(rest if separator else address).expanduser().absolute()
+    return LocalFolder(root), FileLocks(root / "locks")
+
+
+def _not_a_store(folder: Folder, advice: str) -> UserError:
+    return UserError(f"{folder.address} is not a sweepd results folder: {advice}")
+
+
+def _checkpoint(trunk: str, name: str) -> str:
+    return f"checkpoints/{checked(trunk)}/{checked(name)}"
+
+
+def _log(trial_id: str) -> str:
+    return f"logs/{checked(trial_id)}"
+
+
+def _launch_name(number: int) -> str:
+    return f"{number:06d}.json"
+
+
+def _cancel(launch: int) -> str:
+    return f"launches/{launch:06d}.cancel"
+
+
+def _number(launch_name: str) -> int:
+    return int(launch_name.removesuffix(".json"))

@@ -1,0 +1,270 @@
+"""One trial's training: a loop whose every step is a function of the settings, seed and step.
+
+Nothing random carries state from step to step: data, dropout and samples come from counter-based
+generators keyed by (seed, stream, step). So weights, optimizer and the step number are the whole
+state of a trial, and one continued from a checkpoint gives the numbers of one never interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import torch
+
+from sweepd.grid.settings import Evaluate, Stop, Train, unsolved
+from sweepd.models.base import Architecture
+from sweepd.tasks.base import Split, Task
+from sweepd.trial.evaluation import Score, evaluate, loss_of
+
+LOG_EVERY = 10
+"""Steps between metric rows."""
+
+Snapshot = dict[str, Any]
+"""What `Training.snapshot` holds."""
+
+
+class Stream(IntEnum):
+    """What a random generator is for."""
+
+    INIT = 0
+    DATA = 1
+    DROPOUT = 2
+    CHECK = 3
+    TEST = 4
+
+
+def generator(seed: int, stream: Stream, step: int) -> np.random.Generator:
+    """The generator of one purpose at one step: independent of every other, without history."""
+    return np.random.Generator(np.random.Philox(key=[seed, (stream << 48) | step]))
+
+
+def torch_seed(seed: int, stream: Stream, step: int) -> int:
+    """A 63-bit seed for torch's generators, drawn from `generator`."""
+    return int(generator(seed, stream, step).integers(2**63))
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """What is recorded of one step. acc and chain_acc are those of its check, the last step's those
+    of the test score; None elsewhere."""
+
+    step: int
+    loss: float
+    acc: float | None
+    chain_acc: float | None
+    lr: float
+    tokens: int
+    seconds: float
+    train_flops: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check saw, by metric."""
+
+    step: int
+    acc: float | None
+    chain_acc: float | None
+    loss: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How training ended: completed, solved or diverged (then without a score)."""
+
+    status: str
+    score: Score | None
+
+
+class Training:
+    """The model, optimizer and position of one trial.
+
+    `advance()` trains a step at a time and sets `result` when the trial is over; it may be left
+    after any step and called again. `snapshot()` and `restore()` carry the state over.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        architecture: Architecture,
+        train: Train,
+        evaluation: Evaluate,
+        stop: Stop,
+        seed: int,
+        flops_per_step: float,
+        device: str,
+    ) -> None:
+        self.task, self.train, self.evaluation, self.stop = task, train, evaluation, stop
+        self.seed, self.flops_per_step, self.device = seed, flops_per_step, torch.device(device)
+        initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
+        model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
+        self.model = model.to(self.device)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=train.peak_lr(architecture.d),
+            betas=(train.beta1, train.beta2),
+            weight_decay=train.weight_decay,
+            fused=True,
+        )
+        self.peak_lr = train.peak_lr(architecture.d)
+        self.has_dropout = architecture.dropout > 0
+        self.step = 0
+        self.tokens = 0
+        self.seconds = 0.0
+        self.checks: list[Check] = []
+        """made so far, by this run or the one that it continues"""
+        self.parent: str | None = None
+        """the trial whose state this run started from, if another's"""
+        self.result: TrainingResult | None = None
+
+    def advance(self) -> Iterator[MetricRow | None]:
+        """Train on, yielding after each step: a row every LOG_EVERY steps, at each check and at
+        the last step, None otherwise."""
+        while self.result is None:
+            started, before = time.perf_counter(), self.seconds
+            lr, loss = self.train_step()
+            self.seconds = before + time.perf_counter() - started
+            last = self.step == self.train.steps or self.stop.spent(self.tokens, self.seconds)
+            check_due = self.check_due() and not last
+            if not (last or check_due or self.step % LOG_EVERY == 0):
+                yield None
+                continue
+            score = None
+            if not math.isfinite(value := loss.item()):
+                self.result = TrainingResult("diverged", None)
+            elif last:
+                score = self.test_score()
+                self.result = TrainingResult("completed", score)
+            elif check_due:
+                score = self.check()
+                self.result = self.solved()
+            self.seconds = before + time.perf_counter() - started
+            yield MetricRow(
+                self.step,
+                value,
+                score.acc if score else None,
+                score.chain_acc if score else None,
+                lr,
+                self.tokens,
+                self.seconds,
+                self.step * self.flops_per_step,
+            )
+
+    def train_step(self) -> tuple[float, torch.Tensor]:
+        """One optimizer step on fresh data; returns its learning rate and its loss."""
+        rng = generator(self.seed, Stream.DATA, self.step)
+        batch = self.task.batch(rng, self.train.batch_size, Split.TRAIN)
+        batch.check(self.train.batch_size)
+        targets = torch.from_numpy(batch.targets).to(self.device)
+        if self.has_dropout:
+            torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
+        lr = self.peak_lr * lr_factor(self.train, self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        outputs = self.model(torch.from_numpy(batch.inputs).to(self.device))
+        loss = loss_of(outputs, targets)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
+        self.optimizer.step()
+        self.step += 1
+        self.tokens += int(batch.scored.sum())
+        return lr, loss.detach()
+
+    def check_due(self) -> bool:
+        return self.step % self.evaluation.check_every == 0
+
+    def check(self) -> Score:
+        """Accuracy of the present weights on a fresh check sample."""
+        score = self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
+        self.checks.append(Check(self.step, score.acc, score.chain_acc, score.loss))
+        return score
+
+    def test_score(self) -> Score:
+        """Accuracy on a test sample: no input of it was trained on or checked before."""
+        return self._score(Stream.TEST, Split.TEST, self.evaluation.verdict_samples)
+
+    def _score(self, stream: Stream, split: Split, count: int) -> Score:
+        rng = generator(self.seed, stream, self.step)
+        sample = self.task.sample(rng, count, split)
+        sample.check(count)
+        return evaluate(self.model, self.task, sample)
+
+    def solved(self) -> TrainingResult | None:
+        """A check that crosses the success mark draws the test sample, which must confirm it."""
+        mark = self.stop.success
+
+        def reached(acc: float | None) -> bool:
+            return mark is not None and acc is not None and acc >= mark
+
+        if reached(self.checks[-1].acc) and reached((score := self.test_score()).acc):
+            return TrainingResult("solved", score)
+        return None
+
+    def snapshot(self) -> bytes:
+        """Everything that `restore` needs; loadable with torch's weights_only."""
+        buffer = io.BytesIO()
+        torch.save(
+            {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "step": self.step,
+                "tokens": self.tokens,
+                "seconds": self.seconds,
+                "parent": self.parent,
+                "evaluate": asdict(self.evaluation),
+                "success": self.stop.success,
+                "checks": [asdict(check) for check in self.checks],
+            },
+            buffer,
+        )
+        return buffer.getvalue()
+
+    def read(self, snapshot: bytes) -> Snapshot:
+        """A snapshot's content. Any error of torch's reader may be raised."""
+        state: Snapshot = torch.load(
+            io.BytesIO(snapshot), map_location=self.device, weights_only=True
+        )
+        return state
+
+    def passes(self, state: Snapshot) -> bool:
+        """Whether this run would come through a state of its trunk that another one reached:
+        neither solved before nor with a budget used up."""
+        same_checks = state["evaluate"] == asdict(self.evaluation)
+        return unsolved(self.stop.success, state["success"], same_checks) and not self.stop.spent(
+            state["tokens"], state["seconds"]
+        )
+
+    def restore(self, state: Snapshot) -> None:
+        """Continue from a state of the same trunk, as if this run had just come there."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
+        self.parent = state["parent"]
+        if state["evaluate"] == asdict(self.evaluation):
+            self.checks = [Check(**check) for check in state["checks"]]
+        if self.step == self.train.steps:
+            self.result = TrainingResult("completed", self.test_score())
+        elif self.check_due():
+            if not self.checks or self.checks[-1].step < self.step:
+                self.check()
+            self.result = self.solved()
+
+
+def lr_factor(train: Train, step: int) -> float:
+    """Learning rate of step `step` (from 0) as a share of the peak rate."""
+    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
+    start = train.decay_start
+    if step < start:
+        return warm
+    progress = (step - start + 1) / (train.steps - start)
+    cosine = train.schedule == "cosine"
+    left = (1 + math.cos(math.pi * progress)) / 2 if cosine else 1 - progress
+    return warm * (train.floor + (1 - train.floor) * left)

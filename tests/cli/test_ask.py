@@ -1,0 +1,89 @@
+"""The tables that people see of `sweepd query`, printed by the command line over a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_store import FakeStore, planned
+from typer.testing import CliRunner
+
+from sweepd.cli import app
+from sweepd.store.store import Store
+
+GRID = "task: {name: lis, n: [8, 12]}"
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Callable[..., list[str]]:
+    """What `sweepd query` prints, in lines of words: of the sweep s, with two widths and two seeds,
+    or of the sweep tuned, with two rates."""
+    fake = FakeStore()
+    trials = [planned(d=d, seed=seed) for d in (8, 16) for seed in range(2)]
+    rates = [planned(12, lr=lr) for lr in ("0.01", "0.02")]
+    info: dict[str, Any] = {"goal": "acc > 0.9", "pass": "median", "size_fields": {"lis": "n"}}
+    info |= {"base": str(tmp_path), "accepted": ["now"]}
+    for trial, acc in zip(trials, (0.5, 0.6, 0.95, 0.93), strict=True):
+        fake.end(trial, "completed", acc, loss=1 - acc)
+    fake.end(trials[0], "diverged", attempt=2000)
+    for trial, acc in zip(rates, (0.92, 0.95), strict=True):
+        fake.end(trial, "completed", acc)
+    results = str(tmp_path / "results")
+    store = Store.create(results)
+    store.save_sweep("s", GRID, info, trials)
+    store.save_sweep("tuned", GRID, info | {"tune": ["train.lr"]}, rates)
+    store.write_trials(fake.endings)
+
+    def query(text: str, sweep: str = "s") -> list[str]:
+        command = ["query", text, "--sweep", sweep, "--results", results]
+        found = CliRunner().invoke(app, command)
+        assert found.exit_code == 0, found.output
+        return [" ".join(line.split()) for line in found.stdout.splitlines()]
+
+    return query
+
+
+def test_the_table_shows_what_the_condition_is_about(printed: Callable[..., list[str]]) -> None:
+    before, after = "task size L model value fail verdict passed", "inferred at"
+    row = "lis 8 19 standard 16 8 exact 2 of 2"
+    of_acc, acc = "acc 95% seeds' acc", "0.940 (close) 0.875 … 0.972 0.930 … 0.950"
+    of_loss, loss = "loss seeds' loss", "0.06 0.05 … 0.07"
+    assert printed("min d where acc > 0.9") == [
+        f"{before} {of_acc} {after}",
+        f"{row} {acc} 0",
+    ]
+    assert printed("min d where loss < 0.1") == [
+        f"{before} {of_loss} {after}",
+        f"{row} {loss} 0",
+    ]
+    assert printed("min d where loss < 0.1 and acc > 0.5") == [
+        f"{before} {of_acc} {of_loss} {after}",
+        f"{row} {acc.replace(' (close)', '')} {loss} 0",
+    ]
+
+
+def test_a_seed_that_diverged_is_named(printed: Callable[..., list[str]]) -> None:
+    [_, row] = printed("min d by size where loss < 0.1 and d = 8")
+    assert row == "lis 8 standard 8 above 0 of 2 0.4 … diverged 0"
+
+
+def test_the_frontier_has_its_interval_like_min(printed: Callable[..., list[str]]) -> None:
+    assert printed("frontier flops, acc") == [
+        "task size L model flops acc d seeds 95% seeds' acc at",
+        "lis 8 19 standard 29192 0.300 8 2 0.219 … 0.396 0.000 … 0.600",
+        "lis 8 19 standard 116752 0.940 16 2 0.875 … 0.972 0.930 … 0.950",
+    ]
+    assert printed("frontier params, loss") == [
+        "task size L model params loss d seeds seeds' loss at",
+        "lis 8 19 standard 3072 0.06 16 2 0.05 … 0.07",
+    ]
+
+
+def test_a_best_rate_at_the_edge_of_its_range_is_named(printed: Callable[..., list[str]]) -> None:
+    header, row = printed("min d where acc > 0.9", "tuned")
+    assert header.endswith("inferred at edge")
+    assert row.endswith('0 {"lr": "0.02"} lr')
+    header, row = printed("frontier d, acc", "tuned")
+    assert header.endswith("seeds' acc at edge") and row.endswith("lr")

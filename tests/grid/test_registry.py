@@ -1,0 +1,199 @@
+"""Finding tasks and models: ours by name, a user's by file or module, and every way it can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweepd.errors import UserError
+from sweepd.grid.registry import (
+    REQUIRED,
+    closest,
+    entry,
+    find_model,
+    find_task,
+    parameters,
+    shipped_models,
+    shipped_tasks,
+)
+from sweepd.grid.settings import LrRule, Train
+
+MODEL = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Mine(Standard):
+    '''My own attention.
+
+    More about it.'''
+    window: int | None = 3
+"""
+
+TASK = """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Mine(LIS):
+    kind: Literal["a", "b"] = "a"
+"""
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_shipped() -> None:
+    tasks = {task.name: task for task in shipped_tasks()}
+    models = {model.name: model for model in shipped_models()}
+    assert {"lis", "edit_distance", "arithmetic"} <= tasks.keys()
+    assert {"standard", "sparse", "linear"} <= models.keys()
+    assert not {"base", "backbone", "__init__"} & (tasks.keys() | models.keys())
+    for name, found in (tasks | models).items():
+        assert found.source.name == f"{name}.py"
+        assert found.summary
+    assert models["standard"].parameters["d"].default is REQUIRED
+    assert models["standard"].parameters["heads"].default == 4
+    assert models["standard"].parameters["heads"].type is int
+
+
+def test_one_is_found_without_importing_the_others() -> None:
+    script = (
+        "import sys; from pathlib import Path; import sweepd.grid.registry as r\n"
+        "assert not {'torch', 'numpy', 'numba', 'pydantic'} & sys.modules.keys()\n"
+        "r.find_task('lis', Path())\n"
+        "print([m for m in sys.modules if m.startswith('sweepd.tasks.')], 'torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    names, torch = run.stdout.strip().rsplit(" ", 1)
+    assert set(eval(names)) == {"sweepd.tasks.base", "sweepd.tasks.lis"}
+    assert torch == "False"
+
+
+def test_a_user_s_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "here/mine.py", MODEL)
+    found = find_model("here/mine.py:Mine", tmp_path)
+    assert found(d=8).window == 3  # type: ignore[attr-defined]
+    assert find_model(f"{path}:Mine", Path("/")) is found
+    described = entry("here/mine.py:Mine", found)
+    assert described.summary == "My own attention."
+    assert described.source == path
+    assert described.parameters["window"].default == 3
+    assert sys.modules[found.__module__].__file__ == str(path)
+
+
+def test_a_changed_file_is_another_module(tmp_path: Path) -> None:
+    write(tmp_path, "mine.py", MODEL)
+    before = find_model("mine.py:Mine", tmp_path)
+    write(tmp_path, "mine.py", MODEL.replace("= 3", "= 4"))
+    after = find_model("mine.py:Mine", tmp_path)
+    assert before(d=8).window == 3  # type: ignore[attr-defined]
+    assert after(d=8).window == 4  # type: ignore[attr-defined]
+
+
+def test_a_user_s_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "my_pack_a/__init__.py", "")
+    write(tmp_path, "my_pack_a/inner.py", TASK)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_task("my_pack_a.inner:Mine", Path("/"))(kind="b").size == 40  # type: ignore[call-arg]
+
+
+def test_files_beside_a_user_s_file_can_be_imported(tmp_path: Path) -> None:
+    write(tmp_path, "beside_it_a.py", "WIDTH = 7")
+    write(tmp_path, "mine.py", "from beside_it_a import WIDTH\n" + MODEL.replace("= 3", "= WIDTH"))
+    before = list(sys.path)
+    assert find_model("mine.py:Mine", tmp_path)(d=8).window == 7  # type: ignore[attr-defined]
+    assert sys.path == before
+
+
+def test_a_file_that_another_module_shadows(tmp_path: Path) -> None:
+    write(tmp_path, "one/beside_it_b.py", "WIDTH = 7")
+    write(tmp_path, "two/beside_it_b.py", "WIDTH = 8")
+    text = "import beside_it_b\n" + MODEL
+    write(tmp_path, "one/mine.py", text)
+    write(tmp_path, "two/mine.py", text)
+    write(tmp_path, "three/mine.py", "import math\n" + MODEL)
+    write(tmp_path, "three/math.py", "")
+    find_model("one/mine.py:Mine", tmp_path)
+    with pytest.raises(UserError, match=r"`import beside_it_b` would not read .*rename the file"):
+        find_model("two/mine.py:Mine", tmp_path)
+    with pytest.raises(UserError, match="`import math` would not read"):
+        find_model("three/mine.py:Mine", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "lsi",
+            r"no task is named lsi \(did you mean lis\?\); there are .*lis.*path/to/file.py:Name",
+        ),
+        ("base", "no task is named base"),
+        ("", "no task is named"),
+        ("../lis", "no task is named"),
+        ("none.py:X", r"no task none.py:X: there is no /.*none.py"),
+        ("no.such.module:X", "there is no module no.such.module"),
+        ("mine.py:Wrong", r"mine.py has no task named Wrong .*sweepd.tasks.base.Task.*: LIS, Mine"),
+        ("mine.py:dataclass", "has no task named dataclass"),
+        ("mine.py:", "has no task named"),
+    ],
+)
+def test_not_found(tmp_path: Path, name: str, message: str) -> None:
+    write(tmp_path, "mine.py", TASK)
+    with pytest.raises(UserError, match=message):
+        find_task(name, tmp_path)
+
+
+def test_a_task_is_no_model(tmp_path: Path) -> None:
+    write(tmp_path, "mine.py", TASK)
+    with pytest.raises(UserError, match="has no model named Mine"):
+        find_model("mine.py:Mine", tmp_path)
+    with pytest.raises(UserError, match="no model is named lis"):
+        find_model("lis", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\ny = (\n", r"mine\.py:2: .*never closed"),
+        ("x = 1\n\n1 / 0\n", r"mine\.py:3: ZeroDivisionError: division by zero"),
+        ("import nowhere_at_all\n", r"mine\.py:1: ModuleNotFoundError: .*nowhere_at_all"),
+        ("import sys\nsys.exit(3)\n", r"mine\.py:2: SystemExit: 3"),
+        (TASK.replace("@dataclass(frozen=True)", ""), "Mine is no dataclass"),
+        (TASK.replace('Literal["a", "b"]', "list[int]"), "a field kind that is no int, float"),
+        (TASK.replace('Literal["a", "b"]', "Unknown"), "types cannot be read.*Unknown"),
+        (TASK.replace("kind:", "name:"), "has a field `name`"),
+        (TASK + "    size_field: ClassVar[str] = 'm'\n", "lacks `size_field`"),
+        (TASK + "    metrics: ClassVar[tuple[str, ...]] = ()\n", "lacks `metrics`"),
+        (
+            "from sweepd.tasks.base import ChainTask\nclass Mine(ChainTask): pass\n",
+            "lacks chain_length, distinct_inputs, fill, prompt_length, vocab",
+        ),
+    ],
+)
+def test_unusable(tmp_path: Path, text: str, message: str) -> None:
+    write(tmp_path, "mine.py", text)
+    for _ in range(2):  # a module that failed leaves no half of itself behind
+        with pytest.raises(UserError, match=message):
+            find_task("mine.py:Mine", tmp_path)
+
+
+def test_parameters_of_settings() -> None:
+    found = parameters(Train)
+    assert found["steps"].default == 1000
+    assert found["lr"].default == LrRule(base=5e-3)
+    assert found["lr"].type == float | LrRule
+
+
+def test_closest() -> None:
+    assert closest("stps", ["steps", "batch"]) == " (did you mean steps?)"
+    assert closest("zzz", ["steps"]) == ""

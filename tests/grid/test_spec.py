@@ -1,0 +1,671 @@
+"""Grids: every refusal with its line and path and all at once, axes, blocks, defaults, --set, the
+frozen text, the JSON Schema, and that any rubbish is a GridError."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.grid.axes import scalar
+from sweepd.grid.options import Goal, Resources
+from sweepd.grid.plan import plan
+from sweepd.grid.settings import LrRule, Stop, Train
+from sweepd.grid.spec import (
+    MOST_TRIALS,
+    Grid,
+    json_schema,
+    load_grid,
+    parse_grid,
+)
+from sweepd.grid.yamlfile import GridError
+
+GRID = """\
+name: example
+task:
+  name: lis
+  n: [6, 8]
+  value_range: 16
+model:
+  name: [standard, linear]
+  d: [8, 16]
+  heads: 2
+train:
+  steps: 1000
+  lr: {base: 5e-3, at_d: 32}
+seeds: [0, 1]
+goal: acc > 0.9
+stop: {success: 0.98}
+"""
+
+LOSS_TASK = """
+from dataclasses import dataclass
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Lossy(LIS):
+    metrics = ("loss",)
+
+@dataclass(frozen=True)
+class Rude(LIS):
+    def __post_init__(self):
+        raise KeyError("n")
+"""
+
+
+def read(text: str, *sets: str, base: Path = Path()) -> Grid:
+    return parse_grid(text, "grid.yaml", sets, base)
+
+
+def problems(text: str, *sets: str, base: Path = Path()) -> list[str]:
+    with pytest.raises(GridError) as caught:
+        read(text, *sets, base=base)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def values(grid: Grid, kind: str, field: str) -> list[Any]:
+    return [getattr(v.value, field) for block in grid.blocks[kind] for v in block.variants]
+
+
+def test_a_grid() -> None:
+    grid = read(GRID)
+    assert grid.name == "example"
+    assert [block.name for block in grid.blocks["model"]] == ["standard", "linear"]
+    assert values(grid, "task", "n") == [6, 8]
+    assert values(grid, "model", "d") == [8, 16, 8, 16]
+    assert values(grid, "train", "lr") == [LrRule(base=5e-3, at_d=32)]
+    assert values(grid, "evaluate", "check_every") == [200]
+    assert grid.seeds == (0, 1)
+    assert grid.goal == Goal("acc", ">", 0.9)
+    assert (grid.pass_rule, grid.search, grid.retries, grid.tune) == ("median", "grid", 1, ())
+    assert grid.resources == "auto"
+    assert grid.base.is_absolute()
+
+
+def test_the_least_grid() -> None:
+    grid = parse_grid(
+        "task: {name: lis}\nmodel: {name: linear, d: 8}\nstop:\n", "a/b-1.yaml", (), Path()
+    )
+    assert grid.name == "b-1"
+    assert grid.seeds == (0,)
+    assert str(grid.goal) == "acc > 0.9"
+    assert values(grid, "stop", "success") == [None]
+
+
+def test_axes() -> None:
+    grid = read(
+        "task: {name: lis}\nmodel: {name: linear, d: 8}\n"
+        "train: {steps: [1, '2', 3.0], lr: [1e-3, {base: [1, 2], max: [3, 4]}]}\n"
+        "evaluate: [{check_every: 1}, {check_every: [2, 3]}]\n"
+    )
+    assert sorted(set(values(grid, "train", "steps"))) == [1, 2, 3]
+    lr = [1e-3, *(LrRule(base, max=top) for base in (1, 2) for top in (3, 4))]
+    assert values(grid, "train", "lr")[:5] == lr
+    assert values(grid, "evaluate", "check_every") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("text", ["5e-3", "0.005", "'5e-3'", "5.0e-3"])
+def test_numbers_however_they_are_written(text: str) -> None:
+    grid = read(f"task: {{name: lis}}\nmodel: {{name: linear, d: 8}}\ntrain: {{lr: {text}}}")
+    assert values(grid, "train", "lr") == [0.005]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        # keys
+        ("colour: red", "grid.yaml:16: colour: a grid has no such key"),
+        ("seed: [1]", "grid.yaml:16: seed: a grid has no such key (did you mean seeds?)"),
+        ("on: x", "grid.yaml:16: on: a grid has no such key"),
+        ("name: x", "grid.yaml:16: name: written twice (first at grid.yaml:1)"),
+        (
+            "evaluate: {check: 3}",
+            "grid.yaml:16: evaluate.check: evaluate has no such key (did you mean",
+        ),
+        ("evaluate: 3", "grid.yaml:16: evaluate: 3 is not a mapping of evaluate's fields"),
+        ("evaluate: []", "grid.yaml:16: evaluate: an empty list"),
+        ("evaluate: [3]", "grid.yaml:16: evaluate[0]: 3 is not a mapping"),
+        # values
+        (
+            "evaluate: {check_every: 0}",
+            "grid.yaml:16: evaluate.check_every: check_every = 0: must be p",
+        ),
+        (
+            "evaluate: {check_every: [1, 0]}",
+            "grid.yaml:16: evaluate.check_every[1]: check_every = 0",
+        ),
+        (
+            "evaluate:\n  check_every:\n  - 1\n  - x",
+            'grid.yaml:19: evaluate.check_every[1]: "x": must be',
+        ),
+        (
+            "evaluate: {check_every: 3.5}",
+            "grid.yaml:16: evaluate.check_every: 3.5: must be a valid int",
+        ),
+        (
+            "evaluate: {check_every: true}",
+            "grid.yaml:16: evaluate.check_every: true: must be a number",
+        ),
+        ("evaluate: {check_every: null}", "grid.yaml:16: evaluate.check_every: null: must be"),
+        ("evaluate: {check_every: []}", "grid.yaml:16: evaluate.check_every: an empty axis"),
+        (
+            "evaluate: {check_every: [3, 3.0]}",
+            "grid.yaml:16: evaluate.check_every[1]: 3 is listed twice",
+        ),
+        (
+            "evaluate: {check_every: [[3]]}",
+            "grid.yaml:16: evaluate.check_every[0]: a list inside an ax",
+        ),
+        (
+            "evaluate: {check_every: {a: 3}}",
+            'grid.yaml:16: evaluate.check_every: {"a": 3}: one value',
+        ),
+        # keys that are no axes
+        ("retries: [1, 2]", "grid.yaml:16: retries: one value is needed"),
+        ("retries: -1", "grid.yaml:16: retries: -1: must not be negative"),
+        ("hang_seconds: -1", "grid.yaml:16: hang_seconds: -1.0: must not be negative"),
+        ("retries: no", 'grid.yaml:16: retries: "no": must be a valid integer'),
+        ("pass: most", "grid.yaml:16: pass: \"most\": must be 'median', 'all', 'any' or 'mean'"),
+        ("pass: [all, any]", "grid.yaml:16: pass: one value is needed"),
+        ("search: stairs", "grid.yaml:16: search: \"stairs\": must be 'grid' or 'staircase'"),
+        (
+            "search: {staircase: {minimize: width}}",
+            "grid.yaml:16: search.staircase.minimize: width: no field of this grid",
+        ),
+        (
+            "search: {staircase: {minimize: positions}}",
+            'grid.yaml:16: search.staircase.minimize: positions: "sinusoidal" of standard is no',
+        ),
+        (
+            "search: {staircase: {along: k}}",
+            "grid.yaml:16: search.staircase.along: k: no field of this grid",
+        ),
+        (
+            "search: {staircase: {along: d}}",
+            "grid.yaml:16: search.staircase.along: along = d: minimize another axis than that",
+        ),
+        (
+            "search: {staircase: {spot_checks: -1}}",
+            "grid.yaml:16: search.staircase.spot_checks: spot_checks = -1: must not be negative",
+        ),
+        (
+            "search: staircase\ntune: [model.d]",
+            "grid.yaml:16: search.minimize: d: it is tuned, so no part of the answer",
+        ),
+        ("resources: all", "grid.yaml:16: resources: \"all\": must be 'auto'"),
+        ("resources: {cpus: 0}", "grid.yaml:16: resources.cpus: cpus = 0.0: must be positive"),
+        (
+            "resources: {gpus: -1}",
+            "grid.yaml:16: resources.gpus: gpus = -1.0: must not be negative",
+        ),
+        (
+            "resources: {cpu: 1}",
+            "grid.yaml:16: resources.cpu: resources has no such key (did you mean",
+        ),
+        ("resources: {cpus: [1, 2]}", "grid.yaml:16: resources: one value is needed"),
+        ("tune: train.lr", 'grid.yaml:16: tune: "train.lr": write a list, such as [train.lr]'),
+        (
+            "tune: [train.lrr]",
+            "grid.yaml:16: tune[0]: train.lrr is no field of this grid (did you mean",
+        ),
+        (
+            "tune: [train.lr.base]",
+            "grid.yaml:16: tune[0]: train.lr.base is no field of this grid; write",
+        ),
+        (
+            "tune: [stop.success]",
+            "grid.yaml:16: tune[0]: stop.success: what ends a trial is no nuisance axis",
+        ),
+        ("tune: [train.lr, lr]", "grid.yaml:16: tune[1]: lr is no field"),
+        (
+            "tune: [model.feature_map, model.block]",
+            "grid.yaml:16: tune[1]: model.block is no field",
+        ),
+    ],
+)
+def test_refused_when_added(line: str, problem: str) -> None:
+    [found] = problems(GRID + line)
+    assert found.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        (
+            "[0, 1]",
+            "{start: 0, max: 2}",
+            "grid.yaml:13: seeds.start: start = 0: a cell needs at least 1 seed",
+        ),
+        (
+            "[0, 1]",
+            "{start: 3, max: 2}",
+            "grid.yaml:13: seeds.max: max = 2: must be at least start, 3",
+        ),
+        ("[0, 1]", "{start: 1}", "grid.yaml:13: seeds: seeds needs max"),
+        ("[0, 1]", "{start: 1, max: [2, 3]}", "grid.yaml:13: seeds: one start and one max are"),
+        (
+            "name: example",
+            "name: ex ample",
+            'grid.yaml:1: name: "ex ample": a sweep\'s name has up to',
+        ),
+        ("name: example", "name: .x", 'grid.yaml:1: name: ".x": a sweep\'s name'),
+        ("name: example", "name: " + 101 * "x", "grid.yaml:1: name: "),
+        (
+            "name: example",
+            "name: 2024",
+            "grid.yaml:1: name: 2024: must be a valid string; put it in q",
+        ),
+        ("name: example", "name:", "grid.yaml:1: name: null: must be a valid string"),
+        (
+            "name: lis",
+            "name: lsi",
+            "grid.yaml:3: task.name: no task is named lsi (did you mean lis?)",
+        ),
+        ("name: lis", "name: standard", "grid.yaml:3: task.name: no task is named standard"),
+        (
+            "name: lis",
+            "name: none.py:X",
+            "grid.yaml:3: task.name: no task none.py:X: there is no /",
+        ),
+        ("name: lis", "name: 3", "grid.yaml:3: task.name: 3: must be a valid string"),
+        ("name: lis", "nam: lis", "grid.yaml:2: task: which task? Write `name: …`"),
+        (
+            "linear]",
+            "linearr]",
+            "grid.yaml:7: model.name[1]: no model is named linearr (did you mean linear?)",
+        ),
+        ("linear]", "standard]", 'grid.yaml:7: model.name[1]: "standard" is listed twice'),
+        (
+            "value_range",
+            "valuerange",
+            "grid.yaml:5: task.valuerange: lis has no such key (did you mean v",
+        ),
+        ("n: [6, 8]", "n: [6, 0]", "grid.yaml:4: task.n[1]: n = 0: must be from 1 to 50000"),
+        ("goal: acc", "goal: accuracy", "grid.yaml:14: goal: lis reports no accuracy"),
+        ("goal: acc > 0.9", "goal: acc", 'grid.yaml:14: goal: "acc": write METRIC > NUMBER'),
+        ("goal: acc > 0.9", "goal: acc == 1", "grid.yaml:14: goal: "),
+        (
+            "goal: acc > 0.9",
+            "goal: acc > 90",
+            "grid.yaml:14: goal: 90: must be a share from 0 to 1",
+        ),
+        ("goal: acc > 0.9", "goal: loss < inf", "grid.yaml:14: goal: inf: must be a finite number"),
+        ("goal: acc > 0.9", "goal: 0.9", "grid.yaml:14: goal: 0.9: must be a valid string"),
+        ("0.98", "0.9", "grid.yaml:15: stop.success: 0.9 does not reach the goal acc > 0.9"),
+        ("0.98", "[0.95, 0.85]", "grid.yaml:15: stop.success[1]: 0.85 does not reach the goal"),
+        ("0.98", "1.5", "grid.yaml:15: stop.success: success = 1.5: an accuracy"),
+        ("success: 0.98", "tokens: 0", "grid.yaml:15: stop.tokens: tokens = 0: must be positive"),
+        ("success: 0.98", "tokens: 1.5", "grid.yaml:15: stop.tokens: 1.5: must be a valid int"),
+        ("success: 0.98", "seconds: -1", "grid.yaml:15: stop.seconds: seconds = -1.0: must be"),
+        ("success: 0.98", "flops: [1e18, 0]", "grid.yaml:15: stop.flops[1]: flops = 0.0: must be"),
+        ("success: 0.98", "flops: .inf", "grid.yaml:15: stop.flops: .inf is not a finite number"),
+        (
+            "success: 0.98",
+            "plateau: true",
+            "grid.yaml:15: stop.plateau: true: must be None, or a mapping of grace, std, checks",
+        ),
+        ("success: 0.98", "plateau: {}", "grid.yaml:15: stop.plateau: plateau needs grace; write"),
+        (
+            "success: 0.98",
+            "plateau: {grace: 0}",
+            "grid.yaml:15: stop.plateau.grace: grace = 0: must be positive",
+        ),
+        (
+            "success: 0.98",
+            "plateau: {grace: 9, checks: 1}",
+            "grid.yaml:15: stop.plateau.checks: checks = 1: one check has no spread",
+        ),
+        (
+            "success: 0.98",
+            "asha: {grace: 9, reduction: 1}",
+            "grid.yaml:15: stop.asha.reduction: reduction = 1.0: must be above 1",
+        ),
+        ("success: 0.98", "asha: {grace: 9, rungs: 3}", "grid.yaml:15: stop.asha.rungs: asha has"),
+        ("seeds: [0, 1]", "seeds: 3", "grid.yaml:13: seeds: 3: write a list, such as [0, 1, 2]"),
+        ("seeds: [0, 1]", "seeds:", "grid.yaml:13: seeds: null: write a list"),
+        ("seeds: [0, 1]", "seeds: []", "grid.yaml:13: seeds: an empty axis"),
+        ("seeds: [0, 1]", "seeds: [1, 1]", "grid.yaml:13: seeds[1]: 1 is listed twice"),
+        (
+            "seeds: [0, 1]",
+            "seeds: [0, -1]",
+            "grid.yaml:13: seeds[1]: -1: a seed must not be negative",
+        ),
+        ("seeds: [0, 1]", "seeds: [false]", "grid.yaml:13: seeds[0]: false: must be a number, not"),
+        ("seeds: [0, 1]", "seeds: [0.5]", "grid.yaml:13: seeds[0]: 0.5: must be a valid integer"),
+        (
+            "5e-3",
+            "-1",
+            "grid.yaml:12: train.lr.base: base, at_d and max of an lr rule must be positive",
+        ),
+        ("{base: 5e-3, at_d: 32}", "0", "grid.yaml:12: train.lr: lr = 0.0: must be positive"),
+        ("base: 5e-3", "power: 1", "grid.yaml:12: train.lr: lr needs base; write `base: …`"),
+        ("at_d", "at_dd", "grid.yaml:12: train.lr.at_dd: lr has no such key (did you mean at_d?)"),
+        ("5e-3", "[1, x]", 'grid.yaml:12: train.lr.base[1]: "x": must be a valid number'),
+        ("32}", ".nan}", "grid.yaml:12: train.lr.at_d: .nan is not a finite number"),
+    ],
+)
+def test_refused_when_changed(before: str, after: str, problem: str) -> None:
+    assert before in GRID
+    found = problems(GRID.replace(before, after, 1))
+    assert found[0].startswith(problem)
+
+
+def test_a_cause_is_reported_once_and_not_once_per_cell() -> None:
+    text = GRID.replace("d: [8, 16]", "d: [8, 9]\n  layers: [1, 2, 3]").replace(
+        "[standard, linear]", "linear"
+    )
+    assert problems(text) == ["grid.yaml:8: model.d[1]: d = 9 is not divisible by heads = 2"]
+
+
+def test_missing_keys() -> None:
+    assert problems("name: x") == [
+        "grid.yaml:1: a grid needs task and model; write `task: …`",
+    ]
+    assert problems("task: {name: lis}\nmodel: {name: linear}") == [
+        "grid.yaml:2: model: linear needs d; write `d: …`"
+    ]
+    assert problems("task: lis\nmodel:") == [
+        'grid.yaml:1: task: "lis" is not a mapping; write task: {name: …, …}',
+        "grid.yaml:2: model: null is not a mapping; write model: {name: …, …}",
+    ]
+
+
+def test_everything_is_reported_at_once() -> None:
+    text = GRID.replace("lis", "lsi").replace("steps: 1000", "stps: x").replace("0.98", "high")
+    found = problems(
+        text + "pass: x\nretries: -1\nname: y\n", "model.dd=3", "colour=red", "seeds=[]"
+    )
+    assert [problem.partition(": ")[0] for problem in found] == [
+        *("grid.yaml:18", "(--set colour)", "grid.yaml:3", "(--set model.dd)", "(--set model.dd)"),
+        *("grid.yaml:11", "grid.yaml:15", "grid.yaml:16", "(--set seeds)", "grid.yaml:17"),
+    ]
+
+
+def test_set() -> None:
+    grid = read(
+        GRID, "model.d=[32,64]", "train.steps=500", "seeds=[7]", "stop.success=0.95", "name=x"
+    )
+    assert values(grid, "model", "d") == [32, 64, 32, 64]
+    assert values(grid, "train", "steps") == [500]
+    assert (grid.seeds, grid.name) == ((7,), "x")
+    assert values(grid, "stop", "success") == [0.95]
+    blocks = "task: {name: lis}\nmodel: [{name: linear, d: 8}, {name: standard, d: 8}]"
+    assert values(read(blocks, "model.d=16"), "model", "d") == [16, 16]
+    assert values(read(blocks, "model[1].d=16"), "model", "d") == [8, 16]
+
+
+def test_too_many_trials_are_refused_before_anything_is_expanded() -> None:
+    axis = list(range(1, 2000))
+    text = f"task: {{name: lis, n: {axis}}}\nmodel: {{name: linear, d: {axis}, heads: {axis}}}\n"
+    [problem] = problems(text)
+    assert problem.endswith(f"7,988,005,999 trials are more than {MOST_TRIALS:,}; split the grid")
+
+
+def test_goals() -> None:
+    assert Goal("acc", ">", 0.9).met(0.95)
+    assert not Goal("acc", ">", 0.9).met(0.9)
+    assert Goal("acc", ">=", 0.9).met(0.9)
+    assert Goal("loss", "<", 0.1).met(0.05)
+    assert not Goal("loss", "<=", 0.1).met(0.2)
+    for text in ("acc>.9", "  loss <= 1e-3 ", "chain_acc >= 1"):
+        written = GRID.replace("goal: acc > 0.9", f"goal: '{text}'")
+        goal = read(written).goal
+        assert read(written.replace(text, str(goal))).goal == goal
+
+
+def test_success_is_held_against_goals_on_accuracy_only() -> None:
+    assert read(GRID.replace("acc > 0.9", "loss < 0.001"))
+    assert read(GRID.replace("acc > 0.9", "acc >= 0.98"))
+    assert read(GRID.replace("acc > 0.9", "chain_acc > 0.99"))
+
+
+def test_a_task_without_accuracy(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LOSS_TASK)
+    text = GRID.replace("name: lis", "name: mine.py:Lossy")
+    assert problems(text, base=tmp_path) == [
+        "grid.yaml:14: goal: mine.py:Lossy reports no acc; it reports loss",
+        "grid.yaml:15: stop.success: an accuracy, which mine.py:Lossy does not report; "
+        "leave it out",
+    ]
+    assert read(text, "goal=loss < 0.1", "stop={}", base=tmp_path)
+
+
+def test_whatever_a_user_s_class_raises_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LOSS_TASK)
+    [problem, *_] = problems(GRID.replace("name: lis", "name: mine.py:Rude"), base=tmp_path)
+    assert problem == "grid.yaml:4: task.n[0]: KeyError: 'n'"
+
+
+def test_resources() -> None:
+    assert read(GRID + "resources: {cpus: 0.5, gpus: 1}").resources == Resources(0.5, 1)
+    assert read(GRID + "resources: {gpus: 0.25}").resources == Resources(1.0, 0.25)
+
+
+def test_files_name_the_sweep_and_the_base(tmp_path: Path) -> None:
+    path = tmp_path / "my-sweep.yaml"
+    path.write_text(GRID.replace("name: example\n", ""))
+    grid = load_grid(path, ["train.steps=3"])
+    assert (grid.name, grid.base) == ("my-sweep", tmp_path)
+    spaced = tmp_path / "my sweep.yaml"
+    spaced.write_text(GRID.replace("name: example\n", ""))
+    with pytest.raises(GridError, match='name: "my sweep": a sweep\'s name'):
+        load_grid(spaced)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "value"),
+    [
+        (int, "3", 3),
+        (int, 3.0, 3),
+        (float, 3, 3.0),
+        (float, "5e-3", 0.005),
+        (float | None, None, None),
+        (bool, True, True),
+        (str, "yes", "yes"),
+        (int | str, "3", "3"),
+        (Literal["a", 1], 1, 1),
+    ],
+)
+def test_scalars(kind: Any, raw: object, value: object) -> None:
+    assert repr(scalar(kind, raw)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "message"),
+    [
+        (int, True, "true: must be a number, not true or false"),
+        (float, False, "false: must be a number"),
+        (bool, "yes", '"yes": must be true or false'),
+        (bool, 1, "1: must be true or false"),
+        (str, True, "true: must be a valid string; put it in quotes"),
+        (Literal["a", 1], True, "true: must be a number"),
+        (float, "nan", '"nan": must be a finite number'),
+        (int | None, "x", "must be a valid integer"),
+        (int, {"a": 1}, "one value is needed here"),
+    ],
+)
+def test_scalars_refused(kind: Any, raw: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        scalar(kind, raw)
+
+
+def test_the_json_schema_knows_every_field() -> None:
+    schema = json_schema()
+    json.dumps(schema)
+    assert set(schema["required"]) == {"task", "model"}
+    assert set(schema["properties"]["train"]["anyOf"][0]["properties"]) == set(
+        Train.__dataclass_fields__
+    )
+    assert set(schema["properties"]["stop"]["anyOf"][0]["properties"]) == set(
+        Stop.__dataclass_fields__
+    )
+    tasks = schema["properties"]["task"]["anyOf"][0]["anyOf"]
+    [lis] = [block for block in tasks if block["properties"]["name"].get("const") == "lis"]
+    assert lis["properties"]["n"]["anyOf"] == [
+        {"type": "integer"},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+    ]
+    assert lis["additionalProperties"] is False
+    [linear] = [
+        block
+        for block in schema["properties"]["model"]["anyOf"][0]["anyOf"]
+        if block["properties"]["name"].get("const") == "linear"
+    ]
+    assert linear["required"] == ["name", "d"]
+
+
+axes = st.lists(st.integers(1, 4), min_size=1, max_size=2, unique=True)
+
+
+@st.composite
+def grids(draw: st.DrawFn) -> dict[str, Any]:
+    """Grids that are right."""
+    heads = draw(st.sampled_from([1, 2, [1, 2]]))
+    widths = st.lists(st.sampled_from([4, 8, 12]), min_size=1, max_size=2, unique=True)
+    rates = st.floats(1e-5, 1e-2)
+    rule = st.fixed_dictionaries(
+        {"base": rates | st.lists(rates, min_size=1, max_size=2, unique=True)}
+    )
+    tasks = st.fixed_dictionaries(
+        {"name": st.just("lis"), "n": axes}, optional={"value_range": st.just(9)}
+    )
+    names = st.sampled_from(["linear", "standard", ["linear", "standard"]])
+    models = st.fixed_dictionaries({"name": names, "d": widths, "heads": st.just(heads)})
+    train = st.fixed_dictionaries(
+        {},
+        optional={
+            "steps": axes,
+            "lr": rule | rates,
+            "schedule": st.sampled_from(["wsd", "cosine"]),
+        },
+    )
+    return draw(
+        st.fixed_dictionaries(
+            {"task": tasks | st.lists(tasks, min_size=1, max_size=2), "model": models},
+            optional={
+                "train": train,
+                "evaluate": st.fixed_dictionaries({"check_every": axes}),
+                "seeds": st.lists(st.integers(0, 9), min_size=1, max_size=2, unique=True),
+                "stop": st.sampled_from(
+                    [
+                        {},
+                        {"success": [None, 0.95], "tokens": [None, 10**6], "flops": 1e18},
+                        {"seconds": 0.5, "plateau": {"grace": [5, 9]}},
+                        [{"plateau": None}, {"asha": {"grace": 7, "reduction": [2, 3.5]}}],
+                    ]
+                ),
+                "goal": st.sampled_from(["acc > 0.9", "acc>=.5"]),
+                "tune": st.sampled_from([[], ["train.lr"]]),
+                "resources": st.sampled_from(["auto", {"cpus": 2}]),
+                "pass": st.sampled_from(["all", "mean"]),
+            },
+        )
+    )
+
+
+@given(grids())
+@settings(deadline=None, max_examples=25)
+def test_the_frozen_text_gives_the_same_trials(written: dict[str, Any]) -> None:
+    grid = read(yaml.safe_dump(written))
+    again = read(grid.resolved_text())
+    assert plan(again).trials == plan(grid).trials
+    assert again.resolved_text() == grid.resolved_text()
+    for key in (
+        "name",
+        "seeds",
+        "first_seeds",
+        "goal",
+        "pass_rule",
+        "search",
+        "resources",
+        "retries",
+        "checkpoint_seconds",
+        "hang_seconds",
+        "tune",
+    ):
+        assert getattr(again, key) == getattr(grid, key)
+
+
+rubbish = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 40)
+    | st.floats(-40, 40)
+    | st.sampled_from([math.nan, math.inf])
+    | st.sampled_from(
+        ["lis", "linear", "name", "d", "train.lr", "acc > 0.9", "yes", "5e-3", "a.py:X", "x"]
+    )
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "n", "d", "heads", "lr", "base", "success", "steps"])
+            | st.text(max_size=3),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(grids(), st.data())
+@settings(deadline=None, max_examples=80)
+def test_a_mutated_grid_is_a_plan_or_a_grid_error(
+    written: dict[str, Any], data: st.DataObject
+) -> None:
+    mutated = copy.deepcopy(written)
+    for _ in range(data.draw(st.integers(1, 2))):
+        node: Any = mutated
+        while True:
+            keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+            key = data.draw(st.sampled_from(keys)) if keys else 0
+            inner = node[key] if keys else None
+            if not isinstance(inner, dict | list) or not data.draw(st.booleans()):
+                break
+            node = inner
+        if isinstance(node, dict):
+            new = st.sampled_from(["name", "d", "n", "lr", "train", "x"]) | st.just(key)
+            node[data.draw(new)] = data.draw(rubbish)
+        elif keys:
+            node[key] = data.draw(rubbish)
+    expect_a_plan_or_a_grid_error(yaml.dump(mutated))
+
+
+@given(
+    st.dictionaries(st.sampled_from(["name", "task", "model", "train", "seeds", "goal"]), rubbish)
+)
+@settings(deadline=None, max_examples=60)
+def test_rubbish_is_a_plan_or_a_grid_error(written: dict[str, Any]) -> None:
+    expect_a_plan_or_a_grid_error(yaml.dump(written))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(GRID)), st.sampled_from(list("{}[]:,-#&*!'\" \nx0."))),
+        max_size=3,
+    )
+)
+@settings(deadline=None, max_examples=60)
+def test_a_grid_with_typing_errors_is_a_plan_or_a_grid_error(edits: list[tuple[int, str]]) -> None:
+    text = GRID
+    for at, character in edits:
+        text = text[:at] + character + text[at + 1 :]
+    expect_a_plan_or_a_grid_error(text)
+
+
+def expect_a_plan_or_a_grid_error(text: str) -> None:
+    try:
+        made = plan(read(text))
+    except GridError as error:
+        assert error.problems
+        assert all(str(problem).startswith("grid.yaml") for problem in error.problems)
+    else:
+        assert made.trials

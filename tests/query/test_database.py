@@ -1,0 +1,419 @@
+"""The views over a store: what each holds, whose trials count, what `sql` refuses, that nothing
+outside the tables is reached, and that real Parquet files, one of them damaged, are read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_store import FakeStore, now, planned
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.query.database import Source, Views, connect
+from sweepd.store.schema import METRICS
+from sweepd.store.store import Store
+from sweepd.store.tables import Read
+
+
+def one_cell(**info: Any) -> tuple[FakeStore, list[dict[str, Any]]]:
+    """A store with one sweep of one cell, and its three trials."""
+    store = FakeStore()
+    trials = [planned(seed=seed) for seed in range(3)]
+    store.add_sweep("s", trials, **info)
+    return store, trials
+
+
+def rows(views: Views, text: str) -> list[dict[str, Any]]:
+    return views.sql(text).rows
+
+
+def test_untried_cells_are_cells() -> None:
+    store, _ = one_cell()
+    [cell] = rows(connect(store, code=now), "FROM cells")
+    assert (cell["task"], cell["model"], cell["size"], cell["L"], cell["d"]) == (
+        ("lis", "standard", 8, 19, 16)
+    )
+    assert (cell["seeds"], cell["ended"], cell["acc"], cell["completed"]) == (3, 0, None, 0)
+    assert (cell["params"], cell["pass"]) == (12 * 16 * 16, "median")
+    assert cell["train_flops"] == 3000.0 * 24 * 16 * 16 * 19
+
+
+def test_a_cell_counts_and_pools_its_trials() -> None:
+    store, (a, b, c) = one_cell()
+    store.end(a, "completed", 0.5, loss=0.25, seconds=2.0, train_flops=1.0)
+    store.end(b, "diverged")
+    store.end(c, "failed", error="out of memory")
+    [cell] = rows(connect(store, code=now), "FROM cells")
+    assert (cell["seeds"], cell["ended"]) == (3, 2)
+    assert (cell["completed"], cell["diverged"], cell["failed"], cell["solved"]) == (1, 1, 1, 0)
+    assert (cell["acc"], cell["acc_min"], cell["acc_max"]) == (0.25, 0.0, 0.5)
+    assert (cell["loss"], cell["correct"], cell["total"], cell["seconds"]) == (inf, 50, 100, 2.0)
+    assert cell["train_flops"] > 1.0, "planned, not spent"
+
+
+@pytest.mark.parametrize(
+    ("rule", "acc", "loss"),
+    [("median", 0.5, 2.0), ("mean", 0.6, 3.0), ("all", 0.4, 6.0), ("any", 0.9, 1.0)],
+)
+def test_pass_rules_pool_scores(rule: str, acc: float, loss: float) -> None:
+    store, trials = one_cell(**{"pass": rule})
+    for trial, a, x in zip(trials, (0.9, 0.4, 0.5), (1.0, 6.0, 2.0), strict=True):
+        store.end(trial, "completed", a, loss=x)
+    [cell] = rows(connect(store, code=now), "FROM cells")
+    assert (cell["acc"], cell["loss"]) == (pytest.approx(acc), loss)
+    store.infos["s"]["pass"] = "median"
+    [overridden] = rows(connect(store, code=now, seeds=rule), "FROM cells")
+    assert overridden == cell
+
+
+def test_the_median_of_an_even_count_is_the_middle_even_at_infinity() -> None:
+    store = FakeStore()
+    trials = [planned(seed=seed) for seed in range(4)]
+    store.add_sweep("s", trials)
+    for trial, acc in zip(trials[:2], (0.9, 0.7), strict=True):
+        store.end(trial, "completed", acc, loss=1.0)
+    for trial in trials[2:]:
+        store.end(trial, "diverged")
+    [cell] = rows(connect(store, code=now), "FROM cells")
+    assert (cell["acc"], cell["loss"]) == (0.35, inf)
+
+
+def test_an_unknown_pass_rule_is_refused() -> None:
+    with pytest.raises(UserError, match="median, all, any, mean"):
+        connect(one_cell()[0], code=now, seeds="best")
+
+
+def test_the_latest_ending_is_the_trial() -> None:
+    store, (a, *_) = one_cell()
+    store.end(a, "completed", 0.8, attempt=2000)
+    store.end(a, "failed", attempt=1001)
+    store.end(a, "interrupted", attempt=1000)
+    views = connect(store, code=now)
+    assert len(rows(views, "FROM attempts")) == 3
+    assert [row["status"] for row in rows(views, "FROM trials")] == ["completed"]
+    assert rows(views, "SELECT completed, failed FROM cells") == [{"completed": 1, "failed": 0}]
+
+
+def test_metrics_show_the_newest_attempt_of_each_step_and_are_read_when_asked_for() -> None:
+    store, (a, *_) = one_cell()
+    for attempt, steps in ((1000, (1, 2, 3)), (2000, (3, 4))):
+        store.steps += [{"id": a["id"], "attempt": attempt, "step": step} for step in steps]
+    views = connect(store, code=now, sweeps=["s"])
+    assert rows(views, "SELECT count(*) AS n FROM trials") == [{"n": 0}]
+    assert store.metrics_reads == 0
+    found = rows(views, "SELECT step, attempt FROM Metrics ORDER BY step")
+    assert [tuple(row.values()) for row in found] == [(1, 1000), (2, 1000), (3, 2000), (4, 2000)]
+    assert store.metrics_reads == 1
+
+
+def test_a_sweep_sees_what_it_planned_whoever_ran_it() -> None:
+    store = FakeStore()
+    shared, other = planned(d=16), planned(d=32)
+    store.add_sweep("first", [shared])
+    store.add_sweep("second", [shared, other], goal="acc > 0.5")
+    store.end(shared, "completed", 0.9, sweep="first")
+    store.end(other, "stopped", 0.1, sweep="second")
+    second = connect(store, code=now, sweeps=["second"])
+    assert len(rows(second, "FROM trials")) == 2
+    assert len(rows(connect(store, code=now, sweeps=["first"]), "FROM trials")) == 1
+    found = rows(connect(store, code=now), "FROM sweeps")
+    assert [(r["name"], r["trials"], r["ended"], r["stopped"], r["goal"]) for r in found] == [
+        ("first", 1, 1, 0, "acc > 0.9"),
+        ("second", 2, 2, 1, "acc > 0.5"),
+    ]
+
+
+def test_the_newest_sweep_that_plans_a_cell_says_its_pass_rule() -> None:
+    store = FakeStore()
+    store.add_sweep("old", [planned(seed=0)], **{"pass": "all"})
+    store.add_sweep("new", [planned(seed=1)], **{"pass": "any"})
+    store.add_sweep("elsewhere", [planned(d=64)], **{"pass": "mean"})
+    rule = "SELECT pass, seeds FROM cells WHERE d = 16"
+    assert rows(connect(store, code=now), rule) == [{"pass": "any", "seeds": 2}]
+    assert rows(connect(store, code=now, sweeps=["old"]), rule) == [{"pass": "all", "seeds": 1}]
+
+
+def test_an_extra_seed_is_a_member_once_it_is_done() -> None:
+    store = FakeStore()
+    first, *extra = [planned(seed=seed) for seed in range(4)]
+    store.add_sweep("s", [first, *extra], extra_seeds=[1, 2, 3])
+    store.end(first, "completed", 0.9)
+    members = "SELECT seeds, ended, completed, failed, interrupted, acc_min FROM cells"
+
+    def found() -> tuple[Any, ...]:
+        [cell] = rows(connect(store, code=now), members)
+        return tuple(cell.values())
+
+    assert found() == (1, 1, 1, 0, 0, 0.9)
+    [sweep] = rows(connect(store, code=now), "SELECT trials, ended FROM sweeps")
+    assert (sweep["trials"], sweep["ended"]) == (1, 1)
+    store.end(extra[0], "failed")
+    store.end(extra[1], "interrupted")
+    assert found() == (1, 1, 1, 0, 0, 0.9)
+    store.end(extra[0], "completed", 0.5, attempt=2000)
+    store.end(extra[1], "stopped", 0.1, attempt=2000)
+    assert found() == (3, 3, 2, 0, 0, 0.1)
+    [sweep] = rows(connect(store, code=now, sweeps=["s"]), "SELECT trials, ended FROM sweeps")
+    assert (sweep["trials"], sweep["ended"]) == (3, 3)
+
+
+def test_an_extra_seed_that_another_code_ran_is_not_yet_a_member() -> None:
+    store = FakeStore()
+    trials = [planned(seed=0), planned(seed=1)]
+    store.add_sweep("s", trials, extra_seeds=[1])
+    store.end(trials[0], "completed", 0.9)
+    store.end(planned(seed=1, code="old"), "completed", 0.1)
+    seeds = "SELECT seeds FROM cells"
+    assert rows(connect(store, code=now), seeds) == [{"seeds": 1}]
+    store.infos["s"]["accepted"] = ["old"]
+    assert rows(connect(store, code=now), seeds) == [{"seeds": 2}]
+
+
+def test_a_seed_that_one_sweep_plans_outright_is_no_extra_of_that_cell() -> None:
+    store = FakeStore()
+    here, there = planned(seed=1), planned(d=64, seed=1)
+    store.add_sweep("s", [planned(), here, planned(d=64), there], extra_seeds=[1])
+    store.add_sweep("outright", [here])
+    seeds = "SELECT d, seeds FROM cells ORDER BY d"
+    assert [tuple(row.values()) for row in rows(connect(store, code=now), seeds)] == [
+        (16, 2),
+        (64, 1),
+    ]
+    alone = rows(connect(store, code=now, sweeps=["s"]), seeds)
+    assert [row["seeds"] for row in alone] == [1, 1]
+
+
+def test_a_field_may_be_named_like_a_column_of_sweeps() -> None:
+    store = FakeStore()
+    store.add_sweep("s", [planned(number=1, goal="x", extra_seeds=7)], **{"pass": "all"})
+    assert rows(connect(store, code=now), "SELECT pass, number, goal FROM cells") == [
+        {"pass": "all", "number": 1, "goal": "x"}
+    ]
+
+
+def test_trials_without_a_plan_are_cells_of_the_whole_store_only() -> None:
+    store, _ = one_cell()
+    store.end(planned(d=64), "completed", 0.9)
+    assert rows(connect(store, code=now), "SELECT d, seeds, pass FROM cells ORDER BY d") == [
+        {"d": 16, "seeds": 3, "pass": "median"},
+        {"d": 64, "seeds": 1, "pass": "median"},
+    ]
+    assert rows(connect(store, code=now, sweeps=["s"]), "SELECT d FROM cells") == [{"d": 16}]
+
+
+def test_trials_of_another_code_count_once_accepted() -> None:
+    store, (a, b, _) = one_cell()
+    store.end(planned(seed=0, code="old"), "completed", 0.7)
+    store.end(b, "completed", 0.9)
+    views = connect(store, code=now)
+    assert rows(views, "SELECT ended, acc FROM cells") == [{"ended": 1, "acc": 0.9}]
+    assert views.notes == ["left out: 1 trials that another code made (--code all)"]
+    assert len(rows(views, "FROM trials")) == 2, "trials show their code"
+
+    store.infos["s"]["accepted"] = ["old"]
+    views = connect(store, code=now)
+    assert rows(views, "SELECT ended, acc FROM cells") == [{"ended": 2, "acc": 0.8}]
+    assert views.notes == []
+
+    store.end(a, "failed", attempt=5000)
+    ended = "SELECT ended, failed FROM cells"
+    assert rows(connect(store, code=now), ended) == [{"ended": 2, "failed": 0}]
+    store.end(a, "completed", 0.3, attempt=6000)
+    assert rows(connect(store, code=now), "SELECT acc_min FROM cells") == [{"acc_min": 0.3}]
+
+
+def test_where_the_current_code_cannot_be_told_the_newest_ending_counts() -> None:
+    store, (a, *_) = one_cell()
+    store.end(planned(seed=0, code="old"), "completed", 0.7, attempt=1000)
+    store.end(a, "completed", 0.6, attempt=2000)
+    assert rows(connect(store, code=lambda *_: None), "SELECT acc FROM cells") == [{"acc": 0.6}]
+
+
+def test_all_codes_stand_side_by_side() -> None:
+    store, (a, *_) = one_cell()
+    store.end(a, "completed", 0.9)
+    store.end(planned(seed=0, code="old"), "completed", 0.7)
+    found = rows(connect(store, code="all"), "SELECT code, seeds, acc FROM cells ORDER BY code")
+    assert [tuple(row.values()) for row in found] == [("now", 3, 0.9), ("old", 1, 0.7)]
+
+
+def test_tasks_with_different_fields_share_the_columns() -> None:
+    store = FakeStore()
+    store.add_sweep("s", [planned(value_range=16), planned(model="sparse", c=1, lr=0.5)])
+    found = rows(connect(store, code=now), "SELECT model, value_range, c, lr FROM cells ORDER BY 1")
+    assert [tuple(row.values()) for row in found] == [
+        ("sparse", None, 1, "0.5"),
+        ("standard", 16, None, "0.01"),
+    ]
+
+
+def test_a_field_named_like_a_column_of_cells_is_refused() -> None:
+    store = FakeStore()
+    store.add_sweep("s", [planned(seeds=3, d=16)])
+    with pytest.raises(UserError, match="fields named seeds"):
+        connect(store, code=now)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM trials",
+        "WITH a AS (SELECT d FROM cells) SELECT * FROM a",
+        "FROM cells;",
+        "DESCRIBE cells",
+        "SHOW TABLES",
+        "SUMMARIZE trials",
+        "VALUES (1)",
+    ],
+)
+def test_sql_reads(text: str) -> None:
+    assert connect(one_cell()[0], code=now).sql(text).columns
+
+
+REFUSED = """
+INSERT INTO raw.plans SELECT * FROM raw.plans
+UPDATE raw.attempts SET acc = 1
+DELETE FROM raw.attempts
+MERGE INTO raw.plans USING raw.plans AS p ON true WHEN MATCHED THEN DELETE
+WITH gone AS (DELETE FROM raw.attempts RETURNING *) SELECT * FROM gone
+TRUNCATE raw.attempts
+CREATE TABLE t AS SELECT 1
+CREATE VIEW t AS SELECT 1
+DROP VIEW trials
+ALTER TABLE raw.plans ADD COLUMN x INTEGER
+COPY trials TO '{folder}/x.csv'
+COPY (SELECT 1) TO '{folder}/x.parquet'
+COPY raw.plans FROM '{folder}/secret.csv'
+EXPORT DATABASE '{folder}/x'
+IMPORT DATABASE '{folder}'
+ATTACH '{folder}/x.db'
+DETACH memory
+USE memory
+INSTALL httpfs
+LOAD httpfs
+PRAGMA database_list
+SET threads = 1
+RESET threads
+CALL pragma_version()
+PREPARE p AS SELECT 1
+EXECUTE p
+EXPLAIN ANALYZE INSERT INTO raw.plans SELECT * FROM raw.plans
+BEGIN
+ROLLBACK
+CHECKPOINT
+VACUUM
+SELECT 1; SELECT 2
+SELECT * FROM read_csv('{folder}/secret.csv')
+SELECT * FROM read_text('{folder}/secret.csv')
+SELECT * FROM read_blob('{folder}/secret.csv')
+SELECT * FROM read_json('{folder}/secret.csv')
+SELECT * FROM read_parquet('{folder}/secret.parquet')
+SELECT * FROM parquet_scan('{folder}/secret.parquet')
+SELECT * FROM sniff_csv('{folder}/secret.csv')
+SELECT * FROM '{folder}/secret.csv'
+SELECT * FROM '{folder}/secret.parquet'
+SELECT * FROM glob('{folder}/*')
+SELECT * FROM 'https://example.com/x.csv'
+SELECT * FROM query('DROP VIEW trials')
+SELECT * FROM local_table
+SELECT getenv('HOME')
+SELECT ?
+SELECT nothing FROM trials
+SELEC 1
+"""
+
+
+@pytest.mark.parametrize("text", ["", *REFUSED.strip().splitlines()])
+def test_sql_refuses_all_else(text: str, tmp_path: Path) -> None:
+    local_table = Read(METRICS.table([]), ()).table
+    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+    before = sorted(tmp_path.iterdir())
+    store, (a, *_) = one_cell()
+    store.end(a, "completed", 0.5)
+    views = connect(store, code=now)
+    with pytest.raises(UserError):
+        views.sql(text.format(folder=tmp_path))
+    assert sorted(tmp_path.iterdir()) == before
+    assert rows(views, "SELECT acc FROM trials") == [{"acc": 0.5}]
+    assert local_table.num_rows == 0
+
+
+def test_columns_of_one_name_stay_apart() -> None:
+    answer = connect(one_cell()[0], code=now).sql("SELECT 1 AS a, 2 AS a, 3 AS a")
+    assert answer.columns == ["a", "a:1", "a:1:1"]
+    assert answer.rows == [{"a": 1, "a:1": 2, "a:1:1": 3}]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.text(), st.text().map("SELECT {}".format)))
+def test_any_sql_is_rows_or_a_user_error(text: str) -> None:
+    try:
+        VIEWS.sql(text)
+    except UserError as error:
+        assert str(error)
+
+
+VIEWS = connect(one_cell()[0], code=now)
+
+
+def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:
+    class Broken(FakeStore):
+        def load_sweep(self, name: str) -> Any:
+            if name == "broken":
+                raise EnvironmentFailure("sweep.json is damaged")
+            return super().load_sweep(name)
+
+    store = Broken()
+    store.add_sweep("broken", [])
+    store.add_sweep("s", [planned()])
+    views = connect(store, code=now)
+    assert [file.reason for file in views.damaged] == ["sweep.json is damaged"]
+    assert len(rows(views, "FROM cells")) == 1
+    with pytest.raises(EnvironmentFailure):
+        connect(store, code=now, sweeps=["broken"])
+    with pytest.raises(UserError):
+        connect(store, code=now, sweeps=["unknown"])
+
+
+def test_an_empty_store_has_empty_views() -> None:
+    views = connect(FakeStore(), code=now)
+    for name in ("trials", "attempts", "metrics", "cells", "sweeps"):
+        assert rows(views, f"SELECT count(*) AS n FROM {name}") == [{"n": 0}]
+
+
+def test_a_real_store(tmp_path: Path) -> None:
+    store = Store.create(str(tmp_path / "results"))
+    trials = [planned(d=d, seed=seed) for d in (16, 32) for seed in range(2)]
+    store.save_sweep("s", "name: s", {"goal": "acc > 0.9", "pass": "median"}, trials)
+    fake = FakeStore()
+    for trial in trials:
+        fake.end(trial, "completed", trial["d"] / 64)
+    store.write_trials(fake.endings[:3])
+    store.write_trials(fake.endings[3:])
+    store.write_metrics([{"id": trials[0]["id"], "attempt": 1000, "step": 1, "loss": 2.0}])
+    source: Source = store
+    views = connect(source, code=now)
+    cells = rows(views, "SELECT d, ended, acc FROM cells ORDER BY d")
+    assert [tuple(row.values()) for row in cells] == [(16, 2, 0.25), (32, 2, 0.5)]
+    assert rows(views, "SELECT loss FROM metrics") == [{"loss": 2.0}]
+
+    [*_, victim] = sorted((tmp_path / "results" / "trials").iterdir())
+    victim.write_bytes(victim.read_bytes()[:-20])
+    views = connect(store, code=now)
+    assert [file.path for file in views.damaged] == [str(victim)]
+    assert rows(views, "SELECT count(*) < 4 AS fewer FROM trials") == [{"fewer": True}]
+
+
+def test_questions_import_neither_torch_nor_ray_nor_pandas() -> None:
+    code = (
+        "import sys, sweepd.query.answers; "
+        "sys.exit(', '.join({'torch', 'ray', 'pandas', 'numba'} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

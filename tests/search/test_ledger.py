@@ -1,0 +1,129 @@
+"""The ledger: which planned trials are done, to do, failed, or done by another code; and search,
+which hands trials out and tries failed ones again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.search.base import GridSearch
+from sweepd.search.estimate import ENOUGH, bills, trial_seconds
+from sweepd.search.ledger import changed_files, standing
+from sweepd.search.seeds import Outcome
+from sweepd.statuses import DONE, STATUSES
+from sweepd.store.schema import TRIALS
+from sweepd.trial.attempt import ledger_columns
+
+GRID = "task: {name: lis, n: 6}\nmodel: {name: standard, d: 8}\nseeds: [0, 1, 2, 3, 4, 5]\n"
+PLAN = plan(parse_grid(GRID, "grid.yaml", [], Path()))
+
+
+def ended(trial, attempt, status, **changes):
+    return {**ledger_columns(trial, attempt, "s"), "status": status, **changes}
+
+
+ENDINGS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 9), st.sampled_from(STATUSES)),
+    unique_by=lambda ending: ending[:2],
+)
+
+
+@given(ENDINGS)
+@settings(deadline=None)
+def test_the_latest_ending_decides(endings):
+    table = TRIALS.concat([TRIALS.table([ended(PLAN.trials[i], a, s) for i, a, s in endings])])
+    found = standing(PLAN.trials, table)
+    latest = {}
+    for i, _, status in sorted(endings, key=lambda ending: ending[1]):
+        latest[PLAN.trials[i].id] = status
+    assert [trial.id for trial in found.done] == [
+        trial.id for trial in PLAN.trials if latest.get(trial.id) in DONE
+    ]
+    assert {t.id for t in found.done} | {t.id for t in found.todo} == {t.id for t in PLAN.trials}
+    assert {t.id for t in found.failed} == {id_ for id_, s in latest.items() if s == "failed"}
+    assert not found.other
+
+
+def test_what_another_code_did_can_be_taken_over():
+    first, second, *_ = PLAN.trials
+    old = {"id": "0" * 20, "code": "oldcode", "trunk": "1" * 20}
+    table = TRIALS.table(
+        [
+            ended(first, 1, "completed", **old),
+            ended(second, 1, "failed", **{**old, "id": "2" * 20}),
+        ]
+    )
+    found = standing(PLAN.trials, table)
+    assert found.other.keys() == {first.id} and not found.done
+    assert {trial.id for trial in found.accepting({"another"})} == {t.id for t in PLAN.trials}
+    taken = found.accepting({"oldcode"})
+    assert {trial.id for trial in taken} == {t.id for t in PLAN.trials} - {first.id} | {old["id"]}
+    assert [trial.code for trial in standing(taken, table).done] == ["oldcode"]
+
+
+def test_changed_files_are_named():
+    ours = {"new": {"training.py": "b", "tasks/lis.py": "x"}}
+    theirs = {"old": {"training.py": "a", "tasks/lis.py": "x", "gone.py": "g"}, "older": {"z": "1"}}
+    assert changed_files(ours, theirs, {"old"}) == ["gone.py", "training.py"]
+    assert changed_files(ours, theirs, {"unknown"}) == []
+
+
+def test_failed_trials_are_tried_again_after_the_others():
+    search = searching([trial.id for trial in PLAN.trials[:3]])
+    order = []
+    while (trial := search.next()) is not None:
+        order.append(PLAN.trials.index(trial))
+        assert not search.finished
+        search.ended(trial, Outcome("failed" if trial == PLAN.trials[0] else "completed"))
+    assert order == [0, 1, 2, 0]
+    assert search.finished and search.abandoned == {PLAN.trials[0].id}
+    assert search.wanted() == list(PLAN.trials[3:]), "which are another driver's to run"
+
+
+def test_a_search_waits_for_what_is_out():
+    search = searching([PLAN.trials[0].id])
+    trial = search.next()
+    assert search.next() is None and not search.finished
+    search.ended(trial, Outcome("failed"))
+    assert search.next() is trial
+
+
+def test_close_calls_get_further_seeds_on_the_whole_grid_too():
+    grid = GRID.replace("[0, 1, 2, 3, 4, 5]", "{start: 1, max: 4}")
+    search = GridSearch(plan(parse_grid(grid, "grid.yaml", [], Path())))
+    search.learn({}, {trial.id for trial in search.plan.trials})
+    seeds = []
+    for acc in (0.91, 0.95):
+        assert len(search.wanted()) == 1
+        seeds.append((trial := search.next()).seed)
+        search.ended(trial, Outcome("completed", acc, 1024))
+    assert seeds == [0, 1] and search.finished and not search.wanted()
+
+
+def searching(mine):
+    search = GridSearch(PLAN)
+    search.learn({}, set(mine))
+    return search
+
+
+def test_estimates_follow_recorded_times():
+    low, high = sweep_seconds(TRIALS.concat([]))
+    one_low, one_high = trial_seconds(1000, PLAN.trials[0].train_flops)
+    assert (low, high) == (6 * one_low / 2, 6 * one_high / 2)
+    middle = (one_low + one_high) / 2
+    rows = [
+        ended(PLAN.trials[0], i, "completed", step=1000, train_flops=PLAN.trials[0].train_flops,
+              seconds=7 * middle)
+        for i in range(ENOUGH)
+    ]  # fmt: skip
+    low, high = sweep_seconds(TRIALS.table(rows))
+    assert abs(low / (6 * 7 * middle / 2) - 1) < 1e-9 and abs(high / low - 1) < 1e-9
+
+
+def sweep_seconds(recorded):
+    bill = bills(searching([]), 2, recorded)["grid"]
+    return bill.seconds_low, bill.seconds_high

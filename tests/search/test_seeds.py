@@ -1,0 +1,152 @@
+"""Seeds of a cell: the pass rule over intervals says what questions say in SQL; no more seeds are
+needed than may decide, and never fewer; close calls call further seeds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from fake_store import FakeStore, now, planned
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import simulated
+
+from sweepd.grid.options import Goal
+from sweepd.query.answers import ask
+from sweepd.search.seeds import CellSeeds, Outcome
+
+RULES = st.sampled_from(["median", "all", "any", "mean"])
+GOALS = st.sampled_from([Goal("acc", ">", 0.9), Goal("acc", ">=", 0.5), Goal("loss", "<", 0.1)])
+TRIALS = simulated("task.n=4", "model.d=8", "seeds=[0,1,2,3,4]").trials
+STATUSES = st.sampled_from(["completed", "solved", "stopped", "diverged"])
+
+
+@st.composite
+def outcomes(draw, metric, most=3):
+    ended = {}
+    for trial in TRIALS[:most]:
+        if draw(st.booleans()):
+            score = draw(st.sampled_from([0.0, 0.05, 0.1, 0.5, 0.85, 0.9, 0.92, 1.0]))
+            status = draw(STATUSES)
+            measured = None if status in ("stopped", "diverged") else score
+            ended[trial.id] = Outcome(status, measured, 100)
+    return ended
+
+
+def jury(goal, rule, seeds=3, first=3):
+    return CellSeeds(goal, rule, TRIALS[:seeds], first)
+
+
+@given(st.data(), GOALS, RULES)
+@settings(deadline=None, max_examples=60)
+def test_a_verdict_is_what_a_question_says(data, goal, rule):
+    ended = data.draw(outcomes(goal.metric))
+    store = FakeStore()
+    rows = [planned(seed=seed) for seed in range(3)]
+    store.add_sweep("s", rows, **{"goal": str(goal), "pass": rule})
+    for row, trial in zip(rows, TRIALS, strict=False):
+        if trial.id in ended:
+            outcome = ended[trial.id]
+            score = {goal.metric: outcome.score} if outcome.score is not None else {}
+            store.end(row, outcome.status, **{"acc": None, **score, "total": 100})
+    [row] = ask(store, "min d", code=now).rows
+    asked = row["value"] is not None or (False if row["verdict"] == "above" else None)
+    assert jury(goal, rule).passes(ended) is asked
+
+
+@given(
+    st.lists(st.sampled_from([None, "failed", 0.2, 0.89, 0.91, 0.99]), min_size=5, max_size=5),
+    st.integers(1, 4),
+    RULES,
+)
+@settings(deadline=None, max_examples=60)
+def test_with_further_seeds_it_is_what_a_question_says_too(seeds, first, rule):
+    store, rows = FakeStore(), [planned(seed=seed) for seed in range(5)]
+    store.add_sweep("s", rows, extra_seeds=list(range(first, 5)), **{"pass": rule})
+    ended, lost = {}, set()
+    for row, trial, score in zip(rows, TRIALS, seeds, strict=True):
+        if score == "failed":
+            store.end(row, "failed")
+            lost.add(trial.id)
+        elif score:
+            store.end(row, "completed", score)
+            ended[trial.id] = Outcome("completed", score, 100)
+    found = jury(Goal("acc", ">", 0.9), rule, 5, first)
+    if found.needed(ended, lost):
+        return  # the search wants more, questions say what there is
+    [row] = ask(store, "min d", code=now).rows
+    asked = row["value"] is not None or (False if row["verdict"] == "above" else None)
+    assert found.passes(ended, lost) is asked
+
+
+@given(st.data(), GOALS, RULES)
+@settings(deadline=None)
+def test_needed_seeds_are_as_few_as_may_decide(data, goal, rule):
+    ended = data.draw(outcomes(goal.metric))
+    found = jury(goal, rule)
+    needed = found.needed(ended)
+    waiting = [trial for trial in TRIALS[:3] if trial.id not in ended]
+
+    def decided_with(trials):
+        ends = (Outcome("completed", 0.0, 100), Outcome("completed", 1e9, 100))
+        ends = ends if goal.metric == "loss" else (ends[0], Outcome("completed", 1.0, 100))
+        return any(
+            found.passes(ended | {t.id: end for t, end in zip(trials, combination, strict=True)})
+            is not None
+            for combination in itertools.product(ends, repeat=len(trials))
+        )
+
+    least = next(
+        (k for k in range(len(waiting) + 1)
+         if any(decided_with(trials) for trials in itertools.combinations(waiting, k))),
+        None,
+    )  # fmt: skip
+    assert (None if needed is None else len(needed)) == least
+    assert needed is None or {t.id for t in needed} <= {t.id for t in waiting}
+    assert (found.passes(ended) is not None) == (needed == ())
+
+
+def test_seeds_that_are_lost_leave_the_others_to_decide():
+    found, goal = jury(Goal("acc", ">", 0.9), "median"), 0.95
+    a, b, c = TRIALS[:3]
+    passed = Outcome("completed", goal, 100)
+    assert found.needed({}, {a.id}) == (b, c)
+    assert found.passes({b.id: passed, c.id: passed}, {a.id}) is True
+    assert found.needed({b.id: passed}, {a.id, c.id}) is None, "one of three is no median"
+
+
+@pytest.mark.parametrize(
+    ("scores", "called"),
+    [
+        ([0.99], 1),
+        ([0.2], 1),
+        ([0.91], 2),
+        ([0.91, 0.99], 2),  # a third seed may be anything: the median stays above .9
+        ([0.91, 0.85], 3),
+        ([0.99, 0.2], 3),
+        ([0.91, 0.89, 0.9, 0.91, 0.9], 5),
+    ],
+)
+def test_close_calls_call_further_seeds(scores, called):
+    found = jury(Goal("acc", ">", 0.9), "median", 5, 1)
+    ended = {
+        trial.id: Outcome("completed", score, 100)
+        for trial, score in zip(TRIALS, scores, strict=False)
+    }
+    assert len(found.called(ended, ())) == called
+    assert (found.needed(ended) == ()) == (called == len(scores))
+
+
+def test_a_lost_extra_seed_is_replaced():
+    found = jury(Goal("acc", ">", 0.9), "median", 5, 1)
+    ended = {TRIALS[0].id: Outcome("completed", 0.91, 100)}
+    assert found.needed(ended, {TRIALS[1].id}) == (TRIALS[2],)
+    lost = {trial.id for trial in TRIALS[1:]}
+    assert found.needed(ended, lost) == () and found.passes(ended, lost) is True
+
+
+def test_the_worst_is_no_number():
+    assert Outcome("diverged").bounds("loss") == (math.inf, math.inf)
+    assert Outcome("diverged").bounds("acc") == (0.0, 0.0)
+    assert Outcome("completed", math.nan).bounds("acc") == (0.0, 1.0)

@@ -1,0 +1,123 @@
+"""What is particular to object stores: requests that fail, come late or go missing; credentials."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from object_store import Fault, Proxy, ask
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store.bucket import ObjectFolder
+from sweepd.store.storage import Unreachable
+
+DATA = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def folder(s3: Proxy, bucket: str) -> ObjectFolder:
+    """Whose `present` is there."""
+    made = ObjectFolder(f"s3://{bucket}/results", request_seconds=0.5, retry_seconds=5)
+    made.put("present", DATA)
+    return made
+
+
+def first(*faults: str) -> Fault:
+    """The first requests fail so."""
+    left = list(faults)
+    return lambda method, path: left.pop(0) if left else None
+
+
+ACTS: dict[str, Callable[[ObjectFolder], object]] = {
+    "read": lambda folder: folder.read("present") == DATA,
+    "list": lambda folder: [file.name for file in folder.files()] == ["present"],
+    "put": lambda folder: folder.put("present", DATA) is None,
+    "create": lambda folder: folder.create("new", DATA),
+    "swap": lambda folder: folder.swap("present", b"new", folder.get("present").version),
+    "delete": lambda folder: folder.delete(["absent"]) is None,
+}
+
+
+@pytest.mark.parametrize("fault", ["refuse", "reset", "lose", "cut", "hang"])
+def test_what_passes_is_tried_again_and_done_once(folder, s3, fault):
+    """Also where the answer was lost: whoever created something learns that it was them."""
+    for name, act in ACTS.items():
+        s3.fault = first(fault)
+        assert act(folder), name
+    assert folder.read("new") == DATA and not folder.create("new", b"other")
+
+
+@pytest.mark.parametrize("fault", ["refuse", "hang"])
+def test_what_does_not_pass_ends_with_address_and_reason(s3, bucket, fault):
+    folder = ObjectFolder(f"s3://{bucket}/results", request_seconds=0.2, retry_seconds=0.5)
+    s3.fault = lambda method, path: fault
+    for act in ACTS.values():
+        before = len(s3.requests)
+        with pytest.raises(Unreachable, match=r"cannot \w+ s3://.*: \w+") as caught:
+            act(folder)
+        assert len(s3.requests) > before + 1
+        assert fault == "hang" or "SlowDown: Please reduce" in str(caught.value)
+
+
+def test_what_is_forbidden_is_not_tried_again(folder, s3):
+    s3.fault = lambda method, path: "forbid"
+    for act in ACTS.values():
+        before = len(s3.requests)
+        with pytest.raises(EnvironmentFailure, match=r"s3://.*: AccessDenied") as caught:
+            act(folder)
+        assert not isinstance(caught.value, Unreachable)
+        assert len(s3.requests) == before + 1
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_bucket_that_does_not_exist():
+    folder = ObjectFolder("s3://no-such-bucket/results")
+    for name, act in ACTS.items():
+        if name != "delete":  # which S3 does not mind
+            with pytest.raises(UserError, match="no-such-bucket/results: there is no such bucket"):
+                act(folder)
+
+
+def test_a_store_that_overwrites_where_it_must_not_is_refused(s3, folder, monkeypatch):
+    folder.make()
+    for ignored in ("if-none-match", "if-match"):
+
+        def relay(method, path, headers, body, ignored=ignored):
+            kept = {name: value for name, value in headers.items() if name.lower() != ignored}
+            return ask(s3._to, method, path, kept, body)
+
+        monkeypatch.setattr(s3, "relay", relay)
+        with pytest.raises(EnvironmentFailure, match="ignores If-None-Match or If-Match"):
+            folder.make()
+    assert [file.name for file in folder.files()] == ["present"] and folder.asides() == []
+
+
+def test_of_two_that_swap_one_does(folder):
+    version = folder.get("present").version
+    assert folder.swap("present", b"a", version)
+    assert folder.swap("present", b"b", version) is None
+    assert folder.swap("absent", b"b", version) is None
+    assert folder.read("present") == b"a"
+
+
+def test_credentials_of_a_profile_are_found_by_boto3(s3, bucket, tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    keys = Path(tmp_path, "credentials")
+    keys.write_text("[mine]\naws_access_key_id = PROFILE\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(keys))
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    ObjectFolder(f"s3://{bucket}").put("x", b"")
+    assert "Credential=PROFILE/" in s3.headers[-1]["authorization"]
+
+
+def test_long_listings_are_read_to_their_end(folder, s3):
+    names = [f"a/{a:02d}{b:02d}" for a, b in itertools.product(range(11), range(100))]
+    for name in names:
+        ask(s3._to, "PUT", f"/{folder.address[5:]}/{name}", {}, b"")
+    assert [f"a/{file.name}" for file in folder.files("a")] == names
+    folder.delete(names)
+    assert folder.files("a") == []
+    assert s3.count("POST", "delete") == 2  # a thousand each

@@ -1,0 +1,169 @@
+"""gc: what it deletes, what it never does, and that it asks; on a disk and on S3."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sweepd.cli import app
+from sweepd.errors import EnvironmentFailure
+from sweepd.store.store import Store
+
+DRIVER = """
+import sys
+from sweepd.store.store import Store
+print(Store.open(sys.argv[1]).lock_sweep("running", print, print), flush=True)
+sys.stdin.read()
+"""
+KEPT, OWN = "000000400-{}.keep.pt", "000000500-{}.pt"
+
+
+def plan_row(id: str, trunk: str) -> dict[str, object]:
+    where = {"task": "lis", "model": "standard", "size": 8, "seed": 0}
+    return {"id": id, "trunk": trunk, "config": id, **where}
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request, tmp_path):
+    """Two sweeps, of which one will be driven, with all kinds of what may be left."""
+    if request.param == "local":
+        store = Store.create(str(tmp_path / "results"))
+    else:
+        request.getfixturevalue("s3")
+        store = Store.create(f"s3://{request.getfixturevalue('bucket')}/results")
+    store.save_sweep("over", "", {}, [plan_row("aa", "t1"), plan_row("ab", "t1")])
+    store.save_sweep("running", "", {}, [plan_row("ba", "t2")])
+    for id, attempt, status in [
+        ("aa", 1000, "completed"),
+        ("ab", 1000, "completed"),
+        ("ab", 2000, "interrupted"),
+        ("ac", 1000, "stopped"),
+        ("ba", 1000, "completed"),
+    ]:
+        store.write_metrics([{"id": id, "attempt": attempt, "step": 1}])
+        store.write_trials([{"id": id, "attempt": attempt, "status": status, "config": id}])
+    store.compact()
+    for trunk, id in [("t1", "aa"), ("t1", "ab"), ("t1", "ac"), ("t1", "unknown"), ("t2", "ba")]:
+        store.put_checkpoint(trunk, KEPT.format(id), bytes(1000))
+        store.put_checkpoint(trunk, OWN.format(id), bytes(100))
+    store.put_checkpoint("t1", "mine.pt", b"")
+    store._folder.put("metrics/.aside-left", b"half")
+    store.append_log("aa", "a word\n")
+    store.flush_logs()
+    return store
+
+
+def left(store: Store) -> set[str]:
+    files = store._folder.files()
+    return {file.name for file in files if file.name.startswith("checkpoints/")}
+
+
+def test_what_is_garbage_and_what_is_not(store):
+    trials, metrics = (read().table for read in (store.read_trials, store.read_metrics))
+    before = {file.name for file in store._folder.files()}
+    found = store.garbage(0)
+    kinds = {kind: {one.name for one in found if one.kind == kind} for kind in dict.fromkeys(
+        one.kind for one in found)}  # fmt: skip
+    assert {kind: len(names) for kind, names in kinds.items()} == {
+        "replaced": 10,
+        "leftover": 1,
+        "ended": 2,
+        "kept": 6,
+    }
+    assert kinds["leftover"] == {"metrics/.aside-left"}
+    assert kinds["ended"] == {
+        "checkpoints/t1/000000500-aa.pt",
+        "checkpoints/t2/000000500-ba.pt",
+    }
+    assert "checkpoints/t1/000000500-ac.pt" in kinds["kept"]  # it was stopped: it may train on
+    assert sum(one.size for one in found if one.kind == "kept") > 5 * 1000 + 100
+
+    assert set(store.delete(found, 0)) == set(found)
+    assert left(store) == {
+        f"checkpoints/t1/{name}" for name in ("000000500-ab.pt", "000000500-unknown.pt", "mine.pt")
+    }
+    gone = before - {file.name for file in store._folder.files()}
+    assert gone == {one.name for one in found if one.kind != "leftover"}
+    assert store._folder.asides() == [] and store.garbage(0) == []
+    again = Store.open(store.address)
+    assert again.read_trials().table.sort_by("attempt").equals(trials.sort_by("attempt"))
+    assert again.read_metrics().table.num_rows == metrics.num_rows
+    assert again.read_log("aa") == "a word\n"
+
+
+def test_what_a_running_driver_may_use_is_left(store):
+    found = store.garbage(0)
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, store.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        assert driver.stdout and driver.stdout.readline() == "True\n"
+        assert not any("t2" in one.name for one in store.garbage(0))
+        deleted = store.delete(found, 0)  # which had been found before it started
+        assert deleted and not any("t2" in one.name for one in deleted)
+        store._folder.put("sweeps/running/plan.parquet", b"damaged")
+        with pytest.raises(EnvironmentFailure, match=r"plan\.parquet: damaged, and its sweep runs"):
+            store.garbage(0)
+        driver.kill()
+
+
+def test_young_files_are_left_and_one_gc_runs_at_a_time(store):
+    assert store.garbage(3600) == []
+    other = Store.open(store.address)
+    assert other._locks.acquire(["gc"]) == {"gc"}
+    if store.address.startswith("s3"):
+        with pytest.raises(EnvironmentFailure, match="another gc is running"):
+            store.garbage(0)
+    other._locks.release(["gc"])
+    assert store.garbage(0)
+
+
+def gc(store: Store, *arguments: str, exits: int = 0):
+    done = CliRunner().invoke(app, ["gc", "--results", store.address, *arguments])
+    assert done.exit_code == exits or (exits and done.exception), done.output
+    return done
+
+
+def test_the_command_shows_asks_and_deletes(store):
+    before = left(store)
+    shown = json.loads(gc(store, "--older-than", "0s", "--dry-run", "--json").stdout)
+    assert [(row["kind"], row["files"]) for row in shown] == [
+        ("replaced", 10),
+        ("leftover", 1),
+        ("ended", 2),
+        ("kept", 6),
+    ]
+    assert "confirm with --yes" in str(gc(store, "--older-than", "0s", exits=2).exception)
+    assert "number" in str(gc(store, "--older-than", "soon", exits=2).exception)
+    assert "nothing to delete" in gc(store).stderr  # all of it is younger than an hour
+    assert left(store) == before
+    assert "deleted 19 files" in gc(store, "--older-than", "0s", "--yes").stderr
+    assert "nothing to delete" in gc(store, "--older-than", "0s").stderr
+
+
+@pytest.mark.parametrize("store", ["local"], indirect=True)
+def test_a_person_is_asked(store):
+    before = left(store)
+    for answer, remains in [("n", True), ("y", False)]:
+        person, terminal = pty.openpty()
+        sweepd = str(Path(sys.executable).with_name("sweepd"))
+        asked = subprocess.Popen(
+            [sweepd, "gc", "--results", store.address, "--older-than", "0s"],
+            stdin=terminal,
+            stdout=subprocess.DEVNULL,
+            stderr=terminal,
+        )
+        os.write(person, f"{answer}\n".encode())
+        asked.wait()
+        told = os.read(person, 10000).decode()
+        assert asked.returncode == 0 and "delete 19 files" in told, told
+        assert (left(store) == before) is remains

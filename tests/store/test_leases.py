@@ -1,0 +1,257 @@
+"""Locks on an object store: leases that are renewed, lapse and are taken over, by no clock but the
+store's; whoever loses what it held is told, and a hundred thousand cost no more than one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from faults import faked_clock
+from object_store import Proxy
+from waiting import wait_until
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.store import leases
+from sweepd.store.bucket import ObjectFolder
+from sweepd.store.leases import Leases
+
+TERM, RENEW = 2.0, 0.3
+
+HOLDER = f"""
+import sys
+from sweepd.store import leases
+from sweepd.store.bucket import ObjectFolder
+leases.TERM_SECONDS, leases.RENEW_SECONDS, leases.TRUST_SECONDS = {TERM}, {RENEW}, {RENEW}
+locks = leases.Leases(ObjectFolder(sys.argv[1]))
+locks.when_lost(lambda reason: print("lost", reason, flush=True))
+print(*sorted(locks.acquire(sys.argv[2:])), flush=True)
+for line in sys.stdin:
+    if line == "confirm\\n":
+        try: print("held", locks.confirm(), flush=True)
+        except Exception as error: print("not held", error, flush=True)
+    elif line == "more\\n":
+        print(*sorted(locks.acquire(["more"])), flush=True)
+    else:
+        locks.release(sys.argv[2:])
+        print("released", flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def short_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in [("TERM", TERM), ("RENEW", RENEW), ("TRUST", RENEW), ("POLL", 0.2)]:
+        monkeypatch.setattr(leases, f"{name}_SECONDS", seconds)
+
+
+@pytest.fixture
+def address(s3: Proxy, bucket: str) -> str:
+    return f"s3://{bucket}/results"
+
+
+@pytest.fixture
+def new(address: str) -> Callable[[], Leases]:
+    return lambda: Leases(ObjectFolder(address))
+
+
+class Holder:
+    """Another process that takes locks."""
+
+    def __init__(self, address: str, *names: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, address, *names],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def ask(self, what: str) -> str:
+        assert self.process.stdin
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        return self.line()
+
+
+@contextmanager
+def holder(address: str, *names: str, **environment: str) -> Iterator[Holder]:
+    other = Holder(address, *names, **environment)
+    with other.process as process:
+        try:
+            assert other.line().split() == sorted(names)
+            yield other
+        finally:
+            process.kill()
+
+
+def test_a_lock_is_held_by_one_until_released(new):
+    one, two = new(), new()
+    assert one.acquire(["a", "b"]) == {"a", "b"}
+    assert one.acquire(["a"]) == set()
+    assert two.acquire(["a", "c"]) == {"c"}
+    assert two.held_elsewhere(["a", "b", "c", "d"]) == {"a", "b"}
+    assert new().held_elsewhere(["a", "c", "d"]) == {"a", "c"}
+    one.release(["a", "never held"])
+    assert two.acquire(["a", "b"]) == {"a"}
+    one.release(["b"])
+    two.release(["a", "c"])
+    assert new().held_elsewhere(["a", "b", "c"]) == set()
+
+
+def test_nothing_is_left_but_the_table_once_all_is_released(new, address):
+    locks = new()
+    locks.acquire(["a"])
+    locks.release(["a"])
+    assert [file.name for file in ObjectFolder(address).files()] == [leases.TABLE]
+    assert locks.acquire(["a"]) == {"a"}  # with a new lease
+    locks.confirm()
+
+
+def test_racing_processes_share_the_locks_out(address):
+    names = [f"trial {i}" for i in range(300)]
+    others = [Holder(address, *names) for _ in range(4)]
+    won = [other.line().split("trial") for other in others]
+    for other in others:
+        other.process.kill()
+        other.process.communicate()
+    assert sorted(int(i) for mine in won for i in mine if i.strip()) == list(range(300))
+
+
+def test_a_hundred_thousand_cost_as_many_requests_as_one(new, s3):
+    other = new()
+    other.acquire(["another's"])
+    locks, costs = new(), []
+    for count in (1, 100_000):
+        before = len(s3.requests)
+        names = [f"trial {i:064x}" for i in range(count)]
+        assert len(locks.acquire(names)) == count
+        locks.release(names)
+        beats = sum("leases/" in path and "held" not in path for _, path in s3.requests[before:])
+        costs.append(len(s3.requests) - before - beats)
+    assert costs[0] == costs[1] <= 6
+
+
+def test_a_lease_outlives_its_term_as_long_as_it_is_renewed(new, address):
+    with holder(address, "a"):
+        locks = new()
+        until = time.monotonic() + 2 * TERM
+        while time.monotonic() < until:
+            assert locks.acquire(["a"]) == set()
+            time.sleep(0.3)
+
+
+def test_what_a_killed_process_held_is_free_after_the_term(new, address):
+    locks, notes = new(), []
+    with holder(address, "a", "b") as other:
+        other.process.kill()
+        killed = time.monotonic()
+        assert locks.acquire(["a"]) == set()
+        assert locks.acquire_or_wait("a", notes.append)
+        waited = time.monotonic() - killed
+    assert waited < TERM + 10
+    [note] = notes
+    assert str(other.process.pid) in note and "at most 2 s" in note
+    assert locks.acquire(["b"]) == {"b"}
+
+
+def test_a_living_holder_is_recognised_soon(new, address):
+    notes = []
+    with holder(address, "a"):
+        began = time.monotonic()
+        assert not new().acquire_or_wait("a", notes.append)
+        assert time.monotonic() - began < 10
+    assert len(notes) == 1
+
+
+def test_a_process_that_stood_still_learns_that_it_lost_what_it_held(new, address):
+    """It was suspended for longer than the term, and another took over."""
+    locks = new()
+    with holder(address, "a", "b") as other:
+        other.process.send_signal(signal.SIGSTOP)
+        assert locks.acquire_or_wait("a", lambda _: None)
+        other.process.send_signal(signal.SIGCONT)
+        assert other.line().startswith("lost process")
+        assert other.ask("confirm").startswith("not held s3://")
+        assert other.ask("release") == "released"
+        assert new().held_elsewhere(["a", "b"]) == {"a"}
+        assert locks.acquire(["b"]) == {"b"}
+
+
+def test_standing_still_costs_nothing_where_nobody_wants_the_lock(new, address):
+    with holder(address, "a") as other:
+        other.process.send_signal(signal.SIGSTOP)
+        time.sleep(TERM + 2)
+        other.process.send_signal(signal.SIGCONT)
+        assert other.ask("confirm") == "held None"
+        assert other.ask("more") == "more"
+        assert new().acquire(["a"]) == set()
+
+
+@pytest.mark.parametrize("clock", ["+1d", "-1d"])
+def test_machines_whose_clocks_are_a_day_apart(new, address, clock):
+    locks = new()
+    locks.acquire(["mine"])
+    with holder(address, "a", **faked_clock(clock)) as other:
+        assert locks.acquire(["a"]) == set()
+        assert locks.held_elsewhere(["a"]) == {"a"}
+        assert other.ask("more") == "more"
+        other.process.kill()
+        assert locks.acquire_or_wait("a", lambda _: None)
+        with holder(address, **faked_clock(clock)) as another:
+            assert another.ask("more") == "more"
+
+
+@pytest.mark.parametrize("fault", ["refuse", "reset", "lose"])
+def test_renewals_that_fail_or_whose_answer_is_lost(new, s3, fault):
+    locks = new()
+    locks.acquire(["a"])
+    counts = {"beats": 0}
+
+    def every_other(method: str, path: str) -> str | None:
+        if method != "PUT" or "leases" not in path or "held" in path:
+            return None
+        counts["beats"] += 1
+        return fault if counts["beats"] % 2 else None
+
+    s3.fault = every_other
+    wait_until(lambda: counts["beats"] > 8)
+    locks.confirm()
+    assert new().acquire(["a"]) == set()
+
+
+def test_an_outage_longer_than_the_term_is_survived(new, s3):
+    locks, told = new(), []
+    locks.when_lost(told.append)
+    locks.acquire(["a"])
+    s3.fault = lambda method, path: "reset"
+    time.sleep(TERM + 1)
+    s3.fault = lambda method, path: None
+    locks.confirm()
+    assert told == [] and new().acquire(["a"]) == set()
+
+
+def test_what_cannot_be_given_back_lapses(address, new, s3):
+    locks = Leases(ObjectFolder(address, retry_seconds=0))
+    locks.acquire(["a"])
+    s3.fault = lambda method, path: "refuse"
+    locks.release(["a"])
+    s3.fault = lambda method, path: None
+    other = new()
+    wait_until(lambda: other.acquire(["a"]))
+    assert locks.acquire(["b"]) == {"b"}
+
+
+def test_a_store_that_cannot_be_reached_locks_nothing(address, s3):
+    locks = Leases(ObjectFolder(address, retry_seconds=0))
+    s3.fault = lambda method, path: "refuse"
+    with pytest.raises(EnvironmentFailure, match="SlowDown"):
+        locks.acquire(["a"])

@@ -1,0 +1,120 @@
+"""What is particular to a local folder: durable writes, tried again, saying why not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.store import local as localfolder
+from sweepd.store.local import RETRY_DELAYS, LocalFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> LocalFolder:
+    return LocalFolder(tmp_path)
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    delays: list[float] = []
+    monkeypatch.setattr(localfolder.time, "sleep", delays.append)
+    return delays
+
+
+def failing_fsync(monkeypatch: pytest.MonkeyPatch, *errors: int) -> None:
+    """The next calls of fsync fail so, later ones do their work."""
+    left, fsync = list(errors), os.fsync
+
+    def fail(descriptor: int) -> None:
+        if left:
+            number = left.pop(0)
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(localfolder.os, "fsync", fail)
+
+
+def all_files(folder: LocalFolder) -> list[str]:
+    return sorted(path.name for path in folder.root.rglob("*") if path.is_file())
+
+
+def test_writing_is_tried_again(folder, slept, monkeypatch):
+    failing_fsync(monkeypatch, errno.EIO, errno.ENOSPC)
+    folder.put("x", b"1")
+    assert folder.read("x") == b"1"
+    assert slept == list(RETRY_DELAYS[:2])
+
+
+def test_writing_gives_up_with_path_and_reason_and_leaves_what_was_there(
+    folder, slept, monkeypatch
+):
+    folder.put("x", b"old")
+    failing_fsync(monkeypatch, *[errno.ENOSPC] * 9)
+    with pytest.raises(EnvironmentFailure, match=r"cannot write .*/x: No space left"):
+        folder.put("x", b"new")
+    assert slept == list(RETRY_DELAYS)
+    assert folder.read("x") == b"old"
+    assert all_files(folder) == ["x"]
+
+
+def test_what_will_not_pass_is_not_tried_again(folder, slept, monkeypatch):
+    failing_fsync(monkeypatch, errno.EACCES)
+    with pytest.raises(EnvironmentFailure, match="Permission denied"):
+        folder.put("x", b"")
+    assert slept == []
+
+
+@pytest.mark.usefixtures("slept")
+def test_a_folder_that_was_deleted_is_not_made_anew(tmp_path):
+    with pytest.raises(EnvironmentFailure, match="gone/a/x"):
+        LocalFolder(tmp_path / "gone").put("a/x", b"")
+    assert not (tmp_path / "gone").exists()
+
+
+def test_an_aside_deleted_under_its_writer_is_written_again(folder, slept, monkeypatch):
+    """As `gc` might where a clock has jumped."""
+    replace, deleted = os.replace, []
+
+    def publish(aside: Path, path: Path) -> None:
+        if not deleted:
+            deleted.append(aside)
+            aside.unlink()
+        replace(aside, path)
+
+    monkeypatch.setattr(localfolder.os, "replace", publish)
+    folder.put("x", b"1")
+    assert folder.read("x") == b"1" and len(slept) == 1
+
+
+def test_read_tells_absent_from_unreadable(folder):
+    folder.put("x", b"")
+    for absent in ("y", "x/y"):
+        with pytest.raises(FileNotFoundError):
+            folder.read(absent)
+    with pytest.raises(EnvironmentFailure, match="cannot read"):
+        folder.read("")
+
+
+def test_other_failures_name_the_path(folder):
+    folder.put("x", b"")
+    with pytest.raises(EnvironmentFailure, match="/x/y: Not a directory"):
+        folder.files("x/y")
+    with pytest.raises(EnvironmentFailure, match="/x/y: Not a directory"):
+        folder.delete(["x/y"])
+    (folder.root / "logs" / "a.log").mkdir(parents=True)
+    with pytest.raises(EnvironmentFailure, match="cannot write"):
+        folder.append("logs/a", "x")
+
+
+def test_a_linked_folder_is_listed_but_no_link_is_followed_down(folder, tmp_path_factory):
+    """Checkpoints may lie on another disk, and a link may lead in a circle."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (folder.root / "checkpoints").symlink_to(elsewhere)
+    folder.put("checkpoints/t/1.pt", b"")
+    (elsewhere / "circle").symlink_to(folder.root)
+    assert "t/1.pt" in [file.name for file in folder.files("checkpoints")]
+    assert folder.files() == []

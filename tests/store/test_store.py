@@ -1,0 +1,370 @@
+"""The results folder: making and opening it, sweeps, launches, checkpoints, logs and locks; what it
+promises wherever it lies, once on a local disk and once on S3.
+
+Tables have their own tests (`test_tables.py`), as have locks and the primitives below.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from datetime import datetime
+
+import pytest
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store import leases
+from sweepd.store.store import Store, _place
+
+TRIAL = "ab" * 32
+
+
+anywhere = pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
+
+
+@pytest.fixture
+def store(place: str) -> Store:
+    return Store.create(place)
+
+
+def names(store: Store, below: str = "") -> list[str]:
+    return [file.name for file in store._folder.files(below)]
+
+
+def python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True
+    )
+
+
+# Making and opening
+
+
+@anywhere
+def test_create_makes_what_is_missing_and_opens_what_is_there(place):
+    assert Store.find(place) is None
+    store = Store.create(place)
+    assert store.address == place
+    assert names(store) == ["sweepd-store.json"]
+    assert json.loads(store._folder.read("sweepd-store.json")) == {"format": 1}
+    store.write_trials([{"id": TRIAL, "attempt": 1000}])
+    for again in (Store.create(place), Store.open(place), Store.find(place + "/")):
+        assert again is not None and again.address == place
+        assert again.read_trials().table.num_rows == 1
+
+
+def test_a_local_address_may_be_a_url_and_an_empty_folder_becomes_a_store(tmp_path):
+    assert Store.find(str(tmp_path)) is None
+    assert Store.create(str(tmp_path)).read_trials().table.num_rows == 0
+    assert Store.open(f"file://{tmp_path}").address == str(tmp_path)
+
+
+def test_a_relative_address_holds_when_the_process_moves(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = Store.create("results")
+    monkeypatch.chdir("/")
+    assert store.address == str(tmp_path / "results")
+    store.write_metrics([{"id": TRIAL, "attempt": 1000, "step": 1}])
+    assert store.read_metrics().table.num_rows == 1
+
+
+@anywhere
+def test_a_folder_of_something_else_is_refused_and_left_alone(place):
+    folder, _ = _place(place)
+    folder.make()
+    folder.put("thesis.tex", b"precious")
+    for make in (Store.create, Store.open, Store.find):
+        with pytest.raises(UserError, match="not a sweepd results folder"):
+            make(place)
+    assert [file.name for file in folder.files()] == ["thesis.tex"]
+
+
+@anywhere
+@pytest.mark.parametrize(
+    "mark, complaint",
+    [(b'{"format": 2}', "upgrade"), (b"", "damaged"), (b"[]", "damaged"), (b"{}", "damaged")],
+)
+def test_a_mark_that_is_newer_or_damaged_is_refused(place, mark, complaint):
+    folder, _ = _place(place)
+    folder.make()
+    folder.put("sweepd-store.json", mark)
+    for make in (Store.create, Store.open):
+        with pytest.raises(UserError, match=complaint):
+            make(place)
+
+
+def test_addresses_that_cannot_be_a_store(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    for inside in (file, file / "below"):
+        with pytest.raises(UserError, match="/file is a file"):
+            Store.create(str(inside))
+    for absent in (tmp_path / "nowhere", file, file / "below"):
+        with pytest.raises(UserError, match="not a sweepd results folder"):
+            Store.open(str(absent))
+    with pytest.raises(UserError, match="not a sweepd results folder"):
+        Store.find(str(file))
+    for address in ("az://bucket/results", "s3://", "s3://bucket//a", "gs://bucket/../a"):
+        with pytest.raises(UserError, match="://"):
+            Store.create(address)
+
+
+CREATE = (
+    "import sys; from sweepd.store.store import Store; Store.create(sys.argv[1]).new_launch({})"
+)
+
+
+@anywhere
+def test_processes_create_one_store_and_share_out_launch_numbers(place):
+    processes = [python(CREATE, place) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0] * 4
+    for process in processes:
+        process.communicate()
+    launches = Store.open(place).launches()
+    assert [launch["number"] for launch in launches] == [1, 2, 3, 4]
+
+
+@anywhere
+def test_a_store_travels_to_another_process(store):
+    store.write_trials([{"id": TRIAL, "attempt": 1000}])
+    assert pickle.loads(pickle.dumps(store)).read_trials().table.num_rows == 1
+
+
+def test_opening_and_reading_needs_neither_ray_nor_torch_nor_duckdb():
+    heavy = {"ray", "torch", "duckdb", "obstore", "boto3"}
+    code = f"import sys, sweepd.store.store; print(sys.modules.keys() & {heavy!r})"
+    assert python(code).communicate()[0] == "set()\n"
+
+
+# Tables, through the store
+
+
+@anywhere
+def test_compact(store):
+    for attempt in range(3):
+        store.write_trials([{"id": TRIAL, "attempt": attempt, "n": 8}])
+        store.write_metrics([{"id": TRIAL, "attempt": attempt, "step": 1, "loss": 0.5}])
+    trials, metrics = store.read_trials().table, store.read_metrics().table
+    assert store.compact() == 6
+    assert store.read_trials().table.sort_by("attempt") == trials.sort_by("attempt")
+    assert store.read_metrics({TRIAL}).table.sort_by("attempt") == metrics.sort_by("attempt")
+
+
+# Sweeps
+
+
+def plan_row(id: str, **axes: object) -> dict[str, object]:
+    return {"id": id, "task": "lis", "model": "standard", "size": 8, "seed": 0, **axes}
+
+
+@anywhere
+def test_a_sweep_is_saved_and_loaded(store):
+    info = {"goal": "acc > 0.9", "tune": ["lr"], "who": "Zoë"}
+    store.save_sweep("first", "name: first # é\n", info, [plan_row(TRIAL, n=8)])
+    sweep = store.load_sweep("first")
+    assert (sweep.name, store.load_grid("first")) == ("first", "name: first # é\n")
+    created = sweep.info.pop("created")
+    assert datetime.fromisoformat(created).tzinfo
+    assert sweep.info == {**info, "format": 1, "name": "first"}
+
+    store.save_sweep("first", "name: first\n", {}, [])
+    again = store.load_sweep("first")
+    assert store.load_grid("first") == "name: first\n"
+    assert again.info == {"format": 1, "name": "first", "created": created}
+    assert store.read_plans(["first"]).table.num_rows == 0
+
+
+@anywhere
+def test_sweeps_are_listed_as_they_were_created(store):
+    assert store.sweeps() == []
+    for name in ("z", "a", "m"):
+        store.save_sweep(name, "", {}, [])
+    store.save_sweep("z", "again", {}, [])
+    assert store.sweeps() == ["z", "a", "m"]
+
+
+@anywhere
+def test_an_unknown_sweep_is_refused_with_those_that_exist(store):
+    with pytest.raises(UserError, match=r"no sweep 'x'.*there are: none"):
+        store.load_sweep("x")
+    store.save_sweep("one", "", {}, [])
+    store.save_sweep("two", "", {}, [])
+    for ask in (store.load_sweep, lambda name: store.read_plans(["one", name])):
+        with pytest.raises(UserError, match=r"no sweep 'x'.*there are: one, two"):
+            ask("x")
+
+
+@anywhere
+@pytest.mark.parametrize("name", ["", ".x", "a/b", "../x", "x" * 101, "ä"])
+def test_impossible_sweep_names_are_refused(store, name):
+    with pytest.raises(UserError, match="a name has"):
+        store.save_sweep(name, "", {}, [])
+    with pytest.raises(UserError, match="a name has"):
+        store.load_sweep(name)
+    assert names(store) == ["sweepd-store.json"]
+
+
+@anywhere
+def test_a_sweep_whose_saving_was_cut_off_does_not_exist(store, monkeypatch):
+    put = store._folder.put
+
+    def cut_off(name: str, data: bytes) -> None:
+        if name.endswith("sweep.json"):
+            raise EnvironmentFailure("disk full")
+        put(name, data)
+
+    monkeypatch.setattr(store._folder, "put", cut_off)
+    with pytest.raises(EnvironmentFailure):
+        store.save_sweep("x", "", {}, [plan_row(TRIAL)])
+    assert store.sweeps() == []
+    assert store.read_plans().table.num_rows == 0
+
+
+@anywhere
+def test_plans_are_read_together_by_sweep(store):
+    store.save_sweep("one", "", {}, [plan_row("a" * 8, n=8), plan_row("b" * 8, n=12)])
+    store.save_sweep("two", "", {}, [plan_row("a" * 8, n=8, value_range=0.5)])
+    plans = store.read_plans().table
+    rows = [tuple(row[k] for k in ("sweep", "id", "n", "value_range")) for row in plans.to_pylist()]
+    one = [("one", "a" * 8, 8, None), ("one", "b" * 8, 12, None)]
+    assert sorted(rows, key=str) == [*one, ("two", "a" * 8, 8, 0.5)]
+    assert store.read_plans(["one"]).table.num_rows == 2
+    assert store.read_plans([]).table.num_rows == 0
+
+
+@anywhere
+def test_damaged_sweeps_are_named_and_hide_no_other(store):
+    for name in ("good", "bad", "worse"):
+        store.save_sweep(name, "", {}, [plan_row(TRIAL)])
+    assert store.read_plans().table.num_rows == 3
+    store._folder.put("sweeps/bad/plan.parquet", b"PAR1")
+    store._folder.put("sweeps/worse/sweep.json", b"{")
+    store._folder.delete(["sweeps/worse/plan.parquet"])
+    assert store.sweeps() == ["worse", "good", "bad"]
+    read = store.read_plans()
+    assert read.table["sweep"].to_pylist() == ["good"]
+    assert [damaged.path for damaged in read.damaged] == [
+        store._folder.where(f"sweeps/{name}/plan.parquet") for name in ("worse", "bad")
+    ]
+    with pytest.raises(EnvironmentFailure, match=r"worse/sweep\.json is damaged"):
+        store.load_sweep("worse")
+    store.save_sweep("worse", "", {}, [])
+    assert store.load_sweep("worse").info["name"] == "worse"
+
+
+# Launches
+
+
+@anywhere
+def test_launches_are_numbered_in_order(store):
+    assert store.launches() == []
+    assert [store.new_launch({"sweep": name}) for name in ("a", "b")] == [1, 2]
+    assert store.launches() == [{"sweep": "a", "number": 1}, {"sweep": "b", "number": 2}]
+
+
+@anywhere
+def test_a_damaged_launch_keeps_its_number(store):
+    store.new_launch({})
+    store._folder.put("launches/000001.json", b"{")
+    store._folder.put("launches/notes.txt", b"not a launch")
+    store._folder.put("launches/1000000.json", b"{}")
+    assert store.new_launch({}) == 1000001
+    first, *rest = store.launches()
+    assert first["number"] == 1 and first["damaged"]
+    assert [launch["number"] for launch in rest] == [1000000, 1000001]
+
+
+# Checkpoints, logs, locks
+
+
+@anywhere
+def test_checkpoints_belong_to_a_trunk(store):
+    assert store.checkpoints("t1") == []
+    store.put_checkpoint("t1", "000200-x.pt", b"\0" * 1000)
+    store.put_checkpoint("t1", "000100-x.pt", b"old")
+    store.put_checkpoint("t2", "000100-x.pt", b"other")
+    store.put_checkpoint("t1", "000100-x.pt", b"new")
+    assert store.checkpoints("t1") == ["000100-x.pt", "000200-x.pt"]
+    assert store.get_checkpoint("t1", "000100-x.pt") == b"new"
+    store.delete_checkpoint("t1", "000100-x.pt")
+    store.delete_checkpoint("t1", "000100-x.pt")
+    assert store.checkpoints("t1") == ["000200-x.pt"]
+    with pytest.raises(FileNotFoundError):
+        store.get_checkpoint("t1", "000100-x.pt")
+    with pytest.raises(UserError):
+        store.put_checkpoint("t1", "../../escape", b"")
+    stored = store._folder.read("checkpoints/t1/000200-x.pt")
+    for bad in (b"", stored[:-1], stored[1:], b"\1" + stored[1:]):
+        store._folder.put("checkpoints/t1/000200-x.pt", bad)
+        with pytest.raises(ValueError, match="truncated or changed"):
+            store.get_checkpoint("t1", "000200-x.pt")
+
+
+@anywhere
+def test_logs(store):
+    another = Store.open(store.address)
+    assert store.read_log(TRIAL) == ""
+    store.append_log(TRIAL, "one\n")
+    store.append_log(TRIAL, "two é\n")
+    store.flush_logs()
+    assert another.read_log(TRIAL) == "one\ntwo é\n"
+    another.append_log(TRIAL, "three \udcff\n")
+    another.write_trials([{"id": TRIAL, "attempt": 1000}])  # brings out what was noted before
+    store.append_log(TRIAL, "four\n")
+    store.put_checkpoint("t1", "000100-x.pt", b"")
+    assert another.read_log(TRIAL) == "one\ntwo é\nthree ?\nfour\n"
+    assert another.read_log("other") == ""
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_store_copied_to_another_kind_of_place_keeps_its_logs(store, tmp_path, s3, bucket):
+    store.append_log(TRIAL, "on disk\n")
+    there = Store.create(f"s3://{bucket}")
+    for name in names(store):
+        there._folder.put(name, store._folder.read(name))
+    there.append_log(TRIAL, "in a bucket\n")
+    there.flush_logs()
+    back = Store.create(str(tmp_path / "back"))
+    for name in names(there):
+        back._folder.put(name, there._folder.read(name))
+    assert there.read_log(TRIAL) == back.read_log(TRIAL) == "on disk\nin a bucket\n"
+    back.append_log(TRIAL, "on disk again\n")
+    assert sorted(back.read_log(TRIAL).splitlines()) == ["in a bucket", "on disk", "on disk again"]
+
+
+HOLD = """
+import sys
+from sweepd.store import leases
+from sweepd.store.store import Store
+leases.RENEW_SECONDS = 0.3
+store = Store.open(sys.argv[1])
+print(store.claim(["t"]), store.lock_sweep("s", print, print), flush=True)
+import time; time.sleep(60)
+"""
+
+
+@anywhere
+def test_claims_and_sweep_locks(store, monkeypatch):
+    monkeypatch.setattr(leases, "TERM_SECONDS", 2.0)
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "POLL_SECONDS", 0.5)
+    notes = []
+
+    def lock(store: Store, name: str) -> bool:
+        return store.lock_sweep(name, notes.append, notes.append)
+
+    assert store.driven_elsewhere(["s", "t"]) == set()
+    with python(HOLD, store.address) as other:
+        assert other.stdout and other.stdout.readline() == "{'t'} True\n"
+        assert store.driven_elsewhere(["s", "t"]) == {"s"}
+        assert store.claim(["s", "t", "u"]) == {"s", "u"}  # a trial is not a sweep
+        assert lock(store, "t") and not lock(store, "s")
+        other.kill()
+    assert lock(store, "s") and store.claim(["t", "u"]) == {"t"}
+    assert store.address.startswith("/") or all(str(other.pid) in note for note in notes)
+    assert not lock(store, "s") and store.claim(["t"]) == set()
+    store.release(["t", "u", "never held"])
+    store.unlock_sweep("s")
+    assert lock(store, "s") and store.claim(["t"]) == {"t"}

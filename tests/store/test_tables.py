@@ -1,0 +1,456 @@
+"""Folders of Parquet files: nothing half-written is seen, nothing damaged is trusted or touched,
+and compacting changes nothing for readers, wherever it is cut off."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.store.local import LocalFolder
+from sweepd.store.schema import METRICS, TRIALS
+from sweepd.store.storage import File
+from sweepd.store.tables import Read, TableFolder, load, to_parquet
+
+A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
+
+Rows = list[dict[str, Any]]
+
+
+def folder_of(root: Path) -> TableFolder:
+    return TableFolder(LocalFolder(root), METRICS)
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> TableFolder:
+    return folder_of(tmp_path)
+
+
+def steps(id: str, *numbers: int, **more: Any) -> Rows:
+    return [{"id": id, "attempt": 1000, "step": step, "loss": step / 8, **more} for step in numbers]
+
+
+def keys(read: Read) -> list[tuple[str, int]]:
+    return sorted(zip(read.table["id"].to_pylist(), read.table["step"].to_pylist(), strict=True))
+
+
+def contents(read: Read) -> pa.Table:
+    """Order of rows and of axes aside."""
+    table = read.table.select(sorted(read.table.column_names))
+    return table.sort_by([("id", "ascending"), ("attempt", "ascending"), ("step", "ascending")])
+
+
+def delete_replaced(metrics: TableFolder, written_until: float = math.inf) -> int:
+    doomed = metrics.replaced(written_until)
+    metrics.folder.delete([f"metrics/{file.name}" for file in doomed])
+    return len(doomed)
+
+
+def files(metrics: TableFolder) -> list[Path]:
+    return sorted((metrics.folder.root / "metrics").iterdir())
+
+
+# Writing and reading
+
+
+def test_no_folder_reads_as_no_rows(metrics):
+    assert metrics.read().table.equals(METRICS.table([]))
+    metrics.write([])
+    assert metrics.read().damaged == ()
+    assert not (metrics.folder.root / "metrics").exists()
+
+
+def test_what_is_written_is_read_by_name_across_files(metrics):
+    metrics.write(steps(A, 1, 2, n=8))
+    metrics.write(steps(B, 1, n=0.5, schedule="wsd"))
+    rows = {(row["id"], row["step"]): row for row in metrics.read().table.to_pylist()}
+    assert {key: (row["n"], row["schedule"]) for key, row in rows.items()} == {
+        (A, 1): (8.0, None),
+        (A, 2): (8.0, None),
+        (B, 1): (0.5, "wsd"),
+    }
+
+
+def test_rows_written_twice_are_read_once(metrics):
+    metrics.write(steps(A, 1, 2))
+    metrics.write(steps(A, 1, 2))
+    metrics.write(steps(A, 2, 3))
+    assert keys(metrics.read()) == [(A, 1), (A, 2), (A, 3)]
+
+
+def test_trials_asked_for_are_read_from_their_files_alone(metrics):
+    metrics.write(steps(A, 1))
+    metrics.write(steps(B, 1))
+    metrics.write(steps(A, 2) + steps(C, 2))
+    for file in files(metrics):
+        if file.name.startswith(B):
+            file.write_bytes(b"never opened")
+    read = metrics.read({A})
+    assert keys(read) == [(A, 1), (A, 2)]
+    assert read.damaged == ()
+    assert keys(metrics.read(set())) == []
+    metrics.compact()
+    assert keys(metrics.read([C, A])) == [(A, 1), (A, 2), (C, 2)]
+
+
+def test_ids_that_are_not_hashes_are_no_file_names(metrics):
+    metrics.write(steps("../../escape", 1))
+    assert [file.name[:5] for file in files(metrics)] == ["rows-"]
+    assert keys(metrics.read({"../../escape"})) == [("../../escape", 1)]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from sweepd.store.schema import METRICS
+from sweepd.store.local import LocalFolder
+from sweepd.store.tables import TableFolder
+metrics = TableFolder(LocalFolder(Path(sys.argv[1])), METRICS)
+for batch in range(10_000):
+    metrics.write([{"id": sys.argv[2], "attempt": batch, "step": i} for i in range(50)])
+    print(batch, flush=True)
+"""
+
+
+def test_writers_killed_at_any_moment_lose_nothing_and_leave_only_whole_files(metrics):
+    rng = random.Random()  # the moments differ from run to run, the law does not
+    ids = [f"{i:064x}" for i in range(4)]
+    root = str(metrics.folder.root)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, root, id], stdout=subprocess.PIPE, text=True
+        )
+        for id in ids
+    ]
+    for writer in writers:
+        assert writer.stdout and writer.stdout.readline() == "0\n"
+    done = {}
+    for id, writer in zip(ids, writers, strict=True):
+        time.sleep(rng.uniform(0, 0.05))
+        metrics.compact()  # beside the writers, which never wait for it
+        writer.send_signal(signal.SIGKILL)
+        rest = writer.communicate()[0].splitlines()
+        done[id] = int(rest[-1]) + 1 if rest else 1
+    read = metrics.read()
+    assert read.damaged == ()
+    for id in ids:
+        attempts = [row["attempt"] for row in read.table.to_pylist() if row["id"] == id]
+        batches = set(attempts)
+        assert len(attempts) == 50 * len(batches)
+        # The last one may have appeared before the writer could say so.
+        assert batches in (set(range(done[id])), set(range(done[id] + 1)))
+
+
+# Damage
+
+
+def one_damaged(read: Read, file: Path) -> str:
+    ((damaged),) = read.damaged
+    assert damaged.path == str(file)
+    assert damaged.reason and "\n" not in damaged.reason
+    return damaged.reason
+
+
+@pytest.fixture
+def two(metrics: TableFolder) -> tuple[TableFolder, Path]:
+    """A folder with a good file, and the path of another, of trial B."""
+    metrics.write(steps(A, 1, 2))
+    metrics.write(steps(B, *range(100)))
+    (victim,) = (file for file in files(metrics) if file.name.startswith(B))
+    return metrics, victim
+
+
+def test_any_flipped_bit_and_any_cut_is_noticed(two):
+    metrics, victim = two
+    good = victim.read_bytes()
+    rng = random.Random(0)
+    for _ in range(40):
+        position = rng.randrange(len(good))
+        flipped = bytearray(good)
+        flipped[position] ^= 1 << rng.randrange(8)
+        for bad in (bytes(flipped), good[:position]):
+            victim.write_bytes(bad)
+            read = metrics.read()
+            assert "digest" in one_damaged(read, victim)
+            assert keys(read) == [(A, 1), (A, 2)]
+            assert victim.read_bytes() == bad
+    victim.write_bytes(good)
+    assert len(keys(metrics.read())) == 102
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 10**6), st.integers(0, 7))
+def test_without_a_digest_in_the_name_page_checksums_guard_the_values(position, bit):
+    with tempfile.TemporaryDirectory() as name:
+        table = METRICS.table([{"id": A, "attempt": 1, "step": i, "n": i % 7} for i in range(500)])
+        data = to_parquet(table)
+        chunk = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(2)  # step
+        start, length = chunk.dictionary_page_offset, chunk.total_compressed_size
+        header = 80  # a page's header is not under its checksum
+        flipped = bytearray(data)
+        flipped[start + header + position % (length - 2 * header)] ^= 1 << bit
+        Path(name, "foreign.parquet").write_bytes(flipped)
+        read = load(LocalFolder(Path(name)), "foreign.parquet", METRICS)
+        assert not isinstance(read, pa.Table) or read.equals(table)
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"not parquet at all" * 100])
+@pytest.mark.parametrize("name", ["rows.parquet", f"rows-{'0' * 32}.parquet"])
+def test_what_is_no_parquet_file_is_named(metrics, data, name):
+    metrics.write(steps(A, 1))
+    stranger = metrics.folder.root / "metrics" / name
+    stranger.write_bytes(data)
+    one_damaged(metrics.read(), stranger)
+    assert keys(metrics.read()) == [(A, 1)]
+
+
+def test_foreign_tables_are_named_and_a_folder_is_left_alone(metrics):
+    metrics.write(steps(A, 1))
+    stranger = metrics.folder.root / "metrics" / "mine.parquet"
+    pq.write_table(pa.table({"x": [1, 2]}), stranger)
+    assert "no column acc" in one_damaged(metrics.read(), stranger)
+    stranger.unlink()
+    stranger.mkdir()
+    (stranger / "part.parquet").write_bytes(b"another's")
+    assert metrics.read().damaged == ()
+    assert keys(metrics.read()) == [(A, 1)]
+
+
+def test_rows_put_there_by_other_means_are_read(metrics):
+    metrics.write(steps(A, 1))
+    mine = metrics.folder.root / "metrics" / "mine.parquet"
+    pq.write_table(METRICS.table(steps(B, 5)), mine)
+    assert keys(metrics.read()) == [(A, 1), (B, 5)]
+    assert metrics.compact() == 2
+    assert delete_replaced(metrics) == 2
+    assert keys(metrics.read()) == [(A, 1), (B, 5)]
+
+
+def test_unreadable_files_are_named(two, monkeypatch):
+    metrics, victim = two
+    read_bytes = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path == victim:
+            raise PermissionError(13, "Permission denied")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert "Permission denied" in one_damaged(metrics.read(), victim)
+
+
+def test_damaged_files_are_neither_compacted_nor_deleted(two):
+    metrics, victim = two
+    metrics.write(steps(C, 3))
+    good = victim.read_bytes()
+    victim.write_bytes(good[:-1])
+    assert metrics.compact() == 2
+    assert delete_replaced(metrics) == 2
+    one_damaged(metrics.read(), victim)
+    assert keys(metrics.read()) == [(A, 1), (A, 2), (C, 3)]
+    victim.write_bytes(good)  # repaired by hand
+    assert len(keys(metrics.read())) == 103
+
+
+def test_a_replaced_file_that_is_damaged_since_is_not_deleted(two):
+    metrics, victim = two
+    metrics.compact()
+    victim.write_bytes(b"")
+    assert metrics.read().damaged == ()  # its rows are elsewhere
+    assert delete_replaced(metrics) == 1
+    assert victim.exists()
+
+
+def test_a_damaged_compacted_file_replaces_nothing(two):
+    metrics, _ = two
+    before = contents(metrics.read())
+    metrics.compact()
+    (compacted,) = (file for file in files(metrics) if file.name.startswith("compacted-"))
+    compacted.write_bytes(compacted.read_bytes()[:-1])
+    assert delete_replaced(metrics) == 0
+    read = metrics.read()
+    one_damaged(read, compacted)
+    assert contents(read).equals(before)
+
+
+# Compacting
+
+ACTIONS = st.one_of(
+    st.tuples(
+        st.just("write"),
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "id": st.sampled_from([A, B, C]),
+                    "step": st.integers(0, 9),
+                    "n": st.sampled_from([1, 2, 0.5, 3.0, "x", True, None, 2**53]),
+                },
+                optional={"d": st.sampled_from([8, 16, "wide"])},
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+    ),
+    st.tuples(st.just("compact"), st.none()),
+    st.tuples(st.just("delete some"), st.randoms()),
+    st.tuples(st.just("delete"), st.none()),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(ACTIONS, max_size=12))
+def test_compacting_changes_nothing_for_readers(actions):
+    """Against a twin that never compacts; "delete some" is a deletion that was cut off."""
+    with tempfile.TemporaryDirectory() as name:
+        metrics, twin = folder_of(Path(name, "a")), folder_of(Path(name, "b"))
+        metrics.folder.root.mkdir()
+        twin.folder.root.mkdir()
+        attempt = 0
+        for action, argument in actions:
+            if action == "write":
+                attempt += 1
+                rows = [{**row, "attempt": attempt} for row in argument]
+                rows = list({(row["id"], row["step"]): row for row in rows}.values())
+                metrics.write(rows)
+                twin.write(rows)
+            elif action == "compact":
+                metrics.compact()
+            elif action == "delete":
+                delete_replaced(metrics)
+                assert delete_replaced(metrics) == 0
+            else:
+                replaced = [file.name for file in metrics.replaced(metrics.folder.now())]
+                for file in argument.sample(replaced, len(replaced) // 2):
+                    (metrics.folder.root / "metrics" / file).unlink()
+            read = metrics.read()
+            assert read.damaged == ()
+            assert contents(read).equals(contents(twin.read()))
+
+
+def test_compacting_leaves_one_file_and_waits_before_it_deletes(metrics):
+    for step in range(5):
+        metrics.write(steps(A, step))
+    assert metrics.compact() == 5
+    assert metrics.compact() == 0
+    assert delete_replaced(metrics, metrics.folder.now() - 3600) == 0
+    assert len(files(metrics)) == 6
+    for step in range(5, 10):
+        metrics.write(steps(A, step))
+    assert metrics.compact() == 11
+    assert delete_replaced(metrics) == 11
+    assert len(files(metrics)) == 1
+    assert keys(metrics.read()) == [(A, step) for step in range(10)]
+
+
+def test_a_compaction_that_cannot_be_written_changes_nothing(two, monkeypatch):
+    metrics, _ = two
+    before = files(metrics)
+
+    def fail(*_: object) -> None:
+        raise EnvironmentFailure("disk full")
+
+    monkeypatch.setattr(metrics.folder, "put", fail)
+    with pytest.raises(EnvironmentFailure):
+        metrics.compact()
+    assert files(metrics) == before
+
+
+def test_a_reader_that_listed_files_since_deleted_lists_again(two, monkeypatch):
+    metrics, _ = two
+    expected = contents(metrics.read())
+    listings = [metrics._files()]
+    metrics.compact()
+    delete_replaced(metrics)
+    listings.append(metrics._files())
+    monkeypatch.setattr(metrics, "_files", lambda: listings.pop(0))
+    assert contents(metrics.read()).equals(expected)
+    assert listings == []
+
+
+def test_files_that_keep_disappearing_are_a_failure(metrics, monkeypatch):
+    gone = File("gone.parquet", 1, 0.0, None)
+    monkeypatch.setattr(metrics, "_files", lambda: [gone])
+    with pytest.raises(EnvironmentFailure, match="keep disappearing"):
+        metrics.read()
+    monkeypatch.setattr(metrics, "_files", lambda: [replace(gone, name="compacted-gone.parquet")])
+    assert delete_replaced(metrics) == 0
+
+
+def test_a_copied_store_is_the_same_store(two, tmp_path_factory):
+    metrics, _ = two
+    metrics.compact()
+    copy = tmp_path_factory.mktemp("copy")
+    shutil.copytree(metrics.folder.root, copy, dirs_exist_ok=True)
+    assert contents(folder_of(copy).read()).equals(contents(metrics.read()))
+
+
+def test_an_attempt_reported_lost_after_its_ending_counts_as_it_ended(tmp_path):
+    trials = TableFolder(LocalFolder(tmp_path), TRIALS)
+    trial = {"id": A, "attempt": 1000}
+    trials.write([{**trial, "status": "failed", "error": "lost"}])
+    trials.write([{**trial, "status": "completed", "ended": datetime(2026, 1, 1)}])
+    for _ in range(2):
+        assert trials.read().table["status"].to_pylist() == ["completed"]
+        trials.compact()
+
+
+def test_what_was_compacted_before_does_not_count_again(metrics):
+    for step in range(5):
+        metrics.write(steps(A, step))
+    assert metrics.compact() == 5
+    metrics.write(steps(A, 5))
+    other = folder_of(metrics.folder.root)  # which has not compacted them itself
+    for folder in (metrics, other):
+        assert folder.compact() == 0
+    metrics.write(steps(A, 6))
+    assert other.compact(at_least=3) == 0
+    assert other.compact() == 2  # the five rows before stay where they are
+    assert len(keys(metrics.read())) == 7
+
+
+@given(st.lists(st.integers(1, 12), max_size=12))
+@settings(deadline=None, max_examples=30)
+def test_few_files_are_left_and_rows_rewritten_seldom(batches):
+    """Each file is more than twice the next; a row's grows by half whenever it is rewritten."""
+    with tempfile.TemporaryDirectory() as name:
+        metrics = folder_of(Path(name))
+        step = rewritten = 0
+        for batch in batches:
+            before = {*files(metrics)} if step else set()
+            for _ in range(batch):
+                metrics.write(steps(A, step))
+                step += 1
+            metrics.compact(at_least=1)
+            [made] = [f for f in {*files(metrics)} - before if f.name.startswith("compacted-")]
+            rewritten += pq.read_metadata(made).num_rows
+        tables, replaced = metrics._load_compacted(metrics._files())
+        sizes = sorted(tables[name].num_rows for name in tables.keys() - replaced)
+        assert sum(sizes) == len(keys(metrics.read())) == sum(batches)
+        assert all(2 * small < large for small, large in pairwise(sizes))
+        assert rewritten <= sum(batches) * (1 + math.log(max(1, sum(batches)), 1.5))
+
+
+def test_many_files_are_put_together_in_parts(metrics, monkeypatch):
+    monkeypatch.setattr("sweepd.store.tables.TOGETHER", 2)
+    for step in range(5):
+        metrics.write(steps(A, step, acc=step / 8 if step % 2 else None))
+    assert keys(metrics.read()) == [(A, step) for step in range(5)]
+    assert metrics.compact() == 5
+    assert keys(metrics.read()) == [(A, step) for step in range(5)]

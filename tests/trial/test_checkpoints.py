@@ -1,0 +1,141 @@
+"""Where trials may start: names of checkpoints, which of them lie on a trial's way, and what is
+said of it before a launch, from a ledger made up here (`test_attempt` does it for real)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.store.schema import TRIALS
+from sweepd.trial.attempt import ledger_columns
+from sweepd.trial.checkpoints import Checkpoint, outlook, reachable
+
+GRID = "task: {name: lis, n: 6}\nmodel: {name: standard, d: 8}\n"
+
+
+def planned(*sets):
+    return plan(parse_grid(GRID, "grid.yaml", sets, Path())).trials
+
+
+def only(*sets):
+    [trial] = planned(*sets)
+    return trial
+
+
+def ended(trial, status="completed", step=1000, **more):
+    spent = {"step": step, "tokens": 10 * step, "seconds": 0.01 * step}
+    return {**ledger_columns(trial, 1001, "s"), "status": status, **spent, **more}
+
+
+def lines(todo, *rows, kept=(), other=()):
+    """kept: (trial, step) of checkpoints kept; other: of checkpoints of a running trial."""
+    names = {}
+    for found, is_kept in ((kept, True), (other, False)):
+        for trial, step in found:
+            names.setdefault(trial.trunk, []).append(Checkpoint(step, trial.id, is_kept).name)
+    table = TRIALS.concat([TRIALS.table(rows)] if rows else [])
+    return list(outlook(todo, table, lambda trunk: names.get(trunk, [])).lines())
+
+
+@given(st.integers(0, 10**9), st.text("0123456789abcdef", min_size=1), st.booleans())
+def test_names_are_read_as_they_are_written(step, trial, kept):
+    checkpoint = Checkpoint(step, trial, kept)
+    assert Checkpoint.parse(checkpoint.name) == checkpoint
+    for name in (f"{checkpoint.name}x", f"x{checkpoint.name}", checkpoint.name[:-3]):
+        assert Checkpoint.parse(name) is None
+
+
+def test_the_furthest_on_the_way_comes_first():
+    trial, longer = only("train.steps=500"), only("train.steps=1000")  # trunks end at 400 and 800
+    names = [
+        Checkpoint(*each).name
+        for each in [
+            (800, longer.id, True), (400, trial.id, True), (300, "x", True), (900, "y", False),
+            (450, trial.id, False), (950, longer.id, False),
+        ]
+    ]  # fmt: skip
+    steps = [checkpoint.step for checkpoint in reachable(trial, [*names, "README"])]
+    assert steps == [450, 400, 300]
+    assert [found.step for found in reachable(longer, names)] == [950, 800, 400, 300]
+
+
+def test_nothing_is_said_of_a_first_run():
+    assert lines(planned("seeds=[0,1,2]")) == []
+    unrelated = [only(change) for change in ("model.d=16", "train.lr=1e-3", "seeds=[9]")]
+    assert lines(planned(), *(ended(trial, step=500) for trial in unrelated)) == []
+
+
+def test_longer_trials_continue_and_say_from_where():
+    short, early = only("train.steps=500"), only("train.steps=500", "seeds=[1]")
+    rows = [ended(short, step=500), ended(early, "stopped", 200)]
+    kept = [(short, 400), (early, 200)]
+    todo = planned("seeds=[0,1,2]")
+    said = "trials that can continue earlier runs, from steps 200 to 400: 2"
+    assert lines(todo, *rows, kept=kept) == [said]
+    assert lines(todo[:1], *rows, kept=kept) == [said.replace("s 200 to", "").replace(": 2", ": 1")]
+
+
+def test_so_do_interrupted_ones():
+    trial = only()
+    assert lines([trial], ended(trial, "interrupted", 70), other=[(trial, 70)]) == [
+        "trials that can continue earlier runs, from step 70: 1"
+    ]
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_a_rate_that_depends_on_the_steps_starts_again(schedule):
+    sets = (f"train.schedule={schedule}", "seeds=[0,1,2]")
+    rows = [ended(trial, step=500) for trial in planned(*sets, "train.steps=500")[:2]]
+    assert lines(planned(*sets), *rows) == [
+        f"trials that would start again: 2: with schedule: {schedule} the rate at every step "
+        "depends on train.steps (wsd or constant can be continued)"
+    ]
+
+
+def test_so_does_one_whose_rate_falls_earlier():
+    short = only("train.steps=500", "train.decay=0")
+    [line] = lines([only("train.decay=0.6")], ended(short, step=500), kept=[(short, 500)])
+    assert line.endswith("1: their rate falls before the step at which earlier runs were kept")
+
+
+def test_so_does_one_of_which_nothing_was_kept():
+    short = only("train.steps=500")
+    [line] = lines([only()], ended(short, "diverged", 20))
+    assert line.endswith("1: earlier runs left no state behind that they would pass through")
+
+
+@pytest.mark.parametrize(
+    ("past", "now", "continues"),
+    [
+        ([], ["stop.success=0.95"], False),
+        (["stop.success=0.95"], [], True),
+        (["stop.success=0.95"], ["stop.success=0.95"], True),
+        (["stop.success=0.95"], ["stop.success=0.99"], True),
+        (["stop.success=0.99"], ["stop.success=0.95"], False),
+        (["stop.success=0.95"], ["stop.success=0.95", "evaluate.check_every=100"], False),
+        ([], ["evaluate.check_every=100"], True),
+        ([], ["stop.tokens=4001"], True),
+        ([], ["stop.tokens=4000"], False),
+        ([], ["stop.seconds=3.9"], False),
+        (["stop.flops=1e18"], ["stop.plateau={grace: 9}"], True),
+    ],
+)
+def test_what_ends_a_trial_must_not_have_ended_it_before(past, now, continues):
+    """The other run is known up to step 400, where it was kept."""
+    short = only("train.steps=500", *past)
+    [line] = lines([only(*now)], ended(short, step=400), kept=[(short, 400)])
+    assert ("continue" in line) is continues
+    assert continues or "do not show that stop would not have ended them" in line
+
+
+def test_values_are_compared_as_what_they_mean():
+    """In a ledger with rates of both kinds the column holds text."""
+    short = only("train.steps=500", "train.lr=1e-3")
+    rule = ended(only("seeds=[4]"), step=500)
+    [line] = lines([only("train.lr=1e-3")], ended(short, step=500), rule, kept=[(short, 400)])
+    assert "from step 400" in line

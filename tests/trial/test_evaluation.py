@@ -1,0 +1,166 @@
+"""Evaluation: the fast way (one parallel pass, decoding from the first error only) counts what
+the obvious way counts (every row decoded from its prompt, by full forward passes). Targets without
+a chain are counted one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.models.linear import Linear
+from sweepd.models.sparse import Sparse
+from sweepd.models.standard import Standard
+from sweepd.tasks.adaptive_memory import AdaptiveMemory
+from sweepd.tasks.arithmetic import Arithmetic
+from sweepd.tasks.base import EOS, IGNORE, Split
+from sweepd.tasks.edit_distance import EditDistance
+from sweepd.tasks.fixed_memory import FixedMemory
+from sweepd.tasks.lis import LIS
+from sweepd.tasks.sparse_memory import SparseMemory
+from sweepd.trial.evaluation import ROWS_AT_ONCE, decode, evaluate, loss_of, teacher_forced
+from sweepd.trial.training import Training
+
+TASKS = [LIS(n=4, value_range=8), Arithmetic(operators=2, modulus=5), EditDistance(n=3)]
+MODELS = [Standard(d=8, layers=1, heads=2), Linear(d=8, layers=1, heads=2),
+          Sparse(d=8, layers=1, heads=2)]  # fmt: skip
+
+
+def trained(task, architecture, steps):
+    """A model that is right sometimes: its rows fail at all sorts of places."""
+    train = Train(steps=steps, batch_size=32, schedule="constant", lr=1e-2)
+    evaluation = Evaluate(check_every=10**6, verdict_samples=1)
+    training = Training(task, architecture, train, evaluation, Stop(), 0, 1.0, "cpu")
+    for _ in training.advance():
+        pass
+    return training.model.eval()
+
+
+@torch.inference_mode()
+def decoded_plainly(model, task, prompt):
+    """Greedy decoding by a full forward pass for every token; None without <eos> in time."""
+    row = list(prompt)
+    while len(row) < task.capacity:
+        following = int(model(torch.tensor([row]))[0, -1].argmax())
+        if following == EOS:
+            return row
+        row.append(following)
+    return None
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+@pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("steps", [1, 150])
+def test_counts_equal_those_of_plain_decoding(task, architecture, steps):
+    model = trained(task, architecture, steps).double()
+    chains = task.sample(np.random.default_rng(3), 60, Split.TEST)
+    correct = chain_correct = 0
+    for tokens, prompt, length in zip(chains.tokens, chains.prompts, chains.lengths, strict=True):
+        reference = tokens[: length - 1].tolist()
+        row = decoded_plainly(model, task, reference[:prompt])
+        chain_correct += row == reference
+        correct += row is not None and task.answer(row) == task.answer(reference)
+    score = evaluate(model, task, chains)
+    assert (score.total, score.correct, score.chain_correct) == (60, correct, chain_correct)
+
+
+def test_loss_is_the_mean_over_chain_tokens():
+    task = TASKS[1]
+    model = trained(task, MODELS[0], 50).double()
+    chains = task.sample(np.random.default_rng(0), 300, Split.CHECK)
+    batch = chains.batch()
+    with torch.inference_mode():
+        logs = model(torch.from_numpy(batch.inputs)).log_softmax(-1).numpy()
+    rows, columns = np.nonzero(batch.targets != IGNORE)
+    expected = -logs[rows, columns, batch.targets[rows, columns]].mean()
+    assert evaluate(model, task, chains).loss == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
+def test_rows_decode_alike_alone_and_together(architecture):
+    """Rows stand at their own positions and leave as they end: company changes nothing."""
+    task = TASKS[2]
+    model = trained(task, architecture, 60).double()
+    chains = task.sample(np.random.default_rng(5), 25, Split.TRAIN)
+    given = chains.prompts + np.arange(25) % 3
+    together = decode(model, task, chains.tokens, given)
+    for i, row in enumerate(together):
+        [alone] = decode(model, task, chains.tokens[i : i + 1], given[i : i + 1])
+        assert alone == row == decoded_plainly(model, task, chains.tokens[i, : given[i]].tolist())
+
+
+def test_first_error_is_the_first_wrong_argmax():
+    task = TASKS[0]
+    model = trained(task, MODELS[0], 100)
+    chains = task.sample(np.random.default_rng(1), 50, Split.TRAIN)
+    first, _, count = teacher_forced(model, chains)
+    batch = chains.batch()
+    with torch.inference_mode():
+        guess = model(torch.from_numpy(batch.inputs)).argmax(-1).numpy()
+    assert count == (batch.targets != IGNORE).sum()
+    for row in range(50):
+        wrong = [
+            t
+            for t, target in enumerate(batch.targets[row])
+            if target != IGNORE and guess[row, t] != target
+        ]
+        assert first[row] == (wrong[0] if wrong else -1)
+
+
+@pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
+def test_ids_without_a_chain_count_one_by_one(architecture):
+    task = AdaptiveMemory(memories=1, longest=4, symbols=3, length=12)
+    model = trained(task, architecture, 60)
+    batch = task.sample(np.random.default_rng(0), ROWS_AT_ONCE + 40, Split.TEST)
+    with torch.inference_mode():
+        logs = model(torch.from_numpy(batch.inputs)).log_softmax(-1).numpy()
+    correct = total = loss = 0
+    for row, targets in zip(logs, batch.targets, strict=True):
+        for t in range(task.longest, task.length):
+            total += 1
+            correct += row[t].argmax() == targets[t]
+            loss -= row[t, targets[t]]
+    score = evaluate(model, task, batch)
+    assert (score.total, score.correct) == (total, correct)
+    assert score.acc == correct / total
+    assert score.loss == pytest.approx(loss / total, rel=1e-4)
+    assert score.chain_correct is score.chain_acc is None
+
+
+@pytest.mark.parametrize("task", [FixedMemory(longest=4, values="reals", length=12),
+                                  SparseMemory(length=12)], ids=repr)  # fmt: skip
+def test_real_numbers_have_a_mean_squared_error_and_no_accuracy(task):
+    model = trained(task, MODELS[0], 60)
+    batch = task.sample(np.random.default_rng(0), ROWS_AT_ONCE + 40, Split.TEST)
+    with torch.inference_mode():
+        outputs = model(torch.from_numpy(batch.inputs)).squeeze(-1).numpy()
+    score = evaluate(model, task, batch)
+    assert score.total == np.isfinite(batch.targets).sum()
+    assert score.loss == pytest.approx(np.nanmean((outputs - batch.targets) ** 2), rel=1e-4)
+    assert score.correct is score.acc is score.chain_correct is score.chain_acc is None
+
+
+@pytest.mark.parametrize("kind", ["ids", "reals"])
+def test_no_loss_and_no_gradient_where_there_is_no_target(kind):
+    if kind == "ids":
+        outputs, targets = torch.randn(2, 3, 5), torch.tensor([[1, IGNORE, 4], [IGNORE, 0, 2]])
+    else:
+        outputs = torch.randn(2, 3, 1)
+        targets = torch.tensor([[1.0, torch.nan, 4.0], [torch.nan, 0.0, 2.0]])
+    outputs.requires_grad_()
+    mean = loss_of(outputs, targets)
+    torch.testing.assert_close(mean, loss_of(outputs, targets, "sum") / 4)
+    mean.backward()
+    unscored = torch.tensor([[False, True, False], [True, False, False]])
+    assert (outputs.grad[unscored] == 0).all()
+    assert (outputs.grad[~unscored] != 0).any(-1).all()
+
+
+def test_evaluation_leaves_the_mode_as_it_was():
+    task, model = TASKS[0], trained(TASKS[0], MODELS[0], 1)
+    chains = task.sample(np.random.default_rng(1), 4, Split.CHECK)
+    for training in (True, False):
+        model.train(training)
+        evaluate(model, task, chains)
+        assert model.training is training

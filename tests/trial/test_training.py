@@ -1,0 +1,279 @@
+"""Training: a trial is a function of its settings and seed, snapshots continue it bitwise, a
+longer run passes through the same weights, and each ending is what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.grid.registry import find_model, find_task, shipped_models, shipped_tasks
+from sweepd.grid.settings import Evaluate, LrRule, Schedule, Stop, Train
+from sweepd.models.linear import Linear
+from sweepd.models.sparse import Sparse
+from sweepd.models.standard import Standard
+from sweepd.tasks.adaptive_memory import AdaptiveMemory
+from sweepd.tasks.arithmetic import Arithmetic
+from sweepd.tasks.base import Split
+from sweepd.tasks.ed_local import LocalEditDistance
+from sweepd.tasks.edit_distance import EditDistance
+from sweepd.tasks.equation import Equation
+from sweepd.tasks.fixed_memory import FixedMemory
+from sweepd.tasks.lis import LIS
+from sweepd.tasks.sparse_memory import SparseMemory
+from sweepd.trial.training import LOG_EVERY, Stream, Training, generator, lr_factor
+
+TASK = LIS(n=4, value_range=8)
+EVALUATE = Evaluate(check_every=30, check_samples=32, verdict_samples=64)
+MODELS = [
+    Standard(d=8, layers=1, heads=2, dropout=0.2),
+    Linear(d=8, layers=1, heads=2, dropout=0.2),
+    Sparse(d=8, layers=1, heads=2, positions="learned"),
+]
+
+
+def started(architecture=MODELS[0], train=None, stop=None, seed=0, task=TASK):
+    train = train or Train(steps=60, batch_size=8, warmup=10)
+    return Training(task, architecture, train, EVALUATE, stop or Stop(), seed, 1.0, "cpu")
+
+
+def finish(training):
+    """All rows to the end, without their times."""
+    rows = [row for row in training.advance() if row is not None]
+    return [dataclasses.replace(row, seconds=0.0) for row in rows]
+
+
+EVERY_MODEL = [find_model(entry.name, Path()) for entry in shipped_models()]
+EVERY_TASK = [
+    LIS(n=4, value_range=8),
+    LIS(n=4, value_range=8, cot=False),
+    EditDistance(n=3, shorter=1),
+    LocalEditDistance(n=3, shorter=1),
+    Arithmetic(operators=2),
+    Equation(unknowns=2),
+    FixedMemory(longest=4, length=12),
+    FixedMemory(longest=4, values="reals", length=12),
+    AdaptiveMemory(longest=8, length=12),
+    AdaptiveMemory(longest=8, values="reals", length=12),
+    SparseMemory(length=12),
+]
+
+
+def test_these_are_all_tasks():
+    assert {type(task) for task in EVERY_TASK} == {
+        find_task(entry.name, Path()) for entry in shipped_tasks()
+    }
+
+
+@pytest.mark.parametrize("model", EVERY_MODEL, ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    ("schedule", "cut"), [*zip(get_args(Schedule), (7, 30, 40, 55), strict=True)]
+)
+def test_a_restored_snapshot_continues_bitwise(model, schedule, cut):
+    train = Train(steps=60, batch_size=8, warmup=10, schedule=schedule)
+    continues_bitwise(TASK, model(d=8, layers=1, heads=2, dropout=0.2), train, cut)
+
+
+@pytest.mark.parametrize("task", EVERY_TASK, ids=repr)
+def test_so_it_does_on_every_task(task):
+    continues_bitwise(task, MODELS[0], Train(steps=60, batch_size=8, warmup=10), cut=40)
+
+
+def continues_bitwise(task, architecture, train, cut):
+    whole = started(architecture, train, task=task)
+    rows = finish(whole)
+    first = started(architecture, train, task=task)
+    before = []
+    for row in first.advance():
+        before.append(row)
+        if first.step == cut:
+            break
+    torch.manual_seed(99)  # the global generator is nobody's state
+    second = started(architecture, train, task=task)
+    second.restore(second.read(first.snapshot()))
+    after = finish(second)
+    before = [dataclasses.replace(row, seconds=0.0) for row in before if row is not None]
+    assert before + after == rows
+    assert second.result == whole.result
+
+
+def test_rows_and_checks_come_when_they_are_due():
+    rows = finish(started())
+    assert [row.step for row in rows] == list(range(LOG_EVERY, 61, LOG_EVERY))
+    assert [row.step for row in rows if row.acc is not None] == [30, 60]
+    assert [row.train_flops for row in rows] == [row.step for row in rows]
+
+
+def test_real_targets_have_a_loss_alone():
+    training = started(stop=Stop(success=0.5), task=SparseMemory(length=12))
+    rows = finish(training)
+    assert {row.acc for row in rows} == {row.chain_acc for row in rows} == {None}
+    assert rows[-1].tokens == 60 * 8 * 12
+    score = training.result.score
+    assert training.result.status == "completed" and math.isfinite(score.loss)
+    assert (score.acc, score.correct, score.total) == (None, None, 64 * 12)
+
+
+LEARNING = Train(steps=400, batch_size=32)
+
+
+@pytest.mark.parametrize(
+    ("task", "layers"),
+    [
+        (FixedMemory(memories=1, longest=4, length=16), 1),
+        (FixedMemory(memories=2, longest=4, symbols=2, length=16), 2),
+    ],
+)
+def test_fixed_memories_are_learned(task, layers):
+    training = started(Standard(d=32, layers=layers, heads=2), LEARNING, task=task)
+    finish(training)
+    assert training.result.score.acc > 0.9
+
+
+@pytest.mark.parametrize("kernel", ["exponential", "polynomial"])
+def test_sparse_memories_are_learned(kernel):
+    task = SparseMemory(kernel, 1.0, length=16)
+    training = started(Standard(d=32, layers=1, heads=2), LEARNING, task=task)
+    finish(training)
+    assert training.result.score.loss < 0.02  # of a variance of nearly 1
+
+
+@pytest.mark.parametrize("schedule", ["wsd", "constant"])
+def test_a_longer_run_passes_through_the_same_weights(schedule):
+    short, long = (
+        Train(steps=steps, batch_size=8, warmup=10, schedule=schedule) for steps in (40, 80)
+    )
+    models = []
+    for train in (short, long):
+        training = started(train=train)
+        for _ in training.advance():
+            if training.step == short.trunk_end:
+                models.append({k: v.clone() for k, v in training.model.state_dict().items()})
+                break
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_seeds_differ_and_repeat():
+    once, again, other = (finish(started(seed=seed)) for seed in (0, 0, 1))
+    assert once == again != other
+
+
+def test_divergence_is_an_ending_without_a_score():
+    training = started(train=Train(steps=60, batch_size=8, lr=1e38, warmup=0, clip=1e38))
+    rows = finish(training)
+    assert training.result.status == "diverged" and training.result.score is None
+    assert not math.isfinite(rows[-1].loss)
+
+
+def test_success_needs_the_verdict_to_confirm_the_check():
+    train = Train(steps=240, batch_size=32, lr=1e-2, warmup=10)
+    solved = started(train=train, stop=Stop(success=0.2))
+    finish(solved)
+    assert solved.result.status == "solved" and solved.step < 240
+    assert solved.result.score.total == EVALUATE.verdict_samples
+    assert solved.result.score.acc >= 0.2
+
+    unconfirmed = started(train=train, stop=Stop(success=0.2))
+    unconfirmed.test_score = lambda: dataclasses.replace(solved.result.score, correct=0)
+    finish(unconfirmed)
+    assert unconfirmed.result.status == "completed" and unconfirmed.step == 240
+
+
+def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it():
+    each = TASK.batch(generator(0, Stream.DATA, 0), 8, Split.TRAIN).scored.sum()
+    for tokens, step in [(1, 1), (each, 1), (each + 1, 2), (7 * each, 7), (30 * each, 30)]:
+        training = started(stop=Stop(tokens=int(tokens)))
+        rows = finish(training)
+        assert (training.result.status, training.step, rows[-1].step) == ("completed", step, step)
+        assert rows[-1].acc == training.result.score.acc
+        assert training.result.score.total == EVALUATE.verdict_samples
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that goes on by a second whenever it is read."""
+    ticks = itertools.count()
+    monkeypatch.setattr("sweepd.trial.training.time.perf_counter", lambda: float(next(ticks)))
+
+
+def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking):
+    """A step without a row takes one second, one with a row two."""
+    training = started(stop=Stop(seconds=15.0))
+    for row in training.advance():
+        assert row is None or row.step == 10
+        if training.step == 11:
+            break
+    assert training.seconds == 12.0
+    later = started(stop=Stop(seconds=15.0))
+    time.perf_counter()  # what lies between attempts, and between steps, is not counted
+    later.restore(later.read(training.snapshot()))
+    for _ in later.advance():
+        time.perf_counter()
+    assert (later.step, later.result.status, later.seconds) == (14, "completed", 16.0)
+
+
+def test_samples_of_a_trial_share_no_input():
+    """Training, checks and verdict draw from splits that are disjoint by construction."""
+    inputs = {}
+    for stream, split in [
+        (Stream.DATA, Split.TRAIN),
+        (Stream.CHECK, Split.CHECK),
+        (Stream.TEST, Split.TEST),
+    ]:
+        chains = LIS(n=4, value_range=16).sample(generator(0, stream, 5), 500, split)
+        inputs[split] = {
+            tuple(tokens[:prompt])
+            for tokens, prompt in zip(chains.tokens, chains.prompts, strict=True)
+        }
+    train, check, verdict = inputs.values()
+    assert not (train & check or train & verdict or check & verdict)
+
+
+TRAINS = st.builds(
+    Train,
+    steps=st.integers(1, 300),
+    warmup=st.integers(0, 100),
+    decay=st.floats(0, 1),
+    floor=st.floats(0, 1),
+    schedule=st.sampled_from(["wsd", "cosine", "linear", "constant"]),
+)
+
+
+@given(TRAINS)
+@settings(deadline=None)
+def test_learning_rate_schedules(train):
+    factors = [lr_factor(train, step) for step in range(train.steps)]
+    assert all(0 <= factor <= 1 for factor in factors)
+    warm = [(step + 1) / train.warmup if step < train.warmup else 1 for step in range(train.steps)]
+    flat = min(train.decay_start, train.steps)
+    assert factors[:flat] == warm[:flat]
+    falling = [f / w for f, w in zip(factors[flat:], warm[flat:], strict=True)]
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(falling))
+    if falling:
+        assert falling[-1] == pytest.approx(train.floor)
+
+
+@given(TRAINS, st.integers(1, 300))
+@settings(deadline=None)
+def test_a_trunk_does_not_depend_on_the_number_of_steps(train, steps):
+    """Up to the earlier trunk's end, both budgets prescribe the same rates."""
+    if train.extensible:
+        other = dataclasses.replace(train, steps=steps)
+        for step in range(min(train.trunk_end, other.trunk_end)):
+            assert lr_factor(train, step) == lr_factor(other, step)
+
+
+def test_lr_rule_is_a_capped_power_of_the_width():
+    rule = LrRule(base=5e-3, at_d=32, power=-0.5, max=1e-2)
+    assert rule.at(32) == 5e-3
+    assert rule.at(128) == pytest.approx(2.5e-3)
+    assert rule.at(2) == 1e-2

@@ -38,11 +38,12 @@ from surfaces import (
 from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import load_grid
 from sweepd.intervals import wilson
-from sweepd.query.bounds import Verdict
+from sweepd.query.bounds import Bound
 from sweepd.search import staircase
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
-from sweepd.search.staircase import Stair, StaircaseSearch
+from sweepd.search.staircase import StaircaseSearch
+from sweepd.search.stairs import Stair
 
 REFERENCE = Setting("6 x 4, median of 3 seeds")
 SETTINGS = (
@@ -94,17 +95,17 @@ class Line:
     ours: Run
     whole: Run
 
-    def answers(self) -> tuple[dict[float, Verdict], dict[float, Verdict], dict[float, Verdict]]:
+    def answers(self) -> tuple[dict[float, Bound], dict[float, Bound], dict[float, Bound]]:
         """By size: the staircase's, the whole grid's, and those of the surface without noise."""
         votes = (voted(self.stair, each.search) for each in (self.ours, self.whole))
         ours, whole = map(answers, votes)
         return ours, whole, answers(self.surface.truth)
 
 
-def holds(verdict: Verdict, least: float | None, contradiction: bool) -> bool:
+def holds(verdict: Bound, least: float | None, contradiction: bool) -> bool:
     """Whether what a verdict claims is so, if that is the least width, and whether anything
     contradicts that the frontier is monotone. `open` claims nothing."""
-    match verdict.claim:
+    match verdict.kind:
         case "exact" | "bracketed":
             return least == verdict.value
         case "at most":
@@ -147,7 +148,7 @@ class Tally:
         self.same[monotone, "size"].update(agree)
         self.same[monotone, "line"][all(agree)] += 1
         for size, verdict in ours.items():
-            count = self.claims[monotone, verdict.claim]
+            count = self.claims[monotone, verdict.kind]
             count["all"] += 1
             count["same"] += verdict.value == whole[size].value
             count["grid"] += holds(verdict, whole[size].value, seen)

@@ -22,11 +22,11 @@ import numpy as np
 from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.query.answers import ask
-from sweepd.query.bounds import Candidate, Verdict, judge
+from sweepd.query.bounds import Bound, Candidate, judge
 from sweepd.search.base import Search
 from sweepd.search.frontier import Position
 from sweepd.search.seeds import CellSeeds, Outcome
-from sweepd.search.staircase import Stair
+from sweepd.search.stairs import Stair
 from sweepd.store.store import Store
 from sweepd.trial.attempt import ledger_columns
 
@@ -161,7 +161,7 @@ def run(
     return Run(search, trials, flops, now)
 
 
-def answers(votes: Votes) -> dict[float, Verdict]:
+def answers(votes: Votes) -> dict[float, Bound]:
     """What `min d` says of each size: over one line of cells, what the question says in SQL."""
     failed = [position for position, passed in votes.items() if passed is False]
     return {
@@ -191,7 +191,7 @@ def _with_members(seeds: CellSeeds, search: Search) -> CellSeeds:
     return replace(seeds, trials=members, first=len(members))
 
 
-def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Verdict]]:
+def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Bound]]:
     """The same answers from the question itself: one store with a surface for each search."""
     grid = planned.grid
     info = {
@@ -218,10 +218,10 @@ def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Verdict
         rows = ask(
             store, "min d by surface, size where acc > 0.9", code=lambda task, model: None
         ).rows
-    found: list[dict[float, Verdict]] = [{} for _ in searches]
+    found: list[dict[float, Bound]] = [{} for _ in searches]
     for row in rows:
         told = (row[name] for name in ("verdict", "value", "fail", "inferred"))
-        found[row["surface"]][row["size"]] = Verdict(*told)
+        found[row["surface"]][row["size"]] = Bound(*told)
     return found
 
 

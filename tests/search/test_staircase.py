@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import drive, simulated
 
-from sweepd.search.base import cells_of
 from sweepd.search.estimate import bills
-from sweepd.search.seeds import Outcome
+from sweepd.search.seeds import Outcome, cells_of
 from sweepd.search.staircase import StaircaseSearch, promotion_of, search_of
 from sweepd.store.schema import TRIALS
 

@@ -3,6 +3,7 @@ said of the place where its trials run."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -126,6 +127,39 @@ class Searches:
     """The searches that have settings of their own."""
 
     staircase: Staircase | None
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Train the cells that an answer hangs on for longer, until more training would not change it.
+
+    A budget is a number of steps. The first is `train.steps`, each next one is twice as large, and
+    the last is `most`.
+    """
+
+    factor: float = 4.0
+    """how many times as long as the passing cell needed the failing one is trained at least"""
+    least: int = 2000
+    """steps that the failing cell is trained for in any case"""
+    most: int = 32_000
+    """steps that no trial exceeds"""
+
+    def __post_init__(self) -> None:
+        if not self.factor >= 2:
+            raise ValueError(f"factor = {self.factor}: must be at least 2, one more budget")
+        if not 0 < self.least <= self.most:
+            raise ValueError(f"least = {self.least}: must be above 0 and at most most, {self.most}")
+
+    def budgets(self, base: int) -> tuple[int, ...]:
+        """The budgets of a cell, from `base` steps on."""
+        found = [base]
+        while found[-1] < self.most:
+            found.append(min(2 * found[-1], self.most))
+        return tuple(found)
+
+    def needed(self, passed: int) -> int:
+        """Steps that the next smaller cell must fail at where `passed` steps were enough."""
+        return max(math.ceil(self.factor * passed), self.least)
 
 
 @dataclass(frozen=True)

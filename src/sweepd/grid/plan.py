@@ -12,6 +12,7 @@ from sweepd.errors import UserError
 from sweepd.grid.axes import Variant, canonical, plain, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Code, trial_code
+from sweepd.grid.reserve import reserved
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import SETTINGS, Grid
 from sweepd.grid.yamlfile import GridError, Keys, Problem
@@ -24,7 +25,7 @@ RESERVED = (
     *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
     *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
     *("flops_to_goal", "seconds", "parent", "error"),
-    *("host", "torch", "threads", "started", "ended"),
+    *("host", "torch", "threads", "started", "ended", "on_demand"),
 )
 """Columns of results that no field of a task or model may take. A setting of such a name becomes a
 column with its block in front: `stop_tokens`."""
@@ -71,6 +72,8 @@ class Trial:
     """with the steps that `stop.flops` pays for"""
     evaluate: Evaluate
     stop: Stop
+    on_demand: bool
+    """whether it runs only where an answer hangs on it (`grid.reserve`), or as a fresh seed"""
 
     @property
     def cell(self) -> tuple[Any, ...]:
@@ -109,6 +112,10 @@ class Plan:
     warnings: tuple[str, ...]
     codes: dict[str, Code]
     """by digest"""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The stored plan."""
+        return [{**trial.row(), "on_demand": trial.on_demand} for trial in self.trials]
 
     @property
     def size_fields(self) -> dict[str, str]:
@@ -162,6 +169,7 @@ class _Planner:
         self.tasks, self.models, self.trains, self.evaluates, self.stops = (
             list(_parts(grid, kind)) for kind in ("task", "model", "train", "evaluate", "stop")
         )
+        self.reserve = list(_reserve(self.trains, grid))
 
     def plan(self) -> Plan:
         self.refuse_clashes()
@@ -177,6 +185,8 @@ class _Planner:
             raise GridError(self.problems)
         trials: dict[str, Trial] = {}
         warnings: list[str] = []
+        seeds = (*self.grid.seeds, *self.grid.fresh_seeds)
+        first_seeds = (*self.grid.seeds[: self.grid.first_seeds], *self.grid.fresh_seeds)
         for task, setting, task_costs in zip(self.tasks, settings, all_costs, strict=True):
             assert setting is not None
             warnings += self.warnings(task, setting)
@@ -186,8 +196,16 @@ class _Planner:
                 for rest in product(self.trains, self.evaluates, self.stops, self.grid.seeds):
                     trial = _trial(task, setting, model, cost, code, *rest)
                     trials.setdefault(trial.id, trial)
-        turn = {seed: i for i, seed in enumerate(self.grid.seeds)}
-        order = sorted(trials.values(), key=lambda trial: (turn[trial.seed], trial.train_flops))
+                fresh = product(self.trains, self.evaluates, self.stops, self.grid.fresh_seeds)
+                longer = product(self.reserve, self.evaluates, self.stops, first_seeds)
+                for rest in (*fresh, *longer):
+                    trial = _trial(task, setting, model, cost, code, *rest)
+                    trials.setdefault(trial.id, replace(trial, on_demand=True))
+        turn = {seed: i for i, seed in enumerate(seeds)}
+        order = sorted(
+            trials.values(),
+            key=lambda trial: (trial.on_demand, turn[trial.seed], trial.train_flops),
+        )
         by_digest = {code.digest: code for code in codes.values()}
         return Plan(self.grid, tuple(order), tuple(warnings), by_digest)
 
@@ -233,7 +251,7 @@ class _Planner:
 
     def refuse_rates(self) -> None:
         """An lr rule is a power, which may be too large to compute."""
-        for train, model in product(self.trains, self.models):
+        for train, model in product([*self.trains, *self.reserve], self.models):
             try:
                 train.value.peak_lr(model.value.d)
             except ArithmeticError:
@@ -268,7 +286,8 @@ class _Planner:
         """At most one: that a task setting has too few distinct inputs to mean anything."""
         distinct = max(setting.distinct_inputs, 1.0)
         samples = max(part.value.verdict_samples for part in self.evaluates)
-        draws = max(part.value.steps * part.value.batch_size for part in self.trains)
+        trains = (part.value for part in [*self.trains, *self.reserve])
+        draws = max(train.steps * train.batch_size for train in trains)
         passes = draws / (distinct * TRAIN_SHARE)
         faults = []
         if distinct * TEST_SHARE < samples:
@@ -290,6 +309,17 @@ def _parts(grid: Grid, kind: str) -> Iterator[_Part]:
             values = {name: getattr(variant.value, name) for name in block.axes}
             axes = {column(kind, name): _as_scalar(value) for name, value in values.items()}
             yield _Part(block.name, variant, values, axes)
+
+
+def _reserve(trains: Sequence[_Part], grid: Grid) -> Iterator[_Part]:
+    """What `settle` may train besides these, each as a part like the one that it is made from."""
+    if not grid.settle or not trains:
+        return
+    like = trains[0]
+    for train in reserved([part.value for part in trains], grid.settle, grid.tune):
+        values = {name: getattr(train, name) for name in like.fields}
+        axes = {column("train", name): _as_scalar(value) for name, value in values.items()}
+        yield _Part("", replace(like.variant, value=train), values, axes)
 
 
 def column(kind: str, field: str) -> str:
@@ -345,6 +375,7 @@ def _trial(
         train=fitted,
         evaluate=evaluate.value,
         stop=stop.value,
+        on_demand=False,
     )
 
 

@@ -95,6 +95,8 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 def closest(word: str, known: Iterable[str]) -> str:
     """` (did you mean …?)` for a word that is none of the known ones, or nothing."""
     found = difflib.get_close_matches(word, list(dict.fromkeys(known)), n=2)
+    near = [difflib.SequenceMatcher(None, word, other).ratio() for other in found]
+    found = [other for other, ratio in zip(found, near, strict=True) if ratio > near[0] - 0.2]
     return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 

@@ -29,12 +29,23 @@ from sweepd.grid.axes import (
     value_schema,
 )
 from sweepd.grid.fingerprint import Kind
-from sweepd.grid.options import OPERATORS, Goal, PassRule, Resources, Searches, Seeds, Staircase
+from sweepd.grid.options import (
+    OPERATORS,
+    Goal,
+    PassRule,
+    Resources,
+    Searches,
+    Seeds,
+    Settle,
+    Staircase,
+)
 from sweepd.grid.registry import Parameter, closest, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 
 MOST_TRIALS = 100_000
+LEAST_SEEDS = 3
+"""With which a grid may ask for settled answers."""
 SWEEP_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
 
 FINDERS: dict[Kind, Callable[[str, Path], type]] = {
@@ -50,6 +61,7 @@ OPTIONS: Fields = {
     "goal": Parameter(str, "acc > 0.9"),
     "pass": Parameter(PassRule, "median"),
     "search": Parameter(Literal["grid", "staircase"] | Searches, "grid"),
+    "settle": Parameter(Literal["off"] | Settle, "off"),
     "resources": Parameter(Literal["auto"] | Resources, "auto"),
     "retries": Parameter(int, 1),
     "checkpoint_seconds": Parameter(float, 30.0),
@@ -79,6 +91,8 @@ class Grid:
     goal: Goal
     pass_rule: PassRule
     search: Literal["grid"] | Staircase
+    settle: Settle | None
+    """how long the cells that an answer hangs on are trained; None: as long as all others"""
     resources: Resources | Literal["auto"]
     retries: int
     """how many times a failed trial is tried again"""
@@ -91,6 +105,11 @@ class Grid:
     base: Path
     """absolute: the folder that paths of a user's tasks and models are relative to"""
     document: Document = field(repr=False, compare=False)
+
+    @property
+    def fresh_seeds(self) -> tuple[int, ...]:
+        """Seeds that confirm what passed at the best of several rates or budgets."""
+        return (max(self.seeds) + 1,) if self.settle else ()
 
     @property
     def search_name(self) -> Literal["grid", "staircase"]:
@@ -107,6 +126,7 @@ class Grid:
                 "goal": str(self.goal),
                 "pass": self.pass_rule,
                 "search": "grid" if self.search == "grid" else {"staircase": asdict(self.search)},
+                "settle": asdict(self.settle) if self.settle else "off",
                 "resources": "auto" if self.resources == "auto" else asdict(self.resources),
                 "retries": self.retries,
                 "checkpoint_seconds": self.checkpoint_seconds,
@@ -210,6 +230,9 @@ class _Reader:
             self.check_stop(goal, blocks["stop"])
         (seeds, first_seeds), tune = self.seeds(), self.tune()
         search = self.search(values["search"], blocks, tune)
+        settle = values["settle"] if isinstance(values["settle"], Settle) else None
+        if settle:
+            self.check_settle(settle, blocks, first_seeds)
         for key in ("retries", "checkpoint_seconds", "hang_seconds"):
             if values[key] is not None and values[key] < 0:
                 self.refuse((key,), f"{values[key]}: must not be negative")
@@ -223,6 +246,7 @@ class _Reader:
             goal=goal,
             pass_rule=values["pass"],
             search=search,
+            settle=settle,
             resources=values["resources"],
             retries=values["retries"],
             checkpoint_seconds=values["checkpoint_seconds"],
@@ -375,6 +399,32 @@ class _Reader:
             if problem:
                 self.refuse((*where, word), f"{axis}: {problem}")
         return rules
+
+    def check_settle(self, settle: Settle, blocks: Blocks, first_seeds: int) -> None:
+        """Refuse what cannot be trained for longer, and what would decide nothing."""
+        if first_seeds < LEAST_SEEDS:
+            message = f"settle needs at least {LEAST_SEEDS} seeds, since one may be stuck or lucky"
+            self.refuse(("seeds",), f"{message}; write `seeds: [0, 1, 2]`, or `settle: off`")
+        trains = [variant for block in blocks["train"] for variant in block.variants]
+        for variant in trains:
+            if not variant.value.extensible:
+                self.refuse(
+                    variant.written["schedule"],
+                    f"{variant.value.schedule}: a run of this schedule cannot be trained for "
+                    "longer, which settle does; write wsd or constant, or `settle: off`",
+                )
+        steps = {variant.value.steps: variant for variant in trains}
+        for number, variant in list(steps.items())[1:]:
+            message = f"{number}: settle makes longer budgets by itself; write one number of steps"
+            self.refuse(variant.written["steps"], message)
+        if steps and settle.most < 2 * min(steps):
+            message = f"most = {settle.most} leaves no budget of twice the {min(steps)} steps"
+            self.refuse(("settle",), f"{message} of train.steps; raise it")
+        for variant in (variant for block in blocks["stop"] for variant in block.variants):
+            for rule in ("tokens", "seconds", "flops", "plateau", "asha"):
+                if getattr(variant.value, rule) is not None:
+                    message = f"stop.{rule} ends runs that settle trains for longer"
+                    self.refuse(variant.written[rule], f"{message}; leave one of them out")
 
     def no_number(self, axis: str, blocks: Blocks) -> str | None:
         """Why an axis can't be searched: it has to be a field, with numbers as its values, of

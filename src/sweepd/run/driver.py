@@ -147,7 +147,7 @@ def _save(plan: Plan, store: Store) -> None:
             "size_fields": plan.size_fields,
             "code_files": {**past.get("code_files", {}), **present},
         },
-        [trial.row() for trial in plan.trials],
+        plan.rows(),
     )
 
 

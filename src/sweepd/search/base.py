@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any
 
+from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan, Trial
-from sweepd.search.seeds import CellSeeds, Outcome, Outcomes
+from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of
+from sweepd.search.stairs import stairs
 
 MOST_MOVES = 10
 """How often in a launch a trial may lose its node for free: one that takes nodes down must end."""
@@ -101,27 +102,48 @@ class Search(ABC):
 
 
 class GridSearch(Search):
-    """Every cell, seed by seed, and further seeds for close calls; failed trials come last."""
+    """Every cell, seed by seed, and further seeds for close calls; failed trials come last.
+
+    Once all of them have ended, what settles the answers, if the grid asks for that.
+    """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.cells_of = {trial.id: seeds for seeds in cells_of(plan) for trial in seeds.trials}
+        self.cells = [cell for cell in cells_of(plan) if not cell.trials[0].on_demand]
+        self.cell_of = {trial.id: cell for cell in self.cells for trial in cell.trials}
         self.waiting: dict[str, Trial] = {}
+        self.stairs = list(stairs(plan, Staircase())) if plan.grid.settle else []
+        self.longer: list[Trial] | None = None
+        """trials that would settle the answers; None: nobody asked since something changed"""
 
     def wanted(self) -> list[Trial]:
-        return list(self.waiting.values())
+        return list(self.waiting.values()) or self.settling()
 
     def choose(self) -> Trial | None:
-        return next(filter(self.free, self.waiting.values()), None)
+        if self.waiting:
+            return next(filter(self.free, self.waiting.values()), None)
+        ready = filter(self.free, self.settling())
+        return min(ready, key=lambda trial: trial.train_flops, default=None)
+
+    def settling(self) -> list[Trial]:
+        if self.longer is None:
+            self.longer = [
+                trial
+                for stair in self.stairs
+                for trial in stair.settling(self.plan.grid, self.outcomes, self.abandoned)
+            ]
+        return self.longer
 
     def update(self, trial: Trial) -> None:
+        self.longer = None
         self.waiting.pop(trial.id, None)
-        if trial.id not in self.in_flight:
-            self.call(self.cells_of[trial.id])
+        if trial.id not in self.in_flight and trial.id in self.cell_of:
+            self.call(self.cell_of[trial.id])
 
     def rebuild(self) -> None:
+        self.longer = None
         self.waiting = {}
-        for seeds in dict.fromkeys(self.cells_of.values()):
+        for seeds in self.cells:
             self.call(seeds)
         order = (trial for trial in self.plan.trials if trial.id in self.waiting)
         self.waiting = {trial.id: trial for trial in order}
@@ -131,14 +153,3 @@ class GridSearch(Search):
         for trial in seeds.called(self.outcomes, self.abandoned):
             if not self.taken(trial):
                 self.waiting.setdefault(trial.id, trial)
-
-
-def cells_of(plan: Plan) -> list[CellSeeds]:
-    """The cells of a plan."""
-    grid = plan.grid
-    cells: dict[tuple[Any, ...], list[Trial]] = defaultdict(list)
-    for trial in plan.trials:
-        cells[trial.cell].append(trial)
-    return [
-        CellSeeds(grid.goal, grid.pass_rule, tuple(c), grid.first_seeds) for c in cells.values()
-    ]

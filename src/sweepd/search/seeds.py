@@ -9,12 +9,14 @@ bounds meet the goal or both miss it. Questions apply the same rule in SQL (`vie
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Any
 
 from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
-from sweepd.grid.plan import Trial
+from sweepd.grid.plan import Plan, Trial
 from sweepd.intervals import wilson
 
 RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
@@ -63,6 +65,18 @@ class CellSeeds:
     trials: tuple[Trial, ...]
     """in the order in which seeds are tried"""
     first: int
+    fresh: int = 0
+    """how many of the trials, at the end, confirm a pass: they run only where one is to be
+    confirmed, and count then"""
+
+    @property
+    def planned(self) -> tuple[Trial, ...]:
+        """Those that every search may run."""
+        return self.trials[: len(self.trials) - self.fresh]
+
+    @property
+    def fresh_trials(self) -> tuple[Trial, ...]:
+        return self.trials[len(self.trials) - self.fresh :]
 
     def passes(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool | None:
         """Whether the cell passes; None while its seeds do not decide that.
@@ -90,7 +104,9 @@ class CellSeeds:
         """The seeds that count by now, whether or not they have ended."""
         extra = self.trials[self.first :]
         called = [*self.trials[: self.first], *(t for t in extra if t.id in outcomes)]
-        more = [t for t in extra if t.id not in outcomes and t.id not in abandoned][:1]
+        more = [
+            t for t in self.planned[self.first :] if t.id not in outcomes and t.id not in abandoned
+        ][:1]
         if more and self._decide([self._bounds(t, outcomes) for t in called]) is not None:
             turned = self._decide([self._bounds(t, outcomes) for t in called + more]) is None
             called += more if turned and self.close(outcomes) else []
@@ -141,3 +157,16 @@ class CellSeeds:
                 return max(scores) if lower_is_better else min(scores)
             case "any":
                 return min(scores) if lower_is_better else max(scores)
+
+
+def cells_of(plan: Plan) -> list[CellSeeds]:
+    """The cells of a plan."""
+    grid = plan.grid
+    cells: dict[tuple[Any, ...], list[Trial]] = defaultdict(list)
+    for trial in plan.trials:
+        cells[trial.cell].append(trial)
+    fresh = len(grid.fresh_seeds)
+    return [
+        CellSeeds(grid.goal, grid.pass_rule, tuple(trials), grid.first_seeds, fresh)
+        for trials in cells.values()
+    ]

@@ -7,32 +7,23 @@ of their turn where slots would be idle.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from statistics import fmean
-from typing import Any
 
 from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan, Trial
-from sweepd.search.base import GridSearch, Search, cells_of
-from sweepd.search.frontier import Position, SearchLine
+from sweepd.search.base import GridSearch, Search
+from sweepd.search.frontier import Position
 from sweepd.search.seeds import CellSeeds
+from sweepd.search.stairs import Stair, stairs
 
 WORTH_A_GUESS = 1.0
 """Time that a guess must save on average, for each unit that it wastes: see `worth_it`."""
 LEAST_CHANCE = 0.5
 """Positions less likely needed than that are not looked for: none costs less than the step."""
-
-
-@dataclass(frozen=True)
-class Stair:
-    """A line of the grid, with the cells at each of its positions: one for each combination of
-    nuisance values, of which one that passes is enough."""
-
-    line: SearchLine
-    cells: dict[Position, list[CellSeeds]]
 
 
 class StaircaseSearch(Search):
@@ -48,9 +39,8 @@ class StaircaseSearch(Search):
         self.place = {
             trial.id: (i, position)
             for i, stair in enumerate(self.stairs)
-            for position, cells in stair.cells.items()
-            for seeds in cells
-            for trial in seeds.trials
+            for position in stair.cells
+            for trial in stair.trials(position)
         }
         """of a trial: its stair and the position there"""
         self.passed: dict[CellSeeds, bool | None] = {}
@@ -97,6 +87,11 @@ class StaircaseSearch(Search):
         stair = self.stairs[i]
         wanted = stair.line.wanted(self.known[i])
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
+        if self.plan.grid.settle and not wanted:
+            longer = stair.longer(
+                self.known[i], self.plan.grid.settle, self.outcomes, self.abandoned
+            )
+            self.needs[i] = list(longer)
         self.guesses[i] = None
 
     def judge(self, i: int, position: Position) -> None:
@@ -106,7 +101,7 @@ class StaircaseSearch(Search):
             self.passed[seeds] = seeds.passes(self.outcomes, self.abandoned)
         votes = {self.passed[seeds] for seeds in cells}
         known.pop(position, None)
-        if True in votes:
+        if True in votes or self.stairs[i].passing(position, self.outcomes, self.abandoned):
             known[position] = True
         elif None not in votes:
             known[position] = False
@@ -225,25 +220,3 @@ def promotion_of(plan: Plan) -> Search:
     search = StaircaseSearch(plan, replace(rules, spot_checks=0, speculate=False))
     search.in_full = frozenset(trial.id for trial in plan.trials)
     return search
-
-
-def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
-    """The lines of a plan, in the order of its trials."""
-    size_fields = plan.size_fields
-    nuisance = {name.rpartition(".")[2] for name in plan.grid.tune}
-    lines: dict[Any, dict[Position, list[CellSeeds]]] = defaultdict(lambda: defaultdict(list))
-    for seeds in cells_of(plan):
-        trial = seeds.trials[0]
-        along = size_fields[trial.task_name] if rules.along == "size" else rules.along
-        at = trial.size if rules.along == "size" else trial.axes[rules.along]
-        shared = {**trial.axes}
-        for name in (along, rules.minimize, *nuisance):
-            shared.pop(name, None)
-        line = lines[trial.task_name, trial.model_name, *shared.items()]
-        line[at, trial.axes[rules.minimize]].append(seeds)  # type: ignore[index]
-    for cells in lines.values():
-        costs = {
-            position: sum(trial.train_flops for seeds in found for trial in seeds.trials)
-            for position, found in cells.items()
-        }
-        yield Stair(SearchLine(costs, rules.spot_checks), dict(cells))

@@ -264,10 +264,11 @@ METRICS = Layout(
 PLAN = Layout(
     "plan",
     before={"sweep": TEXT, **_WHO, **_WHERE},
-    after=_COST,
+    after={**_COST, "on_demand": BOOL},
     key=("sweep", "id"),
     first_by="id",
     filed_by="sweep",
-    added=frozenset(_MEMORY),
+    added=frozenset({*_MEMORY, "on_demand"}),
 )
-"""One row per planned trial of a sweep."""
+"""One row per planned trial of a sweep. on_demand: whether it runs only where an answer hangs on
+it."""

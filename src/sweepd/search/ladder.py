@@ -1,0 +1,90 @@
+"""The budgets of one cell, from the shortest up: what its seeds say together at each of them.
+
+A seed that met the goal is not trained for longer, and a pass stays a pass. So at a larger budget a
+seed that has not run there counts with its latest score, as a trial that stopped as solved does: at
+least as good. Questions apply the same rule in SQL (`query.cells_sql`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from sweepd.grid.plan import Trial
+from sweepd.search.seeds import CellSeeds, Outcome, Outcomes
+from sweepd.search.settle import Final, Runs
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """A cell at one combination of nuisance values.
+
+    rungs: its seeds at each budget, the least budget first. The first rung of a cell `in_reserve`
+    is run only where the best of the other rates is at the edge of those tried.
+    """
+
+    rungs: tuple[CellSeeds, ...]
+    in_reserve: bool
+
+    @property
+    def base(self) -> CellSeeds:
+        return self.rungs[0]
+
+    @property
+    def trials(self) -> Iterator[Trial]:
+        return (trial for rung in self.rungs for trial in rung.trials)
+
+    @property
+    def peak_lr(self) -> float:
+        """The place of its rate among those of other cells at the same position."""
+        trial = self.base.trials[0]
+        return trial.train.peak_lr(trial.model.get("d", 1))
+
+    def passed(self, outcomes: Outcomes, abandoned: Collection[str]) -> CellSeeds | None:
+        """The first rung at which the cell passes."""
+        for i, rung in enumerate(self.rungs):
+            if rung.passes(self._carried(i, outcomes), abandoned if i == 0 else ()):
+                return rung
+        return None
+
+    def next_trials(self, level: int, outcomes: Outcomes) -> list[Trial]:
+        """The trials of a rung whose seeds did not meet the goal on the rungs below."""
+        goal = self.base.goal
+        met = {
+            trial.seed
+            for rung in self.rungs[:level]
+            for trial in rung.trials
+            if (outcome := outcomes.get(trial.id))
+            and outcome.score is not None
+            and goal.met(outcome.score)
+        }
+        rung = self.rungs[level]
+        return [trial for trial in rung.trials[: rung.first] if trial.seed not in met]
+
+    def runs(self, outcomes: Outcomes) -> Runs:
+        """What ended, for `settle`."""
+        found: dict[int, dict[int, Final]] = {}
+        for trial in self.trials:
+            outcome = outcomes.get(trial.id)
+            if outcome:
+                worst, _ = Outcome("diverged").bounds(self.base.goal.metric)
+                score = worst if outcome.status == "diverged" else outcome.score
+                if score is not None:
+                    found.setdefault(trial.seed, {})[trial.train.steps] = Final(
+                        score, outcome.total
+                    )
+        return found
+
+    def _carried(self, i: int, outcomes: Outcomes) -> Outcomes:
+        """The outcomes with those of seeds that have not run at rung i, from the rungs below."""
+        if i == 0:
+            return outcomes
+        latest: dict[int, Outcome] = {}
+        for rung in self.rungs[: i + 1]:
+            for trial in rung.trials:
+                if outcome := outcomes.get(trial.id):
+                    at_this = rung is self.rungs[i]
+                    latest[trial.seed] = (
+                        outcome if at_this else Outcome("solved", outcome.score, outcome.total)
+                    )
+        return {t.id: latest[t.seed] for t in self.rungs[i].trials if t.seed in latest}

@@ -1,0 +1,191 @@
+"""Whether more training would change an answer: the rule behind `settled`.
+
+The least d that passes is a property of the architecture only if the next smaller d fails however
+long it is trained. That cell *decides* the answer. It is trained on budgets that double, each with
+a decay of its own, and judged by the final test scores after each: scores on the way say little,
+since a rate that has not decayed hides what the weights can do. The cell stands still if the gain
+that is still to come, with 95% confidence, is less than what it misses to the goal.
+
+The gain still to come is extrapolated. Where a score approaches its limit as a power of the steps,
+c · steps^-β, each doubling gains 2^-β times as much as the one before, and all that follow the last
+one gain 1 / (2^β - 1) times as much as that one. `STILL_TO_COME` is that factor for the slowest
+approach that is allowed for. A jump that comes later than the last budget cannot be foreseen.
+
+Everything here is a function of trials that have ended. A search asks it what to train next, and a
+question what its rows may claim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+from typing import Literal
+
+from sweepd.grid.options import Goal, PassRule, Settle
+from sweepd.intervals import wilson
+
+STILL_TO_COME = 4.0
+"""Gain of all further doublings, as a multiple of the last one's: β = .32."""
+Z = 1.645
+"""Standard errors above which 5% of a normal distribution lie."""
+LEAST_SEEDS = 3
+"""One seed alone, or two, never settle a cell."""
+BEST_RATES = 2
+"""How many of a cell's rates are trained for longer: the best at first need not be the best
+later."""
+
+Settled = Literal["yes", "moving", "untested"]
+
+
+@dataclass(frozen=True)
+class Final:
+    """The final test score of one seed at one budget. total: the size of its test sample."""
+
+    score: float
+    total: int | None = None
+
+
+Runs = Mapping[int, Mapping[int, Final]]
+"""What ended of one cell at one rate: by seed and by steps."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What more training did to a cell that fails, at one rate."""
+
+    steps: int
+    """the largest budget at which it failed with at least LEAST_SEEDS seeds"""
+    gain: float
+    """by which its failing seeds' scores rose over the last doubling of the budget, on average"""
+    missing: float
+    """from its score to the goal"""
+    ahead: float
+    """the upper 95% end of the gain still to come"""
+    close: bool
+    """its seeds disagree, or the evaluation error holds the goal"""
+
+    @property
+    def stands_still(self) -> bool:
+        return not self.close and self.ahead < self.missing
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Whether the cell that decides an answer would still fail after more training."""
+
+    settled: Settled
+    reason: str
+    progress: Progress | None = None
+    """of the rate that came nearest to the goal"""
+
+
+def progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
+    """What more training did to the cell; None where that cannot be told: too few seeds failed at
+    two budgets, or the cell passes."""
+    passed = {seed: _passed_at(finals, goal) for seed, finals in runs.items()}
+    failing = [seed for seed, at in passed.items() if at is None]
+    if not failing or len(runs) < LEAST_SEEDS:
+        return None
+    steps = max(set.intersection(*(set(runs[seed]) for seed in failing)), default=0)
+    earlier = [max((s for s in runs[seed] if s < steps), default=0) for seed in failing]
+    if 0 in (steps, *earlier):
+        return None
+    finals = {seed: runs[seed][steps if at is None else at] for seed, at in passed.items()}
+    sign = 1 if goal.comparison.startswith(">") else -1
+    score = pooled([final.score for final in finals.values()], rule, goal)
+    missing = sign * (goal.threshold - score)
+    if goal.met(score) or not math.isfinite(missing):
+        return None
+    gains, errors = [], []
+    for seed, before in zip(failing, earlier, strict=True):
+        now, then = runs[seed][steps], runs[seed][before]
+        doublings = math.log2(steps / before)
+        gains.append(sign * (now.score - then.score) / doublings)
+        errors.append(math.hypot(_error(now), _error(then)) / doublings)
+    gain = fmean(gains)
+    error = math.sqrt(sum(e**2 for e in errors)) / len(errors)
+    if len(gains) > 1:
+        error = max(error, stdev(gains) / math.sqrt(len(gains)))
+    ahead = STILL_TO_COME * (max(gain, 0.0) + Z * error)
+    close = len(failing) < len(runs) or _holds(score, finals.values(), goal, rule)
+    return Progress(steps, gain, missing, ahead, close)
+
+
+def standing(
+    rates: Sequence[Runs], goal: Goal, rule: PassRule, settle: Settle, budget: int
+) -> Standing:
+    """Whether a cell that fails, at each of its rates, would still fail after more training.
+
+    rates: in the order of the rate. budget: steps with which the next larger value passed.
+    """
+    needed = settle.needed(budget)
+    if needed > settle.most:
+        return Standing("moving", f"would need {needed} steps, above the {settle.most} of settle")
+    best = best_rates(rates, goal)
+    if not best:
+        return Standing("untested", "never trained at this size")
+    if len(rates) > 1 and best[0] in (0, len(rates) - 1):
+        return Standing("untested", "the best rate is at the edge of those tried")
+    found = [progress(rates[i], goal, rule) for i in best]
+    known = [one for one in found if one]
+    nearest = min(known, key=lambda one: one.missing - one.ahead, default=None)
+    if nearest is None or len(known) < len(found):
+        return Standing("untested", "not trained for longer", nearest)
+    if min(one.steps for one in known) < needed:
+        return Standing("untested", f"not trained for {needed} steps", nearest)
+    if all(one.stands_still for one in known):
+        return Standing("yes", "stands still", nearest)
+    if nearest.close:
+        return Standing("moving", "close: its seeds or the evaluation error do not decide", nearest)
+    told = f"{nearest.gain:+.3f} a doubling, {nearest.missing:.3f} missing"
+    return Standing("moving", told, nearest)
+
+
+def best_rates(rates: Sequence[Runs], goal: Goal) -> list[int]:
+    """The places of the best rates, the best first, by their first budgets' mean scores."""
+    sign = 1 if goal.comparison.startswith(">") else -1
+    merits = {}
+    for place, runs in enumerate(rates):
+        firsts = [finals[min(finals)].score for finals in runs.values() if finals]
+        if firsts:
+            merits[place] = sign * fmean(firsts)
+    return sorted(merits, key=lambda place: -merits[place])[:BEST_RATES]
+
+
+def pooled(scores: Sequence[float], rule: PassRule, goal: Goal) -> float:
+    """The scores of a cell's seeds as one, by the pass rule."""
+    falls = goal.comparison.startswith("<")
+    match rule:
+        case "mean":
+            return fmean(scores)
+        case "median":
+            return float(median(scores))
+        case "all":
+            return max(scores) if falls else min(scores)
+        case "any":
+            return min(scores) if falls else max(scores)
+
+
+def _passed_at(finals: Mapping[int, Final], goal: Goal) -> int | None:
+    """The least budget at which a seed met the goal."""
+    return min((steps for steps, final in finals.items() if goal.met(final.score)), default=None)
+
+
+def _error(final: Final) -> float:
+    """Standard error of a share, by Agresti and Coull's two more answers of either kind."""
+    if not final.total:
+        return 0.0
+    total = final.total + 4
+    share = (final.score * final.total + 2) / total
+    return math.sqrt(share * (1 - share) / total)
+
+
+def _holds(score: float, finals: Iterable[Final], goal: Goal, rule: PassRule) -> bool:
+    """Whether the interval of the evaluation error holds the goal."""
+    totals = [final.total for final in finals if final.total]
+    if not totals or not 0 <= score <= 1:
+        return False
+    low, high = wilson(score, sum(totals) if rule == "mean" else max(totals))
+    return low <= goal.threshold <= high

@@ -1,0 +1,191 @@
+"""A line of the grid with the trials at each of its positions: which positions pass, and which
+trials would settle the answers that hang on them (`search.settle`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweepd.grid.options import Settle, Staircase
+from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.spec import Grid
+from sweepd.search.frontier import Known, Position, SearchLine
+from sweepd.search.ladder import Ladder
+from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
+from sweepd.search.settle import best_rates, standing
+
+
+@dataclass(frozen=True)
+class Stair:
+    """A line of the grid.
+
+    cells: at each position one for each combination of nuisance values, of which one that passes
+    is enough. ladders: the same with their longer budgets, in the order of the rate, and with the
+    rates in reserve; empty unless the grid settles.
+    """
+
+    line: SearchLine
+    cells: Mapping[Position, Sequence[CellSeeds]]
+    ladders: Mapping[Position, Sequence[Ladder]]
+
+    def trials(self, position: Position) -> Iterator[Trial]:
+        """All trials of a position, those that run on demand among them."""
+        yield from (trial for cell in self.cells[position] for trial in cell.trials)
+        yield from (trial for ladder in self.ladders.get(position, ()) for trial in ladder.trials)
+
+    def passing(
+        self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
+    ) -> tuple[Ladder, CellSeeds] | None:
+        """The ladder and the rung at which a position passes at the least budget."""
+        found = [
+            (ladder, rung)
+            for ladder in self.ladders.get(position, ())
+            if (rung := ladder.passed(outcomes, abandoned))
+        ]
+        return min(found, key=lambda one: one[1].trials[0].train.steps, default=None)
+
+    def passes(
+        self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
+    ) -> bool | None:
+        """Whether one of its cells passes, at any budget; False where all fail at their first one.
+        None while that is open."""
+        votes = {cell.passes(outcomes, abandoned) for cell in self.cells[position]}
+        if True in votes or self.passing(position, outcomes, abandoned):
+            return True
+        return None if None in votes else False
+
+    def settling(
+        self, grid: Grid, outcomes: Outcomes, abandoned: Collection[str]
+    ) -> Iterator[Trial]:
+        """`longer`, by what all positions of the line say now."""
+        assert grid.settle is not None
+        found = {at: self.passes(at, outcomes, abandoned) for at in self.cells}
+        known = {at: passed for at, passed in found.items() if passed is not None}
+        return self.longer(known, grid.settle, outcomes, abandoned)
+
+    def longer(
+        self, known: Known, settle: Settle, outcomes: Outcomes, abandoned: Collection[str]
+    ) -> Iterator[Trial]:
+        """Trials that would settle the answers of this line, and have not ended: those that can
+        run next. known: which positions pass, or fail at their first budgets."""
+        for size, widths in self.line.rows:
+            value = next((width for width in widths if known.get((size, width))), None)
+            smaller = [width for width in widths if value is None or width < value]
+            budget = None
+            if value is not None:
+                found = self.passing((size, value), outcomes, abandoned)
+                if found is None:
+                    continue
+                ladder, rung = found
+                budget = rung.trials[0].train.steps
+                unconfirmed = self._confirming((size, value), ladder, rung)
+                if waiting := _left(unconfirmed, outcomes, abandoned):
+                    yield from waiting
+                    continue
+            if smaller:
+                position = (size, smaller[-1])
+                if position not in known:
+                    yield from self._first(position, outcomes, abandoned)
+                elif known[position] is False:
+                    yield from self._deciding(position, budget, settle, outcomes, abandoned)
+
+    def _confirming(self, position: Position, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
+        """The fresh seeds of a cell that passed as the best of several looks: one that passes by
+        luck at one of them would otherwise count."""
+        looked_once = len(self.ladders[position]) == 1 and rung is ladder.base
+        return () if looked_once or rung.rule == "any" else rung.fresh_trials
+
+    def _first(
+        self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
+    ) -> Iterator[Trial]:
+        """What a position that was only inferred to fail needs to be judged at its own size."""
+        for cell in self.cells[position]:
+            if needed := cell.needed(outcomes, abandoned):
+                yield from needed
+                return
+
+    def _deciding(
+        self,
+        position: Position,
+        budget: int | None,
+        settle: Settle,
+        outcomes: Outcomes,
+        abandoned: Collection[str],
+    ) -> Iterator[Trial]:
+        """What the cell that decides an answer needs next. budget: with which the value passed."""
+        every = self.ladders[position]
+        tried = [ladder for ladder in every if ladder.runs(outcomes)]
+        if not tried:
+            return
+        goal, rule = tried[0].base.goal, tried[0].base.rule
+        base = tried[0].base.trials[0].train.steps
+        budget = budget or base
+        if settle.needed(budget) > settle.most:
+            return
+        runs = [ladder.runs(outcomes) for ladder in tried]
+        best = best_rates(runs, goal)
+        if len(tried) > 1 and best[0] in (0, len(tried) - 1):
+            at_edge = every.index(tried[best[0]])
+            beyond = at_edge - 1 if best[0] == 0 else at_edge + 1
+            if 0 <= beyond < len(every):
+                yield from every[beyond].base.needed(outcomes, abandoned) or ()
+            return
+        if standing(runs, goal, rule, settle, budget).settled == "yes":
+            return
+        waiting = (
+            [trial for place in best for trial in tried[place].next_trials(level, outcomes)]
+            for level in range(len(tried[0].rungs))
+        )
+        for trials in waiting:
+            if left := _left(trials, outcomes, abandoned):
+                yield from left
+                return
+
+
+def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
+    """The lines of a plan, in the order of its trials."""
+    size_fields = plan.size_fields
+    nuisance = {name.rpartition(".")[2] for name in plan.grid.tune}
+    lines: dict[Any, dict[Position, list[CellSeeds]]] = defaultdict(lambda: defaultdict(list))
+    longer: dict[Any, dict[Position, list[CellSeeds]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells_of(plan):
+        trial = cell.trials[0]
+        along = size_fields[trial.task_name] if rules.along == "size" else rules.along
+        at = trial.size if rules.along == "size" else trial.axes[rules.along]
+        shared = {**trial.axes}
+        for name in (along, rules.minimize, *nuisance, *(["steps"] if plan.grid.settle else ())):
+            shared.pop(name, None)
+        kind = longer if trial.on_demand else lines
+        position: Any = (at, trial.axes[rules.minimize])
+        kind[trial.task_name, trial.model_name, *shared.items()][position].append(cell)
+    for key, cells in lines.items():
+        costs = {
+            position: sum(trial.train_flops for cell in found for trial in cell.planned)
+            for position, found in cells.items()
+        }
+        ladders = {
+            position: _ladders([*found, *longer[key][position]], found)
+            for position, found in cells.items()
+            if plan.grid.settle
+        }
+        yield Stair(SearchLine(costs, rules.spot_checks), dict(cells), ladders)
+
+
+def _ladders(cells: Sequence[CellSeeds], planned: Sequence[CellSeeds]) -> list[Ladder]:
+    """The cells of one position by rate: each with its budgets, the least first."""
+    by_rate: dict[Any, list[CellSeeds]] = defaultdict(list)
+    for cell in cells:
+        axes = {**cell.trials[0].axes}
+        del axes["steps"]
+        by_rate[*axes.items()].append(cell)
+    ladders = []
+    for rungs in by_rate.values():
+        rungs.sort(key=lambda cell: cell.trials[0].train.steps)
+        ladders.append(Ladder(tuple(rungs), rungs[0] not in planned))
+    return sorted(ladders, key=lambda ladder: ladder.peak_lr)
+
+
+def _left(trials: Sequence[Trial], outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:
+    return [t for t in trials if t.id not in outcomes and t.id not in abandoned]

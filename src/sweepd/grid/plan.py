@@ -113,6 +113,11 @@ class Plan:
     codes: dict[str, Code]
     """by digest"""
 
+    @property
+    def planned(self) -> tuple[Trial, ...]:
+        """Without those that run on demand."""
+        return tuple(trial for trial in self.trials if not trial.on_demand)
+
     def rows(self) -> list[dict[str, Any]]:
         """The stored plan."""
         return [{**trial.row(), "on_demand": trial.on_demand} for trial in self.trials]

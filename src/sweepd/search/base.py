@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan, Trial
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of
-from sweepd.search.stairs import stairs
+from sweepd.search.stairs import Stair, stairs
 
 MOST_MOVES = 10
 """How often in a launch a trial may lose its node for free: one that takes nodes down must end."""
+
+
+class Allowance:
+    """What a launch may spend on trials that run on demand: training FLOPs, counted as if each
+    began at its first step, and seconds from the first of them on."""
+
+    def __init__(self, flops: float = math.inf, seconds: float = math.inf) -> None:
+        self.flops, self.seconds = flops, seconds
+        self.spent = 0.0
+        self.began: float | None = None
+
+    def spend(self, flops: float) -> None:
+        self.spent += flops
+        self.began = self.began or time.monotonic()
+
+    @property
+    def is_spent(self) -> bool:
+        passed = 0.0 if self.began is None else time.monotonic() - self.began
+        return self.spent >= self.flops or passed >= self.seconds
 
 
 class Search(ABC):
@@ -34,6 +55,9 @@ class Search(ABC):
         self.abandoned: set[str] = set()
         self.tries: Counter[str] = Counter()
         self.moves: Counter[str] = Counter()
+        self.allowance = Allowance()
+        self.stairs: Sequence[Stair] = ()
+        """the lines of the grid, for searches that walk or settle them"""
 
     def learn(self, outcomes: Outcomes, owned: Collection[str]) -> None:
         """Start over from what is known; nothing runs now."""
@@ -50,6 +74,8 @@ class Search(ABC):
         if trial:
             self.in_flight.add(trial.id)
             self.tries[trial.id] += 1
+            if trial.on_demand:
+                self.allowance.spend(trial.train_flops)
             self.update(trial)
         return trial
 
@@ -70,7 +96,11 @@ class Search(ABC):
 
     def free(self, trial: Trial) -> bool:
         """Whether the trial can be handed out."""
-        return trial.id in self.owned and not self.taken(trial)
+        return self.affordable(trial) and trial.id in self.owned and not self.taken(trial)
+
+    def affordable(self, trial: Trial) -> bool:
+        """Whether the allowance lasts for the trial. It is asked of those on demand alone."""
+        return not (trial.on_demand and self.allowance.is_spent)
 
     def over(self, trial: Trial) -> bool:
         """Whether the trial has ended or was abandoned."""
@@ -112,12 +142,13 @@ class GridSearch(Search):
         self.cells = [cell for cell in cells_of(plan) if not cell.trials[0].on_demand]
         self.cell_of = {trial.id: cell for cell in self.cells for trial in cell.trials}
         self.waiting: dict[str, Trial] = {}
-        self.stairs = list(stairs(plan, Staircase())) if plan.grid.settle else []
+        if plan.grid.settle:
+            self.stairs = list(stairs(plan, Staircase()))
         self.longer: list[Trial] | None = None
         """trials that would settle the answers; None: nobody asked since something changed"""
 
     def wanted(self) -> list[Trial]:
-        return list(self.waiting.values()) or self.settling()
+        return list(self.waiting.values()) or list(filter(self.affordable, self.settling()))
 
     def choose(self) -> Trial | None:
         if self.waiting:

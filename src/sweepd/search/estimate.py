@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from sweepd.grid.plan import Trial
 from sweepd.search.base import Search
+from sweepd.search.settle_cost import settling_ranges
 from sweepd.search.staircase import StaircaseSearch
 
 STEP_SECONDS = (2.5e-3, 8e-3)
@@ -46,10 +47,15 @@ class Bill:
 
 def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
     """What is left of the whole `grid` and, if the search is a staircase, the `least`, `likely`
-    and `worst` of that: so many trials at once, judged by the store's `trials` table."""
+    and `worst` of that; `settle_least` and `settle_most` of settling it, if the grid asks for that.
+    So many trials run at once; their times are judged by the store's `trials` table."""
     grid = search.plan.grid
     first = set(grid.seeds[: grid.first_seeds])
-    left = [t for t in search.plan.trials if t.seed in first and t.id not in search.outcomes]
+    left = [
+        trial
+        for trial in search.plan.planned
+        if trial.seed in first and trial.id not in search.outcomes
+    ]
     factors = _factors(recorded)
 
     def seconds(trial: Trial) -> tuple[float, float]:
@@ -75,6 +81,10 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
             ("least", "likely", "worst"), zip(*ranges, strict=True), strict=True
         ):
             found[name] = _bill(totals, lines, (0.0, 0.0))
+    if grid.settle:
+        least, most = settling_ranges(search.stairs, grid.settle, search.outcomes, weights)
+        found["settle_least"] = _bill(least, slots, (0.0, 0.0))
+        found["settle_most"] = _bill(most, slots, (0.0, 0.0))
     return found
 
 

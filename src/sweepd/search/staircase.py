@@ -53,7 +53,7 @@ class StaircaseSearch(Search):
         """the choice, until something changes: Tune asks again and again"""
 
     def wanted(self) -> list[Trial]:
-        return [trial for needs in self.needs for trial in needs]
+        return [trial for needs in self.needs for trial in needs if self.affordable(trial)]
 
     def choose(self) -> Trial | None:
         if not self.chosen:

@@ -1,0 +1,288 @@
+"""Settling: when a cell that fails stands still, what both searches train for longer because of it,
+and that their answers are the same whatever the order of results, the slots, kills and failures."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import drive
+
+from sweepd.grid.options import Goal, Settle
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.search.base import Allowance
+from sweepd.search.estimate import bills
+from sweepd.search.seeds import Outcome
+from sweepd.search.settle import Final, progress, standing
+from sweepd.search.staircase import search_of
+from sweepd.store.schema import TRIALS
+
+GOAL = Goal("acc", ">", 0.9)
+SETTLE = Settle(factor=4, least=2000, most=16_000)
+SIZES, WIDTHS, RATES = (4, 6, 8), (4, 8, 16, 32), (1e-3, 3e-3, 1e-2)
+GRID = """
+name: simulated
+task: {name: lis, n: [4, 6, 8], value_range: 32}
+model: {name: standard, d: [4, 8, 16, 32], layers: 1, heads: 1}
+train: {steps: 1000}
+seeds: [0, 1, 2]
+settle: {factor: 4, least: 2000, most: 16000}
+"""
+
+
+@cache
+def planned(search: str, *sets: str) -> Plan:
+    return plan(parse_grid(GRID, "simulated.yaml", [f"search={search}", *sets], Path()))
+
+
+def runs(*seeds: dict[int, float], total: int = 4096):
+    return {
+        seed: {steps: Final(score, total) for steps, score in scores.items()}
+        for seed, scores in enumerate(seeds)
+    }
+
+
+FLAT = {1000: 0.50, 2000: 0.502, 4000: 0.503}
+RISING = {1000: 0.66, 2000: 0.75, 4000: 0.80}
+PASSING = {1000: 0.92}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "settled"),
+    [
+        ((FLAT, FLAT, FLAT), "yes"),
+        ((RISING, RISING, RISING), "moving"),
+        ((FLAT, FLAT), "untested"),  # two seeds settle nothing
+        ((FLAT, FLAT, {1000: 0.5}), "untested"),  # one of them was not trained for longer
+        ((FLAT, FLAT, PASSING), "moving"),  # the seeds disagree
+        (({1000: 0.5, 2000: 0.5},) * 3, "untested"),  # 4 times the passing budget are needed
+        (({1000: 0.88, 2000: 0.89, 4000: 0.892},) * 3, "moving"),  # within the evaluation error
+    ],
+)
+def test_when_a_cell_is_settled(seeds, settled):
+    assert standing([runs(*seeds)], GOAL, "median", SETTLE, 1000).settled == settled
+
+
+def test_a_pass_that_took_too_long_for_the_largest_budget_settles_nothing():
+    found = standing([runs(FLAT, FLAT, FLAT)], GOAL, "median", SETTLE, 8000)
+    assert found.settled == "moving" and "32000" in found.reason
+
+
+def test_a_best_rate_at_the_edge_never_settles():
+    worse = {steps: score - 0.1 for steps, score in FLAT.items()}
+    flat, low = runs(FLAT, FLAT, FLAT), runs(worse, worse, worse)
+    assert standing([low, flat], GOAL, "median", SETTLE, 1000).settled == "untested"
+    assert standing([low, flat, low], GOAL, "median", SETTLE, 1000).settled == "yes"
+
+
+def test_the_second_best_rate_must_stand_still_too():
+    behind = {1000: 0.45, 2000: 0.6, 4000: 0.72}
+    flat, rising = runs(FLAT, FLAT, FLAT), runs(behind, behind, behind)
+    worst = runs(*[{1000: 0.1}] * 3)
+    assert standing([worst, flat, rising], GOAL, "median", SETTLE, 1000).settled == "moving"
+
+
+def test_losses_fall():
+    goal = Goal("loss", "<", 0.1)
+    flat = {seed: {s: Final(0.5) for s in FLAT} for seed in range(3)}
+    falling = {seed: {s: Final(800 / s) for s in FLAT} for seed in range(3)}
+    assert standing([flat], goal, "median", SETTLE, 1000).settled == "yes"
+    assert standing([falling], goal, "median", SETTLE, 1000).settled == "moving"
+
+
+@given(
+    st.lists(st.floats(0.1, 0.85), min_size=3, max_size=5),
+    st.floats(0, 0.3),
+    st.integers(64, 10_000),
+)
+def test_more_that_is_missing_and_more_answers_never_unsettle(scores, gain, total):
+    """A goal further away, or the same scores on a larger sample, leave a settled cell settled."""
+    seeds = [{1000: s - gain / 2, 2000: s - gain / 10, 4000: s} for s in scores]
+    found = progress(runs(*seeds, total=total), GOAL, "median")
+    if found is None:
+        return
+    further = progress(runs(*seeds, total=total), Goal("acc", ">", 0.95), "median")
+    surer = progress(runs(*seeds, total=4 * total), GOAL, "median")
+    assert further and surer
+    if found.stands_still:
+        assert further.stands_still and surer.stands_still
+
+
+def truth(seed: int, noise: float = 0.004):
+    """Outcomes of trials whose scores approach a limit as a power of the steps, at rates of which
+    the middle one is best. The limit rises with d and falls with the size."""
+    rng = random.Random(seed)
+    needs = sorted(rng.uniform(2, 40) for _ in SIZES)
+    power, early = rng.uniform(0.4, 0.9), rng.uniform(100, 600)
+
+    def outcome_of(trial: Trial) -> Outcome:
+        own = random.Random(f"{seed} {trial.id}")
+        need = needs[SIZES.index(trial.size)]
+        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(trial.axes["d"] / need))))
+        rate = abs(math.log(trial.train.peak_lr(32) / 3e-3))
+        score = limit - (trial.train.steps / early) ** -power - 0.05 * rate + own.gauss(0, noise)
+        return Outcome("completed", min(1.0, max(0.0, score)), 4096)
+
+    return outcome_of
+
+
+def rows(plan: Plan, ledger: dict[str, Outcome]):
+    """For each size: the least d that passes, at which budget, and how it stands."""
+    [stair] = search_of(planned("staircase", *_sets(plan))).stairs
+    found = {}
+    for size, widths in stair.line.rows:
+        passing = [w for w in widths if stair.passes((size, w), ledger, ())]
+        value = min(passing, default=None)
+        budget = 1000
+        if value is not None:
+            _, rung = stair.passing((size, value), ledger, ())
+            budget = rung.trials[0].train.steps
+        smaller = [w for w in widths if value is None or w < value]
+        tried = [
+            ladder.runs(ledger)
+            for ladder in (stair.ladders[size, smaller[-1]] if smaller else ())
+            if ladder.runs(ledger)
+        ]
+        settled = standing(tried, GOAL, plan.grid.pass_rule, plan.grid.settle, budget).settled
+        found[size] = value, budget, settled if smaller else "untested"
+    return found
+
+
+def _sets(plan: Plan) -> tuple[str, ...]:
+    return ("tune=[train.lr]", f"train.lr={list(RATES)}") if plan.grid.tune else ()
+
+
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(["grid", "staircase"]),
+    st.booleans(),
+    st.sampled_from([1, 8]),
+    st.randoms(use_true_random=False),
+)
+@settings(deadline=None, max_examples=12)
+def test_answers_do_not_depend_on_order_slots_and_restarts(seed, search, tuned, slots, order):
+    sets = ("tune=[train.lr]", f"train.lr={list(RATES)}") if tuned else ()
+    made, outcome_of = planned(search, *sets), truth(seed)
+    calm, ended, _ = drive(lambda: search_of(made), outcome_of)
+    wild, also, last = drive(lambda: search_of(made), outcome_of, slots, order, 0.1)
+    assert rows(made, calm) == rows(made, wild)
+    for trials in (ended, also):
+        assert len(trials) == len({trial.id for trial in trials}), "nothing runs twice"
+    assert not last.wanted()
+
+
+@given(st.integers(0, 10_000), st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=10)
+def test_failures_of_a_worker_change_no_answer(seed, order):
+    made, outcome_of = planned("staircase"), truth(seed)
+    tries: dict[str, int] = defaultdict(int)
+
+    def failing_once(trial: Trial) -> Outcome:
+        tries[trial.id] += 1
+        return Outcome("failed") if tries[trial.id] == 1 else outcome_of(trial)
+
+    calm, _, _ = drive(lambda: search_of(made), outcome_of)
+    retried, _, _ = drive(lambda: search_of(made), failing_once, 2, order)
+    assert rows(made, calm) == rows(made, retried)
+
+
+@given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=10)
+def test_only_cells_that_decide_are_trained_for_longer(seed):
+    made = planned("staircase")
+    ledger, ended, search = drive(lambda: search_of(made), truth(seed))
+    longer = {(t.size, t.axes["d"]) for t in ended if t.train.steps > 1000}
+    least = {size: value for size, (value, *_) in rows(made, ledger).items()}
+    first = {
+        size: min((d for d in WIDTHS if passes_at_first(made, ledger, size, d)), default=math.inf)
+        for size in SIZES
+    }
+    for size, d in longer:
+        assert d < first[size] or first[size] == math.inf, "a cell that passes is not"
+        below = [w for w in WIDTHS if least[size] is not None and w < least[size]]
+        assert d >= max(below, default=0), "nor one that is further down"
+    assert all(trial.train.steps <= 16_000 for trial in ended)
+
+
+def passes_at_first(made: Plan, ledger: dict[str, Outcome], size: int, d: int) -> bool:
+    scores = [
+        ledger[t.id].score
+        for t in made.trials
+        if (t.size, t.axes["d"], t.train.steps) == (size, d, 1000) and t.id in ledger
+    ]
+    return sum(score > 0.9 for score in scores if score is not None) >= 2
+
+
+def test_settling_a_sweep_that_is_done_adds_only_what_is_needed():
+    outcome_of = truth(3)
+    without = planned("staircase", "settle=off")
+    ledger, _, _ = drive(lambda: search_of(without), outcome_of)
+    made = planned("staircase")
+    _, added, _ = drive(lambda: search_of(made), outcome_of, known=ledger)
+    assert added and not {trial.id for trial in added} & ledger.keys()
+
+
+def test_an_allowance_ends_settling_and_nothing_else():
+    made, outcome_of = planned("staircase"), truth(3)
+    without, _, _ = drive(lambda: search_of(planned("staircase", "settle=off")), outcome_of)
+
+    def poor():
+        search = search_of(made)
+        search.allowance = Allowance(flops=0)
+        return search
+
+    ledger, ended, search = drive(poor, outcome_of)
+    assert not any(trial.on_demand for trial in ended) and not search.wanted()
+    assert without.keys() <= ledger.keys()
+
+
+def test_a_pass_at_the_best_of_several_rates_is_confirmed_on_a_fresh_seed():
+    made = planned("staircase", "tune=[train.lr]", f"train.lr={list(RATES)}", "model.d=32")
+    lucky = {(trial.id) for trial in made.planned if trial.seed < 2 and trial.size == 4}
+
+    def outcome_of(trial: Trial) -> Outcome:
+        return Outcome("completed", 0.95 if trial.id in lucky else 0.3, 4096)
+
+    _, ended, search = drive(lambda: search_of(made), outcome_of)
+    assert any(trial.seed == 3 for trial in ended), "a seed that the grid does not name"
+    [stair] = search.stairs
+    ledger = search.outcomes
+    fresh = [t for t in ended if t.seed == 3 and t.size == 4 and t.train.steps == 1000]
+    assert {t.axes["lr"] for t in fresh} == set(RATES), "each rate is refused in turn"
+    assert not stair.passes((4, 32), ledger, ())
+
+
+def test_the_edge_of_the_rates_is_widened():
+    """Where the largest rate is the best one, larger ones that the grid does not name are tried."""
+    made = planned("staircase", "tune=[train.lr]", "train.lr=[1e-4, 3e-4, 1e-3]", "model.d=[4, 8]")
+
+    def outcome_of(trial: Trial) -> Outcome:
+        away = abs(math.log(trial.train.peak_lr(32) / 3e-3))
+        return Outcome("completed", 0.5 - 0.05 * away, 100_000)
+
+    _, ended, search = drive(lambda: search_of(made), outcome_of)
+    rates = {trial.axes["lr"] for trial in ended}
+    assert max(rates) == pytest.approx(1e-2, rel=0.2) and min(rates) == 1e-4
+    longest = [trial for trial in ended if trial.train.steps >= 4000]
+    assert {trial.axes["lr"] for trial in longest} == {0.00333333, 0.001}
+
+
+def test_what_settling_may_cost_is_a_range():
+    made, outcome_of = planned("staircase"), truth(5)
+    search = search_of(made)
+    search.learn({}, ())
+    priced = bills(search, 1, TRIALS.concat([]))
+    assert 0 <= priced["settle_least"].train_flops < priced["settle_most"].train_flops
+    ledger, _, _ = drive(lambda: search_of(made), outcome_of)
+    search.learn(ledger, ())
+    spent = sum(
+        trial.train_flops for trial in made.trials if trial.on_demand and trial.id in ledger
+    )
+    assert spent <= 2 * priced["settle_most"].train_flops

@@ -197,7 +197,7 @@ def test_failures_of_a_worker_change_no_answer(seed, order):
 @settings(deadline=None, max_examples=10)
 def test_only_cells_that_decide_are_trained_for_longer(seed):
     made = planned("staircase")
-    ledger, ended, search = drive(lambda: search_of(made), truth(seed))
+    ledger, ended, _ = drive(lambda: search_of(made), truth(seed))
     longer = {(t.size, t.axes["d"]) for t in ended if t.train.steps > 1000}
     least = {size: value for size, (value, *_) in rows(made, ledger).items()}
     first = {
@@ -267,7 +267,7 @@ def test_the_edge_of_the_rates_is_widened():
         away = abs(math.log(trial.train.peak_lr(32) / 3e-3))
         return Outcome("completed", 0.5 - 0.05 * away, 100_000)
 
-    _, ended, search = drive(lambda: search_of(made), outcome_of)
+    _, ended, _ = drive(lambda: search_of(made), outcome_of)
     rates = {trial.axes["lr"] for trial in ended}
     assert max(rates) == pytest.approx(1e-2, rel=0.2) and min(rates) == 1e-4
     longest = [trial for trial in ended if trial.train.steps >= 4000]

@@ -10,7 +10,7 @@ import typer
 
 from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, table
 from sweepd.errors import UserError
-from sweepd.statuses import STATUSES
+from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
     from sweepd.store.store import Store
@@ -74,39 +74,40 @@ def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, An
 
 def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a sweep: how many of its trials ended how, and whether a driver runs it."""
+    from sweepd.store.endings import count_trials
+
     sweeps, damaged = store.readable_sweeps()
-    latest, running = _latest(store), store.driven_elsewhere(sweeps)
-    planned: dict[str, list[str]] = {name: [] for name in sweeps}
-    plans = store.read_plans(list(sweeps))
-    report_damage((*damaged, *plans.damaged))
-    for trial in plans.table.select(["sweep", "id"]).to_pylist():
-        planned[trial["sweep"]].append(trial["id"])
-    rows = []
-    for name, ids in planned.items():
-        ended = [latest[id_]["status"] for id_ in ids if id_ in latest]
-        rows.append(
-            {
-                "sweep": name,
-                "running": name in running,
-                "trials": len(ids),
-                **{status: ended.count(status) for status in STATUSES},
-                "untried": len(ids) - len(ended),
-                "created": sweeps[name].info["created"],
-            }
-        )
-    return ["sweep", "running", "trials", *STATUSES, "untried", "created"], rows
+    trials, plans = store.read_trials(), store.read_plans(list(sweeps))
+    report_damage((*trials.damaged, *damaged, *plans.damaged))
+    extra_seeds = {name: sweep.info.get("extra_seeds", ()) for name, sweep in sweeps.items()}
+    running = store.driven_elsewhere(sweeps)
+    rows = [
+        {
+            "sweep": name,
+            "running": name in running,
+            "trials": counts.total(),
+            **{status: counts[status] for status in (*STATUSES, UNTRIED)},
+            "created": sweeps[name].info["created"],
+        }
+        for name, counts in count_trials(plans.table, trials.table, extra_seeds).items()
+    ]
+    return ["sweep", "running", "trials", *STATUSES, UNTRIED, "created"], rows
 
 
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a planned trial, with its latest ending; `running` where the newest recorded step
     is of an attempt that has not ended and the sweep has a driver."""
+    from sweepd.store.endings import latest
+
     store.load_sweep(sweep)
     plan = store.read_plans([sweep]).table.to_pylist()
-    latest = _latest(store, [trial["config"] for trial in plan])
+    read = store.read_trials([trial["config"] for trial in plan])
+    report_damage(read.damaged)
+    endings = {row["id"]: row for row in latest(read.table).to_pylist()}
     active: dict[str, dict[str, Any]] = {}
     if store.driven_elsewhere([sweep]):
         for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
-            ended = latest.get(row["id"])
+            ended = endings.get(row["id"])
             newest = active.get(row["id"])
             if (ended is None or ended["attempt"] < row["attempt"]) and (
                 newest is None
@@ -122,20 +123,12 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     shown = list(dict.fromkeys(["id", "task", "model", *varying, "seed"]))
     rows = []
     for trial in plan:
-        ended, now = latest.get(trial["id"], {}), active.get(trial["id"])
+        ended, now = endings.get(trial["id"], {}), active.get(trial["id"])
         row = {name: trial[name] for name in shown}
-        row["status"] = "running" if now else ended.get("status", "untried")
+        row["status"] = "running" if now else ended.get("status", UNTRIED)
         row["step"] = now["step"] if now else ended.get("step")
         row["acc"] = ended.get("acc") if now is None else now["acc"]
         row["seconds"] = now["seconds"] if now else ended.get("seconds")
         row["error"] = ended.get("error")
         rows.append(row)
     return [*shown, "status", "step", "acc", "seconds", "error"], rows
-
-
-def _latest(store: Store, configs: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The latest ending of each trial, or of those with these configs, by id."""
-    read = store.read_trials(configs)
-    report_damage(read.damaged)
-    rows = sorted(read.table.to_pylist(), key=lambda row: int(row["attempt"]))
-    return {row["id"]: row for row in rows}

@@ -5,13 +5,27 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self, get_args
 
 OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_GOAL = re.compile(
+    rf"\s*(?P<metric>\w+)\s*(?P<comparison>{'|'.join(OPERATORS)})\s*(?P<number>[-+.\w]+)\s*"
+)
+
+RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
+"""The least and the greatest that each score of a trial can be."""
+
+
+def is_share(score: str) -> bool:
+    """Whether a score is a share, from 0 to 1."""
+    return RANGES.get(score) == (0, 1)
+
 
 PassRule = Literal["median", "all", "any", "mean"]
+PASS_RULES: tuple[PassRule, ...] = get_args(PassRule)
 MEAN_DIGITS = 14
 """To which means over seeds are rounded: more would depend on the order in which they are added,
 and with it whether 0.85, 0.9 and 0.95 meet a goal of 0.9."""
@@ -24,6 +38,18 @@ class Goal:
     metric: str
     comparison: str
     threshold: float
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `METRIC > NUMBER`, also with >=, < or <=. ValueError if the text is no such thing.
+
+        Which metrics there are, and which thresholds they can have, whoever asks must know.
+        """
+        match = _GOAL.fullmatch(text)
+        try:
+            return cls(match["metric"], match["comparison"], float(match["number"]))  # type: ignore[index]
+        except (TypeError, ValueError):
+            raise ValueError("write METRIC > NUMBER, such as acc > 0.9") from None
 
     def __str__(self) -> str:
         return f"{self.metric} {self.comparison} {self.threshold!r}"

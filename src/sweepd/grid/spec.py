@@ -30,7 +30,6 @@ from sweepd.grid.axes import (
 )
 from sweepd.grid.fingerprint import Kind
 from sweepd.grid.options import (
-    OPERATORS,
     Goal,
     PassRule,
     Resources,
@@ -38,6 +37,7 @@ from sweepd.grid.options import (
     Seeds,
     Settle,
     Staircase,
+    is_share,
 )
 from sweepd.grid.registry import Parameter, closest, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
@@ -326,20 +326,20 @@ class _Reader:
     def goal(self, text: str | None) -> Goal | None:
         if text is None:
             return None
-        pattern = rf"\s*(\w+)\s*({'|'.join(OPERATORS)})\s*([-+.\w]+)\s*"
         try:
-            metric, comparison, number = re.fullmatch(pattern, text).groups()  # type: ignore[union-attr]
-            goal = Goal(metric, comparison, float(number))
-        except (AttributeError, ValueError):
-            self.refuse(("goal",), f"{shown(text)}: write METRIC > NUMBER, such as acc > 0.9")
+            goal = Goal.parse(text)
+        except ValueError as error:
+            self.refuse(("goal",), f"{shown(text)}: {error}")
             return None
+        metric = goal.metric
         for task, metrics in self.metrics():
             if metric not in metrics:
                 near, known = closest(metric, metrics), ", ".join(metrics)
                 self.refuse(("goal",), f"{task} reports no {metric}{near}; it reports {known}")
-        is_share = metric in ("acc", "chain_acc")
-        if not math.isfinite(goal.threshold) or (is_share and not 0 <= goal.threshold <= 1):
-            wanted = "a share from 0 to 1" if is_share else "a finite number"
+        share, threshold = is_share(metric), goal.threshold
+        if not math.isfinite(threshold) or (share and not 0 <= threshold <= 1):
+            number = text.rpartition(goal.comparison)[2].strip()
+            wanted = "a share from 0 to 1" if share else "a finite number"
             self.refuse(("goal",), f"{number}: must be {wanted}")
         return goal
 

@@ -9,16 +9,26 @@ from math import inf, isfinite
 from typing import Any
 
 from sweepd.errors import UserError
+from sweepd.grid.options import Goal
 from sweepd.query.cells import SCORE_COLUMNS, Cell, judged, resampled
+from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
+from sweepd.query.expressions import (
+    TRUE,
+    Column,
+    Node,
+    conjunction,
+    conjuncts,
+    of_goal,
+    thresholds,
+)
 from sweepd.query.grouping import Grouping, group
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import tuned
-from sweepd.query.parser import Node, Question, parse, parse_predicate
+from sweepd.query.parser import Question, parse
 from sweepd.query.power_law import PREDICTED, Point, agrees, fit, refusal
 
 LAW_COLUMNS = ("exponent", "low", "high", "factor")
-TRUE = Node("true")
 
 Merit = Callable[[Cell], Any]
 """How good a cell is: it rises."""
@@ -53,13 +63,13 @@ def ask(
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
     question = parse(text, views.columns)
-    where = question.where.conjuncts if question.where else ()
-    selection = _conjunction([part for part in where if not part.scores])
-    condition = _conjunction([part for part in where if part.scores])
+    where = conjuncts(question.where or TRUE)
+    selection = conjunction([part for part in where if not part.scores])
+    condition = conjunction([part for part in where if part.scores])
     notes = list(views.notes)
     if question.verb != "frontier" and condition == TRUE:
         goal = _goal(views)
-        condition = parse_predicate(goal, views.columns)
+        condition = of_goal(goal)
         notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
 
     every = judged(views, question, selection, condition)
@@ -68,14 +78,14 @@ def ask(
     merit = _merit(question, condition)
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit)
     notes += _notes(cells, condition)
-    cells = [cell for cell in cells if cell.has_values]
+    valued = [cell for cell in cells if cell.has_values]
     match question.verb:
         case "min":
             reply = _min(views, grouping, cells, condition, merit)
         case "frontier":
-            reply = _frontier(question, grouping, cells, merit)
+            reply = _frontier(question, grouping, valued, merit)
         case "fit":
-            reply = _fit(views, question, grouping, cells, condition, merit)
+            reply = _fit(views, question, grouping, valued, condition, merit)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     partial = sum(not cell.complete for cell in reply.deciding)
     if partial and any(node.scores for _, node in question.expressions):
@@ -91,7 +101,7 @@ def _merit(question: Question, condition: Node) -> Merit:
     """By the score of a frontier, else by what the condition is about."""
     if question.verb != "frontier":
         return lambda cell: cell.merit("loss" if condition.about == {"loss"} else "acc")
-    sign = -1 if question.expressions[1][1].column == "loss" else 1
+    sign = -1 if question.expressions[1][1] == Column("loss") else 1
 
     def merit(cell: Cell) -> float:
         score = cell.values[1]
@@ -120,7 +130,7 @@ def _min(
                 "passed": best.passed if best else 0,
                 "seeds": best.decided if best else 0,
                 **scores,
-                "close": _close(scores["acc_low"], scores["acc_high"], condition.thresholds),
+                "close": _close(scores["acc_low"], scores["acc_high"], thresholds(condition)),
                 "at": told and grouping.at(told),
                 "edge": told and told.edge,
                 "verdict": bound.kind,
@@ -129,8 +139,9 @@ def _min(
     own = ("value", "fail", "pass", "inferred", "passed", "seeds")
     columns = [*grouping.group, *own, *SCORE_COLUMNS, "close", "at", "edge", "verdict"]
     notes = _merged_notes(grouping, cells)
-    if vacuous := sum(line.at_the_smallest for line in found):
-        notes.append(f"smallest: in {vacuous} of {len(rows)} rows no value below was tried")
+    at_the_smallest = sum(line.passes_at_the_smallest for line in found)
+    if at_the_smallest and not grouping.of_score:
+        notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
     return Reply(columns, rows, _deciding(found, merit), notes)
 
 
@@ -189,7 +200,7 @@ def _fit(
     for where, members in grouping.rows(cells):
         key = tuple(where.values())
         predicted = None
-        if (node.column, along) == ("d", "L") and all(
+        if (node, along) == (Column("d"), "L") and all(
             c.row.get("cot") is not False for c in members
         ):
             predicted = PREDICTED.get((where["task"], where["model"]))
@@ -239,13 +250,20 @@ def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -
     return any(low <= threshold <= high for threshold in thresholds)
 
 
-def _goal(views: Views) -> str:
+def _goal(views: Views) -> Goal:
     """The goal that the sweeps have in common."""
     goals = {str(info["goal"]) for info in views.infos.values() if info.get("goal")}
     if len(goals) != 1:
         have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
         raise UserError(f"say when a cell passes, as in `where acc > 0.9`: the goals {have}")
-    return goals.pop()
+    text = goals.pop()
+    try:
+        goal = Goal.parse(text)
+    except ValueError as error:
+        raise UserError(f"the goal of the sweeps, {text!r}, cannot be read: {error}") from None
+    if goal.metric not in MEASURED:
+        raise UserError(f"the goal of the sweeps, {text}, is about none of {', '.join(MEASURED)}")
+    return goal
 
 
 def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
@@ -267,7 +285,7 @@ def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
 
 
 def _merged_notes(grouping: Grouping, cells: Sequence[Cell]) -> list[str]:
-    merged = ", ".join(grouping.merged(cells))
+    merged = ", ".join(grouping.merged(cell for cell in cells if cell.has_values))
     return [f"merged: rows are the best over {merged}, which `by` leaves out"] if merged else []
 
 
@@ -281,9 +299,3 @@ def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:
                 f"edge: the best {axis} is at the edge of its tried range in {len(at_edge)} of the "
                 f"{len(deciding)} cells that decide ({failed} of them failed): try a wider range"
             )
-
-
-def _conjunction(parts: Sequence[Node]) -> Node:
-    if len(parts) < 2:
-        return parts[0] if parts else TRUE
-    return Node("(" + " AND ".join(["{}"] * len(parts)) + ")", tuple(parts))

@@ -1,4 +1,4 @@
-"""What a row of `min` may kind: pure functions over what is known of one group's values."""
+"""What a row of `min` claims: pure functions over what is known of one group's values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Candidate:
 
     value: Value
     passed: bool | None
-    """True: one of its cells passed. False: all failed. None: not decided yet."""
+    """True: one of its cells passed. False: all ran their budget and failed. None: neither."""
     failed_smaller: bool
-    """All its cells failed at one smaller size."""
+    """All its cells ran their budget at one smaller size and failed."""
 
     @property
     def failed(self) -> bool:
@@ -49,10 +49,22 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
         return Bound(kind, None, fail, inferred)
     if candidates[at].failed_smaller or any(c.passed is False for c in candidates[at + 1 :]):
         kind = "not monotone"
-    elif all(c.passed is False for c in smaller):
+    elif smaller and all(c.passed is False for c in smaller):
         kind = "exact"
-    elif smaller[-1].failed:
+    elif smaller and smaller[-1].failed:
         kind = "bracketed"
     else:
         kind = "at most"
     return Bound(kind, candidates[at].value, fail, inferred)
+
+
+def judge_measured(passed: Sequence[Value], all_failed: bool) -> Bound:
+    """What is claimed of a minimised score, which is measured and no setting of the grid.
+
+    That a cell failed says nothing of cells with a lower score, so nothing is known from below:
+    `at most` the least score among those that `passed`; without one `above` where all cells of
+    the group ran their budget and failed, else `open`.
+    """
+    if passed:
+        return Bound("at most", min(passed), None, 0)
+    return Bound("above" if all_failed else "open", None, None, 0)

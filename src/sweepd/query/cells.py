@@ -12,9 +12,11 @@ from typing import Any, Literal
 from sweepd.errors import UserError
 from sweepd.intervals import wilson
 from sweepd.query.bounds import Value
-from sweepd.query.cells_sql import EXTREMES, least, most, pooled_bounds, quoted
+from sweepd.query.cells_sql import EXTREMES, least, most, pooled_bounds
 from sweepd.query.database import Views
-from sweepd.query.parser import Node, Question
+from sweepd.query.expressions import Node, falls, kleene, known
+from sweepd.query.parser import Question
+from sweepd.statuses import RAN
 
 Score = Literal["acc", "loss"]
 SCORE_COLUMNS = (
@@ -70,6 +72,12 @@ class Cell:
         return self.rivals or (self,)
 
     @property
+    def failed(self) -> bool:
+        """Whether the condition does not hold, and training showed it: that is more than where
+        nothing was trained and no score at all could meet the condition."""
+        return self.outcome is False and all(map(_trained, self.points))
+
+    @property
     def measured(self) -> bool:
         return self.row["acc"] is not None or self.row["loss"] is not None
 
@@ -77,7 +85,7 @@ class Cell:
     def complete(self) -> bool:
         """Whether all that is planned of it ran its budget."""
         rows = [point.row for point in self.points]
-        return all(r["completed"] + r["solved"] + r["diverged"] == r["seeds"] for r in rows)
+        return all(sum(row[status] for status in RAN) == row["seeds"] for row in rows)
 
     @property
     def has_values(self) -> bool:
@@ -116,7 +124,7 @@ def judged(
     found = views.fetch(
         f"""
         WITH units AS (
-            SELECT cell, seed, {condition.kleene} AS holds
+            SELECT cell, seed, {kleene(condition)} AS holds
             FROM raw.cells JOIN raw.bounds USING (cell)
         ), votes AS (
             SELECT cell, {_TALLY}
@@ -189,7 +197,7 @@ def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
     does for one of them, and one that asks for bad scores where it does for all.
     """
     outcomes = {rival.outcome for rival in rivals}
-    decisive = not condition.falling
+    decisive = not falls(condition)
     if decisive in outcomes:
         return decisive
     return None if None in outcomes else not decisive
@@ -214,7 +222,7 @@ def _resampled_sql(condition: Node, scores: Sequence[str]) -> str:
         ), tallies AS (
             SELECT resample, cell, {_TALLY}
             FROM (
-                SELECT resample, cell, seed, {condition.kleene} AS holds
+                SELECT resample, cell, seed, {kleene(condition)} AS holds
                 FROM units JOIN raw.cells USING (cell)
             ) GROUP BY resample, cell
         )
@@ -223,13 +231,17 @@ def _resampled_sql(condition: Node, scores: Sequence[str]) -> str:
     """
 
 
+def _trained(point: Cell) -> bool:
+    """Whether a seed of a cell was trained to an end that counts."""
+    return any(point.row[status] for status in RAN)
+
+
 def _shown(node: Node) -> str:
     """An expression in SQL, of scores by the seeds that ended. NULL where one was stopped, unless
     it can't change the score: rules stop the bad ones, and the others would look too good."""
     if not node.scores:
         return node.sql()
-    known = " AND ".join(f"{quoted(least(s))} = {quoted(most(s))}" for s in sorted(node.scores))
-    return f"CASE WHEN stopped = 0 OR ({known}) THEN {node.sql()} END"
+    return f"CASE WHEN stopped = 0 OR ({known(node)}) THEN {node.sql()} END"
 
 
 def _number(value: Decimal | Value | None) -> Value | None:

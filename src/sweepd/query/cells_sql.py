@@ -10,38 +10,31 @@ A score yet to come lies in an interval, the columns `<score>_least` and `<score
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf, isfinite
 
-from sweepd.grid.options import MEAN_DIGITS
+from sweepd.grid.options import MEAN_DIGITS, RANGES, Goal
 from sweepd.statuses import DONE, STATUSES
 
 GOAL_COST = "flops_to_goal"
 """Told from the metrics, so it is there only once they are read."""
-ENDS = {
-    "acc": ("0", "1"),
-    "chain_acc": ("0", "1"),
-    "loss": ("'inf'::DOUBLE", "0"),
-    GOAL_COST: ("'inf'::DOUBLE", "0"),
-}
-"""The worst and the best that each score of a trial can be."""
-MEASURED = ("acc", "chain_acc", "loss")
-"""Those that its row holds."""
+MEASURED = tuple(RANGES)
+"""The scores that the row of a trial holds."""
+OF_TRIALS = (*MEASURED, GOAL_COST)
+"""All scores of a trial."""
 FALLING = ("loss", GOAL_COST)
 """How the names of scores begin that are better where they are less."""
 EXTREMES = {
     f"{score}_{pool}": (score, pool) for score in ("acc", "loss") for pool in ("min", "max")
 }
 """Columns of `cells` with the extremes of a score over seeds: which score, and which extreme."""
-SCORES = (*ENDS, *EXTREMES)
+SCORES = (*OF_TRIALS, *EXTREMES)
 """Columns of `cells` that seeds yet to come may change."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """Columns of `cells` that are known before a trial runs."""
 
 _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
-_GOAL = re.compile(r"(?P<metric>acc|chain_acc|loss) (>=|<=|>|<) -?\d+(\.\d+)?(e[+-]?\d+)?")
-"""A goal as sweeps have it."""
 _AT_CHECKS = "(metrics.step % endings.check_every = 0 OR metrics.step = endings.step)"
 _CHECKED = {"acc": "true", "chain_acc": "true", "loss": _AT_CHECKS}
 """Which rows of the metrics are of a check, by metric: accuracies are measured nowhere else."""
@@ -111,9 +104,11 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
     CREATE VIEW sweeps AS
         SELECT s.name, any_value(s.created) AS created, any_value(s.goal) AS goal,
             any_value(s.pass) AS pass, any_value(s.search) AS search,
-            count(plans.{member}) AS trials, count(*) FILTER ({_DONE}) AS ended, {_COUNTS}
-        FROM raw.sweeps AS s LEFT JOIN raw.plans ON sweep = s.name
-            LEFT JOIN raw.endings USING ({member})
+            count(id) AS trials, count(*) FILTER ({_DONE}) AS ended, {_COUNTS}
+        FROM raw.sweeps AS s LEFT JOIN (
+            SELECT planned.sweep, id, planned.seed, trials.status
+            FROM raw.planned LEFT JOIN trials USING (id)
+        ) ON sweep = s.name AND (status IS NOT NULL OR NOT list_contains(s.extra_seeds, seed))
         GROUP BY s.name, s.number ORDER BY s.number;
     """
 
@@ -138,12 +133,12 @@ def reached_sql(goals: Iterable[str], member: str) -> str:
     name that one as `parent`, and one without a row stood where it ended. Losses are those of
     training batches, read where there are checks.
     """
-    read = {goal: match for goal in goals if (match := _GOAL.fullmatch(goal))}
+    read = dict(_readable(goals))
     met = "".join(
-        f" WHEN '{goal}' THEN {_CHECKED[match['metric']]} AND metrics.{goal}"
-        for goal, match in read.items()
+        f" WHEN '{text}' THEN {_CHECKED[goal.metric]} AND metrics.{goal}"
+        for text, goal in read.items()
     )
-    known = ", ".join(f"'{goal}'" for goal in ["", *read])  # neither list below may be empty
+    known = ", ".join(f"'{text}'" for text in ["", *read])  # neither list below may be empty
     return f"""
     CREATE OR REPLACE TABLE raw.reached AS
         WITH RECURSIVE starts AS (
@@ -207,13 +202,30 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
     """
 
 
+def _readable(goals: Iterable[str]) -> Iterator[tuple[str, Goal]]:
+    """The goals that the metrics can tell, by their text, which holds no quotes."""
+    for text in goals:
+        try:
+            goal = Goal.parse(text)
+        except ValueError:
+            continue
+        if goal.metric in _CHECKED and isfinite(goal.threshold):
+            yield text, goal
+
+
+def _ends(score: str) -> tuple[str, str]:
+    """The worst and the best that a score of a trial can be, in SQL."""
+    low, high = (f"'{end}'::DOUBLE" for end in RANGES.get(score, (0.0, inf)))
+    return (high, low) if score in FALLING else (low, high)
+
+
 def _score_sql(score: str) -> str:
     """What a trial measured, and the least and most that its score may turn out to be.
 
     Completed: as measured. Solved: at least as good. Diverged: the worst. Else: anything. A cost
     of reaching the goal is known once the goal was met, and infinite if it never was.
     """
-    worst, best = ENDS[score]
+    worst, best = _ends(score)
     if score == GOAL_COST:
         never = "status IN ('completed', 'diverged') AND reached.last_step >= endings.step"
         seen = f"coalesce(reached.flops, CASE WHEN {never} THEN {worst} END)"

@@ -16,10 +16,11 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid.options import PASS_RULES
 from sweepd.query.cells_sql import (
-    ENDS,
     GOAL_COST,
     MEASURED,
+    OF_TRIALS,
     SCORES,
     cells_sql,
     endings_sql,
@@ -35,7 +36,6 @@ CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 """Whose trials count: those of the code that (task, model) names now and those accepted in its
 place (None: it cannot be told, and each trial's newest ending counts); or all, code by code."""
 
-RULES = ("median", "all", "any", "mean")
 _OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
 SWEEPS = (
@@ -102,7 +102,7 @@ class Views:
     @property
     def scores(self) -> list[str]:
         """Scores of trials that cells have."""
-        return [name for name in ENDS if name in self.raw_columns]
+        return [name for name in OF_TRIALS if name in self.raw_columns]
 
     @property
     def code_column(self) -> list[str]:
@@ -130,16 +130,10 @@ class Views:
     @cached_property
     def task_fields(self) -> set[str]:
         """Axes that are fields of a task, as the frozen grids have them."""
-        import yaml
-
         found: set[str] = set()
         for name in self.infos:
-            try:
-                blocks = yaml.safe_load(self.source.load_grid(name))["task"]
-                found.update(*(blocks if isinstance(blocks, list) else [blocks]))
-            except (yaml.YAMLError, KeyError, TypeError) as error:
-                raise EnvironmentFailure(f"the grid of sweep {name} is damaged: {error}") from error
-        return found - {"name"}
+            found |= _task_fields(name, self.source.load_grid(name))
+        return found
 
     @cached_property
     def tune(self) -> set[str]:
@@ -206,7 +200,7 @@ class Views:
         if GOAL_COST in text:
             goals = [str(info.get("goal")) for info in self.infos.values()]
             self.connection.execute(reached_sql(goals, self.member))
-            self.connection.execute(cells_sql(self.identity, self.member, tuple(ENDS)))
+            self.connection.execute(cells_sql(self.identity, self.member, OF_TRIALS))
         return read.damaged
 
 
@@ -240,8 +234,8 @@ def connect(
     done: one that failed leaves the cell as decided as it was. `seeds` overrides the pass rule of
     the grids. UserError for an unknown sweep or rule.
     """
-    if seeds is not None and seeds not in RULES:
-        raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(RULES)}")
+    if seeds is not None and seeds not in PASS_RULES:
+        raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
     infos, damaged = _load_infos(source, sweeps)
     plans = source.read_plans(None if sweeps is None else list(infos))
     configs = None if sweeps is None else set(plans.table["config"].to_pylist())
@@ -302,6 +296,23 @@ def _load_infos(
                 raise
             damaged.append(Damaged(f"sweep {name}", str(error)))
     return infos, damaged
+
+
+def _task_fields(sweep: str, grid: str) -> set[str]:
+    """The fields of all task blocks of a frozen grid."""
+    from sweepd.grid.yamlfile import GridError, parse
+
+    try:
+        document = parse(grid, "grid.yaml")
+        if document.problems:
+            raise GridError(document.problems)
+        blocks = document.data["task"]
+        fields = set().union(*(blocks if isinstance(blocks, list) else [blocks]))
+    except (GridError, KeyError, TypeError) as error:
+        raise EnvironmentFailure(
+            f"the frozen grid of sweep {sweep} is damaged: {error}; launch it again"
+        ) from error
+    return fields - {"name"}
 
 
 def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:

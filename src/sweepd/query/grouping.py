@@ -12,6 +12,7 @@ from sweepd.errors import UserError
 from sweepd.query.cells import NUMERIC, Cell
 from sweepd.query.cells_sql import COSTS, GOAL_COST, quoted
 from sweepd.query.database import Views
+from sweepd.query.expressions import Column
 from sweepd.query.parser import Question
 
 
@@ -32,6 +33,8 @@ class Grouping:
     """Whether a row is about one size, so that smaller sizes say something about it."""
     pooled: tuple[str, ...]
     """Columns that `by` may have left out, for rows to be the best over what differs in them."""
+    of_score: bool
+    """Whether the question ranks a measured score and no setting of the grid."""
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
         """The group's columns and its cells, in natural order."""
@@ -61,18 +64,47 @@ class Grouping:
 def group(
     views: Views, question: Question, cells: Sequence[Cell], selected: Sequence[Cell]
 ) -> Grouping:
-    """The question's own group, or the default one.
+    """How the question's cells fall into rows: by the columns of its `by`, or by default.
 
-    That is task, size, L, model and each axis that a task and model have in several values, but
-    for nuisance axes and what the question ranks: the columns it minimises, and d where it names a
-    cost, which is there to rank widths. What `fit` fits along, and with it what follows from that,
-    is no group either. Of a frontier, only the task's own axes are one: cells of different
-    problems cannot beat one another.
+    `cells` are all of the store's, `selected` those for which the question's conditions on
+    anything but scores hold.
     """
     along = question.along
     varying = _varying(views, cells, along)
-    size_fields = {views.size_fields.get(cell.row["task"], "size") for cell in selected}
-    size_columns = {"size", "L", *size_fields}
+    sizes = {"size", "L", *(views.size_fields.get(c.row["task"], "size") for c in selected)}
+    ranked = _ranked(views, question, sizes)
+    apart = views.axes
+    if question.verb == "frontier":
+        apart = tuple(axis for axis in views.axes if axis in views.task_fields)
+    if question.by is None:
+        named = _default(views, [axis for axis in varying if axis in apart], ranked)
+    else:
+        named = _asked(views, question.by, along)
+    group = tuple(dict.fromkeys(named))
+    tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
+    in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
+    shown = tuple({"d"} - in_columns) if question.verb == "frontier" else ()
+    across_sizes = bool(sizes.intersection((*group, along)))
+    size = [] if across_sizes or not _sizes_vary(cells) else ["size"]
+    return Grouping(
+        group=group,
+        shown=shown,
+        others=tuple(name for name in varying + size if name not in in_columns.union(shown)),
+        tuned=tuned,
+        rest=tuple(name for name in views.identity if name not in tuned),
+        across_sizes=across_sizes,
+        pooled=tuple(axis for axis in apart if axis not in ranked.union(group, tuned)),
+        of_score=bool(question.expressions[0][1].scores),
+    )
+
+
+def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
+    """The columns that the question ranks, so that they are no group by default.
+
+    Those are the columns that it minimises or fits along, d where a cost is among them, which is
+    there to rank widths, and all columns `sizes` of the size where one of them is.
+    """
+    along = question.along
     ranked = {name for _, node in question.expressions for name in node.columns}
     if along is not None:
         if along in ranked or along not in {"size", "L", *views.axes}:
@@ -83,38 +115,25 @@ def group(
         ranked.add(along)
     if ranked.intersection((*COSTS, GOAL_COST)):
         ranked.add("d")
-    if ranked & size_columns:
-        ranked |= size_columns
-    apart = views.axes
-    if question.verb == "frontier":
-        apart = tuple(axis for axis in views.axes if axis in views.task_fields)
-    names = ["task", "size", "L", "model", *views.code_column]
-    if question.by is not None:
-        allowed = [*names, *views.axes, *COSTS]
-        for name in question.by:
-            if name not in allowed:
-                raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
-            if name == along:
-                raise UserError(f"by {name}: a fit along {name} needs several values in a group")
-        names = ["task", *question.by, "model", *views.code_column]
-    else:
-        names += [axis for axis in varying if axis in apart]
-        names = [name for name in names if name not in ranked | views.tune]
-    group = tuple(dict.fromkeys(names))
-    tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
-    in_columns = {*group, *(node.column for _, node in question.expressions)}
-    shown = tuple({"d"} - in_columns) if question.verb == "frontier" else ()
-    across_sizes = bool(size_columns.intersection((*group, along)))
-    sizes = [] if across_sizes or not _sizes_vary(cells) else ["size"]
-    return Grouping(
-        group=group,
-        shown=shown,
-        others=tuple(name for name in varying + sizes if name not in in_columns.union(shown)),
-        tuned=tuned,
-        rest=tuple(name for name in views.identity if name not in tuned),
-        across_sizes=across_sizes,
-        pooled=tuple(axis for axis in apart if axis not in ranked.union(group, tuned)),
-    )
+    return ranked | sizes if ranked & sizes else ranked
+
+
+def _default(views: Views, varying: Sequence[str], ranked: set[str]) -> list[str]:
+    """The group of a question without `by`: task, size, L, model and the `varying` axes, but for
+    nuisance axes and what the question ranks."""
+    names = ["task", "size", "L", "model", *views.code_column, *varying]
+    return [name for name in names if name not in ranked | views.tune]
+
+
+def _asked(views: Views, by: Sequence[str], along: str | None) -> list[str]:
+    """The group that the question names. UserError for a column that cannot be one."""
+    allowed = ["task", "size", "L", "model", *views.code_column, *views.axes, *COSTS]
+    for name in by:
+        if name not in allowed:
+            raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
+        if name == along:
+            raise UserError(f"by {name}: a fit along {name} needs several values in a group")
+    return ["task", *by, "model", *views.code_column]
 
 
 def _sizes_vary(cells: Sequence[Cell]) -> bool:

@@ -1,4 +1,4 @@
-"""Lines of cells: what each row of an answer knows of the least value that passes."""
+"""The rows of `min`: what the cells of each group know of the least value that passes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweepd.query.bounds import Bound, Candidate, Value, judge
+from sweepd.query.bounds import Bound, Candidate, Value, judge, judge_measured
 from sweepd.query.cells import Cell
 from sweepd.query.database import Views
 from sweepd.query.grouping import Grouping
@@ -19,7 +19,7 @@ Sizes = Mapping[tuple[Any, ...], set[int]]
 
 @dataclass(frozen=True)
 class MinRow:
-    """The cells of one row."""
+    """The cells of one group, and what they say together."""
 
     columns: dict[str, Any]
     """Those of the group."""
@@ -35,16 +35,16 @@ class MinRow:
         return [cell for cell in self.by_value[self.bound.value] if cell.outcome]
 
     @property
-    def at_the_smallest(self) -> bool:
-        """Whether no smaller value was there to fail."""
-        return self.bound.value == next(iter(self.by_value))
-
-    @property
     def failing(self) -> list[Cell]:
         """Cells with the largest smaller value that failed, if they failed themselves."""
         if self.bound.fail is None:
             return []
-        return [cell for cell in self.by_value[self.bound.fail] if cell.outcome is False]
+        return [cell for cell in self.by_value[self.bound.fail] if cell.failed]
+
+    @property
+    def passes_at_the_smallest(self) -> bool:
+        """Whether the least value that passes is the least of the group."""
+        return self.bound.value == next(iter(self.by_value))
 
     @property
     def largest_tried(self) -> list[Cell]:
@@ -56,22 +56,32 @@ class MinRow:
 
 
 def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[MinRow]:
-    """The cells, row by row, with what they say together."""
+    """The rows of these cells; a group without a single value of the expression has none."""
     failed = _failed_sizes(views, cells) if grouping.across_sizes else {}
     found = []
     for columns, members in grouping.rows(cells):
         by_value: dict[Value, list[Cell]] = {}
-        for cell in sorted(members, key=lambda cell: cell.values[0]):
+        valued = (cell for cell in members if cell.has_values)
+        for cell in sorted(valued, key=lambda cell: cell.values[0]):
             by_value.setdefault(cell.values[0], []).append(cell)
-        candidates = [_candidate(views, shared, failed) for shared in by_value.values()]
-        found.append(MinRow(columns, by_value, judge(candidates)))
+        if not by_value:
+            continue
+        if grouping.of_score:
+            passed = [value for value, cells in by_value.items() if any(c.outcome for c in cells)]
+            bound = judge_measured(passed, all(cell.failed for cell in members))
+        else:
+            bound = judge([_candidate(views, shared, failed) for shared in by_value.values()])
+        found.append(MinRow(columns, by_value, bound))
     return found
 
 
 def _candidate(views: Views, cells: Sequence[Cell], failed: Sizes) -> Candidate:
     """What is known of the value that these cells of one group share."""
-    outcomes = {cell.outcome for cell in cells}
-    passed = True if True in outcomes else None if None in outcomes else False
+    passed = None
+    if any(cell.outcome for cell in cells):
+        passed = True
+    elif all(cell.failed for cell in cells):
+        passed = False
     smaller = (
         {size for size in failed.get(_but_size(views, point), ()) if size < point.row["size"]}
         for cell in cells
@@ -88,7 +98,7 @@ def _failed_sizes(views: Views, cells: Sequence[Cell]) -> Sizes:
     """The sizes at which a point of the grid failed."""
     sizes = defaultdict(set)
     for point in (point for cell in cells for point in cell.points):
-        if point.outcome is False:
+        if point.failed:
             sizes[_but_size(views, point)].add(point.row["size"])
     return sizes
 

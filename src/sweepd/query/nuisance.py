@@ -14,7 +14,7 @@ from typing import Any
 
 from sweepd.grid.settings import LrRule
 from sweepd.query.cells import Cell, together
-from sweepd.query.parser import Node
+from sweepd.query.expressions import Node
 
 
 def tuned(

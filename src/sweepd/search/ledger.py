@@ -10,6 +10,7 @@ import pyarrow as pa
 from sweepd.grid.plan import Plan, Trial
 from sweepd.search.seeds import Outcome
 from sweepd.statuses import DONE
+from sweepd.store.endings import latest
 
 
 @dataclass(frozen=True)
@@ -52,23 +53,18 @@ class Standing:
 
 def latest_endings(trials: pa.Table) -> dict[str, LedgerRow]:
     """The latest ending of each trial in the store's `trials` table, by id."""
-    latest: dict[str, LedgerRow] = {}
-    columns = (trials.column(field.name).to_pylist() for field in fields(LedgerRow))
-    for row in zip(*columns, strict=True):
-        ending = LedgerRow(*row)
-        known = latest.get(ending.id)
-        if known is None or known.attempt < ending.attempt:
-            latest[ending.id] = ending
-    return latest
+    ended = latest(trials)
+    columns = (ended.column(field.name).to_pylist() for field in fields(LedgerRow))
+    return {row.id: row for row in map(LedgerRow, *columns)}
 
 
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Sort `trials` by the store's `trials` table. `failed` ones are part of `todo`."""
-    latest = latest_endings(table)
-    by_config = {e.config: e for e in latest.values() if e.status in DONE}
+    endings = latest_endings(table)
+    by_config = {e.config: e for e in endings.values() if e.status in DONE}
     done, todo, failed, other = [], [], [], {}
     for trial in trials:
-        ending = latest.get(trial.id)
+        ending = endings.get(trial.id)
         if ending and ending.status in DONE:
             done.append(trial)
             continue
@@ -82,8 +78,8 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
 
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     """How those of a plan's trials came out that are done."""
-    latest, metric = latest_endings(table), plan.grid.goal.metric
-    ended = (latest[trial.id] for trial in plan.trials if trial.id in latest)
+    endings, metric = latest_endings(table), plan.grid.goal.metric
+    ended = (endings[trial.id] for trial in plan.trials if trial.id in endings)
     return {ending.id: ending.outcome(metric) for ending in ended if ending.status in DONE}
 
 

@@ -15,12 +15,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
+from sweepd.grid.options import MEAN_DIGITS, RANGES, Goal, PassRule
 from sweepd.grid.plan import Plan, Trial
 from sweepd.intervals import wilson
-
-RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
-"""The least and the greatest that a score can be."""
 
 Bounds = tuple[float, float]
 

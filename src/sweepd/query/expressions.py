@@ -1,0 +1,285 @@
+"""Checked expressions: a small class for each kind of node, and what a condition means.
+
+`Node.sql` prints an expression. A condition on a score (acc, chain_acc, loss) is three-valued:
+what is known of a score is an interval, the columns `<score>_least` and `<score>_most` of
+`raw.bounds`. `kleene` prints the condition in SQL that is TRUE or FALSE where every value in the
+interval agrees, and NULL where they do not. `falls` and `thresholds` tell what a condition asks of
+the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sweepd.grid.options import Goal
+from sweepd.query.cells_sql import FALLING, SCORES, least, most, quoted
+
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+"""The comparisons that an interval can decide, and each with its sides exchanged."""
+RISING = {">": 1, ">=": 1, "<": -1, "<=": -1}
+"""Which way a comparison's left side has to move to make it hold."""
+
+Naming = Callable[[str], str]
+"""What a column is called in the SQL that is printed."""
+ScoreTest = tuple[str, str, "Node"]
+"""(score, operator, rest): a comparison of one score with an expression that has no score."""
+
+
+def _as_it_is(column: str) -> str:
+    return column
+
+
+class Node:
+    """An expression whose parts have all been checked."""
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """The expressions that this one is made of."""
+        return ()
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        """The expression in SQL, each column under what `name` calls it."""
+        raise NotImplementedError
+
+    def walk(self) -> Iterator[Node]:
+        """This expression and all that stand within it."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that the expression mentions."""
+        return frozenset(node.name for node in self.walk() if isinstance(node, Column))
+
+    @property
+    def scores(self) -> frozenset[str]:
+        """The columns that it mentions and that seeds yet to come may change."""
+        return self.columns.intersection(SCORES)
+
+    @property
+    def about(self) -> frozenset[str]:
+        """What its scores are of: acc, loss or both."""
+        pools = {score.removeprefix("chain_").partition("_")[0] for score in self.scores}
+        return frozenset(pools) & {"acc", "loss"}
+
+
+@dataclass(frozen=True)
+class Column(Node):
+    name: str
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return quoted(name(self.name))
+
+
+@dataclass(frozen=True)
+class Constant(Node):
+    text: str
+    """As SQL."""
+    number: float | None = None
+    """Its value, if it is a number."""
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Comparison(Node):
+    left: Node
+    operator: str
+    right: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return f"({self.left.sql(name)} {self.operator} {self.right.sql(name)})"
+
+
+@dataclass(frozen=True)
+class Between(Node):
+    value: Node
+    low: Node
+    high: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.value, self.low, self.high
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return f"({self.value.sql(name)} BETWEEN {self.low.sql(name)} AND {self.high.sql(name)})"
+
+
+@dataclass(frozen=True)
+class In(Node):
+    value: Node
+    options: tuple[Node, ...]
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.value, *self.options
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return f"({self.value.sql(name)} IN ({', '.join(part.sql(name) for part in self.options)}))"
+
+
+@dataclass(frozen=True)
+class Junction(Node):
+    """Two or more conditions joined by AND or by OR."""
+
+    word: Literal["AND", "OR"]
+    conditions: tuple[Node, ...]
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.conditions
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return "(" + f" {self.word} ".join(part.sql(name) for part in self.conditions) + ")"
+
+
+@dataclass(frozen=True)
+class Not(Node):
+    condition: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return (self.condition,)
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return f"(NOT {self.condition.sql(name)})"
+
+
+@dataclass(frozen=True)
+class Other(Node):
+    """A call, a cast, arithmetic, CASE, IS NULL: of its scores it needs the very values."""
+
+    form: str
+    """SQL with a {} for each operand."""
+    operands: tuple[Node, ...]
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        return self.operands
+
+    def sql(self, name: Naming = _as_it_is) -> str:
+        return self.form.format(*(part.sql(name) for part in self.operands))
+
+
+TRUE = Constant("true")
+
+
+def conjunction(conditions: Sequence[Node]) -> Node:
+    """All of the conditions at once."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else TRUE
+    return Junction("AND", tuple(conditions))
+
+
+def conjuncts(condition: Node) -> tuple[Node, ...]:
+    """What a condition joins with AND."""
+    match condition:
+        case Junction("AND", conditions):
+            return tuple(part for each in conditions for part in conjuncts(each))
+    return (condition,)
+
+
+def of_goal(goal: Goal) -> Node:
+    """A grid's goal as a condition."""
+    number = Constant(f"({goal.threshold!r})", goal.threshold)
+    return Comparison(Column(goal.metric), goal.comparison, number)
+
+
+def kleene(condition: Node) -> str:
+    """The condition in SQL over `cells` joined with `bounds`: NULL where it is undecided."""
+    if not condition.scores:
+        return condition.sql()
+    if test := _score_test(condition):
+        return _decided(*test)
+    match condition:
+        case Between(Column(score), low, high) if score in SCORES and not (
+            low.scores or high.scores
+        ):
+            return f"({_decided(score, '>=', low)} AND {_decided(score, '<=', high)})"
+        case Junction(word, conditions):
+            return "(" + f" {word} ".join(map(kleene, conditions)) + ")"
+        case Not(negated):
+            return f"(NOT {kleene(negated)})"
+    at_least = condition.sql(lambda column: least(column) if column in SCORES else column)
+    return f"(CASE WHEN {known(condition)} THEN {at_least} END)"
+
+
+def known(node: Node) -> str:
+    """The SQL condition that each score of an expression, which has one, is known."""
+    return " AND ".join(
+        f"{quoted(least(score))} = {quoted(most(score))}" for score in sorted(node.scores)
+    )
+
+
+def falls(condition: Node) -> bool:
+    """Whether better scores may end it and never bring it about, as with acc < 0.5."""
+    return _trend(condition) == -1
+
+
+def thresholds(condition: Node) -> tuple[float, ...]:
+    """The numbers that acc must be above, below or equal to for the condition to hold."""
+    found: list[Node] = []
+    for part in conjuncts(condition):
+        match part:
+            case Between(Column("acc"), low, high):
+                found += low, high
+            case _ if (test := _score_test(part)) and test[0] == "acc":
+                found.append(test[2])
+    numbers = (node.number for node in found if isinstance(node, Constant))
+    return tuple(number for number in numbers if number is not None)
+
+
+def _score_test(condition: Node) -> ScoreTest | None:
+    match condition:
+        case Comparison(Column(score), operator, rest) if (
+            score in SCORES and operator in MIRRORED and not rest.scores
+        ):
+            return score, operator, rest
+        case Comparison(rest, operator, Column(score)) if (
+            score in SCORES and operator in MIRRORED and not rest.scores
+        ):
+            return score, MIRRORED[operator], rest
+    return None
+
+
+def _trend(condition: Node) -> int | None:
+    """1 if better scores can only help the condition, -1 if only harm, 0 if they do neither;
+    None if it depends."""
+    if not condition.scores:
+        return 0
+    if test := _score_test(condition):
+        score, operator, _ = test
+        trend = RISING.get(operator)
+        return trend and (-trend if score.startswith(FALLING) else trend)
+    match condition:
+        case Not(negated):
+            trend = _trend(negated)
+            return trend and -trend
+        case Junction(_, conditions):
+            trends = {_trend(each) for each in conditions} - {0}
+            return trends.pop() if len(trends) == 1 else None
+    return None
+
+
+def _decided(score: str, operator: str, rest: Node) -> str:
+    """`score operator rest`, where the interval of the score settles it."""
+    low, high, value = quoted(least(score)), quoted(most(score)), rest.sql()
+    match operator:
+        case ">" | ">=":
+            true, false = f"{low} {operator} {value}", f"NOT {high} {operator} {value}"
+        case "<" | "<=":
+            true, false = f"{high} {operator} {value}", f"NOT {low} {operator} {value}"
+        case "=":
+            true = f"{low} = {value} AND {high} = {value}"
+            false = f"{value} < {low} OR {value} > {high}"
+        case _:
+            return f"(NOT {_decided(score, '=', rest)})"
+    return f"(CASE WHEN {true} THEN true WHEN {false} THEN false END)"

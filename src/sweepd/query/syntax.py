@@ -1,0 +1,258 @@
+"""The text of one expression → checked nodes.
+
+DuckDB parses the text and runs nothing. Its syntax tree is read against a whitelist, so that what
+runs later is printed from checked nodes and never pasted from the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Literal
+
+import duckdb
+
+from sweepd.errors import UserError
+from sweepd.grid.options import is_share
+from sweepd.query.cells_sql import EXTREMES
+from sweepd.query.database import sandbox
+from sweepd.query.expressions import (
+    Between,
+    Column,
+    Comparison,
+    Constant,
+    In,
+    Junction,
+    Node,
+    Not,
+    Other,
+)
+
+_COMPARISONS = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_DISTINCT_FROM": "IS DISTINCT FROM",
+    "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
+}
+_JUNCTIONS: dict[str, Literal["AND", "OR"]] = {"CONJUNCTION_AND": "AND", "CONJUNCTION_OR": "OR"}
+_POSTFIX = {"OPERATOR_IS_NULL": "IS NULL", "OPERATOR_IS_NOT_NULL": "IS NOT NULL"}
+_INFIX = ("+", "-", "*", "/", "//", "%", "**", "^", "||", "~~", "!~~", "~~*", "!~~*")
+# fmt: off
+_FUNCTIONS = (
+    "abs", "ceil", "ceiling", "contains", "exp", "floor", "greatest", "least",
+    "length", "ln", "log", "log10", "log2", "lower", "nullif", "pow",
+    "power", "round", "sign", "sqrt", "starts_with", "trim", "upper",
+)
+# fmt: on
+_TYPES = ("BIGINT", "BOOLEAN", "DOUBLE", "FLOAT", "INTEGER", "VARCHAR")
+_NUMBER = re.compile(r"-?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_SELECT = "SELECT "
+
+Tree = dict[str, Any]
+"""A node of DuckDB's syntax tree, from JSON."""
+
+
+class Reader:
+    """Reads the expressions of a text; errors show the text with a mark under the place."""
+
+    def __init__(self, text: str, columns: Sequence[str]) -> None:
+        self.text = text.encode(errors="replace").decode()  # no lone surrogates
+        self.names = {column.lower(): column for column in columns}
+
+    def error(self, message: str, at: int) -> UserError:
+        """An error that shows the text, with a mark under what begins at `at`."""
+        shown = " ".join(re.split(r"\s", self.text))
+        at = len(shown) - len(shown[at:].lstrip())
+        return UserError(f"{message}\n  {shown}\n  {' ' * at}^")
+
+    def expression(self, start: int, end: int) -> Node:
+        """The expression that stands between two places of the text."""
+        if not self.text[start:end].strip():
+            raise self.error("an expression is missing", start)
+        sql = _SELECT + self.text[start:end]
+
+        def place(offset: int) -> int:
+            """Where in the text a byte of what DuckDB read stands."""
+            before = sql.encode()[:offset].decode(errors="ignore")
+            return start + max(0, len(before) - len(_SELECT))
+
+        try:
+            answer = _syntax(sql)
+            if answer["error"]:
+                raise self.error(answer["error_message"], place(int(answer.get("position", 0))))
+            if _frame(answer) != _frame(_syntax(_SELECT + "1")):
+                raise self.error("one expression is wanted here", start)
+            [item] = answer["statements"][0]["node"]["select_list"]
+            return _Tree(self, place).node(item)
+        except RecursionError:
+            raise self.error("too deeply nested", start) from None
+
+    def column(self, name: str, at: int) -> Column:
+        """The column of this name, in any case."""
+        if found := self.names.get(name.lower()):
+            return Column(found)
+        close = get_close_matches(name.lower(), self.names, n=3)
+        hint = f"did you mean {_listed(close)}? " if close else ""
+        raise self.error(f"no column `{name}`; {hint}there are {_listed(self.names.values())}", at)
+
+
+class _Tree:
+    """Checks one syntax tree. `place` tells where in the text a byte of the SQL stands."""
+
+    def __init__(self, reader: Reader, place: Callable[[int], int]) -> None:
+        self.reader, self.place = reader, place
+
+    def node(self, tree: Tree) -> Node:
+        """Check one node of the tree and all below it."""
+        if tree.get("alias"):
+            raise self.error("one expression is wanted here", tree)
+        match tree:
+            case {"class": "COLUMN_REF", "column_names": [name]}:
+                return self.reader.column(name, self.place(tree.get("query_location", 0)))
+            case {"class": "CONSTANT", "literal": {"kind": kind, "text": text}}:
+                return self.constant(kind, text, tree)
+            case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if (
+                kind in _COMPARISONS
+            ):
+                left, right = self.nodes(left, right)
+                return self.in_range(Comparison(left, _COMPARISONS[kind], right), tree)
+            case {"class": "BETWEEN", "input": value, "lower": low, "upper": high}:
+                return self.in_range(Between(*self.nodes(value, low, high)), tree)
+            case {"class": "CONJUNCTION", "type": kind, "children": parts}:
+                return Junction(_JUNCTIONS[kind], self.nodes(*parts))
+            case {"class": "OPERATOR", "type": kind, "children": parts}:
+                return self.operator(kind, parts, tree)
+            case {"class": "CASE", "case_checks": checks, "else_expr": other}:
+                parts = [part for c in checks for part in (c["when_expr"], c["then_expr"])]
+                whens = "WHEN {} THEN {} " * len(checks)
+                return Other(f"(CASE {whens}ELSE {{}} END)", self.nodes(*parts, other))
+            case {"class": "CAST"}:
+                return self.cast(tree)
+            case {"class": "FUNCTION"}:
+                return self.call(tree)
+        raise self.foreign(tree)
+
+    def nodes(self, *trees: Tree) -> tuple[Node, ...]:
+        return tuple(map(self.node, trees))
+
+    def constant(self, kind: str, text: str, tree: Tree) -> Node:
+        match kind:
+            case "STRING":
+                return Constant("'" + text.replace("'", "''") + "'")
+            case "BOOLEAN" if text in ("true", "false"):
+                return Constant(text)
+            case "NULL_LITERAL":
+                return Constant("NULL")
+            case "INTEGER" | "NUMERIC" if _NUMBER.fullmatch(text):
+                number = float(text.replace("_", ""))
+                return Constant(f"({text})" if text.startswith("-") else text, number)
+        raise self.error(f"{kind.lower()} constant: not part of a question's expressions", tree)
+
+    def operator(self, kind: str, parts: list[Tree], tree: Tree) -> Node:
+        match kind, parts:
+            case "OPERATOR_NOT", [part]:
+                return Not(self.node(part))
+            case _, [part] if kind in _POSTFIX:
+                return Other(f"({{}} {_POSTFIX[kind]})", self.nodes(part))
+            case "COMPARE_IN", [value, *options]:
+                return self.in_range(In(self.node(value), self.nodes(*options)), tree)
+            case "OPERATOR_COALESCE", _:
+                return Other(_call("coalesce", len(parts)), self.nodes(*parts))
+        raise self.foreign(tree)
+
+    def cast(self, tree: Tree) -> Node:
+        match tree:
+            case {"child": child, "type_expr": {"type_name": kind, "children": []}}:
+                if kind.upper() not in _TYPES:
+                    raise self.error(f"no cast to {kind}; there are {_listed(_TYPES)}", tree)
+                word = "TRY_CAST" if tree["try_cast"] else "CAST"
+                return Other(f"{word}({{}} AS {kind.upper()})", self.nodes(child))
+        raise self.foreign(tree)
+
+    def call(self, tree: Tree) -> Node:
+        name, arguments = tree["function_name"], tree["arguments"]
+        plain = not (tree["schema"] or tree["filter"] or tree["distinct"] or tree["catalog"])
+        plain = plain and not tree["order_bys"]["orders"]
+        plain = plain and not any(argument["name"] for argument in arguments)
+        form = _form(name, len(arguments)) if plain else None
+        if form is None:
+            raise self.error(f"no {name}() here; there are {_listed(_FUNCTIONS)}", tree)
+        return Other(form, self.nodes(*(argument["expression"] for argument in arguments)))
+
+    def in_range(self, test: Comparison | Between | In, tree: Tree) -> Node:
+        """The test, unless it compares a share with a number that no share has."""
+        columns = (part.name for part in test.parts if isinstance(part, Column))
+        share = next((name for name in columns if _is_share(name)), None)
+        for number in map(_number, test.parts):
+            if share is not None and number is not None and not 0 <= number <= 1:
+                hint = f"; did you mean {number / 100:g}?" if 2 <= number <= 100 else ""
+                raise self.error(f"{share} is a share from 0 to 1{hint}", tree)
+        return test
+
+    def error(self, message: str, tree: Tree) -> UserError:
+        return self.reader.error(message, self.place(tree.get("query_location", 0)))
+
+    def foreign(self, tree: Tree) -> UserError:
+        what = str(tree.get("class", "this")).lower()
+        return self.error(f"{what}: not part of a question's expressions", tree)
+
+
+def _is_share(column: str) -> bool:
+    """Whether a column is an accuracy: of a cell, or the extreme of its seeds."""
+    score, _ = EXTREMES.get(column, (column, ""))
+    return is_share(score)
+
+
+def _number(node: Node) -> float | None:
+    match node:
+        case Constant(_, number):
+            return number
+        case Other("(- {})", (Constant(_, float(number)),)):
+            return -number
+    return None
+
+
+def _form(name: str, arguments: int) -> str | None:
+    """A call in SQL with a {} for each argument; None if it may not stand in a question."""
+    if name in _INFIX and arguments == 2:
+        return f"({{}} {name} {{}})"
+    if name in ("-", "+") and arguments == 1:
+        return f"({name} {{}})"
+    return _call(name, arguments) if name in _FUNCTIONS else None
+
+
+def _call(name: str, arguments: int) -> str:
+    return f"{name}({', '.join(['{}'] * arguments)})"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names, key=str.lower))
+
+
+def _syntax(sql: str) -> Tree:
+    """DuckDB's syntax tree of a statement, or its error; nothing is run."""
+    try:
+        row = _parser().cursor().execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+    except duckdb.Error as error:
+        return {"error": True, "error_message": str(error).partition("\n")[0]}
+    assert row is not None
+    answer: Tree = json.loads(row[0])
+    return answer
+
+
+def _frame(answer: Tree) -> list[Tree]:
+    """All of a syntax tree but what it selects: that of `SELECT 1` is the only one wanted."""
+    nodes = [statement["node"] for statement in answer["statements"]]
+    return [{**node, "select_list": len(node.get("select_list", ()))} for node in nodes]
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    return sandbox()

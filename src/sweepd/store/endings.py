@@ -1,0 +1,48 @@
+"""Which ending of a trial counts, and how the trials of a sweep stand.
+
+Whoever reads tables in Python asks here. The views `trials` and `sweeps` of `sweepd.query` say the
+same in SQL, since they are evaluated only where a question names them;
+`tests/store/test_endings.py` holds them to what stands here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from sweepd.statuses import UNTRIED
+
+
+def latest(trials: pa.Table) -> pa.Table:
+    """The latest ending of each trial, of a table of trials: that of its highest attempt."""
+    if trials.num_rows < 2:
+        return trials
+    ids = np.from_dlpack(trials["id"].combine_chunks().dictionary_encode().indices)
+    attempts = np.from_dlpack(trials["attempt"].combine_chunks())
+    order = np.lexsort((attempts, ids))
+    is_last = np.append(ids[order][1:] != ids[order][:-1], True)
+    # Not pa.array, which would import pandas.
+    rows = pa.py_buffer(np.sort(order[is_last]).astype(np.int64))
+    return trials.take(pa.Array.from_buffers(pa.int64(), int(is_last.sum()), [None, rows]))
+
+
+def count_trials(
+    plan: pa.Table, trials: pa.Table, extra_seeds: Mapping[str, Collection[int]]
+) -> dict[str, Counter[str]]:
+    """How many trials of each sweep have which status, `UNTRIED` being one.
+
+    extra_seeds: by the sweep's name, the seeds that are kept for close calls. A trial with such a
+    seed is counted once an attempt of it has ended.
+    """
+    ended = latest(trials)
+    status_of = dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
+    counts: dict[str, Counter[str]] = {sweep: Counter() for sweep in extra_seeds}
+    columns = (plan[name].to_pylist() for name in ("sweep", "id", "seed"))
+    for sweep, id_, seed in zip(*columns, strict=True):
+        status = status_of.get(id_, UNTRIED)
+        if status != UNTRIED or seed not in extra_seeds[sweep]:
+            counts[sweep][status] += 1
+    return counts

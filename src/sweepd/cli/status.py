@@ -79,7 +79,7 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
     sweeps, damaged = store.readable_sweeps()
     trials, plans = store.read_trials(), store.read_plans(list(sweeps))
     report_damage((*trials.damaged, *damaged, *plans.damaged))
-    extra_seeds = {name: sweep.info.get("extra_seeds", ()) for name, sweep in sweeps.items()}
+    extra_seeds = {name: info.extra_seeds for name, info in sweeps.items()}
     running = store.driven_elsewhere(sweeps)
     rows = [
         {
@@ -87,7 +87,7 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
             "running": name in running,
             "trials": counts.total(),
             **{status: counts[status] for status in (*STATUSES, UNTRIED)},
-            "created": sweeps[name].info["created"],
+            "created": sweeps[name].created,
         }
         for name, counts in count_trials(plans.table, trials.table, extra_seeds).items()
     ]

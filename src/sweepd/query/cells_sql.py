@@ -69,15 +69,14 @@ def endings_sql(selected: str) -> str:
 def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str) -> str:
     """The members of each cell, told apart by `member` (config, or id with code), and `sweeps`.
 
-    Costs are the planned ones: the trial's own where there is no plan.
+    Costs are the planned ones: the trial's own where there is no plan. A cell whose trials all run
+    on demand is one once any of them is done.
     """
     code = ["code"] if member == "id" else []
     shared = ["task", "model", "size", "L", *code]
     identity = ", ".join(map(quoted, dict.fromkeys([*shared, *plan_axes, *trial_axes])))
-    planned, ran = (
-        ", ".join(map(quoted, [member, *shared, *own, "seed", *COSTS]))
-        for own in (plan_axes, trial_axes)
-    )
+    plan_columns = [member, *shared, *plan_axes, "seed", *COSTS]
+    ran = ", ".join(map(quoted, [member, *shared, *trial_axes, "seed", *COSTS]))
     return f"""
     CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
         QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {_DONE} DESC, attempt DESC) = 1;
@@ -88,11 +87,19 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
             OR {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE});
 
     CREATE TABLE raw.members AS
-        SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
-            SELECT DISTINCT ON ({member}) {planned} FROM raw.plans
-            UNION ALL BY NAME
-            SELECT {ran} FROM raw.endings ANTI JOIN raw.planned USING ({member})
-        );
+        SELECT * FROM (
+            SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
+                SELECT {", ".join(_any_value(name, member) for name in plan_columns)},
+                    bool_and(coalesce(on_demand, false)) AS on_demand
+                FROM raw.plans GROUP BY {member}
+                UNION ALL BY NAME
+                SELECT {ran}, false AS on_demand
+                FROM raw.endings ANTI JOIN raw.planned USING ({member})
+            )
+        ) WINDOW of_cell AS (PARTITION BY cell)
+        QUALIFY NOT bool_and(on_demand) OVER of_cell OR bool_or(
+            {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE})
+        ) OVER of_cell;
 
     CREATE TABLE raw.rules AS
         SELECT cell, coalesce(arg_max(s.pass, s.number), 'median') AS pass,
@@ -106,9 +113,12 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
             any_value(s.pass) AS pass, any_value(s.search) AS search,
             count(id) AS trials, count(*) FILTER ({_DONE}) AS ended, {_COUNTS}
         FROM raw.sweeps AS s LEFT JOIN (
-            SELECT planned.sweep, id, planned.seed, trials.status
+            SELECT planned.sweep, id, planned.seed, trials.status,
+                coalesce(on_demand, false) AS on_demand
             FROM raw.planned LEFT JOIN trials USING (id)
-        ) ON sweep = s.name AND (status IS NOT NULL OR NOT list_contains(s.extra_seeds, seed))
+        ) ON sweep = s.name AND (
+            status IS NOT NULL OR NOT (on_demand OR list_contains(s.extra_seeds, seed))
+        )
         GROUP BY s.name, s.number ORDER BY s.number;
     """
 
@@ -169,12 +179,25 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
     bounds = [bound(score) for score in scores for bound in (least, most)]
     extremes = [f"{pool}({score}) AS {name}" for name, (score, pool) in EXTREMES.items()]
     known = ", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores).items())
+    rest = [name for name in identity if name != "steps"]
+    steps = "members.steps" if "steps" in identity else "0"
+    family = f"dense_rank() OVER (ORDER BY {', '.join(f'members.{quoted(n)}' for n in rest)})"
+    carried = ["status", "correct", "total", *scores, *bounds]
     return f"""
-    CREATE OR REPLACE TABLE raw.outcomes AS
-        SELECT cell, pass, members.seed, status, correct, total, seconds,
-            {", ".join(map(_score_sql, scores))}
+    CREATE OR REPLACE TABLE raw.own AS
+        SELECT cell, pass, members.seed, members.on_demand, status, correct, total, seconds,
+            {family} AS family, {steps} AS steps, {", ".join(map(_score_sql, scores))}
         FROM raw.members JOIN raw.rules USING (cell)
             LEFT JOIN raw.endings USING ({member}) {reached};
+
+    CREATE OR REPLACE TABLE raw.outcomes AS
+        SELECT own.* EXCLUDE (family, steps, on_demand)
+            REPLACE ({", ".join(map(_carried, carried))}), shorter.seed IS NOT NULL AS carried
+        FROM raw.own ASOF LEFT JOIN (
+            SELECT *, true AS carries FROM raw.own WHERE {_DONE}
+        ) AS shorter ON own.family = shorter.family AND own.seed = shorter.seed
+            AND own.steps > shorter.steps
+            AND carries = (own.on_demand AND NOT coalesce(own.{_DONE}, false));
 
     CREATE OR REPLACE TABLE raw.bounds AS
         WITH pooled AS (SELECT cell, {known} FROM raw.outcomes GROUP BY cell)
@@ -217,6 +240,24 @@ def _ends(score: str) -> tuple[str, str]:
     """The worst and the best that a score of a trial can be, in SQL."""
     low, high = (f"'{end}'::DOUBLE" for end in RANGES.get(score, (0.0, inf)))
     return (high, low) if score in FALLING else (low, high)
+
+
+def _any_value(name: str, member: str) -> str:
+    return quoted(name) if name == member else f"any_value({quoted(name)}) AS {quoted(name)}"
+
+
+def _carried(name: str) -> str:
+    """A column of a seed that has not run at its cell's budget: what it reached with its largest
+    smaller one, as of a trial that was solved there. A pass stays a pass (`search.ladder`)."""
+    value = f"shorter.{name}"
+    if name == "status":
+        value = "'solved'"
+    for score in OF_TRIALS:
+        if name == (least if score in FALLING else most)(score):
+            value = "0" if score in FALLING else "1"
+        elif name in (least(score), most(score)):
+            value = f"shorter.{score}"
+    return f"CASE WHEN shorter.seed IS NULL THEN own.{name} ELSE {value} END AS {name}"
 
 
 def _score_sql(score: str) -> str:

@@ -20,7 +20,7 @@ from sweepd.grid.spec import parse_grid
 from sweepd.search.base import Allowance
 from sweepd.search.estimate import bills
 from sweepd.search.seeds import Outcome
-from sweepd.search.settle import Final, progress, standing
+from sweepd.search.settle import AtRate, Final, progress, standing
 from sweepd.search.staircase import search_of
 from sweepd.store.schema import TRIALS
 
@@ -49,6 +49,11 @@ def runs(*seeds: dict[int, float], total: int = 4096):
     }
 
 
+def stands(rates, *rest):
+    """`standing` of what ended at rates that rise."""
+    return standing([AtRate(10.0**i, runs) for i, runs in enumerate(rates)], *rest)
+
+
 FLAT = {1000: 0.50, 2000: 0.502, 4000: 0.503}
 RISING = {1000: 0.66, 2000: 0.75, 4000: 0.80}
 PASSING = {1000: 0.92}
@@ -67,34 +72,34 @@ PASSING = {1000: 0.92}
     ],
 )
 def test_when_a_cell_is_settled(seeds, settled):
-    assert standing([runs(*seeds)], GOAL, "median", SETTLE, 1000).settled == settled
+    assert stands([runs(*seeds)], GOAL, "median", SETTLE, 1000).settled == settled
 
 
 def test_a_pass_that_took_too_long_for_the_largest_budget_settles_nothing():
-    found = standing([runs(FLAT, FLAT, FLAT)], GOAL, "median", SETTLE, 8000)
+    found = stands([runs(FLAT, FLAT, FLAT)], GOAL, "median", SETTLE, 8000)
     assert found.settled == "moving" and "32000" in found.reason
 
 
 def test_a_best_rate_at_the_edge_never_settles():
     worse = {steps: score - 0.1 for steps, score in FLAT.items()}
     flat, low = runs(FLAT, FLAT, FLAT), runs(worse, worse, worse)
-    assert standing([low, flat], GOAL, "median", SETTLE, 1000).settled == "untested"
-    assert standing([low, flat, low], GOAL, "median", SETTLE, 1000).settled == "yes"
+    assert stands([low, flat], GOAL, "median", SETTLE, 1000).settled == "untested"
+    assert stands([low, flat, low], GOAL, "median", SETTLE, 1000).settled == "yes"
 
 
 def test_the_second_best_rate_must_stand_still_too():
     behind = {1000: 0.45, 2000: 0.6, 4000: 0.72}
     flat, rising = runs(FLAT, FLAT, FLAT), runs(behind, behind, behind)
     worst = runs(*[{1000: 0.1}] * 3)
-    assert standing([worst, flat, rising], GOAL, "median", SETTLE, 1000).settled == "moving"
+    assert stands([worst, flat, rising], GOAL, "median", SETTLE, 1000).settled == "moving"
 
 
 def test_losses_fall():
     goal = Goal("loss", "<", 0.1)
     flat = {seed: {s: Final(0.5) for s in FLAT} for seed in range(3)}
     falling = {seed: {s: Final(800 / s) for s in FLAT} for seed in range(3)}
-    assert standing([flat], goal, "median", SETTLE, 1000).settled == "yes"
-    assert standing([falling], goal, "median", SETTLE, 1000).settled == "moving"
+    assert stands([flat], goal, "median", SETTLE, 1000).settled == "yes"
+    assert stands([falling], goal, "median", SETTLE, 1000).settled == "moving"
 
 
 @given(
@@ -145,11 +150,8 @@ def rows(plan: Plan, ledger: dict[str, Outcome]):
             _, rung = stair.passing((size, value), ledger, ())
             budget = rung.trials[0].train.steps
         smaller = [w for w in widths if value is None or w < value]
-        tried = [
-            ladder.runs(ledger)
-            for ladder in (stair.ladders[size, smaller[-1]] if smaller else ())
-            if ladder.runs(ledger)
-        ]
+        ladders = stair.ladders[size, smaller[-1]] if smaller else ()
+        tried = [ladder.ended(ledger) for ladder in ladders]
         settled = standing(tried, GOAL, plan.grid.pass_rule, plan.grid.settle, budget).settled
         found[size] = value, budget, settled if smaller else "untested"
     return found

@@ -19,6 +19,7 @@ from sweepd.query.expressions import (
     Node,
     conjunction,
     conjuncts,
+    goal_of,
     of_goal,
     thresholds,
 )
@@ -27,6 +28,13 @@ from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import tuned
 from sweepd.query.parser import Question, parse
 from sweepd.query.power_law import PREDICTED, Point, agrees, fit, refusal
+from sweepd.query.settled import (
+    LEAST_COLUMNS,
+    SETTLED_COLUMNS,
+    Ends,
+    least_columns,
+    settled_columns,
+)
 
 LAW_COLUMNS = ("exponent", "low", "high", "factor")
 
@@ -115,6 +123,8 @@ def _min(
 ) -> Reply:
     rows = []
     found = min_rows(views, grouping, cells)
+    goal = goal_of(condition)
+    ends = Ends.of(views, goal) if goal and not grouping.of_score else None
     for line in found:
         bound = line.bound
         best = max(line.passing or line.largest_tried, key=merit, default=None)
@@ -122,6 +132,8 @@ def _min(
         told = best if best and (best.outcome or best.measured) else None
         rows.append(
             {
+                **settled_columns(views, line, condition, ends),
+                **least_columns(line),
                 **line.columns,
                 "value": bound.value,
                 "fail": bound.fail,
@@ -138,6 +150,7 @@ def _min(
         )
     own = ("value", "fail", "pass", "inferred", "passed", "seeds")
     columns = [*grouping.group, *own, *SCORE_COLUMNS, "close", "at", "edge", "verdict"]
+    columns += [name for name in SETTLED_COLUMNS if name not in columns] + list(LEAST_COLUMNS)
     notes = _merged_notes(grouping, cells)
     at_the_smallest = sum(line.passes_at_the_smallest for line in found)
     if at_the_smallest and not grouping.of_score:

@@ -19,6 +19,8 @@ class Candidate:
     """True: one of its cells passed. False: all ran their budget and failed. None: neither."""
     failed_smaller: bool
     """All its cells ran their budget at one smaller size and failed."""
+    budget: int | None = None
+    """The least number of steps with which it passed, or the largest with which it failed."""
 
     @property
     def failed(self) -> bool:
@@ -47,7 +49,11 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
     if at is None:
         kind = "above" if candidates[-1].failed else "open"
         return Bound(kind, None, fail, inferred)
-    if candidates[at].failed_smaller or any(c.passed is False for c in candidates[at + 1 :]):
+    needed = candidates[at].budget or 0
+    larger_failed = any(
+        c.passed is False and (c.budget is None or c.budget >= needed) for c in candidates[at + 1 :]
+    )
+    if candidates[at].failed_smaller or larger_failed:
         kind = "not monotone"
     elif smaller and all(c.passed is False for c in smaller):
         kind = "exact"

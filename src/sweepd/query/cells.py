@@ -63,6 +63,8 @@ class Cell:
     rivals: tuple[Cell, ...] = ()
     """Where nuisance axes were tuned: one cell for each of their values, of which this is the
     best; then `outcome` is what they say together."""
+    tuned: tuple[str, ...] = ()
+    """The nuisance axes in which those differ."""
     edge: str = ""
     """Tuned axes, joined by commas, whose best value lies at the edge of the tried range."""
 

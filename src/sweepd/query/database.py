@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import PASS_RULES
+from sweepd.grid.options import PASS_RULES, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
@@ -43,6 +43,8 @@ SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
     "extra_seeds BIGINT[]"
 )
+LONGEST = 2**62
+"""Steps that nobody trains for."""
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
@@ -136,7 +138,22 @@ class Views:
     def tune(self) -> set[str]:
         """Nuisance axes, which grids name as `train.lr`."""
         names = (name for info in self.infos.values() for name in info.tune)
-        return {name.rpartition(".")[2] for name in names}
+        found = {name.rpartition(".")[2] for name in names}
+        return found | {"steps"} if self.settles else found
+
+    @property
+    def settles(self) -> bool:
+        """Whether a selected sweep trains what decides its answers for longer."""
+        return any(info.settle for info in self.infos.values())
+
+    @cached_property
+    def settle(self) -> Settle:
+        """How long what decides an answer must be trained: as the latest sweep that settles says;
+        without one, by the default rule and with no largest budget."""
+        told = [info.settle for info in self.infos.values() if info.settle]
+        if not told:
+            return Settle(most=LONGEST)
+        return Settle(told[-1]["factor"], int(told[-1]["least"]), int(told[-1]["most"]))
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""

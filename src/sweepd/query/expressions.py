@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweepd.grid.options import Goal
+from sweepd.grid.options import OPERATORS, RANGES, Goal
 from sweepd.query.cells_sql import FALLING, SCORES, least, most, quoted
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -191,6 +191,17 @@ def of_goal(goal: Goal) -> Node:
     """A grid's goal as a condition."""
     number = Constant(f"({goal.threshold!r})", goal.threshold)
     return Comparison(Column(goal.metric), goal.comparison, number)
+
+
+def goal_of(condition: Node) -> Goal | None:
+    """The condition as a goal, if it compares one score of trials with a number; else None."""
+    test = _score_test(condition)
+    if test is None:
+        return None
+    score, operator, rest = test
+    if score not in RANGES or operator not in OPERATORS or not isinstance(rest, Constant):
+        return None
+    return None if rest.number is None else Goal(score, operator, rest.number)
 
 
 def kleene(condition: Node) -> str:

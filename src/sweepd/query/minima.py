@@ -42,6 +42,13 @@ class MinRow:
         return [cell for cell in self.by_value[self.bound.fail] if cell.failed]
 
     @property
+    def deciding(self) -> list[Cell]:
+        """Cells with the next smaller value, which decide whether the row's value is the least;
+        where nothing passes those with the largest."""
+        smaller = [v for v in self.by_value if self.bound.value is None or v < self.bound.value]
+        return self.by_value[smaller[-1]] if smaller else []
+
+    @property
     def passes_at_the_smallest(self) -> bool:
         """Whether the least value that passes is the least of the group."""
         return self.bound.value == next(iter(self.by_value))
@@ -87,7 +94,12 @@ def _candidate(views: Views, cells: Sequence[Cell], failed: Sizes) -> Candidate:
         for cell in cells
         for point in cell.points
     )
-    return Candidate(cells[0].values[0], passed, bool(set.intersection(*smaller)))
+    points = [point for cell in cells for point in cell.points]
+    budget = None
+    if passed is not None:
+        budgets = [point.row.get("steps") or 0 for point in points if point.outcome is passed]
+        budget = (min if passed else max)(budgets)
+    return Candidate(cells[0].values[0], passed, bool(set.intersection(*smaller)), budget)
 
 
 def _tried(point: Cell) -> bool:

@@ -2,13 +2,16 @@
 
 Cells that differ in nothing else are taken as one, for the best of them: see `cells.together`. Its
 value on each axis may lie at the edge of what was tried; then a wider range may do better still.
+
+Where a sweep settles its answers, the steps are such an axis: a pass with fewer steps stays a pass,
+and a budget whose seeds have not all ended leaves the budgets below it as they are.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,37 +40,57 @@ def tuned(
 def _as_one(
     rivals: Sequence[Cell], axes: Sequence[str], condition: Node, merit: Callable[[Cell], Any]
 ) -> Cell:
-    outcome = together(rivals, condition)
-    best = max((rival for rival in rivals if rival.outcome or not outcome), key=merit)
+    outcome = together(_decided(rivals, axes), condition)
+    candidates = [rival for rival in rivals if rival.outcome or not outcome]
+    if outcome and "steps" in axes:
+        least = min(rival.row["steps"] for rival in candidates)
+        candidates = [rival for rival in candidates if rival.row["steps"] == least]
+    best = max(candidates, key=merit)
+    ordered = (axis for axis in axes if axis != "steps")
     return replace(
         best,
         outcome=outcome,
         rivals=tuple(rivals),
-        edge=",".join(axis for axis in axes if _at_edge(axis, best, rivals)),
+        tuned=tuple(axes),
+        edge=",".join(axis for axis in ordered if _at_edge(axis, best, rivals)),
     )
+
+
+def _decided(rivals: Sequence[Cell], axes: Sequence[str]) -> Sequence[Cell]:
+    """Those that count: not a budget that is open where a smaller one is decided."""
+    if "steps" not in axes:
+        return rivals
+    rest = [axis for axis in axes if axis != "steps"]
+    families: dict[Any, list[Cell]] = defaultdict(list)
+    for rival in rivals:
+        families[*(rival.row[axis] for axis in rest),].append(rival)
+    counting = []
+    for family in families.values():
+        counting += [rival for rival in family if rival.outcome is not None] or family[:1]
+    return counting
 
 
 def _at_edge(axis: str, best: Cell, rivals: Sequence[Cell]) -> bool:
     """Whether no tried value lies on one side of the best one, where there are others at all."""
-    tried = {_place(rival, axis) for rival in rivals if rival.measured}
+    tried = {place(rival.row, axis) for rival in rivals if rival.measured}
     if not best.measured or None in tried or len(tried) < 2:
         return False
-    places = sorted(place for place in tried if place is not None)
-    return _place(best, axis) in (places[0], places[-1])
+    places = sorted(found for found in tried if found is not None)
+    return place(best.row, axis) in (places[0], places[-1])
 
 
-def _place(cell: Cell, axis: str) -> float | None:
+def place(row: Mapping[str, Any], axis: str) -> float | None:
     """Where a cell stands on a nuisance axis; None if the axis has no order.
 
     A rate, or a rule for it (JSON), stands where the peak rate is that it gives at the cell's d:
     rules that differ in more than `base` have that order too, and rates beside them.
     """
-    value = cell.row[axis]
+    value = row[axis]
     try:
         if isinstance(value, str):
             value = json.loads(value)
         if isinstance(value, dict):
-            value = LrRule(**value).at(cell.row["d"])
+            value = LrRule(**value).at(row["d"])
     except (TypeError, ValueError, ArithmeticError):
         return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

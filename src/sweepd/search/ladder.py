@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sweepd.grid.plan import Trial
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes
-from sweepd.search.settle import Final, Runs
+from sweepd.search.settle import AtRate, Final
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Ladder:
         rung = self.rungs[level]
         return [trial for trial in rung.trials[: rung.first] if trial.seed not in met]
 
-    def runs(self, outcomes: Outcomes) -> Runs:
+    def ended(self, outcomes: Outcomes) -> AtRate:
         """What ended, for `settle`."""
         found: dict[int, dict[int, Final]] = {}
         for trial in self.trials:
@@ -73,7 +73,7 @@ class Ladder:
                     found.setdefault(trial.seed, {})[trial.train.steps] = Final(
                         score, outcome.total
                     )
-        return found
+        return AtRate(self.peak_lr, found)
 
     def _carried(self, i: int, outcomes: Outcomes) -> Outcomes:
         """The outcomes with those of seeds that have not run at rung i, from the rungs below."""

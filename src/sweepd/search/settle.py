@@ -52,6 +52,14 @@ Runs = Mapping[int, Mapping[int, Final]]
 
 
 @dataclass(frozen=True)
+class AtRate:
+    """What ended of a cell at one combination of nuisance values. peak_lr: its highest rate."""
+
+    peak_lr: float
+    runs: Runs
+
+
+@dataclass(frozen=True)
 class Progress:
     """What more training did to a cell that fails, at one rate."""
 
@@ -114,11 +122,11 @@ def progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
 
 
 def standing(
-    rates: Sequence[Runs], goal: Goal, rule: PassRule, settle: Settle, budget: int
+    rates: Sequence[AtRate], goal: Goal, rule: PassRule, settle: Settle, budget: int
 ) -> Standing:
     """Whether a cell that fails, at each of its rates, would still fail after more training.
 
-    rates: in the order of the rate. budget: steps with which the next larger value passed.
+    budget: steps with which the next larger value passed.
     """
     needed = settle.needed(budget)
     if needed > settle.most:
@@ -126,9 +134,9 @@ def standing(
     best = best_rates(rates, goal)
     if not best:
         return Standing("untested", "never trained at this size")
-    if len(rates) > 1 and best[0] in (0, len(rates) - 1):
+    if edge(rates, best[0]):
         return Standing("untested", "the best rate is at the edge of those tried")
-    found = [progress(rates[i], goal, rule) for i in best]
+    found = [progress(rate.runs, goal, rule) for rate in best]
     known = [one for one in found if one]
     nearest = min(known, key=lambda one: one.missing - one.ahead, default=None)
     if nearest is None or len(known) < len(found):
@@ -143,15 +151,22 @@ def standing(
     return Standing("moving", told, nearest)
 
 
-def best_rates(rates: Sequence[Runs], goal: Goal) -> list[int]:
-    """The places of the best rates, the best first, by their first budgets' mean scores."""
+def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
+    """The best rates, the best first, by their first budgets' mean scores."""
     sign = 1 if goal.comparison.startswith(">") else -1
-    merits = {}
-    for place, runs in enumerate(rates):
-        firsts = [finals[min(finals)].score for finals in runs.values() if finals]
-        if firsts:
-            merits[place] = sign * fmean(firsts)
-    return sorted(merits, key=lambda place: -merits[place])[:BEST_RATES]
+
+    def merit(rate: AtRate) -> float:
+        return sign * fmean(finals[min(finals)].score for finals in rate.runs.values())
+
+    return sorted((rate for rate in rates if rate.runs), key=merit, reverse=True)[:BEST_RATES]
+
+
+def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None:
+    """At which end of the tried rates the best one lies; None where there is no other rate."""
+    peaks = {rate.peak_lr for rate in rates if rate.runs}
+    if len(peaks) > 1 and best.peak_lr == min(peaks):
+        return "low"
+    return "high" if len(peaks) > 1 and best.peak_lr == max(peaks) else None
 
 
 def pooled(scores: Sequence[float], rule: PassRule, goal: Goal) -> float:

@@ -14,7 +14,7 @@ from sweepd.grid.spec import Grid
 from sweepd.search.frontier import Known, Position, SearchLine
 from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
-from sweepd.search.settle import best_rates, standing
+from sweepd.search.settle import best_rates, edge, standing
 
 
 @dataclass(frozen=True)
@@ -116,27 +116,27 @@ class Stair:
     ) -> Iterator[Trial]:
         """What the cell that decides an answer needs next. budget: with which the value passed."""
         every = self.ladders[position]
-        tried = [ladder for ladder in every if ladder.runs(outcomes)]
-        if not tried:
-            return
-        goal, rule = tried[0].base.goal, tried[0].base.rule
-        base = tried[0].base.trials[0].train.steps
-        budget = budget or base
+        goal, rule = every[0].base.goal, every[0].base.rule
+        budget = budget or every[0].base.trials[0].train.steps
         if settle.needed(budget) > settle.most:
             return
-        runs = [ladder.runs(outcomes) for ladder in tried]
-        best = best_rates(runs, goal)
-        if len(tried) > 1 and best[0] in (0, len(tried) - 1):
-            at_edge = every.index(tried[best[0]])
-            beyond = at_edge - 1 if best[0] == 0 else at_edge + 1
+        rates = {ladder: ladder.ended(outcomes) for ladder in every}
+        tried = list(rates.values())
+        best = best_rates(tried, goal)
+        if not best:
+            return
+        ladders = [ladder for ladder in every if any(rates[ladder] is one for one in best)]
+        if end := edge(tried, best[0]):
+            [at] = [i for i, ladder in enumerate(every) if rates[ladder] is best[0]]
+            beyond = at + (1 if end == "high" else -1)
             if 0 <= beyond < len(every):
                 yield from every[beyond].base.needed(outcomes, abandoned) or ()
             return
-        if standing(runs, goal, rule, settle, budget).settled == "yes":
+        if standing(tried, goal, rule, settle, budget).settled == "yes":
             return
         waiting = (
-            [trial for place in best for trial in tried[place].next_trials(level, outcomes)]
-            for level in range(len(tried[0].rungs))
+            [trial for ladder in ladders for trial in ladder.next_trials(level, outcomes)]
+            for level in range(len(every[0].rungs))
         )
         for trials in waiting:
             if left := _left(trials, outcomes, abandoned):

@@ -1,0 +1,157 @@
+"""What more training would change about the rows of `min`: the rule of `search.settle`, asked of
+the cells that decide them; and the least values that some, most and all seeds reach."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+from sweepd.grid.options import Goal
+from sweepd.query.bounds import Candidate, judge
+from sweepd.query.cells import Cell
+from sweepd.query.database import Views
+from sweepd.query.expressions import Node, goal_of
+from sweepd.query.minima import MinRow
+from sweepd.query.nuisance import place
+from sweepd.search.settle import LEAST_SEEDS, AtRate, Final, Standing, standing
+
+SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "settled", "why")
+RULES = ("any", "median", "all")
+LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What ended of each cell: the final score of each of its seeds that ran there."""
+
+    by_cell: Mapping[int, Mapping[int, Final]]
+    fresh: frozenset[int]
+    """seeds that only confirm what passed"""
+
+    @classmethod
+    def of(cls, views: Views, goal: Goal) -> Ends:
+        """Reads them from the views. One that diverged has the worst score."""
+        ended = views.fetch(
+            f"SELECT cell, seed, {goal.metric}, total FROM raw.outcomes "
+            "WHERE NOT carried AND status IN ('completed', 'solved', 'diverged')"
+        )
+        by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
+        for cell, seed, score, total in ended:
+            if score is not None and not isnan(score):
+                by_cell[cell][seed] = Final(score, total)
+        fresh = {seed for info in views.infos.values() for seed in info.extra_seeds}
+        return cls(by_cell, frozenset(fresh))
+
+
+def settled_columns(
+    views: Views, row: MinRow, condition: Node, ends: Ends | None
+) -> dict[str, Any]:
+    """SETTLED_COLUMNS of one row. `ends` is None where the condition is not one on a score."""
+    steps = min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
+    deciding = row.deciding
+    failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
+    found = Standing("untested", "the condition is not one on a score")
+    if ends is not None:
+        found = _standing(views, row, condition, ends, steps)
+    return {
+        "steps": steps,
+        "fail_steps": max(failed, default=None),
+        "gain": found.progress and found.progress.gain,
+        "missing": found.progress and found.progress.missing,
+        "settled": found.settled,
+        "why": found.reason,
+    }
+
+
+def _standing(
+    views: Views, row: MinRow, condition: Node, ends: Ends, steps: int | None
+) -> Standing:
+    goal = goal_of(condition)
+    assert goal is not None
+    if row.bound.kind == "not monotone":
+        return Standing("untested", "cells contradict each other")
+    if not row.deciding:
+        return Standing("untested", "the grid has no smaller value")
+    if steps is not None and not any(_confirmed(cell, ends) for cell in row.passing):
+        return Standing(
+            "untested", "its pass at the best of several is not confirmed on a fresh seed"
+        )
+    budget = steps or min(_steps(point) for cell in row.deciding for point in cell.points)
+    found = [
+        standing(_rates(cell, ends), goal, cell.row["pass"], views.settle, budget)
+        for cell in row.deciding
+    ]
+    order = {"untested": 0, "moving": 1, "yes": 2}
+    return min(found, key=lambda one: order[one.settled])
+
+
+def _rates(cell: Cell, ends: Ends) -> list[AtRate]:
+    """What ended of a cell, by all that its points differ in but the steps."""
+    by_rate: dict[Any, dict[int, dict[int, Final]]] = defaultdict(lambda: defaultdict(dict))
+    for point in cell.points:
+        rest = tuple((axis, point.row[axis]) for axis in cell.tuned if axis != "steps")
+        for seed, final in ends.by_cell.get(point.row["cell"], {}).items():
+            by_rate[rest][seed][_steps(point)] = final
+    return [AtRate(_peak_lr(cell, dict(rest)), runs) for rest, runs in by_rate.items()]
+
+
+def _peak_lr(cell: Cell, axes: Mapping[str, Any]) -> float:
+    found = place({**cell.row, **axes}, "lr") if "lr" in axes else None
+    return found or 0.0
+
+
+def _confirmed(cell: Cell, ends: Ends) -> bool:
+    """Whether a cell passes at its only look, or passes with a fresh seed among its seeds. Where
+    one seed is enough to pass there is nothing to confirm."""
+    points = [point for point in cell.points if point.measured]
+    if len(points) == 1 or cell.row["pass"] == "any":
+        return True
+    return any(
+        ends.fresh.intersection(ends.by_cell.get(point.row["cell"], ())) for point in _passing(cell)
+    )
+
+
+def _passing(cell: Cell) -> list[Cell]:
+    return [point for point in cell.points if point.outcome]
+
+
+def _steps(point: Cell) -> int:
+    return int(point.row.get("steps") or 0)
+
+
+def least_columns(row: MinRow) -> dict[str, Any]:
+    """LEAST_COLUMNS of one row: the least value that at least one, more than half and all of at
+    least LEAST_SEEDS seeds reach, each with its verdict."""
+    found: dict[str, Any] = {}
+    points = {
+        value: [point for cell in cells for point in cell.points]
+        for value, cells in row.by_value.items()
+    }
+    enough = any(one.decided >= LEAST_SEEDS for found in points.values() for one in found)
+    for rule in RULES:
+        passed = {v: _any_passes([_by_rule(p, rule) for p in points[v]]) for v in points}
+        bound = judge([Candidate(v, passed[v], False) for v in points]) if enough else None
+        found[f"least_{rule}"] = bound and bound.value
+        found[f"least_{rule}_verdict"] = bound and bound.kind
+    return found
+
+
+def _by_rule(point: Cell, rule: str) -> bool | None:
+    """Whether a point passes if so many of its seeds must; None while that is open."""
+    seeds, passed, failed = point.row["seeds"], point.passed, point.decided - point.passed
+    match rule:
+        case "any":
+            return True if passed else False if failed == seeds else None
+        case "all":
+            return False if failed else True if passed == seeds else None
+    return True if 2 * passed > seeds else False if 2 * failed >= seeds else None
+
+
+def _any_passes(outcomes: Sequence[bool | None]) -> bool | None:
+    if True in outcomes:
+        return True
+    decided = [outcome for outcome in outcomes if outcome is not None]
+    return False if decided else None

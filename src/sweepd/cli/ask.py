@@ -121,7 +121,7 @@ def _shown_columns(answer: Answer) -> list[str]:
     scores += [name for name in ("loss", "seeds' loss") if "loss" in answer.about]
     if "verdict" in answer.columns:
         groups = answer.columns[: answer.columns.index("value")]
-        own = ["value", "fail", "verdict", "passed", *scores, "inferred"]
+        own = ["value", "fail", "verdict", "settled", "passed", *scores, "inferred"]
     else:
         groups = answer.columns[: answer.columns.index("seeds") + 1]
         own = scores
@@ -143,8 +143,16 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         **{name: span(*span_of) for name, span_of in SPANS.items()},
         "acc": f"{acc} (close)" if row.get("close") else acc,
         "passed": f"{row.get('passed')} of {row['seeds']}",
+        "settled": _mark(row) if "settled" in row else "",
         "at": "" if row["at"] == "{}" else row["at"],
     }
+
+
+def _mark(row: dict[str, Any]) -> str:
+    """Whether more training would change a row's value, and why it is said."""
+    if row["settled"] != "yes":
+        return f"{row['settled']}: {row['why']}"
+    return "yes, at one rate" if row["rates"] == 1 else "yes"
 
 
 def _store(results: str | None) -> Store:

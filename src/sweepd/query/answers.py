@@ -25,7 +25,7 @@ from sweepd.query.expressions import (
 )
 from sweepd.query.grouping import Grouping, group
 from sweepd.query.minima import MinRow, min_rows
-from sweepd.query.nuisance import tuned
+from sweepd.query.nuisance import tuned, within_budgets
 from sweepd.query.parser import Question, parse
 from sweepd.query.power_law import PREDICTED, Point, agrees, fit, refusal
 from sweepd.query.settled import (
@@ -84,6 +84,8 @@ def ask(
     cells = [cell for cell, selected in every if selected]
     grouping = group(views, question, [cell for cell, _ in every], cells)
     merit = _merit(question, condition)
+    if views.settles and question.verb == "min" and "steps" in grouping.group:
+        cells = within_budgets(cells, views.identity)
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit)
     notes += _notes(cells, condition)
     valued = [cell for cell in cells if cell.has_values]

@@ -37,6 +37,33 @@ def tuned(
     return [_as_one(rivals, axes, condition, merit) for rivals in families.values()]
 
 
+def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
+    """For each budget of steps, the cells as they stand with at most that many: the same cell
+    with fewer steps counts, since a pass with fewer steps stays a pass.
+
+    rest: all columns that tell cells apart; those in which the members of a family differ are the
+    steps and costs alone.
+    """
+    families: dict[Any, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        families[*(cell.row[name] for name in rest if name != "steps"),].append(cell)
+    budgets = sorted({cell.row["steps"] for cell in cells})
+    found = []
+    for family in families.values():
+        for budget in budgets:
+            reached = [cell for cell in family if cell.row["steps"] <= budget]
+            if reached:
+                counting = _decided(reached, ["steps"])
+                passing = [cell for cell in counting if cell.outcome]
+                best = min(passing, key=_steps) if passing else max(counting, key=_steps)
+                found.append(replace(best, row={**best.row, "steps": budget}))
+    return found
+
+
+def _steps(cell: Cell) -> int:
+    return int(cell.row["steps"])
+
+
 def _as_one(
     rivals: Sequence[Cell], axes: Sequence[str], condition: Node, merit: Callable[[Cell], Any]
 ) -> Cell:

@@ -18,7 +18,7 @@ from sweepd.query.minima import MinRow
 from sweepd.query.nuisance import place
 from sweepd.search.settle import LEAST_SEEDS, AtRate, Final, Standing, standing
 
-SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "settled", "why")
+SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled", "why")
 RULES = ("any", "median", "all")
 LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
 
@@ -61,6 +61,9 @@ def settled_columns(
         "fail_steps": max(failed, default=None),
         "gain": found.progress and found.progress.gain,
         "missing": found.progress and found.progress.missing,
+        "rates": max((len(_rates(cell, ends)) for cell in deciding), default=None)
+        if ends
+        else None,
         "settled": found.settled,
         "why": found.reason,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import socket
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from sweepd.grid.plan import plan
 from sweepd.grid.spec import load_grid
 from sweepd.run import driver
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt
 
 NOT_RUN = {
     "make": "its commands run in CI; quickstart trains for minutes, torture and clusters longer",
@@ -32,6 +32,7 @@ NOT_RUN = {
     "sweepd cluster ": "needs a cluster; tests/cluster and tests/machines run them",
     "sweepd resume example --cluster": "needs a cluster; tests/machines runs it",
 }
+train = runpy.run_path(str(ROOT / "tests" / "stores" / "make.py"))["run"]
 TABLES = ("plan", "query", "sql", "status", "gc", "tasks", "models", "compare", "doctor")
 """Commands that print a table whose first line names its columns."""
 TINY = [
@@ -108,10 +109,9 @@ def run(store: Store, grid: Path, overrides: list[str]) -> str:
     driver._save(planned, store)
     number = store.new_launch({"sweep": name, "host": socket.gethostname(), "pid": os.getpid()})
     for trial in planned.trials:
-        attempt = Attempt(store, trial, number * 1000, name, planned.grid.base, "cpu", 1e9)
-        while attempt.status is None:
-            attempt.advance(60)
-        assert attempt.status in ("completed", "solved"), attempt.error
+        train(store, trial, number * 1000, name)
+    statuses = store.read_trials().table["status"].to_pylist()
+    assert set(statuses) <= {"completed", "solved"}
     return planned.trials[0].id
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
-import click
 import pytest
 import typer
 from pages import MANUAL, Shown, all_commands, name, prose, spans
@@ -17,8 +17,8 @@ from sweepd.cli import app
 ROOT_COMMAND = typer.main.get_command(app)
 
 
-def commands_of(group: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Each command with its words: `cluster up`."""
+def commands_of(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Each command with its words: `cluster up`. They are classes of the click within Typer."""
     subcommands = getattr(group, "commands", None)
     if subcommands is None:
         yield path, group
@@ -30,7 +30,7 @@ def commands_of(group: click.Command, path: str = "") -> Iterator[tuple[str, cli
 COMMANDS = dict(commands_of(ROOT_COMMAND))
 
 
-def options_of(command: click.Command) -> list[tuple[str, ...]]:
+def options_of(command: Any) -> list[tuple[str, ...]]:
     """The names of each option, without --help."""
     return [tuple(p.opts) for p in command.params if p.param_type_name == "option"]
 
@@ -74,7 +74,9 @@ def test_a_command_is_explained_and_has_an_example(command: str) -> None:
     [(names, owners) for (names, _), owners in OPTIONS.items()],
     ids=[f"{names[0]} of {', '.join(owners)}" for (names, _), owners in OPTIONS.items()],
 )
-def test_an_option_is_explained_and_has_an_example(names: tuple[str, ...], owners: list[str]):
+def test_an_option_is_explained_and_has_an_example(
+    names: tuple[str, ...], owners: list[str]
+) -> None:
     """Commands that share an option, with the same help, share its example."""
     text = [span for page in MANUAL for span in spans(page)]
     mentioned = {word for span in text for word in re.split(r"[ =,]", span)}

@@ -89,6 +89,17 @@ def is_ignored(folder: str) -> bool:
     return any(Path(folder).match(pattern.rstrip("/")) for pattern in patterns)
 
 
+def test_a_grid_in_a_page_is_the_file_that_it_names() -> None:
+    shown = 0
+    for block in (block for page in MANUAL for block in blocks(page) if block.language == "yaml"):
+        path = ROOT / block.lines[0].removeprefix("# ")
+        if path.is_file():
+            shown += 1
+            text = "\n".join(block.lines)
+            assert yaml.safe_load(text) == yaml.safe_load(path.read_text()), name(block.page)
+    assert shown
+
+
 def test_every_page_is_listed_in_the_readme() -> None:
     listed = {target.partition("#")[0] for target in LINK.findall(prose(ROOT / "README.md"))}
     assert {name(page) for page in MANUAL} - {"README.md"} <= listed

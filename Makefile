@@ -1,10 +1,12 @@
-# Two commands do everything on a fresh Linux machine with Python 3.11+:
-#   make quickstart   train a small sweep for real and ask it the main question
-#   make test         run the tests
-# and one does the worst to it that we could think of (docs/reliability.md):
-#   make torture      kill it, cut its power, feed it rubbish: about an hour
-# One runs sweeps on clusters, in network namespaces of this machine (docs/clusters.md):
-#   make clusters     as root, with sshd, rsync, slurm-wlm and munge: some minutes
+# On a fresh Linux machine with Python 3.11 or newer, two commands do everything:
+#   make quickstart   trains a small sweep for real and asks it the main question
+#   make test         runs the tests
+# Each first makes the virtual environment .venv. Two more take longer:
+#   make torture      kills sweepd, cuts its power, feeds it bad input; takes about an hour
+#                     (docs/reliability.md)
+#   make clusters     runs sweeps on clusters in network namespaces of this machine; takes about
+#                     16 minutes and needs root, sshd, rsync, slurm-wlm and munge (docs/clusters.md)
+# `make check` is what must pass before a change lands: lint, types and test.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,7 +24,7 @@ quickstart: install
 	@echo '  $(BIN)/sweepd sql "SELECT model, n, d, seed, status, acc FROM trials ORDER BY ALL"'
 	@echo '  $(BIN)/sweepd launch grids/quickstart.yaml --set model.d=[8,16,32,64,128]   # runs only what is new'
 
-# On all cores; those at the command line, which mostly wait for Ray, file by file.
+# On all cores. The end-to-end tests, which mostly wait for Ray, are shared out file by file.
 test: install
 	$(BIN)/python -m pytest -q -n auto --ignore tests/e2e
 	$(BIN)/python -m pytest -q -n auto --dist loadfile tests/e2e
@@ -45,7 +47,7 @@ types: install
 
 check: lint types test
 
-# The stamp is newer than what decides the environment's contents.
+# The stamp file is made again when one of the files that decide the environment changes.
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -1,3 +1,3 @@
 """sweepd: distributed sweeps over architectures, tasks and sizes."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

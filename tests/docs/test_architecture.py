@@ -1,0 +1,41 @@
+"""docs/architecture.md is short and true: its floors are import-linter's, and it names every module
+of the rooms that it describes module by module."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from pages import ROOT
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+ROWS = re.findall(r"(?m)^\| (\d+) \| ([^|]+) \| (.+) \|$", PAGE)
+"""Floor, rooms, what they are for."""
+WHOLE = ("cli", "cluster")
+"""Rooms with a file for each group of commands, or for each kind of cluster."""
+
+
+def quoted(text: str) -> set[str]:
+    return set(re.findall(r"`([\w.]+)`", text))
+
+
+def test_it_fits_two_pages() -> None:
+    assert len(PAGE.splitlines()) <= 110
+
+
+def test_its_floors_are_those_of_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [layers] = [c["layers"] for c in contracts["contracts"] if c["type"] == "layers"]
+    contract = [set(layer.split(" | ")) for layer in layers if layer != "__main__"]
+    floors = sorted({int(floor) for floor, _, _ in ROWS}, reverse=True)
+    assert floors == list(range(len(contract), 0, -1))
+    told = [set.union(*(quoted(rooms) for f, rooms, _ in ROWS if int(f) == n)) for n in floors]
+    assert told == contract
+
+
+def test_it_names_every_module() -> None:
+    for _, rooms, purpose in ROWS:
+        for room in quoted(rooms) - {*WHOLE, "tasks", "models"}:
+            folder = ROOT / "src" / "sweepd" / room
+            modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+            assert modules <= quoted(purpose), f"{room}: {sorted(modules - quoted(purpose))}"

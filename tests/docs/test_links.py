@@ -1,0 +1,123 @@
+"""What the pages point to exists: links, headings, paths of the repository, README's tree; and the
+files that say who may use and cite sweepd agree with the package."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from pages import MANUAL, PAGES, ROOT, blocks, commands, name, prose, spans
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+/?")
+SOURCE = re.compile(r"[\w-]+\.(?:py|md|toml)")
+"""A file without its folder."""
+PLACEHOLDER = "NAME"
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=name)
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    return {slug(heading) for heading in re.findall(r"(?m)^#+ (.+)$", prose(page))}
+
+
+def words(page: Path) -> set[str]:
+    """The words between backticks and those of commands, without what surrounds a path."""
+    shown = [shown.text.partition(" # ")[0] for shown in commands(page)]
+    found = {word for text in (*spans(page), *shown) for word in text.split()}
+    return {word.strip("`'\"(),;").partition("::")[0] for word in found}
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if target.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{name(page)}: {target} does not exist"
+        if anchor:
+            assert anchor in anchors(there), f"{name(page)}: no heading for {target}"
+
+
+@each_page
+def test_paths_exist(page: Path) -> None:
+    """A path counts as one of the repository if its first folder is: beside the page, at the top,
+    or below tests/."""
+    for word in words(page):
+        bases = (page.parent, ROOT, ROOT / "tests")
+        if PLACEHOLDER in word:
+            continue
+        if PATH.fullmatch(word):
+            first = word.split("/")[0]
+            near = [base for base in bases if (base / first).exists() and first.strip(".")]
+            if near:
+                assert any((base / word).exists() for base in near), f"{name(page)}: {word}"
+        elif SOURCE.fullmatch(word):
+            assert list(ROOT.glob(word)) or list(files_named(word)), f"{name(page)}: {word}"
+
+
+def files_named(file: str) -> set[Path]:
+    folders = ("src", "tests", "tasks", "models", "benchmarks", "docs", "results")
+    return {path for folder in folders for path in (ROOT / folder).rglob(file)}
+
+
+def test_the_tree_in_the_readme_is_the_tree() -> None:
+    """Every folder is there, with a line on it, and none that does not exist."""
+    [tree] = [b for b in blocks(ROOT / "README.md") if b.lines[0].startswith("docs/")]
+    top = {line.split()[0] for line in tree.lines if not line.startswith(" ")}
+    rooms = {line.split()[0] for line in tree.lines if line.startswith("  ")}
+    assert all(len(line.split()) > 1 for line in tree.lines)
+    packages = {path.parent.name for path in (ROOT / "src" / "sweepd").glob("*/__init__.py")}
+    assert rooms == {f"{package}/" for package in packages - {"tasks", "models"}}
+    folders = {p.name for p in ROOT.iterdir() if p.is_dir() and any(p.rglob("*.*"))}
+    kept = {name for name in folders if not name.startswith(".") and not is_ignored(name)}
+    assert top == {f"{folder}/" if folder != "src" else "src/sweepd/" for folder in kept | {"src"}}
+
+
+def is_ignored(folder: str) -> bool:
+    patterns = (ROOT / ".gitignore").read_text().split()
+    return any(Path(folder).match(pattern.rstrip("/")) for pattern in patterns)
+
+
+def test_a_grid_in_a_page_is_the_file_that_it_names() -> None:
+    shown = 0
+    for block in (block for page in MANUAL for block in blocks(page) if block.language == "yaml"):
+        path = ROOT / block.lines[0].removeprefix("# ")
+        if path.is_file():
+            shown += 1
+            text = "\n".join(block.lines)
+            assert yaml.safe_load(text) == yaml.safe_load(path.read_text()), name(block.page)
+    assert shown
+
+
+def test_every_page_is_listed_in_the_readme() -> None:
+    listed = {target.partition("#")[0] for target in LINK.findall(prose(ROOT / "README.md"))}
+    assert {name(page) for page in MANUAL} - {"README.md"} <= listed
+
+
+def test_licence_and_citation_agree_with_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_bytes()
+    assert hashlib.md5(text).hexdigest() == "3b83ef96387f14655fc854ddc3c6bd57", "the known text"
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert cited["cff-version"] == "1.2.0" and cited["type"] == "software"
+    assert all(author.keys() == {"name"} for author in cited["authors"])
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+
+
+def test_the_changelog_knows_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    headings = re.findall(r"(?m)^## (\S+)", (ROOT / "CHANGELOG.md").read_text())
+    assert headings[0] == version.partition(".dev")[0]

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid import yamlfile
+from sweepd.query.answers import ask
 from sweepd.query.database import Source, Views, connect
 from sweepd.store.schema import METRICS
 from sweepd.store.store import Store
@@ -379,6 +381,24 @@ def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:
         connect(store, code=now, sweeps=["broken"])
     with pytest.raises(UserError):
         connect(store, code=now, sweeps=["unknown"])
+
+
+def test_task_fields_are_read_as_grids_are_written() -> None:
+    """YAML 1.1 would read the names `on` and `no` as true and false."""
+    store = FakeStore()
+    store.add_sweep("s", [planned(on=1, no=2)])
+    store.grid = yamlfile.dump({"task": [{"name": "a", "on": 1}, {"name": "b", "no": 2}]})
+    assert connect(store, code=now).task_fields == {"on", "no"}
+    answer = ask(store, 'frontier flops, acc by "on"', code=now)
+    assert answer.columns[:3] == ["task", "on", "model"]
+
+
+@pytest.mark.parametrize("grid", ["# nothing", "- a", "task: {n: ", "model: {}", "task: 3"])
+def test_a_damaged_frozen_grid_is_named(grid: str) -> None:
+    store, _ = one_cell()
+    store.grid = grid
+    with pytest.raises(EnvironmentFailure, match="frozen grid of sweep s is damaged"):
+        connect(store, code=now).task_fields  # noqa: B018
 
 
 def test_an_empty_store_has_empty_views() -> None:

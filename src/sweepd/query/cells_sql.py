@@ -35,6 +35,10 @@ COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "trai
 
 _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
+_IN_RESERVE = (
+    "(coalesce(plan.on_demand, false) OR coalesce(list_contains(s.extra_seeds, plan.seed), false))"
+)
+"""Whether a planned trial of the sweep `s` runs only where an answer hangs on it."""
 _AT_CHECKS = "(metrics.step % endings.check_every = 0 OR metrics.step = endings.step)"
 _CHECKED = {"acc": "true", "chain_acc": "true", "loss": _AT_CHECKS}
 """Which rows of the metrics are of a check, by metric: accuracies are measured nowhere else."""
@@ -83,9 +87,8 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
         QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {_DONE} DESC, attempt DESC) = 1;
 
     CREATE TABLE raw.plans AS
-        SELECT planned.* FROM raw.planned LEFT JOIN raw.sweeps AS s ON sweep = s.name
-        WHERE NOT coalesce(list_contains(s.extra_seeds, seed), false)
-            OR {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE});
+        SELECT plan.* FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
+        WHERE NOT {_IN_RESERVE} OR {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE});
 
     CREATE TABLE raw.members AS
         SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
@@ -106,9 +109,9 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
             any_value(s.pass) AS pass, any_value(s.search) AS search,
             count(id) AS trials, count(*) FILTER ({_DONE}) AS ended, {_COUNTS}
         FROM raw.sweeps AS s LEFT JOIN (
-            SELECT planned.sweep, id, planned.seed, trials.status
-            FROM raw.planned LEFT JOIN trials USING (id)
-        ) ON sweep = s.name AND (status IS NOT NULL OR NOT list_contains(s.extra_seeds, seed))
+            SELECT plan.sweep, plan.on_demand, plan.seed, id, trials.status
+            FROM raw.planned AS plan LEFT JOIN trials USING (id)
+        ) AS plan ON plan.sweep = s.name AND (status IS NOT NULL OR NOT {_IN_RESERVE})
         GROUP BY s.name, s.number ORDER BY s.number;
     """
 

@@ -29,10 +29,10 @@ COLUMNS = [
 @pytest.mark.parametrize(
     ("rule", "pooled", "verdict"),
     [
-        ("median", 0.2, "exact"),
+        ("median", 0.2, "at most"),
         ("mean", None, "above"),
         ("all", None, "above"),
-        ("any", 0.1, "exact"),
+        ("any", 0.1, "at most"),
     ],
 )
 def test_a_row_about_loss(rule: str, pooled: float | None, verdict: str) -> None:
@@ -50,7 +50,7 @@ def test_a_row_about_loss(rule: str, pooled: float | None, verdict: str) -> None
     assert (row["loss_seed_min"], row["loss_seed_max"]) == (0.1, 0.6)
     assert verdicts(store, "min d where loss_max < 0.6") == [("above", None, 16, 0)]
     assert verdicts(store, "min d where loss_max <= 0.6 and loss_min = 0.1") == [
-        ("exact", 16, None, 0)
+        ("at most", 16, None, 0)
     ]
 
 

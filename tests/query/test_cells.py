@@ -67,7 +67,7 @@ def test_a_mean_at_the_threshold_meets_it_in_whatever_order_the_seeds_came() -> 
         for trial, acc in zip(trials, accs, strict=True):
             store.end(trial, "completed", acc)
         [row] = question(store, "min d where acc >= 0.9", seeds="mean").rows
-        assert row["verdict"] == "exact"
+        assert row["verdict"] == "at most"
 
 
 def test_extra_seeds_that_have_not_run_keep_nothing_open() -> None:
@@ -96,12 +96,12 @@ def test_comparisons_of_scores_with_each_other_wait_for_both() -> None:
     store.end(open_, "solved", 0.98, chain_acc=0.4)
     for text in ("acc > chain_acc", "acc - chain_acc > 0", "acc in (0.5, 1)"):
         assert verdicts(store, f"min d by d where {text}") == [
-            ("exact", 8, None, 0),
+            ("at most", 8, None, 0),
             ("open", None, None, 0),
         ]
     assert verdicts(store, "min d by d where acc > 0.9 or d > 1 and chain_acc is null") == [
         ("above", None, 8, 0),
-        ("exact", 16, None, 0),
+        ("at most", 16, None, 0),
     ]
 
 
@@ -114,7 +114,7 @@ def test_conditions_on_loss() -> None:
     store.end(trials[2], "solved", loss=0.4)
     store.end(trials[3], "solved", loss=0.1)
     found = verdicts(store, "min d by d where loss < 0.3")
-    assert [verdict for verdict, *_ in found] == ["above", "above", "open", "exact", "open"]
+    assert [verdict for verdict, *_ in found] == ["above", "above", "open", "at most", "open"]
     answer = question(store, "min d where loss < 0.3")
     assert [(row["value"], row["close"], row["acc_low"]) for row in answer.rows] == [
         (64, None, None)

@@ -152,16 +152,19 @@ def test_a_minimised_score_is_no_setting_of_which_a_larger_one_must_pass() -> No
     store.add_sweep("s", trials)
     for trial, acc, loss in zip(trials, (0.5, 0.95, 0.97), (0.6, 0.3, 0.2), strict=False):
         store.end(trial, "completed", acc, loss=loss)
-    assert verdicts(store, "min loss where acc > 0.9") == [("at most", 0.2, None, 0)]
-    assert verdicts(store, "min loss where acc < 0.6") == [("at most", 0.6, None, 0)]
-    assert verdicts(store, "min acc - 1 where loss < 0.4") == [("at most", -0.05, None, 0)]
-    answer = question(store, "min loss where acc > 0.98")
+    assert verdicts(store, "min loss by size where acc > 0.9") == [("at most", 0.2, None, 0)]
+    assert verdicts(store, "min loss by size where acc < 0.6") == [("at most", 0.6, None, 0)]
+    assert verdicts(store, "min acc - 1 by size where loss < 0.4") == [
+        ("at most", pytest.approx(-0.05), None, 0)
+    ]
+    answer = question(store, "min loss by size where acc > 0.98")
     assert [row["verdict"] for row in answer.rows] == ["open"], "the fourth cell was never tried"
     store.end(trials[3], "completed", 0.96, loss=0.4)
-    answer = question(store, "min loss where acc > 0.98")
+    answer = question(store, "min loss by size where acc > 0.98")
     assert [(row["verdict"], row["fail"]) for row in answer.rows] == [("above", None)]
-    assert verdicts(store, "min loss where acc > 0.9") == [("at most", 0.2, None, 0)]
-    assert question(store, "min loss where acc > 0.9").notes == []
+    assert verdicts(store, "min loss by size where acc > 0.9") == [("at most", 0.2, None, 0)]
+    notes = question(store, "min loss by size where acc > 0.9").notes
+    assert not any(note.startswith(("smallest", "unfinished")) for note in notes)
 
 
 def test_size_itself_can_be_minimised() -> None:

@@ -72,7 +72,7 @@ def test_a_value_that_is_known_from_above_only_says_so(printed: Callable[..., li
 
 
 def test_an_accuracy_in_percent_is_refused(printed: Callable[..., list[str]]) -> None:
-    with pytest.raises(AssertionError, match="did you mean 0.9"):
+    with pytest.raises(AssertionError, match=r"did you mean 0\.9\?"):
         printed("min d where acc>90")
 
 

@@ -36,8 +36,8 @@ LEAST_BRACKETED = 2
 
 SCALE = 0.2
 """Of the error around the law, in octaves. It is small, since the spread over seeds comes in
-through the resamples. In simulations the interval covers the truth in 95% of cases or more from two seeds
-on; with one seed it lacks that spread.
+through the resamples. In simulations the interval covers the truth in 95% of cases or more from two
+seeds on; with one seed it lacks that spread.
 """
 SLOPES, LEVELS = 241, 81
 """Steps of the grid over which the likelihood is averaged."""

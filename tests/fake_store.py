@@ -1,4 +1,4 @@
-"""A store in memory, from rows: what views.py needs of one, for tests of questions."""
+"""A store in memory, from rows: what `sweepd.query` needs of one, for tests of questions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class FakeStore:
         self.infos: dict[str, Row] = {}
         self.tasks = [{"name": "lis", "n": 8, "value_range": 16}]
         """The task blocks of every grid."""
+        self.grid = ""
+        """The text of every grid, if it is not made of these blocks."""
         self.plan: list[Row] = []
         self.endings: list[Row] = []
         self.steps: list[Row] = []
@@ -48,7 +50,7 @@ class FakeStore:
         return SweepInfo.from_json(self.infos[name])
 
     def load_grid(self, name: str) -> str:
-        return json.dumps({"task": self.tasks})
+        return self.grid or json.dumps({"task": self.tasks})
 
     def read_plans(self, sweeps: list[str] | None) -> Read:
         rows = [row for row in self.plan if sweeps is None or row["sweep"] in sweeps]

@@ -1,10 +1,11 @@
-"""Slow and obvious: what a cell's seeds say, from all the ways in which open ones may still end."""
+"""Slow and obvious: what a cell's seeds say, from all the ways in which open ones may still end;
+and what a row of `min` says of its cells."""
 
 from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -55,3 +56,42 @@ def outcome(seeds: Any, rule: str, passes: Callable[[float], bool]) -> bool | No
         for way in itertools.product(*map(endings, seeds))
     }
     return ways.pop() if len(ways) == 1 else None
+
+
+Point = tuple[int, int, str]
+"""size, d, lr"""
+
+
+def min_verdicts(cells: Mapping[Point, bool | None]) -> dict[int, tuple[Any, ...]]:
+    """Verdict, value, fail and inferred by size, word for word from the design page."""
+
+    def at(size: int, d: int) -> bool | None:
+        found = [ok for (s, e, _), ok in cells.items() if (s, e) == (size, d)]
+        if True in found:
+            return True
+        return False if found and None not in found else None
+
+    rows = {}
+    sizes = sorted({size for size, _, _ in cells})
+    for size in sizes:
+        ds = sorted({d for s, d, _ in cells if s == size})
+        ran_and_failed = {d for d in ds if at(size, d) is False}
+        failed_smaller = {d for d in ds if any(at(s, d) is False for s in sizes if s < size)}
+        failed = ran_and_failed | failed_smaller
+        passed = [d for d in ds if at(size, d)]
+        value = min(passed, default=None)
+        smaller = [d for d in ds if value is None or d < value]
+        if value is None:
+            verdict = "above" if max(ds) in failed else "open"
+        elif any(d > value for d in ran_and_failed) or value in failed_smaller:
+            verdict = "not monotone"
+        elif smaller and set(smaller) <= ran_and_failed:
+            verdict = "exact"
+        elif smaller and max(smaller) in failed:
+            verdict = "bracketed"
+        else:
+            verdict = "at most"
+        fail = max(failed & set(smaller), default=None)
+        below = [d for d in smaller if fail is not None and d <= fail]
+        rows[size] = (verdict, value, fail, sum(d not in ran_and_failed for d in below))
+    return rows

@@ -40,7 +40,7 @@ def printed(tmp_path: Path) -> Callable[..., list[str]]:
     def query(text: str, sweep: str = "s") -> list[str]:
         command = ["query", text, "--sweep", sweep, "--results", results]
         found = CliRunner().invoke(app, command)
-        assert found.exit_code == 0, found.output
+        assert found.exit_code == 0, found.exception or found.output
         return [" ".join(line.split()) for line in found.stdout.splitlines()]
 
     return query
@@ -63,6 +63,18 @@ def test_the_table_shows_what_the_condition_is_about(printed: Callable[..., list
         f"{before} {of_acc} {of_loss} {after}",
         f"{row} {acc.replace(' (close)', '')} {loss} 0",
     ]
+
+
+def test_a_value_that_is_known_from_above_only_says_so(printed: Callable[..., list[str]]) -> None:
+    [_, row] = printed("min d by size where acc > 0.9 and d = 16")
+    assert row.startswith("lis 8 standard ≤ 16 at most 2 of 2")
+    [_, row] = printed("min loss by size where acc > 0.9")
+    assert row.startswith("lis 8 standard ≤ 0.06 at most 2 of 2")
+
+
+def test_an_accuracy_in_percent_is_refused(printed: Callable[..., list[str]]) -> None:
+    with pytest.raises(AssertionError, match=r"did you mean 0\.9\?"):
+        printed("min d where acc>90")
 
 
 def test_a_seed_that_diverged_is_named(printed: Callable[..., list[str]]) -> None:

@@ -104,7 +104,7 @@ def test_never_is_null_and_least_is_least() -> None:
     [low, high] = ask(store, "min flops_to_goal where acc > 0.9", code=now).rows
     assert (low["lr"], low["value"], low["at"]) == ("0.1", 70, '{"d": 32}')
     assert (high["lr"], high["value"], high["fail"], high["verdict"]) == (
-        "0.2", 140, None, "exact"
+        "0.2", 140, None, "at most"
     )  # fmt: skip
     answer = ask(store, "frontier flops_to_goal, acc", code=now)
     assert [(row["flops_to_goal"], row["d"]) for row in answer.rows] == [(70, 32)]
@@ -131,7 +131,7 @@ def test_goals_on_loss_are_read_at_checks() -> None:
     assert reached(store) == [140, None]
     assert reached(store, sweeps=["old"]) == [70]
     [row] = ask(store, "min flops_to_goal", code=now, sweeps=["s"]).rows
-    assert (row["value"], row["verdict"], row["loss"]) == (140, "exact", pytest.approx(0.1))
+    assert (row["value"], row["verdict"], row["loss"]) == (140, "at most", pytest.approx(0.1))
 
 
 @pytest.mark.parametrize("goal", [None, "perplexity < 3", "acc >> 1", "acc > 0.9; DROP TABLE x"])

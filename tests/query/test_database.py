@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid import yamlfile
+from sweepd.query.answers import ask
 from sweepd.query.database import Source, Views, connect
 from sweepd.store.schema import METRICS
 from sweepd.store.store import Store, SweepInfo
@@ -381,18 +383,22 @@ def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:
         connect(store, code=now, sweeps=["unknown"])
 
 
-def test_the_fields_of_tasks_are_known_from_sweep_json_and_before_that_from_the_grid() -> None:
-    """`on` is a truth value to readers of YAML 1.1."""
+def test_task_fields_are_read_as_grids_are_written() -> None:
+    """YAML 1.1 would read the names `on` and `no` as true and false."""
+    store = FakeStore()
+    store.add_sweep("s", [planned(on=1, no=2)])
+    store.grid = yamlfile.dump({"task": [{"name": "a", "on": 1}, {"name": "b", "no": 2}]})
+    assert connect(store, code=now).task_fields == {"on", "no"}
+    answer = ask(store, 'frontier flops, acc by "on"', code=now)
+    assert answer.columns[:3] == ["task", "on", "model"]
 
-    class Switch(FakeStore):
-        def load_grid(self, name: str) -> str:
-            return "task: [{name: lis, n: 8}, {name: switch, on: 1}]"
 
-    store = Switch()
-    store.add_sweep("older", [])
-    assert connect(store, code=now).task_fields == {"n", "on"}
-    store.add_sweep("newer", [], task_fields={"lis": ["n", "value_range"]})
-    assert connect(store, code=now, sweeps=["newer"]).task_fields == {"n", "value_range"}
+@pytest.mark.parametrize("grid", ["# nothing", "- a", "task: {n: ", "model: {}", "task: 3"])
+def test_a_damaged_frozen_grid_is_named(grid: str) -> None:
+    store, _ = one_cell()
+    store.grid = grid
+    with pytest.raises(EnvironmentFailure, match="frozen grid of sweep s is damaged"):
+        connect(store, code=now).task_fields  # noqa: B018
 
 
 def test_an_empty_store_has_empty_views() -> None:

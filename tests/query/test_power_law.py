@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from sweepd.errors import UserError
 from sweepd.query.answers import ask
-from sweepd.query.cells import RESAMPLES, judged, resampled
-from sweepd.query.database import Answer, connect
-from sweepd.query.parser import parse, parse_predicate
+from sweepd.query.database import Answer
 from sweepd.query.power_law import MARGIN, PREDICTED, SCALE, Point, PowerLaw, agrees, fit, refusal
 
 WIDTHS = (8, 16, 32, 64, 128, 256)
@@ -190,43 +188,6 @@ def test_agreement(predicted: str, low: float, high: float, expected: bool) -> N
 def test_predictions_are_those_of_the_paper_s_models_and_tasks() -> None:
     tasks = {"lis", "edit_distance", "ed_local", "arithmetic"}
     assert PREDICTED.keys() == {(t, m) for t in tasks for m in ("standard", "sparse", "linear")}
-
-
-# Resampled seeds
-
-
-@pytest.mark.parametrize(
-    ("rule", "condition", "share"),
-    [
-        ("median", "acc > 0.9", 20 / 27),  # at least 2 of 3 draws pass, each with 2/3
-        ("all", "acc > 0.9", 8 / 27),
-        ("any", "acc > 0.9", 26 / 27),
-        ("mean", "acc > 0.85", 20 / 27),  # 0.95, 0.95, 0.7 or better
-        ("median", "acc_min > 0.9", 8 / 27),
-    ],
-)
-def test_resampled_cells_pass_as_often_as_draws_do(rule: str, condition: str, share: float) -> None:
-    store = FakeStore()
-    several = [planned(d=d, seed=seed) for d in range(2, 12, 2) for seed in (5, 7, 2**40)]
-    alone = [planned(n=6, d=d) for d in (2, 4, 6)]
-    store.add_sweep("s", [*several, *alone], **{"pass": rule})
-    for trial in several:
-        store.end(trial, "completed", 0.7 if trial["seed"] == 7 else 0.95)
-    store.end(alone[0], "completed", 0.95)
-    store.end(alone[1], "completed", 0.1)
-    views = connect(store, code=now)
-    question, node = parse("fit d ~ L", views.columns), parse_predicate(condition, views.columns)
-    cells = [cell for cell, _ in judged(views, question, parse_predicate("true", []), node)]
-    draws = list(resampled(views, node, cells))
-    assert len(draws) == RESAMPLES
-    for drawn in draws:
-        assert [cell.row["cell"] for cell in drawn] == [cell.row["cell"] for cell in cells]
-        # A single seed is always drawn; one that is missing stays missing.
-        assert [cell.outcome for cell in drawn if cell.row["size"] == 6] == [True, False, None]
-    passed = [cell.outcome for drawn in draws for cell in drawn if cell.row["size"] == 8]
-    assert np.mean(passed) == pytest.approx(share, abs=0.05)
-    again = [[cell.outcome for cell in drawn] for drawn in resampled(views, node, cells)]
-    assert again == [[cell.outcome for cell in drawn] for drawn in draws]
 
 
 # From question to rows

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
+from sweepd.cli.output import (
+    AsCsv,
+    AsJson,
+    Results,
+    at_most,
+    emit,
+    report_damage,
+    results_address,
+    say,
+)
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -141,6 +150,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         **{name: span(*span_of) for name, span_of in SPANS.items()},
+        **({"value": at_most(row["value"])} if row.get("verdict") == "at most" else {}),
         "acc": f"{acc} (close)" if row.get("close") else acc,
         "passed": f"{row.get('passed')} of {row['seeds']}",
         "settled": _mark(row) if "settled" in row else "",

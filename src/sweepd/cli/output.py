@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sweepd.store.tables import Damaged
 
 Row = Mapping[str, Any]
+_AT_MOST = "≤ "
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of flat objects.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
@@ -95,7 +96,14 @@ def table(columns: Sequence[str], rows: Sequence[Row]) -> str:
     )
 
 
+def at_most(value: float) -> str:
+    """A number that is known from above only, as tables show it."""
+    return f"{_AT_MOST}{_cell(value)}"
+
+
 def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return value.startswith(_AT_MOST)
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

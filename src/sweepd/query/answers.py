@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from math import inf, isfinite
 from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid.options import Goal
-from sweepd.query.cells import SCORE_COLUMNS, Cell, judged, resampled
+from sweepd.query.cells import SCORE_COLUMNS, Cell, judged
 from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
 from sweepd.query.expressions import (
@@ -24,10 +22,11 @@ from sweepd.query.expressions import (
     thresholds,
 )
 from sweepd.query.grouping import Grouping, group
+from sweepd.query.growth import growth
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import tuned, within_budgets
 from sweepd.query.parser import Question, parse
-from sweepd.query.power_law import PREDICTED, Point, agrees, fit, refusal
+from sweepd.query.reply import Merit, Reply, deciding, merged_notes
 from sweepd.query.settled import (
     LEAST_COLUMNS,
     SETTLED_COLUMNS,
@@ -35,22 +34,6 @@ from sweepd.query.settled import (
     least_columns,
     settled_columns,
 )
-
-LAW_COLUMNS = ("exponent", "low", "high", "factor")
-
-Merit = Callable[[Cell], Any]
-"""How good a cell is: it rises."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What one verb found."""
-
-    columns: list[str]
-    rows: list[dict[str, Any]]
-    deciding: list[Cell]
-    """The cells on which the rows hang."""
-    notes: list[str]
 
 
 def ask(
@@ -95,7 +78,7 @@ def ask(
         case "frontier":
             reply = _frontier(question, grouping, valued, merit)
         case "fit":
-            reply = _fit(views, question, grouping, valued, condition, merit)
+            reply = growth(views, question, grouping, valued, condition, merit)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     partial = sum(not cell.complete for cell in reply.deciding)
     if partial and any(node.scores for _, node in question.expressions):
@@ -120,44 +103,56 @@ def _merit(question: Question, condition: Node) -> Merit:
     return merit
 
 
+MIN_COLUMNS = (
+    *("value", "fail", "pass", "inferred", "passed", "seeds"),
+    *SCORE_COLUMNS,
+    *("close", "at", "edge", "verdict"),
+)
+"""Columns of a row of `min` besides its group's."""
+
+
 def _min(
     views: Views, grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Merit
 ) -> Reply:
-    rows = []
     found = min_rows(views, grouping, cells)
     goal = goal_of(condition)
     ends = Ends.of(views, goal) if goal and not grouping.of_score else None
-    for line in found:
-        bound = line.bound
-        best = max(line.passing or line.largest_tried, key=merit, default=None)
-        scores = best.scores() if best else dict.fromkeys(SCORE_COLUMNS)
-        told = best if best and (best.outcome or best.measured) else None
-        rows.append(
-            {
-                **settled_columns(views, line, condition, ends),
-                **least_columns(line),
-                **line.columns,
-                "value": bound.value,
-                "fail": bound.fail,
-                "pass": bound.value,
-                "inferred": bound.inferred,
-                "passed": best.passed if best else 0,
-                "seeds": best.decided if best else 0,
-                **scores,
-                "close": _close(scores["acc_low"], scores["acc_high"], thresholds(condition)),
-                "at": told and grouping.at(told),
-                "edge": told and told.edge,
-                "verdict": bound.kind,
-            }
-        )
-    own = ("value", "fail", "pass", "inferred", "passed", "seeds")
-    columns = [*grouping.group, *own, *SCORE_COLUMNS, "close", "at", "edge", "verdict"]
-    columns += [name for name in SETTLED_COLUMNS if name not in columns] + list(LEAST_COLUMNS)
-    notes = _merged_notes(grouping, cells)
-    at_the_smallest = sum(line.passes_at_the_smallest for line in found)
+    rows = [
+        settled_columns(views, row, condition, ends)
+        | least_columns(row)
+        | row.columns
+        | _told(grouping, row, condition, merit)
+        for row in found
+    ]
+    notes = merged_notes(grouping, cells)
+    at_the_smallest = sum(row.passes_at_the_smallest for row in found)
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
-    return Reply(columns, rows, _deciding(found, merit), notes)
+    columns = list(dict.fromkeys([*grouping.group, *MIN_COLUMNS, *SETTLED_COLUMNS, *LEAST_COLUMNS]))
+    return Reply(columns, rows, deciding(found, merit), notes)
+
+
+def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dict[str, Any]:
+    """What a row of `min` tells of its bound and of its best cell: the best that passes at the
+    least value, or the best of the largest value that was tried."""
+    bound = row.bound
+    best = max(row.passing or row.largest_tried, key=merit, default=None)
+    scores = best.scores() if best else dict.fromkeys(SCORE_COLUMNS)
+    shown = best if best and (best.outcome or best.measured) else None
+    told = {
+        "value": bound.value,
+        "fail": bound.fail,
+        "pass": bound.value,
+        "inferred": bound.inferred,
+        "passed": best.passed if best else 0,
+        "seeds": best.decided if best else 0,
+        **scores,
+        "close": _close(scores["acc_low"], scores["acc_high"], thresholds(condition)),
+        "at": shown and grouping.at(shown),
+        "edge": shown and shown.edge,
+        "verdict": bound.kind,
+    }
+    return {name: told[name] for name in MIN_COLUMNS}
 
 
 def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Reply:
@@ -185,77 +180,6 @@ def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], mer
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
     return Reply(columns, rows, unbeaten, notes)
-
-
-def _fit(
-    views: Views,
-    question: Question,
-    grouping: Grouping,
-    cells: Sequence[Cell],
-    condition: Node,
-    merit: Merit,
-) -> Reply:
-    [(text, node)] = question.expressions
-    along = question.along
-    assert along is not None
-    cells = [cell for cell in cells if cell.row[along] is not None]
-    for name, values in {
-        text: [cell.values[0] for cell in cells],
-        along: [cell.row[along] for cell in cells],
-    }.items():
-        if least := [value for value in values if value <= 0]:
-            raise UserError(f"`{name}` is {least[0]} somewhere: power laws are of positive numbers")
-    finer = replace(grouping, group=(*grouping.group, along))
-    found = min_rows(views, finer, cells)
-    points = _points(found)
-    resamples = [
-        _points(min_rows(views, finer, drawn)) for drawn in resampled(views, condition, cells)
-    ]
-    rows = []
-    for where, members in grouping.rows(cells):
-        key = tuple(where.values())
-        predicted = None
-        if (node, along) == (Column("d"), "L") and all(
-            c.row.get("cot") is not False for c in members
-        ):
-            predicted = PREDICTED.get((where["task"], where["model"]))
-        reason = refusal(points[key])
-        law = fit(resample[key] for resample in resamples) if reason is None else None
-        known = [point for point in points[key] if point.informative]
-        rows.append(
-            {
-                **where,
-                **{name: getattr(law, name, None) for name in LAW_COLUMNS},
-                "points": len(known),
-                "censored": sum(not point.bracketed for point in known),
-                "seeds": min((c.decided for c in members if c.outcome is not None), default=0),
-                "predicted": predicted,
-                "agrees": agrees(predicted, law.low, law.high) if predicted and law else None,
-                "reason": reason,
-            }
-        )
-    own = ("points", "censored", "seeds", "predicted", "agrees", "reason")
-    columns = [*grouping.group, *LAW_COLUMNS, *own]
-    notes = _merged_notes(finer, cells)
-    if any(row["seeds"] == 1 for row in rows):
-        notes.append("one seed: intervals hold the steps of the grid, no spread of seeds")
-    return Reply(columns, rows, _deciding(found, merit), notes)
-
-
-def _points(found: Sequence[MinRow]) -> dict[tuple[Any, ...], list[Point]]:
-    """What is known of the least value that passes, by group, at each value of the last column."""
-    points = defaultdict(list)
-    for line in found:
-        *key, x = line.columns.values()
-        least = inf if line.bound.value is None else line.bound.value
-        points[tuple(key)].append(Point(x, line.bound.fail or 0, least))
-    return points
-
-
-def _deciding(found: Sequence[MinRow], merit: Merit) -> list[Cell]:
-    """The best cell at each end of what is known of a least value."""
-    ends = [cells for line in found for cells in (line.passing, line.failing) if cells]
-    return [max(cells, key=merit) for cells in ends]
 
 
 def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:
@@ -297,11 +221,6 @@ def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
     if unsettled := sum(not cell.has_values for cell in cells):
         notes.append(f"left out: {unsettled} cells for which an expression has no value yet")
     return notes
-
-
-def _merged_notes(grouping: Grouping, cells: Sequence[Cell]) -> list[str]:
-    merged = ", ".join(grouping.merged(cell for cell in cells if cell.has_values))
-    return [f"merged: rows are the best over {merged}, which `by` leaves out"] if merged else []
 
 
 def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:

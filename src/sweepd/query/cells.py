@@ -1,5 +1,5 @@
-"""The cells of a question: what its condition says of each, with the seeds that there are and
-with resampled ones."""
+"""The cells of a question, and what its condition says of each: with the seeds that there are, and
+with seeds drawn anew from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _TALLY = """
         count(holds) FILTER (seed IS NOT NULL) AS decided,
         bool_or(holds) FILTER (seed IS NULL) AS pooled
 """
-"""What the seeds of a cell say, from rows with a seed and one, of the pooled seeds, without."""
+"""What the seeds of a cell say, from one row for each seed and one, with a null seed, for all of
+them pooled."""
 _OUTCOME = """
     CASE cells.pass
         WHEN 'all' THEN
@@ -59,7 +60,7 @@ class Cell:
     decided: int
     """Seeds for which it holds or does not."""
     values: tuple[Any, ...]
-    """The question's expressions: numbers, or None as where there is no score yet."""
+    """The question's expressions: numbers, or None where there is no score yet, say."""
     rivals: tuple[Cell, ...] = ()
     """Where nuisance axes were tuned: one cell for each of their values, of which this is the
     best; then `outcome` is what they say together."""
@@ -239,8 +240,11 @@ def _trained(point: Cell) -> bool:
 
 
 def _shown(node: Node) -> str:
-    """An expression in SQL, of scores by the seeds that ended. NULL where one was stopped, unless
-    it can't change the score: rules stop the bad ones, and the others would look too good."""
+    """An expression in SQL; its scores are those of the seeds that ended.
+
+    It is NULL where a rule stopped a seed that can still change the score: rules stop the bad
+    seeds, so the others alone would look too good.
+    """
     if not node.scores:
         return node.sql()
     return f"CASE WHEN stopped = 0 OR ({known(node)}) THEN {node.sql()} END"

@@ -1,11 +1,13 @@
-"""The SQL that makes cells of trials.
+"""The SQL that makes cells out of trials.
 
-Schema `raw` holds the tables of the store (`planned`, `attempts`, `metrics`), `parents` of
-attempts, `sweeps` and `counted`, and what is made of them: `endings` (of the trials that count),
-`plans`, `members` of cells, `rules` (what decides a cell), `outcomes` by seed, `bounds`, `cells`.
+The schema `raw` holds what was read: the tables of the store (`planned`, `attempts`, `metrics`),
+the `parents` of attempts, the `sweeps`, and whose trials count (`counted`). From these it makes
+`endings` (of the trials that count), `plans`, the `members` of cells, the `rules` that decide a
+cell, `outcomes` by seed, `bounds` and `cells`.
 
-A score yet to come lies in an interval, the columns `<score>_least` and `<score>_most` of
-`raw.bounds`: by seed and, where `seed` is null, by pass rule.
+A score that is not known yet lies in an interval, the columns `<score>_least` and `<score>_most`
+of `raw.bounds`. That table has one row for each seed of a cell, and one with a null `seed` for
+the cell as a whole, by its pass rule.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from sweepd.grid.options import MEAN_DIGITS, RANGES, Goal
 from sweepd.statuses import DONE, STATUSES
 
 GOAL_COST = "flops_to_goal"
-"""Told from the metrics, so it is there only once they are read."""
+"""Computed from the metrics, so `cells` has it only once they have been read."""
 MEASURED = tuple(RANGES)
 """The scores that the row of a trial holds."""
 OF_TRIALS = (*MEASURED, GOAL_COST)
 """All scores of a trial."""
 FALLING = ("loss", GOAL_COST)
-"""How the names of scores begin that are better where they are less."""
+"""Scores whose names begin so are the better the lower they are."""
 EXTREMES = {
     f"{score}_{pool}": (score, pool) for score in ("acc", "loss") for pool in ("min", "max")
 }
@@ -35,9 +37,13 @@ COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "trai
 
 _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
+_IN_RESERVE = (
+    "(coalesce(plan.on_demand, false) OR coalesce(list_contains(s.extra_seeds, plan.seed), false))"
+)
+"""Whether a planned trial of the sweep `s` runs only where an answer hangs on it."""
 _AT_CHECKS = "(metrics.step % endings.check_every = 0 OR metrics.step = endings.step)"
 _CHECKED = {"acc": "true", "chain_acc": "true", "loss": _AT_CHECKS}
-"""Which rows of the metrics are of a check, by metric: accuracies are measured nowhere else."""
+"""By metric: which rows belong to a check. Accuracies are measured at checks only."""
 
 
 def quoted(name: str) -> str:
@@ -56,7 +62,7 @@ def most(score: str) -> str:
 
 
 def endings_sql(selected: str) -> str:
-    """The views of what ended, of the attempts for which `selected` holds."""
+    """The views `attempts`, `trials` and `metrics`, of the attempts for which `selected` holds."""
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
     CREATE VIEW trials AS FROM attempts
@@ -82,8 +88,8 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
         QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {_DONE} DESC, attempt DESC) = 1;
 
     CREATE TABLE raw.plans AS
-        SELECT planned.* FROM raw.planned LEFT JOIN raw.sweeps AS s ON sweep = s.name
-        WHERE NOT coalesce(list_contains(s.extra_seeds, seed), false)
+        SELECT plan.* FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
+        WHERE NOT coalesce(list_contains(s.extra_seeds, plan.seed), false)
             OR {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE});
 
     CREATE TABLE raw.members AS
@@ -113,18 +119,15 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
             any_value(s.pass) AS pass, any_value(s.search) AS search,
             count(id) AS trials, count(*) FILTER ({_DONE}) AS ended, {_COUNTS}
         FROM raw.sweeps AS s LEFT JOIN (
-            SELECT planned.sweep, id, planned.seed, trials.status,
-                coalesce(on_demand, false) AS on_demand
-            FROM raw.planned LEFT JOIN trials USING (id)
-        ) ON sweep = s.name AND (
-            status IS NOT NULL OR NOT (on_demand OR list_contains(s.extra_seeds, seed))
-        )
+            SELECT plan.sweep, plan.on_demand, plan.seed, id, trials.status
+            FROM raw.planned AS plan LEFT JOIN trials USING (id)
+        ) AS plan ON plan.sweep = s.name AND (status IS NOT NULL OR NOT {_IN_RESERVE})
         GROUP BY s.name, s.number ORDER BY s.number;
     """
 
 
 def makers_sql(ids: str) -> str:
-    """Those of a SELECT of ids, and of all trials whose checkpoints they go back to."""
+    """A SELECT of the given ids, and of all trials whose checkpoints these have continued."""
     return f"""
         WITH RECURSIVE wanted AS (
             {ids}
@@ -136,12 +139,12 @@ def makers_sql(ids: str) -> str:
 
 
 def reached_sql(goals: Iterable[str], member: str) -> str:
-    """`raw.reached`: of each trial that ended, the training FLOPs at the first check that meets its
-    cell's goal (`flops`), and its last recorded step.
+    """`raw.reached`: for each trial that ended, the training FLOPs at the first check that meets
+    its cell's goal (`flops`), and its last recorded step.
 
-    A trial that continued another one's checkpoint shares its rows up to there: all of its attempts
-    name that one as `parent`, and one without a row stood where it ended. Losses are those of
-    training batches, read where there are checks.
+    A trial that continued another one's checkpoint shares the rows of that one, its `parent`, up
+    to the first row of its own. An attempt that recorded no row made no step. A loss is that of a
+    training batch, and is looked at only where there is a check.
     """
     read = dict(_readable(goals))
     met = "".join(
@@ -172,7 +175,7 @@ def reached_sql(goals: Iterable[str], member: str) -> str:
 
 
 def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> str:
-    """`cells`, and what is known of these scores; with GOAL_COST among them after `reached_sql`."""
+    """`cells`, and what is known of these scores. For GOAL_COST run `reached_sql` first."""
     with_goal = GOAL_COST in scores
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
     never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
@@ -263,8 +266,9 @@ def _carried(name: str) -> str:
 def _score_sql(score: str) -> str:
     """What a trial measured, and the least and most that its score may turn out to be.
 
-    Completed: as measured. Solved: at least as good. Diverged: the worst. Else: anything. A cost
-    of reaching the goal is known once the goal was met, and infinite if it never was.
+    A completed trial has the score that it measured, a solved one that or a better one, a diverged
+    one the worst there is; any other may still have any. The cost of reaching the goal is known
+    once the goal was met, and infinite if it never was.
     """
     worst, best = _ends(score)
     if score == GOAL_COST:

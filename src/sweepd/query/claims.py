@@ -1,8 +1,8 @@
 """What the figures of Yang et al. 2024 (arXiv 2402.13934) claim, judged by what a store measured.
 
 A claim is judged by comparisons, each of which speaks for it, against it or neither way. What is
-known of min d is an interval: two differ where their intervals do not overlap. Compared is only
-what agrees in every setting that both have, from the task's to the schedule's.
+known of min d is an interval, and two differ where their intervals do not overlap. Two are compared
+only if they agree in every setting that both have, from the task's to the schedule's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MOST_SHOWN = 6
 """Comparisons of one kind that the evidence spells out."""
 
 Comparison = tuple[bool | None, str]
-"""Whether it speaks for a claim, against it (False) or neither way (None); what it compares."""
+"""Whether it speaks for a claim (True), against it (False) or neither way (None); and what it
+compares, in words."""
 
 
 @dataclass(frozen=True)

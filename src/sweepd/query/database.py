@@ -1,8 +1,8 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
-The tables are read through the store and copied into memory; DuckDB touches no file, no network
-and no Python object, and what a query changes is gone with the connection. How cells are made of
-trials, `sweepd.query.cells_sql` says.
+The tables are read through the store and copied into memory. DuckDB touches no file, no network
+and no Python object, and what a query changes is gone with the connection.
+`sweepd.query.cells_sql` says how cells are made out of trials.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Read
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
-"""Whose trials count: those of the code that (task, model) names now and those accepted in its
-place (None: it cannot be told, and each trial's newest ending counts); or all, code by code."""
+"""Whose trials count. A function returns the digest of the code that (task, model) names now: its
+trials count, and those of codes accepted in its place. Where it returns None, since the present
+code cannot be found, the newest ending of each trial counts. "all": all trials, code by code."""
 
 _OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
@@ -49,7 +50,7 @@ COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
 class Source(Protocol):
-    """What is needed of a store."""
+    """What questions need of a store."""
 
     def sweeps(self) -> list[str]: ...
     def load_sweep(self, name: str) -> SweepInfo: ...
@@ -61,14 +62,14 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of plain values by column; `notes` say what the rows alone do not show."""
+    """Rows of plain values, by column. `notes` say what the rows alone do not show."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
     notes: list[str]
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
-    """What a question asks of, and its rows tell: acc, loss or both."""
+    """Which scores a question is about: acc, loss or both."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Views:
 
     @property
     def member(self) -> str:
-        """What tells the members of a cell apart."""
+        """The column that tells the members of a cell apart."""
         return "id" if self.by_code else "config"
 
     @property
@@ -196,16 +197,16 @@ class Views:
             self.connection.execute("ROLLBACK")
 
     def prepare(self, text: str) -> tuple[Damaged, ...]:
-        """Read the metrics if a text asks for them or what is told from them: it takes long.
+        """Read the metrics, which takes long, if a text names them or GOAL_COST.
 
-        To be called before `columns` are asked for: GOAL_COST is one of them from then on.
+        Call it before `columns`: those have GOAL_COST from then on.
         """
         text = text.lower()
         if GOAL_COST not in text and "metrics" not in text:
             return ()
         wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
         if GOAL_COST in text:
-            if not self.whole_store:  # whose checkpoints were continued may be in no sweep of these
+            if not self.whole_store:  # a trial that was continued may be in none of these sweeps
                 _copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
             wanted = makers_sql(wanted)
         ids = None if self.whole_store else [row[0] for row in self.fetch(wanted)]
@@ -243,8 +244,8 @@ def connect(
 ) -> Views:
     """The views of some sweeps, or of the whole store.
 
-    `cells` are the planned ones and, over the whole store, those that a trial ran without a plan.
-    A trial whose seed is extra in every sweep that plans it is a member of its cell once it is
+    `cells` are the planned ones and, over the whole store, those of trials that no plan has. A
+    trial that is planned only for close calls, or on demand, is a member of its cell once it is
     done: one that failed leaves the cell as decided as it was. `seeds` overrides the pass rule of
     the grids. UserError for an unknown sweep or rule.
     """
@@ -259,7 +260,9 @@ def connect(
 
     axes = tuple(dict.fromkeys(plan_axes + trial_axes))
     if taken := _OWN.intersection(axes):
-        raise UserError(f"fields named {', '.join(sorted(taken))}: columns of `cells`; rename them")
+        raise UserError(
+            f"fields named {', '.join(sorted(taken))}: `cells` has such columns; rename them"
+        )
 
     con = sandbox()
     con.execute("CREATE SCHEMA raw")

@@ -172,6 +172,11 @@ class Other(Node):
 TRUE = Constant("true")
 
 
+def numeral(text: str) -> Constant:
+    """A number as it was written; digits may be grouped by underscores."""
+    return Constant(f"({text})" if text.startswith("-") else text, float(text.replace("_", "")))
+
+
 def conjunction(conditions: Sequence[Node]) -> Node:
     """All of the conditions at once."""
     if len(conditions) < 2:
@@ -189,8 +194,7 @@ def conjuncts(condition: Node) -> tuple[Node, ...]:
 
 def of_goal(goal: Goal) -> Node:
     """A grid's goal as a condition."""
-    number = Constant(f"({goal.threshold!r})", goal.threshold)
-    return Comparison(Column(goal.metric), goal.comparison, number)
+    return Comparison(Column(goal.metric), goal.comparison, numeral(repr(goal.threshold)))
 
 
 def goal_of(condition: Node) -> Goal | None:

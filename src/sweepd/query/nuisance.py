@@ -1,7 +1,8 @@
-"""Nuisance axes (`tune: [train.lr]`): each cell is to be at its best over them, and no more.
+"""Nuisance axes (`tune: [train.lr]`): a question is about each cell at its best over them.
 
-Cells that differ in nothing else are taken as one, for the best of them: see `cells.together`. Its
-value on each axis may lie at the edge of what was tried; then a wider range may do better still.
+Cells that differ in nuisance axes alone are taken as one, which stands for the best of them: see
+`cells.together`. Where the best value of an axis lies at the edge of those that were tried, a wider
+range may do better still.
 
 Where a sweep settles its answers, the steps are such an axis: a pass with fewer steps stays a pass,
 and a budget whose seeds have not all ended leaves the budgets below it as they are.
@@ -27,8 +28,11 @@ def tuned(
     condition: Node,
     merit: Callable[[Cell], Any],
 ) -> list[Cell]:
-    """The cells, with one in place of those that have the same first value and the same columns
-    `rest`, which are all but the nuisance `axes`. `merit` rises with how good a cell is."""
+    """The cells, where one stands for all that differ in the nuisance `axes` alone.
+
+    Such cells have the same first value and the same columns `rest`. `merit` rises with how good a
+    cell is.
+    """
     if not axes:
         return list(cells)
     families = defaultdict(list)
@@ -109,8 +113,8 @@ def _at_edge(axis: str, best: Cell, rivals: Sequence[Cell]) -> bool:
 def place(row: Mapping[str, Any], axis: str) -> float | None:
     """Where a cell stands on a nuisance axis; None if the axis has no order.
 
-    A rate, or a rule for it (JSON), stands where the peak rate is that it gives at the cell's d:
-    rules that differ in more than `base` have that order too, and rates beside them.
+    A learning rate, or a rule for it (JSON), stands at the peak rate that it gives at the cell's d.
+    So plain rates and rules that differ in more than `base` have one order.
     """
     value = row[axis]
     try:

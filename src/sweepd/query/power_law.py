@@ -1,8 +1,9 @@
 """Power laws through censored points, and the exponents that theory predicts.
 
 What a grid knows of the least value that passes at one size is an interval: above the largest
-value that failed, at most the least that passed, without one of the ends where nothing failed or
-nothing passed. `fit` finds the laws `value = factor · x ** exponent` that such intervals allow.
+value that failed, and at most the least that passed. Where nothing failed it has no lower end, and
+where nothing passed no upper one. `fit` finds the laws `value = factor · x ** exponent` that such
+intervals allow.
 
 The estimator is interval-censored maximum likelihood with its one flaw mended. On a grid of
 powers of two, many lines pass through all intervals, so the likelihood has no single maximum and
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
 
 LEAST_POINTS = 3
 LEAST_BRACKETED = 2
-"""With fewer points that have both ends, some slope is as good as any steeper one."""
+"""With fewer points that have both ends, a slope fits as well as any steeper one."""
 
 SCALE = 0.2
-"""Of the error around the law, in octaves: small, for seeds spread through the resamples. In
-simulations it covers at 95% and above from two seeds on; with one seed, that is what is missing.
+"""Of the error around the law, in octaves. It is small, since the spread over seeds comes in
+through the resamples. In simulations the interval covers the truth in 95% of cases or more from two
+seeds on; with one seed it lacks that spread.
 """
 SLOPES, LEVELS = 241, 81
 """Steps of the grid over which the likelihood is averaged."""

@@ -53,9 +53,10 @@ def settled_columns(
     steps = min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
     deciding = row.deciding
     failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
-    found = Standing("untested", "the condition is not one on a score")
+    found, rates = Standing("untested", "the condition is not one on a score"), None
     if ends is not None:
         found = _standing(views, row, condition, ends, steps)
+        rates = max((len(_rates(cell, ends)) for cell in deciding), default=None)
     return {
         "steps": steps,
         "fail_steps": max(failed, default=None),

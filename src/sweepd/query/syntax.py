@@ -29,6 +29,7 @@ from sweepd.query.expressions import (
     Node,
     Not,
     Other,
+    numeral,
 )
 
 _COMPARISONS = {
@@ -151,8 +152,7 @@ class _Tree:
             case "NULL_LITERAL":
                 return Constant("NULL")
             case "INTEGER" | "NUMERIC" if _NUMBER.fullmatch(text):
-                number = float(text.replace("_", ""))
-                return Constant(f"({text})" if text.startswith("-") else text, number)
+                return numeral(text)
         raise self.error(f"{kind.lower()} constant: not part of a question's expressions", tree)
 
     def operator(self, kind: str, parts: list[Tree], tree: Tree) -> Node:

@@ -35,14 +35,14 @@ def count_trials(
     """How many trials of each sweep have which status, `UNTRIED` being one.
 
     extra_seeds: by the sweep's name, the seeds that are kept for close calls. A trial with such a
-    seed is counted once an attempt of it has ended.
+    seed, or one that is planned `on_demand`, is counted once an attempt of it has ended.
     """
     ended = latest(trials)
     status_of = dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
     counts: dict[str, Counter[str]] = {sweep: Counter() for sweep in extra_seeds}
-    columns = (plan[name].to_pylist() for name in ("sweep", "id", "seed"))
-    for sweep, id_, seed in zip(*columns, strict=True):
+    columns = (plan[name].to_pylist() for name in ("sweep", "id", "seed", "on_demand"))
+    for sweep, id_, seed, on_demand in zip(*columns, strict=True):
         status = status_of.get(id_, UNTRIED)
-        if status != UNTRIED or seed not in extra_seeds[sweep]:
+        if status != UNTRIED or not (on_demand or seed in extra_seeds[sweep]):
             counts[sweep][status] += 1
     return counts

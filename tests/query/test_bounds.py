@@ -1,0 +1,60 @@
+"""Bounds: the first claim that holds, against a slow twin, on all there is to know of a few values;
+and what is claimed of a minimised score."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twins import min_verdicts
+
+from sweepd.query.bounds import Bound, Candidate, judge, judge_measured
+
+OUTCOMES = st.sampled_from([True, False, None])
+WIDTHS, SIZES = (8, 16, 32, 64), (6, 8, 12)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.dictionaries(st.tuples(st.sampled_from(SIZES), st.sampled_from(WIDTHS)), OUTCOMES))
+def test_bounds_are_those_of_the_slow_twin(cells: dict[tuple[int, int], bool | None]) -> None:
+    expected = min_verdicts({(size, d, "lr"): passed for (size, d), passed in cells.items()})
+    for size in {size for size, _ in cells}:
+        candidates = [
+            Candidate(d, cells[size, d], any(cells.get((s, d)) is False for s in SIZES if s < size))
+            for d in WIDTHS
+            if (size, d) in cells
+        ]
+        bound = judge(candidates)
+        assert (bound.kind, bound.value, bound.fail, bound.inferred) == expected[size]
+
+
+def test_every_claim_holds_for_some_values_and_only_where_its_words_do() -> None:
+    """Three values at one size, each passed, failed or open: what the words of each claim ask."""
+    kinds = set()
+    for outcomes in itertools.product([True, False, None], repeat=3):
+        bound = judge([Candidate(8 * 2**i, passed, False) for i, passed in enumerate(outcomes)])
+        kinds.add(bound.kind)
+        first = outcomes.index(True) if True in outcomes else None
+        if bound.kind == "exact":
+            assert first and set(outcomes[:first]) == {False}
+        if bound.kind == "above":
+            assert first is None and outcomes[-1] is False
+        if first == 0:
+            assert bound.kind == ("not monotone" if False in outcomes else "at most")
+    assert kinds == {"not monotone", "above", "open", "exact", "bracketed", "at most"}
+
+
+@pytest.mark.parametrize(
+    ("passed", "all_failed", "bound"),
+    [
+        ((0.3, 0.2), False, Bound("at most", 0.2, None, 0)),
+        ((), True, Bound("above", None, None, 0)),
+        ((), False, Bound("open", None, None, 0)),
+    ],
+)
+def test_of_a_score_nothing_is_claimed_from_below(
+    passed: tuple[float, ...], all_failed: bool, bound: Bound
+) -> None:
+    assert judge_measured(passed, all_failed) == bound

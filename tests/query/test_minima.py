@@ -1,0 +1,175 @@
+"""Rows of `min`: every verdict against a slow twin written from the definitions, which values count
+as smaller, and minimised scores, of which nothing is claimed from below."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from fake_store import FakeStore, planned
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from questions import grid, mixed, question, verdicts
+from twins import POOL, SEEDS, Point, min_verdicts, outcome
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({(8, 8): 0.5, (8, 16): 0.8, (8, 32): 0.95}, ("exact", 32, 16, 0)),
+        ({(8, 8): 0.95, (8, 16): None}, ("at most", 8, None, 0)),
+        ({(8, 8): None, (8, 16): 0.8, (8, 32): 0.95}, ("bracketed", 32, 16, 1)),
+        ({(8, 8): 0.2, (8, 16): None, (8, 32): 0.95}, ("at most", 32, 8, 0)),
+        ({(8, 16): None, (8, 32): 0.95}, ("at most", 32, None, 0)),
+        ({(8, 16): ("stopped", 0.3), (8, 32): 0.95}, ("at most", 32, None, 0)),
+        ({(8, 16): ("failed", None), (8, 32): 0.95}, ("at most", 32, None, 0)),
+        ({(8, 16): ("interrupted", None), (8, 32): 0.95}, ("at most", 32, None, 0)),
+        ({(8, 16): ("solved", 0.85), (8, 32): 0.95}, ("at most", 32, None, 0)),
+        ({(8, 16): ("diverged", None), (8, 32): ("solved", 0.95)}, ("exact", 32, 16, 0)),
+        ({(8, 16): 0.5, (8, 32): 0.95, (8, 64): 0.6}, ("not monotone", 32, 16, 0)),
+        ({(8, 16): 0.5, (8, 32): 0.9}, ("above", None, 32, 0)),
+        ({(8, 16): None, (8, 32): 0.9}, ("above", None, 32, 1)),
+        ({(8, 16): 0.5, (8, 32): None}, ("open", None, 16, 0)),
+        ({(8, 16): 0.5, (8, 32): ("stopped", 0.1)}, ("open", None, 16, 0)),
+    ],
+)
+def test_verdicts_at_one_size(cells: Any, expected: Any) -> None:
+    assert verdicts(grid(cells)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ({(6, 16): 0.5, (8, 16): None, (6, 32): 0.95, (8, 32): 0.95}, ("bracketed", 32, 16, 1)),
+        ({(6, 16): 0.5, (8, 16): None, (6, 32): 0.5, (8, 32): 0.95}, ("not monotone", 32, 16, 1)),
+        ({(6, 16): 0.5, (8, 16): None}, ("above", None, 16, 1)),
+        ({(6, 16): 0.95, (8, 16): None}, ("open", None, None, 0)),
+        ({(8, 16): None, (8, 32): 0.95, (12, 16): 0.5}, ("at most", 32, None, 0)),
+    ],
+)
+def test_verdicts_from_smaller_sizes(cells: Any, expected: Any) -> None:
+    store = grid(cells)
+    answer = question(store, "min d where acc > 0.9")
+    [row] = [row for row in answer.rows if row["size"] == 8]
+    assert (row["verdict"], row["value"], row["fail"], row["inferred"]) == expected
+
+
+def test_a_group_without_size_infers_nothing_from_smaller_sizes() -> None:
+    store = grid({(6, 16): 0.5, (8, 16): None, (6, 32): 0.95, (8, 32): 0.95})
+    [row] = question(store, "min d by heads where acc > 0.9").rows
+    assert (row["heads"], row["value"], row["verdict"]) == (2, 32, "at most")
+    assert json.loads(row["at"]) == {"size": 6}
+    by_n = question(store, "min d by n where acc > 0.9").rows
+    assert [(row["n"], row["verdict"]) for row in by_n] == [(6, "exact"), (8, "bracketed")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.sampled_from(list(POOL)), st.integers(1, 3))
+def test_verdicts_are_those_of_the_slow_twin(data: st.DataObject, rule: str, count: int) -> None:
+    pairs = st.sets(st.sampled_from(list(itertools.product((6, 8, 12), (8, 16, 32, 64)))))
+    lrs = data.draw(st.sampled_from([("0.01",), ("0.01", "0.1")]))
+    points: list[Point] = [(n, d, lr) for n, d in sorted(data.draw(pairs)) for lr in lrs]
+    store, cells = FakeStore(), {}
+    every = [planned(n, d, k, lr=lr) for n, d, lr in points for k in range(count)]
+    store.add_sweep("s", every, tune=["train.lr"], **{"pass": rule})
+    for n, d, lr in points:
+        seeds = data.draw(st.lists(SEEDS, min_size=count, max_size=count))
+        for k, seed in enumerate(seeds):
+            if seed is not None:
+                store.end(planned(n, d, k, lr=lr), *seed)
+        cells[n, d, lr] = outcome(seeds, rule, lambda acc: acc > 0.9)
+    answer = question(store, "min d where acc > 0.9")
+    found = {
+        row["size"]: tuple(row[name] for name in ("verdict", "value", "fail", "inferred"))
+        for row in answer.rows
+    }
+    assert found == min_verdicts(cells)
+    for row in answer.rows:
+        assert row["pass"] == row["value"]
+        assert 0 <= row["passed"] <= row["seeds"] <= count
+        if row["value"] is not None:
+            assert cells[row["size"], row["value"], json.loads(row["at"]).get("lr", lrs[0])]
+
+
+def test_least_values_with_nothing_tried_below_are_counted() -> None:
+    store = grid({(6, 8): 0.95, (8, 8): 0.95, (12, 8): 0.5, (12, 16): 0.95, (16, 8): 0.5})
+    answer = question(store, "min d where acc > 0.9")
+    assert [row["verdict"] for row in answer.rows] == ["at most", "at most", "exact", "above"]
+    assert answer.notes == ["smallest: in 2 of 4 rows no value below was tried"]
+    assert question(store, "min d where acc > 0.9 and size >= 12").notes == []
+
+
+def test_expressions_rank_cells_by_their_value() -> None:
+    [row] = question(mixed(), "min d * heads by size where acc > 0.9 and size = 6").rows[1:]
+    assert (row["value"], row["fail"], row["verdict"]) == (64, 32, "exact")
+    answer = question(mixed(), "min params by L where acc > 0.9 and model = 'linear'")
+    assert [(row["value"], row["fail"], row["verdict"]) for row in answer.rows] == [
+        (12 * 32 * 32, 12 * 16 * 16, "exact")
+    ] * 2
+    assert json.loads(answer.rows[0]["at"]) == {"d": 32, "heads": 4}
+    assert "d" not in question(mixed(), "min flops where acc > 0.9").columns
+    memory = question(mixed(), "min state_bytes where acc > 0.9 and size = 8 and heads = 4").rows
+    assert [(row["model"], row["value"]) for row in memory] == [
+        ("linear", 8 * 32 * 19),
+        ("standard", 8 * 16 * 19),
+    ]
+    rows = question(mixed(), "frontier train_bytes, acc where acc > 0.6 and size = 8").rows
+    assert [row["train_bytes"] for row in rows] == [192 * 32 * 32, 192 * 16 * 16]
+    [row] = question(mixed(), "min d / 3 by task where acc > 0.9 and model = 'linear'").rows
+    assert row["value"] == pytest.approx(32 / 3)
+
+
+def test_costs_that_depend_on_size_still_find_the_cell_of_the_smaller_size() -> None:
+    store = grid({(6, 16): 0.5, (8, 16): None, (6, 32): 0.95, (8, 32): 0.95})
+    rows = question(store, "min flops where acc > 0.9").rows
+    assert [(row["verdict"], row["inferred"]) for row in rows] == [("exact", 0), ("bracketed", 1)]
+
+
+@pytest.mark.parametrize("condition", ["acc > 1", "loss < 0", "acc > 0.9 and d < 0 or acc > 1"])
+def test_a_condition_that_nothing_can_meet_fails_nowhere_before_training(condition: str) -> None:
+    untried: dict[tuple[int, int], Any] = {(8, 16): None, (8, 32): None}
+    assert verdicts(grid(untried), f"min d where {condition}") == [("open", None, None, 0)]
+    for unfinished in (None, ("failed", None), ("interrupted", None), ("stopped", 0.5)):
+        store = grid({(8, 16): 0.5, (8, 32): unfinished})
+        assert verdicts(store, f"min d where {condition}") == [("open", None, 16, 0)]
+        store = grid({(6, 16): unfinished, (8, 16): unfinished})
+        assert {kind for kind, *_ in verdicts(store, f"min d where {condition}")} == {"open"}
+    ran = grid({(8, 16): 0.5, (8, 32): 0.6})
+    assert verdicts(ran, f"min d where {condition}") == [("above", None, 32, 0)]
+
+
+def test_a_condition_that_everything_meets_fails_nowhere() -> None:
+    store = grid({(8, 16): None, (8, 32): 0.5})
+    assert verdicts(store, "min d where acc >= 0") == [("at most", 16, None, 0)]
+
+
+def test_a_minimised_score_is_no_setting_of_which_a_larger_one_must_pass() -> None:
+    """The least loss among the cells that pass; cells without one yet may have a lower one."""
+    store = FakeStore()
+    trials = [planned(d=d) for d in (8, 16, 32, 64)]
+    store.add_sweep("s", trials)
+    for trial, acc, loss in zip(trials, (0.5, 0.95, 0.97), (0.6, 0.3, 0.2), strict=False):
+        store.end(trial, "completed", acc, loss=loss)
+    assert verdicts(store, "min loss by size where acc > 0.9") == [("at most", 0.2, None, 0)]
+    assert verdicts(store, "min loss by size where acc < 0.6") == [("at most", 0.6, None, 0)]
+    assert verdicts(store, "min acc - 1 by size where loss < 0.4") == [
+        ("at most", pytest.approx(-0.05), None, 0)
+    ]
+    answer = question(store, "min loss by size where acc > 0.98")
+    assert [row["verdict"] for row in answer.rows] == ["open"], "the fourth cell was never tried"
+    store.end(trials[3], "completed", 0.96, loss=0.4)
+    answer = question(store, "min loss by size where acc > 0.98")
+    assert [(row["verdict"], row["fail"]) for row in answer.rows] == [("above", None)]
+    assert verdicts(store, "min loss by size where acc > 0.9") == [("at most", 0.2, None, 0)]
+    notes = question(store, "min loss by size where acc > 0.9").notes
+    assert not any(note.startswith(("smallest", "unfinished")) for note in notes)
+
+
+def test_size_itself_can_be_minimised() -> None:
+    answer = question(grid({(6, 16): 0.95, (8, 16): 0.5}), "min size where acc < 0.9")
+    assert answer.columns[:4] == ["task", "model", "value", "fail"]
+    assert [(row["value"], row["fail"], row["verdict"]) for row in answer.rows] == [(8, 6, "exact")]
+    answer = question(mixed(), "min n * n where acc > 0.9 and n = 8 and heads = 4 and d = 32")
+    assert [row["value"] for row in answer.rows] == [64, 64]

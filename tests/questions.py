@@ -1,0 +1,60 @@
+"""Questions to stores in memory, for tests: stores with given cells, and what answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fake_store import FakeStore, Row, now, planned
+
+from sweepd.query.answers import ask
+from sweepd.query.database import Answer
+from sweepd.store.store import Store
+
+SIZE_FIELDS = {"lis": "n", "edit_distance": "n", "ed_local": "n", "arithmetic": "operators"}
+
+
+def question(store: FakeStore | Store, text: str, **choices: Any) -> Answer:
+    answer = ask(store, text, code=now, **choices)
+    assert all(list(row) == answer.columns for row in answer.rows)
+    return answer
+
+
+def grid(cells: Mapping[tuple[int, int], Any], **info: Any) -> FakeStore:
+    """A store with a cell for each (n, d). Its one seed has the given accuracy, or (status,
+    accuracy); None was not tried."""
+    store = FakeStore()
+    store.add_sweep("s", [planned(n, d) for n, d in cells], **info)
+    for (n, d), found in cells.items():
+        if found is not None:
+            status, acc = found if isinstance(found, tuple) else ("completed", found)
+            store.end(planned(n, d), status, acc)
+    return store
+
+
+def verdicts(store: FakeStore, text: str = "min d where acc > 0.9") -> list[tuple[Any, ...]]:
+    columns = ("verdict", "value", "fail", "inferred")
+    return [tuple(row[name] for name in columns) for row in question(store, text).rows]
+
+
+def mixed() -> FakeStore:
+    """Two models, two sizes, two widths and two counts of heads; accuracy rises with d · heads."""
+    store = FakeStore()
+    trials = [
+        planned(n, d, model=model, heads=heads)
+        for n in (6, 8)
+        for d in (16, 32)
+        for model in ("linear", "standard")
+        for heads in (2, 4)
+    ]
+    store.add_sweep("s", trials)
+    for t in trials:
+        enough = t["d"] * t["heads"] >= {"linear": 128, "standard": 64}[t["model"]]
+        store.end(t, "completed", 0.95 if enough else 0.5)
+    return store
+
+
+def planned_on(task: str, size: int, d: int, model: str, **axes: Any) -> Row:
+    """A planned trial of any task."""
+    row = planned(size, d, model=model, **{"layers": 3, "heads": 4, "steps": 10} | axes)
+    return row | {"task": task, "id": f"{row['id']}-{task}", "config": f"{row['config']}-{task}"}

@@ -1,0 +1,77 @@
+"""Which ending counts, and how the trials of a sweep stand: against slow twins, and against the
+views `trials` and `sweeps`, which say it in SQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from fake_store import FakeStore, now, planned
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.query.database import connect
+from sweepd.statuses import DONE, STATUSES, UNTRIED
+from sweepd.store.endings import count_trials, latest
+from sweepd.store.schema import TRIALS
+
+ENDINGS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 9), st.sampled_from(STATUSES)),
+    unique_by=lambda ending: ending[:2],
+)
+"""Which of six trials, which attempt, and how it ended."""
+
+
+def row(trial: int) -> dict[str, Any]:
+    return planned(d=8 << (trial // 3), seed=trial % 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ENDINGS)
+def test_the_latest_ending_is_that_of_the_highest_attempt(endings: Any) -> None:
+    rows = [row(i) | {"attempt": n, "status": how, "sweep": "s"} for i, n, how in endings]
+    expected = {r["id"]: r for r in sorted(rows, key=lambda r: r["attempt"])}
+    found = latest(TRIALS.table(rows)).to_pylist()
+    assert len(found) == len(expected)
+    for ending in found:
+        assert (ending["attempt"], ending["status"]) == (
+            expected[ending["id"]]["attempt"],
+            expected[ending["id"]]["status"],
+        )
+
+
+@settings(max_examples=10, deadline=None)
+@given(ENDINGS, st.sets(st.integers(0, 2)), st.sets(st.integers(0, 5)), st.integers(0, 6))
+def test_the_views_say_the_same(
+    endings: Any, extra: set[int], on_demand: set[int], shared: int
+) -> None:
+    """Two sweeps share some trials; one keeps seeds for close calls, and some trials on demand."""
+    store = FakeStore()
+    trials = [row(i) for i in range(6)]
+    store.add_sweep("a", trials[:shared])
+    mine = [trial | {"on_demand": i in on_demand} for i, trial in enumerate(trials)]
+    store.add_sweep("b", mine, extra_seeds=sorted(extra))
+    for i, attempt, status in endings:
+        store.end(trials[i], status, attempt=attempt)
+    views = connect(store, code=now)
+    plan, ended = store.read_plans(None).table, store.read_trials().table
+    assert sorted(views.fetch("SELECT id, attempt FROM trials")) == sorted(
+        (found["id"], found["attempt"]) for found in latest(ended).to_pylist()
+    )
+    counts = count_trials(plan, ended, {"a": (), "b": extra})
+    shown = {sweep["name"]: sweep for sweep in views.sql("FROM sweeps").rows}
+    assert list(shown) == ["a", "b"]
+    for name, said in counts.items():
+        assert {status: shown[name][status] for status in STATUSES} == {
+            status: said[status] for status in STATUSES
+        }
+        assert shown[name]["trials"] == said.total()
+        assert shown[name]["ended"] == sum(said[status] for status in DONE)
+        assert set(said) <= {*STATUSES, UNTRIED}
+
+    how = {
+        i: max((attempt, status) for j, attempt, status in endings if j == i)[1]
+        for i in {j for j, _, _ in endings}
+    }
+    counted = [i for i in range(6) if i in how or not (i in on_demand or i % 3 in extra)]
+    assert counts["b"] == Counter(how.get(i, UNTRIED) for i in counted)

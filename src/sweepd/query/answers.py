@@ -117,18 +117,16 @@ def _min(
     found = min_rows(views, grouping, cells)
     goal = goal_of(condition)
     ends = Ends.of(views, goal) if goal and not grouping.of_score else None
-    rows = [
-        settled_columns(views, row, condition, ends)
-        | least_columns(row)
-        | row.columns
-        | _told(grouping, row, condition, merit)
-        for row in found
-    ]
+    columns = list(dict.fromkeys([*grouping.group, *MIN_COLUMNS, *SETTLED_COLUMNS, *LEAST_COLUMNS]))
+    rows = []
+    for row in found:
+        told = settled_columns(views, row, condition, ends) | least_columns(row) | row.columns
+        told |= _told(grouping, row, condition, merit)
+        rows.append({name: told[name] for name in columns})
     notes = merged_notes(grouping, cells)
     at_the_smallest = sum(row.passes_at_the_smallest for row in found)
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
-    columns = list(dict.fromkeys([*grouping.group, *MIN_COLUMNS, *SETTLED_COLUMNS, *LEAST_COLUMNS]))
     return Reply(columns, rows, deciding(found, merit), notes)
 
 

@@ -62,9 +62,7 @@ def settled_columns(
         "fail_steps": max(failed, default=None),
         "gain": found.progress and found.progress.gain,
         "missing": found.progress and found.progress.missing,
-        "rates": max((len(_rates(cell, ends)) for cell in deciding), default=None)
-        if ends
-        else None,
+        "rates": rates,
         "settled": found.settled,
         "why": found.reason,
     }

@@ -23,6 +23,8 @@ COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
     "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "loss", "loss_seed_min",
     "loss_seed_max", "close", "at", "edge", "verdict",
+    "steps", "fail_steps", "gain", "missing", "rates", "settled", "why", "least_any",
+    "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
 ]  # fmt: skip
 
 
@@ -91,6 +93,11 @@ def test_a_row_of_min() -> None:
             "acc_seed_min": 0.89, "acc_seed_max": 0.99,
             "loss": None, "loss_seed_min": None, "loss_seed_max": None,
             "close": True, "at": "{}", "edge": "", "verdict": "exact",
+            "steps": None, "fail_steps": None, "gain": None, "missing": None, "rates": 1,
+            "settled": "untested", "why": "not trained for longer",
+            "least_any": 16, "least_any_verdict": "at most",
+            "least_median": 32, "least_median_verdict": "exact",
+            "least_all": None, "least_all_verdict": "above",
         }
     ]  # fmt: skip
     assert answer.notes == []

@@ -58,8 +58,8 @@ def settled_columns(
         found = _standing(views, row, condition, ends, steps)
         rates = max((len(_rates(cell, ends)) for cell in deciding), default=None)
     return {
-        "steps": steps,
-        "fail_steps": max(failed, default=None),
+        "steps": steps or None,
+        "fail_steps": max(failed, default=None) or None,
         "gain": found.progress and found.progress.gain,
         "missing": found.progress and found.progress.missing,
         "rates": rates,

@@ -80,8 +80,9 @@ class Stair:
                     continue
                 ladder, rung = found
                 budget = rung.trials[0].train.steps
-                unconfirmed = self._confirming((size, value), ladder, rung)
-                if waiting := _left(unconfirmed, outcomes, abandoned):
+                seeds = ladder.next_trials(ladder.rungs.index(rung), outcomes)
+                fresh = self._confirming((size, value), ladder, rung)
+                if waiting := _left([*seeds, *fresh], outcomes, abandoned):
                     yield from waiting
                     continue
             if smaller:

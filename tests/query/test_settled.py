@@ -1,0 +1,173 @@
+"""Rows of `min` beside a sweep that settles: what more training would change, what some and all
+seeds reach, and that the search and the questions judge the same trials alike."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import drive
+
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.query.answers import ask
+from sweepd.query.database import Answer
+from sweepd.run.driver import sweep_info
+from sweepd.search.seeds import Outcome
+from sweepd.search.settle import standing
+from sweepd.search.staircase import search_of
+from sweepd.search.stairs import Stair
+from sweepd.store.store import Store
+
+GRID = """
+name: s
+task: {name: lis, n: [4, 6, 8], value_range: 32}
+model: {name: standard, d: [4, 8, 16, 32], layers: 1, heads: 1}
+train: {steps: 1000}
+seeds: [0, 1, 2]
+settle: {factor: 4, least: 2000, most: 16000}
+search: staircase
+"""
+TUNED = ("tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
+
+
+def made(*sets: str) -> Plan:
+    return plan(parse_grid(GRID, "s.yaml", sets, Path()))
+
+
+def truth(seed: int):
+    """Outcomes whose scores approach a limit that rises with d as a power of the steps."""
+    rng = random.Random(seed)
+    needs = dict(zip((4, 6, 8), sorted(rng.uniform(2, 40) for _ in range(3)), strict=True))
+    power, early = rng.uniform(0.4, 0.9), rng.uniform(100, 600)
+
+    def outcome_of(trial: Trial) -> Outcome:
+        own = random.Random(f"{seed} {trial.id}")
+        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(trial.axes["d"] / needs[trial.size]))))
+        rate = abs(math.log(trial.train.peak_lr(32) / 3e-3))
+        score = limit - (trial.train.steps / early) ** -power - 0.05 * rate + own.gauss(0, 0.02)
+        return Outcome("completed", min(1.0, max(0.0, score)), 1024)
+
+    return outcome_of
+
+
+def stored(planned: Plan, ledger: dict[str, Outcome], folder: Path) -> Store:
+    store = Store.create(str(folder))
+    store.save_sweep("s", planned.grid.resolved_text(), sweep_info(planned), planned.rows())
+    store.write_trials(
+        [
+            {
+                **trial.row(), "attempt": 1001, "sweep": "s", "status": outcome.status,
+                "acc": outcome.score, "total": outcome.total, "step": trial.train.steps,
+            }
+            for trial in planned.trials
+            if (outcome := ledger.get(trial.id))
+        ]
+    )  # fmt: skip
+    return store
+
+
+def asked(store: Store, text: str = "min d where acc > 0.9") -> Answer:
+    return ask(store, text, code=lambda task, model: None, sweeps=["s"])
+
+
+def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> dict[int, Any]:
+    """The same three columns from the search's own records."""
+    settle, found = planned.grid.settle, {}
+    assert settle is not None
+    for size, widths in stair.line.rows:
+        value = min((w for w in widths if stair.passes((size, w), ledger, ())), default=None)
+        steps = None
+        if value is not None:
+            passing = stair.passing((size, value), ledger, ())
+            assert passing is not None
+            steps = passing[1].trials[0].train.steps
+        smaller = [w for w in widths if value is None or w < value]
+        ladders = stair.ladders[size, smaller[-1]] if smaller else ()
+        tried = [ladder.ended(ledger) for ladder in ladders]
+        told = standing(tried, planned.grid.goal, planned.grid.pass_rule, settle, steps or 1000)
+        found[int(size)] = value, steps, told.settled if smaller else "untested"
+    return found
+
+
+@given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["median", "all", "mean"]))
+@settings(deadline=None, max_examples=12)
+def test_questions_say_what_the_search_knows(tmp_path_factory, seed, tuned, rule):
+    planned = made(f"pass={rule}", *(TUNED if tuned else ()))
+    ledger, _, search = drive(lambda: search_of(planned), truth(seed))
+    store = stored(planned, ledger, tmp_path_factory.mktemp("store"))
+    answer = asked(store)
+    [stair] = search.stairs
+    expected = by_the_search(planned, stair, ledger)
+    told = {row["size"]: (row["value"], row["steps"], row["settled"]) for row in answer.rows}
+    contradict = {row["size"] for row in answer.rows if row["verdict"] == "not monotone"}
+    for size in expected.keys() - contradict:
+        assert told[size] == expected[size], answer.rows
+
+
+def constant(accs: dict[tuple[int, int], list[float]]):
+    """Outcomes by d and steps: one score a seed."""
+
+    def outcome_of(trial: Trial) -> Outcome:
+        scores = accs[trial.axes["d"], trial.train.steps]
+        return Outcome("completed", scores[trial.seed % len(scores)], 4096)
+
+    return outcome_of
+
+
+def one_size(tmp_path: Path, accs: dict[tuple[int, int], list[float]]) -> Store:
+    planned = made("task.n=8", "model.d=[4, 8]")
+    ledger, _, _ = drive(lambda: search_of(planned), constant(accs))
+    return stored(planned, ledger, tmp_path)
+
+
+FLAT = {(4, steps): [0.5] for steps in (1000, 2000, 4000, 8000, 16_000)}
+PASSES = {(8, 1000): [0.95]}
+
+
+def test_a_settled_row(tmp_path):
+    [row] = asked(one_size(tmp_path, FLAT | PASSES)).rows
+    assert (row["value"], row["verdict"]) == (8, "exact")
+    assert (row["settled"], row["why"]) == ("yes", "stands still")
+    assert (row["steps"], row["fail_steps"], row["gain"], row["rates"]) == (1000, 4000, 0, 1)
+    assert (row["least_any"], row["least_median"], row["least_all"]) == (8, 8, 8)
+
+
+def test_where_more_training_helps_the_value_falls(tmp_path):
+    rising = {(4, 1000): [0.6], (4, 2000): [0.8], (4, 4000): [0.92]}
+    store = one_size(tmp_path, rising | PASSES)
+    [row] = asked(store).rows
+    assert (row["value"], row["steps"], row["settled"]) == (4, 4000, "untested")
+    assert row["verdict"] == "at most", "the grid has no smaller value"
+    curve = asked(store, "min d by steps where acc > 0.9").rows
+    assert [(r["steps"], r["value"]) for r in curve] == [(1000, 8), (2000, 8), (4000, 4)]
+
+
+def test_a_seed_that_passed_counts_at_larger_budgets(tmp_path):
+    """One seed passes at once and is not trained on; the others follow, so the cell passes."""
+    late = {
+        (4, 1000): [0.95, 0.5, 0.5],
+        (4, 2000): [0, 0.6, 0.6],
+        (4, 4000): [0, 0.93, 0.7, 0.95],
+    }
+    [row] = asked(one_size(tmp_path, late | PASSES)).rows
+    assert (row["value"], row["steps"]) == (4, 4000)
+    assert row["least_any"] == 4 and row["least_all"] == 8
+
+
+def test_seeds_that_disagree_never_settle(tmp_path):
+    stuck = {(4, steps): [0.98, 0.3, 0.3] for steps in (1000, 2000, 4000, 8000, 16_000)}
+    [row] = asked(one_size(tmp_path, stuck | PASSES)).rows
+    assert (row["value"], row["settled"]) == (8, "moving") and "close" in row["why"]
+    assert (row["least_any"], row["least_any_verdict"]) == (4, "at most")
+
+
+@pytest.mark.parametrize("question", ["min d where d < acc", "min d where acc between 0.2 and 0.4"])
+def test_a_condition_that_is_no_goal_is_untested(tmp_path, question):
+    [row] = asked(one_size(tmp_path, FLAT | PASSES), question).rows
+    assert row["settled"] == "untested" and row["gain"] is None

@@ -44,7 +44,7 @@ from sweepd.grid.options import Placement, Resources
 from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.run import engine
-from sweepd.run.driver import FILES_WHILE_RUNNING
+from sweepd.run.driver import FILES_WHILE_RUNNING, sweep_info
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
@@ -260,18 +260,8 @@ def simulate(trials: int, given: argparse.Namespace) -> None:
 
 def fill(store: Store, made: Plan) -> float:
     """Ended trials, each in a file of its own: milliseconds of CPU a file."""
-    info = {
-        "goal": str(made.grid.goal),
-        "pass": made.grid.pass_rule,
-        "search": made.grid.search_name,
-        "base": ".",
-        "tune": [],
-        "accepted": [],
-        "extra_seeds": [],
-        "size_fields": made.size_fields,
-        "code_files": {code: one.files for code, one in made.codes.items()},
-    }
-    store.save_sweep("scale", made.grid.resolved_text(), info, [t.row() for t in made.trials])
+    rows = [trial.row() for trial in made.trials]
+    store.save_sweep("scale", made.grid.resolved_text(), sweep_info(made), rows)
     return end(store, made.trials, 1000)
 
 

@@ -23,6 +23,7 @@ from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.query.answers import ask
 from sweepd.query.bounds import Bound, Candidate, judge
+from sweepd.run.driver import sweep_info
 from sweepd.search.base import Search
 from sweepd.search.frontier import Position
 from sweepd.search.seeds import CellSeeds, Outcome
@@ -194,12 +195,6 @@ def _with_members(seeds: CellSeeds, search: Search) -> CellSeeds:
 def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Bound]]:
     """The same answers from the question itself: one store with a surface for each search."""
     grid = planned.grid
-    info = {
-        "goal": str(grid.goal),
-        "pass": grid.pass_rule,
-        "size_fields": planned.size_fields,
-        "extra_seeds": list(grid.seeds[grid.first_seeds :]),
-    }
     plan_rows, endings = [], []
     for i, search in enumerate(searches):
         for trial in planned.trials:
@@ -213,7 +208,7 @@ def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Bound]]
                 endings.append({**columns, "status": "failed"})
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(f"{folder}/results")
-        store.save_sweep(grid.name, "", info, plan_rows)
+        store.save_sweep(grid.name, "", sweep_info(planned), plan_rows)
         store.write_trials(endings)
         rows = ask(
             store, "min d by surface, size where acc > 0.9", code=lambda task, model: None

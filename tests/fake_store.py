@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.store.schema import METRICS, PLAN, TRIALS
+from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Read
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class FakeSweep:
-    info: Mapping[str, Any]
 
 
 class FakeStore:
@@ -34,7 +29,7 @@ class FakeStore:
     def add_sweep(self, name: str, planned: Sequence[Row], **info: Any) -> None:
         defaults = {"goal": "acc > 0.9", "pass": "median", "size_fields": {"lis": "n"}}
         created = f"2025-01-{len(self.infos) + 1:02d}"
-        self.infos[name] = {"name": name, "created": created, **defaults, **info}
+        self.infos[name] = {"created": created, **defaults, **info}
         self.plan += [{**row, "sweep": name} for row in planned]
 
     def end(self, trial: Row, status: str, acc: float | None = None, **more: Any) -> None:
@@ -47,10 +42,10 @@ class FakeStore:
     def sweeps(self) -> list[str]:
         return list(self.infos)
 
-    def load_sweep(self, name: str) -> FakeSweep:
+    def load_sweep(self, name: str) -> SweepInfo:
         if name not in self.infos:
             raise UserError(f"no sweep {name!r}")
-        return FakeSweep(self.infos[name])
+        return SweepInfo.from_json(self.infos[name])
 
     def load_grid(self, name: str) -> str:
         return json.dumps({"task": self.tasks})

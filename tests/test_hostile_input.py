@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from inprocess import Answer, sweepd
 
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 
 GRID = """\
 name: small
@@ -59,8 +59,9 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     store = Store.create(str(folder / "results"))
     trials = [planned(n=n, d=d, seed=seed) for n in (4, 8) for d in (8, 16) for seed in (0, 1)]
-    info = {"goal": "acc > 0.9", "pass": "median", "tune": [], "size_fields": {"lis": "n"}}
-    info |= {"base": str(folder), "accepted": ["now"], "code_files": {}, "search": "grid"}
+    info = SweepInfo(
+        goal="acc > 0.9", size_fields={"lis": "n"}, base=str(folder), accepted=("now",)
+    )
     store.save_sweep("small", GRID, info, trials)
     store.new_launch({"sweep": "small", "pid": 1, "host": "elsewhere"})
     ended = {"attempt": 1000, "sweep": "small", "status": "completed", "acc": 0.95, "loss": 0.1}

@@ -22,7 +22,7 @@ from torture import tiny
 from sweepd.errors import UserError
 from sweepd.grid.yamlfile import GridError, parse
 from sweepd.query.database import connect
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 from sweepd.store.tables import REPLACES
 from sweepd.trial.attempt import Attempt
 
@@ -102,7 +102,7 @@ def test_questions_read_the_code_of_tasks_and_never_run_it(tmp_path, mark):
     (tmp_path / "hostile.py").write_text(f"open({str(mark)!r}, 'w')\nclass Task: ...\n")
     store = Store.create(str(tmp_path / "store"))
     trial = {**planned(), "task": "hostile.py:Task", "code": "x"}
-    info = {"base": str(tmp_path), "goal": "acc > 0.9", "pass": "all", "accepted": [], "tune": []}
+    info = SweepInfo(goal="acc > 0.9", pass_rule="all", base=str(tmp_path))
     grid = "task: {name: hostile.py:Task, n: 1}\nmodel: {name: standard, d: 4}\n"
     store.save_sweep("theirs", grid, info, [trial])
     store.write_trials([{**trial, "attempt": 1000, "status": "completed", "acc": 1.0}])
@@ -116,7 +116,8 @@ def test_names_in_a_store_are_no_paths(tmp_path, name):
     store = Store.create(str(tmp_path / "store"))
     (tmp_path / "precious.log").write_text("secret")
     trial = {**planned(), "id": name, "trunk": name}
-    store.save_sweep("theirs", "", {"base": "/", "accepted": [], "tune": []}, [trial])
+    info = SweepInfo(goal="acc > 0.9", base="/")
+    store.save_sweep("theirs", "", info, [trial])
     store.write_trials([{**trial, "attempt": 1000, "status": "completed", "acc": 1.0}])
     answer = sweepd("logs", name or "x", "--results", store.address)
     assert answer.code == 2 and "secret" not in answer.out
@@ -128,7 +129,7 @@ def test_names_in_a_store_are_no_paths(tmp_path, name):
         lambda: store.put_checkpoint(name, "x", b""),
         lambda: store.delete_checkpoint("trunk", name),
         lambda: store.load_sweep(name),
-        lambda: store.save_sweep(name, "", {}, []),
+        lambda: store.save_sweep(name, "", info, []),
     ):
         with pytest.raises(UserError, match="a name has"):
             use()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_store import FakeStore, planned
 from typer.testing import CliRunner
 
 from sweepd.cli import app
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 
 GRID = "task: {name: lis, n: [8, 12]}"
 
@@ -23,8 +23,9 @@ def printed(tmp_path: Path) -> Callable[..., list[str]]:
     fake = FakeStore()
     trials = [planned(d=d, seed=seed) for d in (8, 16) for seed in range(2)]
     rates = [planned(12, lr=lr) for lr in ("0.01", "0.02")]
-    info: dict[str, Any] = {"goal": "acc > 0.9", "pass": "median", "size_fields": {"lis": "n"}}
-    info |= {"base": str(tmp_path), "accepted": ["now"]}
+    info = SweepInfo(
+        goal="acc > 0.9", size_fields={"lis": "n"}, base=str(tmp_path), accepted=("now",)
+    )
     for trial, acc in zip(trials, (0.5, 0.6, 0.95, 0.93), strict=True):
         fake.end(trial, "completed", acc, loss=1 - acc)
     fake.end(trials[0], "diverged", attempt=2000)
@@ -33,7 +34,7 @@ def printed(tmp_path: Path) -> Callable[..., list[str]]:
     results = str(tmp_path / "results")
     store = Store.create(results)
     store.save_sweep("s", GRID, info, trials)
-    store.save_sweep("tuned", GRID, info | {"tune": ["train.lr"]}, rates)
+    store.save_sweep("tuned", GRID, replace(info, tune=("train.lr",)), rates)
     store.write_trials(fake.endings)
 
     def query(text: str, sweep: str = "s") -> list[str]:

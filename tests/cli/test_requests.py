@@ -9,7 +9,7 @@ from fake_store import planned
 from typer.testing import CliRunner
 
 from sweepd.cli import app
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 
 SWEEPS = 3
 
@@ -21,8 +21,8 @@ def fill(store: Store, seeds: int) -> int:
     for k in range(SWEEPS):
         mine = [{**row, "id": f"{i:04x}{k}", "config": f"{i:04x}{k}", "layers": k + 1}
                 for i, row in enumerate(rows)]  # fmt: skip
-        info = {"goal": "acc > 0.5", "pass": "median", "tune": [], "base": "/", "accepted": ["now"]}
-        store.save_sweep(f"s{k}", "", {**info, "size_fields": {"lis": "n"}}, mine)
+        info = SweepInfo(goal="acc > 0.5", base="/", accepted=("now",), size_fields={"lis": "n"})
+        store.save_sweep(f"s{k}", "", info, mine)
         for row in mine:
             ended = {"attempt": 1000, "sweep": f"s{k}", "status": "completed", "total": 100}
             store.write_trials([{**row, **ended, "acc": 0.9, "correct": 90}])
@@ -65,11 +65,11 @@ def test_what_has_not_changed_is_not_fetched_again(s3, bucket):
     before = store.read_trials().table
     store.read_plans()
     store.write_trials([{"id": "ff", "attempt": 1000, "config": "ff"}])
-    store.save_sweep("s1", "", {"goal": "loss < 1"}, [])
+    store.save_sweep("s1", "", SweepInfo(goal="loss < 1"), [])
     s3.requests.clear()
     assert store.read_trials().table.num_rows == before.num_rows + 1
     assert store.sweeps() == ["s0", "s1", "s2"]
-    assert store.load_sweep("s1").info["goal"] == "loss < 1"
+    assert store.load_sweep("s1").goal == "loss < 1"
     assert store.read_plans().table.num_rows == 2 * trials // SWEEPS
     fetched = [path.rpartition("/results/")[2] for _, path in s3.requests if "list" not in path]
     assert fetched[1:] == ["sweeps/s1/sweep.json", "sweeps/s1/plan.parquet"]

@@ -103,5 +103,5 @@ def test_a_sweep_outlives_its_client_and_a_node(shell, running, raylets, monkeyp
     assert "/own/beside.py and /" in log and log.count("working_dir_files") >= 2
     store = Store.open(str(shell.folder / "results"))
     [made] = store.launches()
-    assert made["origin"]["base"] == store.load_sweep("far").info["base"] == str(shell.folder)
+    assert made["origin"]["base"] == store.load_sweep("far").base == str(shell.folder)
     assert made["origin"]["pid"] == client.pid != made["pid"]

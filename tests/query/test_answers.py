@@ -686,8 +686,7 @@ def test_a_real_store_and_an_empty_one(tmp_path: Any) -> None:
     store = Store.create(str(tmp_path))
     assert question(store, "min d where acc > 0.9").rows == []
     fake = mixed()
-    info = {key: fake.infos["s"][key] for key in ("goal", "pass", "size_fields")}
-    store.save_sweep("s", GRID, info, fake.plan)
+    store.save_sweep("s", GRID, fake.load_sweep("s"), fake.plan)
     store.write_trials(fake.endings)
     for text in ("min d where acc > 0.9", "min flops by L", "frontier flops, acc"):
         assert question(store, text) == question(fake, text)

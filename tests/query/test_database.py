@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.database import Source, Views, connect
 from sweepd.store.schema import METRICS
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 from sweepd.store.tables import Read
 
 
@@ -381,6 +381,20 @@ def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:
         connect(store, code=now, sweeps=["unknown"])
 
 
+def test_the_fields_of_tasks_are_known_from_sweep_json_and_before_that_from_the_grid() -> None:
+    """`on` is a truth value to readers of YAML 1.1."""
+
+    class Switch(FakeStore):
+        def load_grid(self, name: str) -> str:
+            return "task: [{name: lis, n: 8}, {name: switch, on: 1}]"
+
+    store = Switch()
+    store.add_sweep("older", [])
+    assert connect(store, code=now).task_fields == {"n", "on"}
+    store.add_sweep("newer", [], task_fields={"lis": ["n", "value_range"]})
+    assert connect(store, code=now, sweeps=["newer"]).task_fields == {"n", "value_range"}
+
+
 def test_an_empty_store_has_empty_views() -> None:
     views = connect(FakeStore(), code=now)
     for name in ("trials", "attempts", "metrics", "cells", "sweeps"):
@@ -390,7 +404,7 @@ def test_an_empty_store_has_empty_views() -> None:
 def test_a_real_store(tmp_path: Path) -> None:
     store = Store.create(str(tmp_path / "results"))
     trials = [planned(d=d, seed=seed) for d in (16, 32) for seed in range(2)]
-    store.save_sweep("s", "name: s", {"goal": "acc > 0.9", "pass": "median"}, trials)
+    store.save_sweep("s", "name: s", SweepInfo(goal="acc > 0.9"), trials)
     fake = FakeStore()
     for trial in trials:
         fake.end(trial, "completed", trial["d"] / 64)

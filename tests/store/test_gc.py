@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from sweepd.cli import app
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 
 DRIVER = """
 import sys
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 print(Store.open(sys.argv[1]).lock_sweep("running", print, print), flush=True)
 sys.stdin.read()
 """
@@ -38,8 +38,9 @@ def store(request, tmp_path):
     else:
         request.getfixturevalue("s3")
         store = Store.create(f"s3://{request.getfixturevalue('bucket')}/results")
-    store.save_sweep("over", "", {}, [plan_row("aa", "t1"), plan_row("ab", "t1")])
-    store.save_sweep("running", "", {}, [plan_row("ba", "t2")])
+    info = SweepInfo(goal="acc > 0.9")
+    store.save_sweep("over", "", info, [plan_row("aa", "t1"), plan_row("ab", "t1")])
+    store.save_sweep("running", "", info, [plan_row("ba", "t2")])
     for id, attempt, status in [
         ("aa", 1000, "completed"),
         ("ab", 1000, "completed"),

@@ -10,13 +10,14 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import leases
-from sweepd.store.store import Store, _place
+from sweepd.store.store import Store, SweepInfo, _place
 
 TRIAL = "ab" * 32
 
@@ -154,6 +155,8 @@ def test_compact(store):
 
 # Sweeps
 
+INFO = SweepInfo(goal="acc > 0.9")
+
 
 def plan_row(id: str, **axes: object) -> dict[str, object]:
     return {"id": id, "task": "lis", "model": "standard", "size": 8, "seed": 0, **axes}
@@ -161,18 +164,16 @@ def plan_row(id: str, **axes: object) -> dict[str, object]:
 
 @anywhere
 def test_a_sweep_is_saved_and_loaded(store):
-    info = {"goal": "acc > 0.9", "tune": ["lr"], "who": "Zoë"}
+    info = SweepInfo(goal="acc > 0.9", tune=("train.lr",), base="/home/Zoë")
     store.save_sweep("first", "name: first # é\n", info, [plan_row(TRIAL, n=8)])
-    sweep = store.load_sweep("first")
-    assert (sweep.name, store.load_grid("first")) == ("first", "name: first # é\n")
-    created = sweep.info.pop("created")
-    assert datetime.fromisoformat(created).tzinfo
-    assert sweep.info == {**info, "format": 1, "name": "first"}
+    saved = store.load_sweep("first")
+    assert store.load_grid("first") == "name: first # é\n"
+    assert datetime.fromisoformat(saved.created).tzinfo
+    assert saved == replace(info, created=saved.created)
 
-    store.save_sweep("first", "name: first\n", {}, [])
-    again = store.load_sweep("first")
+    store.save_sweep("first", "name: first\n", INFO, [])
     assert store.load_grid("first") == "name: first\n"
-    assert again.info == {"format": 1, "name": "first", "created": created}
+    assert store.load_sweep("first") == replace(INFO, created=saved.created)
     assert store.read_plans(["first"]).table.num_rows == 0
 
 
@@ -180,8 +181,8 @@ def test_a_sweep_is_saved_and_loaded(store):
 def test_sweeps_are_listed_as_they_were_created(store):
     assert store.sweeps() == []
     for name in ("z", "a", "m"):
-        store.save_sweep(name, "", {}, [])
-    store.save_sweep("z", "again", {}, [])
+        store.save_sweep(name, "", INFO, [])
+    store.save_sweep("z", "again", INFO, [])
     assert store.sweeps() == ["z", "a", "m"]
 
 
@@ -189,8 +190,8 @@ def test_sweeps_are_listed_as_they_were_created(store):
 def test_an_unknown_sweep_is_refused_with_those_that_exist(store):
     with pytest.raises(UserError, match=r"no sweep 'x'.*there are: none"):
         store.load_sweep("x")
-    store.save_sweep("one", "", {}, [])
-    store.save_sweep("two", "", {}, [])
+    store.save_sweep("one", "", INFO, [])
+    store.save_sweep("two", "", INFO, [])
     for ask in (store.load_sweep, lambda name: store.read_plans(["one", name])):
         with pytest.raises(UserError, match=r"no sweep 'x'.*there are: one, two"):
             ask("x")
@@ -200,7 +201,7 @@ def test_an_unknown_sweep_is_refused_with_those_that_exist(store):
 @pytest.mark.parametrize("name", ["", ".x", "a/b", "../x", "x" * 101, "ä"])
 def test_impossible_sweep_names_are_refused(store, name):
     with pytest.raises(UserError, match="a name has"):
-        store.save_sweep(name, "", {}, [])
+        store.save_sweep(name, "", INFO, [])
     with pytest.raises(UserError, match="a name has"):
         store.load_sweep(name)
     assert names(store) == ["sweepd-store.json"]
@@ -217,15 +218,15 @@ def test_a_sweep_whose_saving_was_cut_off_does_not_exist(store, monkeypatch):
 
     monkeypatch.setattr(store._folder, "put", cut_off)
     with pytest.raises(EnvironmentFailure):
-        store.save_sweep("x", "", {}, [plan_row(TRIAL)])
+        store.save_sweep("x", "", INFO, [plan_row(TRIAL)])
     assert store.sweeps() == []
     assert store.read_plans().table.num_rows == 0
 
 
 @anywhere
 def test_plans_are_read_together_by_sweep(store):
-    store.save_sweep("one", "", {}, [plan_row("a" * 8, n=8), plan_row("b" * 8, n=12)])
-    store.save_sweep("two", "", {}, [plan_row("a" * 8, n=8, value_range=0.5)])
+    store.save_sweep("one", "", INFO, [plan_row("a" * 8, n=8), plan_row("b" * 8, n=12)])
+    store.save_sweep("two", "", INFO, [plan_row("a" * 8, n=8, value_range=0.5)])
     plans = store.read_plans().table
     rows = [tuple(row[k] for k in ("sweep", "id", "n", "value_range")) for row in plans.to_pylist()]
     one = [("one", "a" * 8, 8, None), ("one", "b" * 8, 12, None)]
@@ -237,7 +238,7 @@ def test_plans_are_read_together_by_sweep(store):
 @anywhere
 def test_damaged_sweeps_are_named_and_hide_no_other(store):
     for name in ("good", "bad", "worse"):
-        store.save_sweep(name, "", {}, [plan_row(TRIAL)])
+        store.save_sweep(name, "", INFO, [plan_row(TRIAL)])
     assert store.read_plans().table.num_rows == 3
     store._folder.put("sweeps/bad/plan.parquet", b"PAR1")
     store._folder.put("sweeps/worse/sweep.json", b"{")
@@ -250,8 +251,8 @@ def test_damaged_sweeps_are_named_and_hide_no_other(store):
     ]
     with pytest.raises(EnvironmentFailure, match=r"worse/sweep\.json is damaged"):
         store.load_sweep("worse")
-    store.save_sweep("worse", "", {}, [])
-    assert store.load_sweep("worse").info["name"] == "worse"
+    store.save_sweep("worse", "", INFO, [])
+    assert store.load_sweep("worse").goal == INFO.goal
 
 
 # Launches

@@ -63,7 +63,7 @@ def check_store(store: Store, trials: Iterable[Trial]) -> set[tuple[Any, ...]]:
     done = Counter(row["id"] for row in endings.table.to_pylist() if row["status"] in DONE)
     assert set(done.values()) <= {1}
     for name in store.sweeps():
-        assert store.load_sweep(name).name == name
+        assert store.load_sweep(name).goal
         assert store.read_plans([name]).damaged == ()
     assert not any("damaged" in launch for launch in store.launches())
     _check_checkpoints(store, trials)

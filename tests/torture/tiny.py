@@ -19,7 +19,7 @@ import torch
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.search.ledger import standing
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 from sweepd.trial import attempt
 from sweepd.trial.attempt import Attempt
 
@@ -47,7 +47,7 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
     attempt.FLUSH_SECONDS = 0.0  # rows also reach the store without a checkpoint
     store = _telling(Store.create(str(root)), told)
     trials = planned().trials
-    store.save_sweep("tiny", GRID, {"base": "."}, [trial.row() for trial in trials])
+    store.save_sweep("tiny", GRID, SweepInfo(goal="acc > 0.9"), [t.row() for t in trials])
     launch = store.new_launch({"sweep": "tiny"})
     assert len(store.claim([trial.id for trial in trials])) == len(trials)
     for trial in sorted(trials, key=lambda trial: trial.train.steps):

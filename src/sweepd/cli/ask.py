@@ -161,7 +161,7 @@ def codes(choice: str, store: Store) -> CodeChoice:
         return "all"
     sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
     # A user's task or model is looked for where its grid was.
-    bases = {Path(base) for sweep in sweeps.values() if (base := sweep.info.get("base"))}
+    bases = {Path(info.base) for info in sweeps.values()}
 
     def current(task: str, model: str) -> str | None:
         for base in sorted(bases):

@@ -131,7 +131,7 @@ def resume(
         sweep = launched[-1]
     saved = store.load_sweep(sweep)
     source = f"{store.address}/sweeps/{sweep}/grid.yaml"
-    grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.info.get("base", ".")))
+    grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.base))
     _launch(grid, cluster, store.address, accept_code, promote, yes)
 
 
@@ -295,15 +295,13 @@ def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, 
     codes = {ending.code for ending in found.other.values()}
     sweeps, damaged = store.readable_sweeps()
     report_damage(damaged)
-    infos = [known.info for known in sweeps.values()]
-    same = (info for info in infos if info.get("name") == grid.name)
-    accepted = {code for info in same for code in info.get("accepted", ())}
+    accepted = set(sweeps[grid.name].accepted) if grid.name in sweeps else set()
     if accept_code:
         accepted |= codes
     if unaccepted := [end for end in found.other.values() if end.code not in accepted]:
         ours = {code: made.files for code, made in planned.codes.items()}
         theirs = {
-            code: files for info in infos for code, files in info.get("code_files", {}).items()
+            code: files for info in sweeps.values() for code, files in info.code_files.items()
         }
         changed = changed_files(ours, theirs, {end.code for end in unaccepted})
         say(

@@ -91,7 +91,7 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
                 "trials": len(ids),
                 **{status: ended.count(status) for status in STATUSES},
                 "untried": len(ids) - len(ended),
-                "created": sweeps[name].info["created"],
+                "created": sweeps[name].created,
             }
         )
     return ["sweep", "running", "trials", *STATUSES, "untried", "created"], rows

@@ -123,6 +123,12 @@ class Plan:
         blocks = self.grid.blocks["task"]
         return {block.name: block.kind.size_field for block in blocks}  # type: ignore[attr-defined]
 
+    @property
+    def task_fields(self) -> dict[str, tuple[str, ...]]:
+        """For each task, the columns that hold its fields."""
+        blocks = self.grid.blocks["task"]
+        return {block.name: tuple(column("task", name) for name in block.axes) for block in blocks}
+
 
 def plan(grid: Grid) -> Plan:
     """Expand a grid. GridError for what only the tasks and models themselves can refuse."""

@@ -241,7 +241,7 @@ def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -
 
 def _goal(views: Views) -> str:
     """The goal that the sweeps have in common."""
-    goals = {str(info["goal"]) for info in views.infos.values() if info.get("goal")}
+    goals = {info.goal for info in views.infos.values()}
     if len(goals) != 1:
         have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
         raise UserError(f"say when a cell passes, as in `where acc > 0.9`: the goals {have}")

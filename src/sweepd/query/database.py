@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid.yamlfile import GridError, parse
 from sweepd.query.cells_sql import (
     ENDS,
     GOAL_COST,
@@ -29,6 +30,7 @@ from sweepd.query.cells_sql import (
 )
 from sweepd.statuses import STATUSES
 from sweepd.store.schema import METRICS, PLAN, TRIALS
+from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Read
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
@@ -45,16 +47,11 @@ SWEEPS = (
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
-class Sweep(Protocol):
-    @property
-    def info(self) -> Mapping[str, Any]: ...
-
-
 class Source(Protocol):
     """What is needed of a store."""
 
     def sweeps(self) -> list[str]: ...
-    def load_sweep(self, name: str) -> Sweep: ...
+    def load_sweep(self, name: str) -> SweepInfo: ...
     def load_grid(self, name: str) -> str: ...
     def read_plans(self, sweeps: list[str] | None) -> Read: ...
     def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
@@ -83,7 +80,7 @@ class Views:
     """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
     by_code: bool
     """Whether cells differ by code."""
-    infos: Mapping[str, Mapping[str, Any]]
+    infos: Mapping[str, SweepInfo]
     """sweep.json of each selected sweep."""
     whole_store: bool
     notes: list[str]
@@ -122,29 +119,24 @@ class Views:
     def size_fields(self) -> dict[str, str]:
         """The axis that is each task's size."""
         return {
-            task: field
-            for info in self.infos.values()
-            for task, field in info.get("size_fields", {}).items()
+            task: field for info in self.infos.values() for task, field in info.size_fields.items()
         }
 
     @cached_property
     def task_fields(self) -> set[str]:
-        """Axes that are fields of a task, as the frozen grids have them."""
-        import yaml
-
+        """Axes that are fields of a task."""
         found: set[str] = set()
-        for name in self.infos:
-            try:
-                blocks = yaml.safe_load(self.source.load_grid(name))["task"]
-                found.update(*(blocks if isinstance(blocks, list) else [blocks]))
-            except (yaml.YAMLError, KeyError, TypeError) as error:
-                raise EnvironmentFailure(f"the grid of sweep {name} is damaged: {error}") from error
-        return found - {"name"}
+        for name, info in self.infos.items():
+            if info.task_fields is None:
+                found |= _frozen_task_fields(name, self.source.load_grid(name))
+            else:
+                found.update(*info.task_fields.values())
+        return found
 
     @cached_property
     def tune(self) -> set[str]:
         """Nuisance axes, which grids name as `train.lr`."""
-        names = (name for info in self.infos.values() for name in info.get("tune", ()))
+        names = (name for info in self.infos.values() for name in info.tune)
         return {name.rpartition(".")[2] for name in names}
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
@@ -204,7 +196,7 @@ class Views:
         read = self.source.read_metrics(ids)
         _copy(self.connection, "raw.metrics", read.table)
         if GOAL_COST in text:
-            goals = [str(info.get("goal")) for info in self.infos.values()]
+            goals = [info.goal for info in self.infos.values()]
             self.connection.execute(reached_sql(goals, self.member))
             self.connection.execute(cells_sql(self.identity, self.member, tuple(ENDS)))
         return read.damaged
@@ -285,18 +277,28 @@ def connect(
     return views
 
 
+def _frozen_task_fields(sweep: str, grid_text: str) -> set[str]:
+    """The fields of a sweep's tasks by its frozen grid, for sweeps that 0.1.0 saved."""
+    try:
+        blocks = parse(grid_text, sweep).data["task"]
+        found = set().union(*(blocks if isinstance(blocks, list) else [blocks]))
+    except (GridError, KeyError, TypeError) as error:
+        raise EnvironmentFailure(f"the grid of sweep {sweep} is damaged: {error}") from error
+    return found - {"name"}
+
+
 def _load_infos(
     source: Source, sweeps: Sequence[str] | None
-) -> tuple[dict[str, Mapping[str, Any]], list[Damaged]]:
+) -> tuple[dict[str, SweepInfo], list[Damaged]]:
     """sweep.json by sweep, oldest first. Of the whole store, damaged ones are skipped and named."""
-    infos: dict[str, Mapping[str, Any]] = {}
+    infos: dict[str, SweepInfo] = {}
     damaged = []
     names = source.sweeps()
     if sweeps is not None:
         names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
     for name in names:
         try:
-            infos[name] = source.load_sweep(name).info
+            infos[name] = source.load_sweep(name)
         except EnvironmentFailure as error:
             if sweeps is not None:
                 raise
@@ -323,20 +325,20 @@ def _fill(
         con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
-def _sweep_rows(infos: Mapping[str, Mapping[str, Any]], seeds: str | None) -> list[list[Any]]:
+def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> list[list[Any]]:
     """The rows of `SWEEPS`; `number` counts from the oldest."""
     return [
-        [number, name, info.get("created"), info.get("goal"), seeds or info.get("pass"),
-         info.get("search"), info.get("extra_seeds", [])]
+        [number, name, info.created, info.goal, seeds or info.pass_rule, info.search,
+         list(info.extra_seeds)]
         for number, (name, info) in enumerate(infos.items())
     ]  # fmt: skip
 
 
 def _counted(
-    con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, Mapping[str, Any]]
+    con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, SweepInfo]
 ) -> list[tuple[str, str, str]]:
     """Task, model and code of the trials that count."""
-    accepted = {digest for info in infos.values() for digest in info.get("accepted", ())}
+    accepted = {digest for info in infos.values() for digest in info.accepted}
 
     def counts(task: str, model: str, made_by: str) -> bool:
         if isinstance(code, str):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
@@ -17,7 +16,7 @@ from sweepd.provenance import home, provenance
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.search.seeds import Outcome
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 
 if TYPE_CHECKING:
     from sweepd.run.tune_hooks import Listener
@@ -125,29 +124,28 @@ def _look_after(
 
 def _save(plan: Plan, store: Store) -> None:
     """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
-    grid, name = plan.grid, plan.grid.name
+    name = plan.grid.name
     sweeps, _ = store.readable_sweeps()
-    past = sweeps[name].info if name in sweeps else {}
+    info = sweep_info(plan, sweeps.get(name))
+    store.save_sweep(name, plan.grid.resolved_text(), info, plan.rows())
+
+
+def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
+    """What is saved of a plan besides its trials; `past` is what an earlier launch saved."""
+    grid = plan.grid
     present = {digest: made.files for digest, made in plan.codes.items()}
-    used = {trial.code for trial in plan.trials}
-    store.save_sweep(
-        name,
-        grid.resolved_text(),
-        {
-            "format": 1,
-            "name": name,
-            "goal": str(grid.goal),
-            "pass": grid.pass_rule,
-            "tune": list(grid.tune),
-            "search": grid.search_name,
-            "extra_seeds": list(grid.seeds[grid.first_seeds :]),
-            "base": home(grid.base),
-            "created": past.get("created", datetime.now(UTC).isoformat(timespec="seconds")),
-            "accepted": sorted(set(past.get("accepted", ())) | (used - present.keys())),
-            "size_fields": plan.size_fields,
-            "code_files": {**past.get("code_files", {}), **present},
-        },
-        plan.rows(),
+    accepted = {trial.code for trial in plan.trials} - present.keys()
+    return SweepInfo(
+        goal=str(grid.goal),
+        pass_rule=grid.pass_rule,
+        tune=grid.tune,
+        search=grid.search_name,
+        extra_seeds=grid.seeds[grid.first_seeds :],
+        base=home(grid.base),
+        accepted=tuple(sorted(accepted.union(past.accepted if past else ()))),
+        size_fields=plan.size_fields,
+        task_fields=plan.task_fields,
+        code_files={**(past.code_files if past else {}), **present},
     )
 
 

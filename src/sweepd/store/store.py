@@ -15,10 +15,10 @@ from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
 from sweepd.store.schema import METRICS, TRIALS, Row
 from sweepd.store.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, from_json, to_json
-from sweepd.store.sweeps import Sweep, SweepFolder
+from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged, Read, TableFolder
 
-__all__ = ["Damaged", "Read", "Store", "Sweep"]
+__all__ = ["Damaged", "Read", "Store", "SweepInfo"]
 
 LAUNCH = {"sweep": str, "host": str, "pid": int}
 """What is needed of the record of a launch."""
@@ -190,17 +190,17 @@ class Store:
     # Sweeps
 
     def save_sweep(
-        self, name: str, grid_text: str, info: Mapping[str, Any], plan_rows: Sequence[Row]
+        self, name: str, grid_text: str, info: SweepInfo, plan_rows: Sequence[Row]
     ) -> None:
-        """Make or replace a sweep; `info` is JSON, to which `format`, `name` and `created` are
-        added. UserError for a name that cannot be a folder's."""
+        """Make or replace a sweep; the time at which it was first `created` is filled in.
+        UserError for a name that cannot be a folder's."""
         self._sweeps.save(name, grid_text, info, plan_rows)
 
-    def load_sweep(self, name: str) -> Sweep:
+    def load_sweep(self, name: str) -> SweepInfo:
         """UserError if there is no such sweep, EnvironmentFailure if it is damaged."""
         return self._sweeps.load(name)
 
-    def readable_sweeps(self) -> tuple[dict[str, Sweep], tuple[Damaged, ...]]:
+    def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
         """All that are not damaged, in the order of creation, and the files of those that are."""
         return self._sweeps.readable()
 

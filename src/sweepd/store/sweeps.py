@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.schema import PLAN, Row
@@ -22,24 +22,64 @@ from sweepd.store.storage import (
 )
 from sweepd.store.tables import READERS, Damaged, Loader, Read, to_parquet
 
+INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {
-    **dict.fromkeys(("name", "created", "base", "goal", "pass", "search"), str),
+    **dict.fromkeys(("created", "base", "goal", "pass", "search"), str),
     "tune": [str],
     "accepted": [str],
     "extra_seeds": [int],
     "size_fields": {str: str},
+    "task_fields": {str: [str]},
     "code_files": {str: {str: str}},
 }
-"""What questions and launches need of `sweep.json`."""
-INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
+"""The types of what is read of `sweep.json`. Other keys, of later versions, are ignored."""
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep as saved: its `sweep.json`. The text of its frozen grid: `Store.load_grid`."""
+@dataclass(frozen=True, kw_only=True)
+class SweepInfo:
+    """What launches and questions need to know of a sweep besides its trials: `sweep.json`."""
 
-    name: str
-    info: dict[str, Any]
+    goal: str
+    """as written, e.g. `acc > 0.9`"""
+    pass_rule: str = "median"
+    tune: tuple[str, ...] = ()
+    """nuisance axes, e.g. `train.lr`"""
+    search: str = "grid"
+    extra_seeds: tuple[int, ...] = ()
+    """seeds that only cells close to the goal get"""
+    base: str = "."
+    """the folder that the grid's own paths start from, absolute but on the machine of a cluster"""
+    created: str = ""
+    """when the sweep was first saved (ISO 8601, UTC); the store fills it in"""
+    accepted: tuple[str, ...] = ()
+    """digests of other versions of the code whose trials count"""
+    size_fields: Mapping[str, str] = field(default_factory=dict)
+    """for each task, the field that is its size"""
+    task_fields: Mapping[str, tuple[str, ...]] | None = None
+    """for each task, the columns that hold its fields; None in sweeps that 0.1.0 saved"""
+    code_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """for each code that planned the sweep, the digests of its files"""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The content of a `sweep.json`, of the types in SHAPE. ValueError without a goal."""
+        if "goal" not in data:
+            raise ValueError("it has no goal")
+        known = {_FIELDS.get(key, key): data[key] for key in SHAPE if key in data}
+        for name in ("tune", "extra_seeds", "accepted"):
+            known[name] = tuple(known.get(name, ()))
+        if fields := known.get("task_fields"):
+            known["task_fields"] = {task: tuple(names) for task, names in fields.items()}
+        return cls(**known)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `sweep.json`."""
+        found = {key: getattr(self, _FIELDS.get(key, key)) for key in SHAPE}
+        return {key: value for key, value in found.items() if value is not None}
+
+
+_FIELDS = {"pass": "pass_rule"}
+"""The fields of SweepInfo that have another name in JSON."""
 
 
 class SweepFolder:
@@ -52,35 +92,33 @@ class SweepFolder:
         self._known: dict[str, tuple[str, bytes]] = {}
         """Version of each sweep.json by the latest listing; version and content as last read."""
 
-    def save(
-        self, name: str, grid_text: str, info: Mapping[str, Any], plan_rows: Sequence[Row]
-    ) -> None:
-        """Make or replace a sweep. `created` (ISO 8601, UTC) is when it was first saved."""
+    def save(self, name: str, grid_text: str, info: SweepInfo, plan_rows: Sequence[Row]) -> None:
+        """Make or replace a sweep, which keeps the time at which it was `created`."""
         plan = PLAN.table([{**row, "sweep": name} for row in plan_rows])
         try:
-            created = self._info(name)["created"]
+            created = self._info(name).created
         except (FileNotFoundError, ValueError):
             created = datetime.now(UTC).isoformat()
-        info = {**info, "format": FORMAT, "name": name, "created": created}
+        content = {"format": FORMAT, "name": name, **replace(info, created=created).to_json()}
         self.folder.put(_path(name, GRID), grid_text.encode())
         self.folder.put(_path(name, PLANNED), to_parquet(plan))
-        self.folder.put(_path(name, INFO), to_json(info))
+        self.folder.put(_path(name, INFO), to_json(content))
         self._listed.pop(name, None)
 
-    def load(self, name: str) -> Sweep:
+    def load(self, name: str) -> SweepInfo:
         try:
-            return Sweep(name, self._info(name))
+            return self._info(name)
         except FileNotFoundError:
             raise self._unknown(name) from None
         except ValueError as error:
             where = self.folder.where(_path(name, INFO))
             raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
 
-    def readable(self) -> tuple[dict[str, Sweep], tuple[Damaged, ...]]:
+    def readable(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
         found, damaged = {}, []
         for name in self.names():
             try:
-                found[name] = Sweep(name, self._info(name))
+                found[name] = self._info(name)
             except (FileNotFoundError, ValueError) as error:
                 damaged.append(Damaged(self.folder.where(_path(name, INFO)), str(error)))
         return found, tuple(damaged)
@@ -128,17 +166,17 @@ class SweepFolder:
     def _created(self, name: str) -> tuple[str, str]:
         """When a sweep was made (empty if that can't be read), and its name."""
         try:
-            return self._info(name)["created"], name
+            return self._info(name).created, name
         except Unreachable:
             raise
         except (FileNotFoundError, ValueError, EnvironmentFailure):
             return "", name
 
-    def _info(self, name: str) -> dict[str, Any]:
+    def _info(self, name: str) -> SweepInfo:
         """FileNotFoundError if there is none, ValueError if it is damaged."""
-        info: dict[str, Any] = from_json(self._info_text(name), SHAPE)
-        if "created" not in info:
-            raise ValueError("not what was saved")
+        info = SweepInfo.from_json(from_json(self._info_text(name), SHAPE))
+        if not info.created:
+            raise ValueError("it does not say when the sweep was created")
         return info
 
     def _info_text(self, name: str) -> bytes:

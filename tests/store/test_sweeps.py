@@ -1,0 +1,75 @@
+"""`sweep.json`: what is saved of a sweep besides its grid and its plan. (The rest of sweepd.store.
+sweeps is tested through the store, in test_store.py.)"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweepd.store.storage import from_json, to_json
+from sweepd.store.sweeps import SHAPE, SweepInfo
+
+VERSION_0_1_0 = """
+{"format": 1, "name": "rates", "goal": "loss < 100.0", "pass": "median", "tune": ["train.lr"],
+ "search": "grid", "extra_seeds": [3, 4], "base": "/tmp", "created": "2026-11-21T15:47:55+00:00",
+ "accepted": ["cd99d92d3a15"], "size_fields": {"lis": "n"},
+ "code_files": {"cd99d92d3a15": {"tasks/lis.py": "931f07d16f21"}}}
+"""
+texts, words = st.text(max_size=5), st.text(min_size=1, max_size=5)
+infos = st.builds(
+    SweepInfo,
+    goal=texts,
+    pass_rule=texts,
+    tune=st.lists(texts).map(tuple),
+    search=texts,
+    extra_seeds=st.lists(st.integers()).map(tuple),
+    base=texts,
+    created=texts,
+    accepted=st.lists(texts).map(tuple),
+    size_fields=st.dictionaries(words, texts),
+    task_fields=st.none() | st.dictionaries(words, st.lists(texts).map(tuple)),
+    code_files=st.dictionaries(words, st.dictionaries(words, texts)),
+)
+
+
+@given(infos)
+def test_what_is_written_is_read_back(info):
+    assert SweepInfo.from_json(from_json(to_json(info.to_json()), SHAPE)) == info
+
+
+def test_what_version_0_1_0_wrote_is_read():
+    assert SweepInfo.from_json(from_json(VERSION_0_1_0.encode(), SHAPE)) == SweepInfo(
+        goal="loss < 100.0",
+        pass_rule="median",
+        tune=("train.lr",),
+        search="grid",
+        extra_seeds=(3, 4),
+        base="/tmp",
+        created="2026-11-21T15:47:55+00:00",
+        accepted=("cd99d92d3a15",),
+        size_fields={"lis": "n"},
+        task_fields=None,
+        code_files={"cd99d92d3a15": {"tasks/lis.py": "931f07d16f21"}},
+    )
+
+
+def test_keys_of_later_versions_are_ignored():
+    later = {**json.loads(VERSION_0_1_0), "format": 2, "budget": {"dollars": 5}}
+    assert SweepInfo.from_json(later) == SweepInfo.from_json(json.loads(VERSION_0_1_0))
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [("goal", 1), ("tune", "train.lr"), ("task_fields", {"lis": "n"}), ("code_files", {"x": []})],
+)
+def test_values_of_another_type_are_damage(key, value):
+    with pytest.raises(ValueError, match="not what was saved"):
+        from_json(json.dumps({"goal": "acc > 0.9", key: value}).encode(), SHAPE)
+
+
+def test_a_sweep_without_a_goal_is_damaged():
+    with pytest.raises(ValueError, match="it has no goal"):
+        SweepInfo.from_json({"created": "2026-11-21T15:47:55+00:00"})

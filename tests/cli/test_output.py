@@ -10,7 +10,6 @@ from datetime import datetime
 import pytest
 
 from sweepd.cli.output import emit, form_of, table
-from sweepd.cli.progress import duration
 from sweepd.errors import UserError
 
 COLUMNS = ["name", "value", "ok", "at"]
@@ -54,7 +53,3 @@ def test_no_rows_is_still_a_header(capsys):
 def test_one_form_at_a_time():
     with pytest.raises(UserError):
         form_of(as_json=True, as_csv=True)
-
-
-def test_durations():
-    assert [duration(s) for s in (3, 89, 600, 7200)] == ["3 s", "89 s", "10 min", "2.0 h"]

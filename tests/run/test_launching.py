@@ -45,8 +45,7 @@ def end(store: Store, trials, status: str = "completed", **changes: object) -> N
 
 def save(store: Store, made, **changes: object) -> None:
     info = replace(sweep_info(made), **changes)
-    rows = [trial.row() for trial in made.trials]
-    store.save_sweep(made.grid.name, made.grid.resolved_text(), info, rows)
+    store.save_sweep(made.grid.name, made.grid.resolved_text(), info, made.rows())
 
 
 def test_without_a_store_everything_is_to_be_run():

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shlex
 from itertools import takewhile
+from typing import Any
 
-import click
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from sweepd.cli import app
 
 
-def commands(group: click.Group, *names: str) -> dict[tuple[str, ...], click.Command]:
+def commands(group: TyperGroup, *names: str) -> dict[tuple[str, ...], Any]:
     """By its words, every command below a group."""
     found = {}
     for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+        if isinstance(command, TyperGroup):
             found |= commands(command, *names, name)
         else:
             found[*names, name] = command

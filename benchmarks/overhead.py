@@ -26,7 +26,8 @@ from sweepd.run import engine
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import GridSearch
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt, ledger_columns
+from sweepd.trial.attempt import REPORTED, Attempt
+from sweepd.trial.endings import ledger_columns
 from sweepd.trial.training import Check
 
 GRID = """
@@ -45,12 +46,16 @@ class NoOp(Attempt):
     def __init__(
         self, store: Store, trial: Trial, number: int, sweep: str, base: Path, *_: Any
     ) -> None:
-        self.store, self.row = store, ledger_columns(trial, number, sweep)
-        self.status = self.acc = self.loss = self.error = self.latest = self.score = None
+        self.store, self.ending, self.training, self.acc = store, None, None, None
+        self.columns = ledger_columns(trial, number, sweep)
+
+    def begin(self) -> None:
+        """There is nothing to build."""
 
     def advance(self, seconds: float) -> None:
-        self.store.write_trials([{**self.row, "status": "completed"}])
-        self.status = "completed"
+        row = {**dict.fromkeys(REPORTED), **self.columns, "status": "completed", "step": 0}
+        self.store.write_trials([row])
+        self.ending = row
 
     def news(self) -> list[Check]:
         return []

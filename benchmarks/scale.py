@@ -49,7 +49,7 @@ from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
-from sweepd.trial.attempt import ledger_columns
+from sweepd.trial.endings import ledger_columns
 
 GRID = """
 name: scale
@@ -260,8 +260,7 @@ def simulate(trials: int, given: argparse.Namespace) -> None:
 
 def fill(store: Store, made: Plan) -> float:
     """Ended trials, each in a file of its own: milliseconds of CPU a file."""
-    rows = [trial.row() for trial in made.trials]
-    store.save_sweep("scale", made.grid.resolved_text(), sweep_info(made), rows)
+    store.save_sweep("scale", made.grid.resolved_text(), sweep_info(made), made.rows())
     return end(store, made.trials, 1000)
 
 

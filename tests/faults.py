@@ -67,7 +67,9 @@ torch.set_num_threads(1)
 
 
 def attempt(store: Store, number: int, checkpoint_seconds: float = 0.0) -> Attempt:
-    return Attempt(store, the_trial(), number, "faults", Path(), "cpu", checkpoint_seconds)
+    made = Attempt(store, the_trial(), number, "faults", Path(), "cpu", checkpoint_seconds)
+    made.begin()
+    return made
 
 
 def finish(running: Attempt) -> Attempt:

@@ -67,6 +67,7 @@ def test_a_checkpoint_is_never_unpickled(tmp_path, mark, hostile):
     trial = tiny.planned().trials[0]
     store.put_checkpoint(trial.trunk, f"{5:09d}-{trial.id}.pt", hostile(Bomb(mark)))
     attempt = Attempt(store, trial, 1000, "tiny", Path(), "cpu", 1e9)
+    attempt.begin()
     while attempt.status is None:
         attempt.advance(60)
     assert attempt.status == "completed"

@@ -9,8 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from sweepd.cli.output import emit, table
-from sweepd.cli.progress import duration
+from sweepd.cli.output import emit, form_of, table
 from sweepd.errors import UserError
 
 COLUMNS = ["name", "value", "ok", "at"]
@@ -31,7 +30,7 @@ def test_a_table_is_aligned():
 
 
 def test_json_has_every_column_and_is_valid(capsys):
-    emit(COLUMNS, ROWS, True, False)
+    emit(COLUMNS, ROWS, "json")
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert [list(row) for row in found] == [COLUMNS] * 3
     assert found[0]["at"] == "2026-01-02T03:04:05"
@@ -39,22 +38,18 @@ def test_json_has_every_column_and_is_valid(capsys):
 
 
 def test_csv_has_a_header(capsys):
-    emit(COLUMNS, ROWS, False, True)
+    emit(COLUMNS, ROWS, "csv")
     found = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["name"] for row in found] == ["a", "long name", "b"]
 
 
 def test_no_rows_is_still_a_header(capsys):
-    emit(COLUMNS, [], False, True)
+    emit(COLUMNS, [], "csv")
     assert capsys.readouterr().out == "name,value,ok,at\n"
-    emit(COLUMNS, [], True, False)
+    emit(COLUMNS, [], "json")
     assert json.loads(capsys.readouterr().out) == []
 
 
 def test_one_form_at_a_time():
     with pytest.raises(UserError):
-        emit(COLUMNS, ROWS, True, True)
-
-
-def test_durations():
-    assert [duration(s) for s in (3, 89, 600, 7200)] == ["3 s", "89 s", "10 min", "2.0 h"]
+        form_of(as_json=True, as_csv=True)

@@ -401,6 +401,20 @@ def test_a_damaged_frozen_grid_is_named(grid: str) -> None:
         connect(store, code=now).task_fields  # noqa: B018
 
 
+def test_the_fields_of_tasks_are_known_from_sweep_json_and_before_that_from_the_grid() -> None:
+    """`on` is a truth value to readers of YAML 1.1."""
+
+    class Switch(FakeStore):
+        def load_grid(self, name: str) -> str:
+            return "task: [{name: lis, n: 8}, {name: switch, on: 1}]"
+
+    store = Switch()
+    store.add_sweep("older", [])
+    assert connect(store, code=now).task_fields == {"n", "on"}
+    store.add_sweep("newer", [], task_fields={"lis": ["n", "value_range"]})
+    assert connect(store, code=now, sweeps=["newer"]).task_fields == {"n", "value_range"}
+
+
 def test_an_empty_store_has_empty_views() -> None:
     views = connect(FakeStore(), code=now)
     for name in ("trials", "attempts", "metrics", "cells", "sweeps"):

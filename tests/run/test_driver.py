@@ -9,7 +9,7 @@ from waiting import wait_until
 
 from sweepd.run import driver
 from sweepd.store.store import Store
-from sweepd.trial.attempt import ledger_columns
+from sweepd.trial.endings import ledger_columns
 
 
 def test_files_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):

@@ -26,7 +26,8 @@ from sweepd.grid.plan import Trial
 from sweepd.grid.spec import parse_grid
 from sweepd.run import driver
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt, ledger_columns
+from sweepd.trial.attempt import Attempt
+from sweepd.trial.endings import ledger_columns
 
 GRIDS = (
     """
@@ -81,6 +82,7 @@ def make(folder: Path) -> None:
 
 def run(store: Store, trial: Trial, number: int, sweep: str) -> None:
     attempt = Attempt(store, trial, number, sweep, Path(), "cpu", checkpoint_seconds=1e9)
+    attempt.begin()
     while attempt.status is None:
         attempt.advance(60)
 
@@ -90,6 +92,7 @@ def run_badly(store: Store, trial: Trial, number: int, sweep: str) -> None:
     failed = {"status": "failed", "error": "RuntimeError: bad luck"}
     store.write_trials([{**ledger_columns(trial, number + 1, sweep), **failed}])
     attempt = Attempt(store, trial, number + 2, sweep, Path(), "cpu", checkpoint_seconds=0)
+    attempt.begin()
     while attempt.training and attempt.training.step < 12:
         attempt.advance(0)
     attempt.interrupt()

@@ -49,11 +49,12 @@ def run(folder: Path, trial: Trial, cuts: list[int]) -> tuple[Any, ...]:
     for number, cut in enumerate([*cuts, trial.train.steps]):
         torch.manual_seed(random.randrange(2**32))
         attempt = Attempt(store, trial, 1000 + number, "s", Path(), "cpu", 1e9)
-        assert attempt.training, attempt.error
+        attempt.begin()
+        assert attempt.training, attempt.report()
         while attempt.status is None and attempt.training.step < cut:
             attempt.advance(0.0)
         attempt.interrupt()
-    assert attempt.status == "completed", attempt.error
+    assert attempt.status == "completed", attempt.report()
     return outcome(folder)
 
 

@@ -55,9 +55,10 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
             running = Attempt(
                 store, trial, launch * 1000, "tiny", Path(), "cpu", checkpoint_seconds
             )
+            running.begin()
             while running.status is None:
                 running.advance(0.01)
-            assert running.status == "completed", running.error
+            assert running.status == "completed", running.report()
     store.compact()
     store.delete([one for one in store.garbage(0) if one.kind != "kept"], 0)
 

@@ -13,7 +13,7 @@ from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
-from sweepd.trial.checkpoints import outlook
+from sweepd.trial.checkpoints import Checkpoint, outlook
 
 GRID = """
 task: {name: lis, n: 2, value_range: 16}
@@ -45,7 +45,9 @@ class Runs:
 
     def begin(self, trial) -> Attempt:
         self.number += 1
-        return Attempt(self.store, trial, self.number, "s", Path(), "cpu", 1e9)
+        attempt = Attempt(self.store, trial, self.number, "s", Path(), "cpu", 1e9)
+        attempt.begin()
+        return attempt
 
     def at(self, trial, step: int) -> Attempt:
         """An attempt that has come to this step."""
@@ -113,7 +115,7 @@ def test_a_trial_given_up_and_then_wanted_in_full(runs, fresh, step):
     assert ending["tokens"] == given_up.training.tokens and ending["seconds"] > 0
     assert [ending[name] for name in ("acc", "chain_acc", "loss", "total")] == [None] * 4
     assert runs.metrics(trial)[step][1] is not None
-    kept = f"{step:09d}-{trial.id}{'.keep' * (step == 20)}.pt"
+    kept = Checkpoint(step, trial.id, kept=step == 20).name
     assert kept in runs.checkpoints(trial)
     assert runs.lines(trial) == [f"trials that can continue earlier runs, from step {step}: 1"]
 
@@ -172,7 +174,7 @@ def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs, fresh):
     for sets in [("stop.success=1e-9",), ("stop.success=1", "evaluate.check_samples=17")]:
         sets = (*sets, "goal=acc >= 0", "train.steps=90", "train.lr=0.01")
         [line] = runs.lines(runs.trial(*sets))
-        assert line.startswith("trials that would start again: 1: earlier runs do not show")
+        assert line.startswith("trials that would start again: 1: this grid's stop rules might")
         ending, never = runs.run(*sets), fresh.run(*sets)
         assert ending["parent"] is None and scores(ending) == scores(never)
 
@@ -215,7 +217,7 @@ def test_divergence_leaves_no_state_behind(runs, fresh, lr):
     if lr == "1e38":
         assert not runs.checkpoints(trial)
         [line] = runs.lines(longer)
-        assert line.endswith("1: earlier runs left no state behind that they would pass through")
+        assert line.endswith("1: earlier runs saved no state that they would pass through")
     else:
         assert runs.lines(longer) == ["trials that can continue earlier runs, from step 30: 1"]
     ending, never = (each.run(*sets, "train.steps=90") for each in (runs, fresh))

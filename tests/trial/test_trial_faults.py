@@ -14,7 +14,9 @@ from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
 from sweepd.trial import attempt
-from sweepd.trial.attempt import MOST_PRINTED, MOST_TOLD, Attempt
+from sweepd.trial.attempt import Attempt
+from sweepd.trial.endings import MOST_TOLD
+from sweepd.trial.printed import MOST_PRINTED
 
 GRID = """
 task: {name: TASK, n: 3, value_range: 64}
@@ -49,6 +51,7 @@ def run(folder: Path, task: str, *sets: str) -> tuple[Store, Attempt]:
     [trial] = plan(grid).trials
     torch.set_num_threads(1)
     made = Attempt(store, trial, 1001, "s", folder, "cpu", 1e9)
+    made.begin()
     while made.status is None:
         made.advance(9.0)
     return store, made
@@ -58,7 +61,7 @@ def run(folder: Path, task: str, *sets: str) -> tuple[Store, Attempt]:
 def test_errors_and_rubbish_fail(folder, fault):
     store, made = run(folder, "Rubbish", f"task.fault={fault}")
     [row] = store.read_trials().table.to_pylist()
-    assert (row["status"], row["acc"], row["error"]) == ("failed", None, made.error)
+    assert (row["status"], row["acc"], row["error"]) == ("failed", None, made.report()["error"])
     assert WORDS.get(fault, "Error") in row["error"] and len(row["error"]) <= MOST_TOLD
     log = store.read_log(made.trial.id)
     assert "Traceback" in log and len(log) < 3 * MOST_TOLD

@@ -13,6 +13,7 @@ from sweepd.cli.output import (
     Results,
     at_most,
     emit,
+    form_of,
     report_damage,
     results_address,
     say,
@@ -41,9 +42,9 @@ Code = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(query)
-    app.command()(sql)
-    app.command()(export)
+    app.command(epilog='Example: sweepd query "min d where acc > 0.9"')(query)
+    app.command(epilog='Example: sweepd sql "SELECT * FROM cells LIMIT 5" --json')(sql)
+    app.command(epilog="Example: sweepd export quickstart --out trials.parquet")(export)
 
 
 def query(
@@ -67,15 +68,15 @@ def query(
     """
     from sweepd.query.answers import ask
 
-    store = _store(results)
+    form, store = form_of(as_json, as_csv), _store(results)
     answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
-    if as_json or as_csv or "at" not in answer.columns:
-        emit(answer.columns, answer.rows, as_json, as_csv)
+    if form != "table" or "at" not in answer.columns:
+        emit(answer.columns, answer.rows, form)
     else:
-        emit(_shown_columns(answer), [_shown(row) for row in answer.rows], as_json, as_csv)
+        emit(_shown_columns(answer), [_shown(row) for row in answer.rows])
     if not answer.rows:
         raise typer.Exit(1)
 
@@ -91,12 +92,12 @@ def sql(
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
     from sweepd.query.database import connect
 
-    store = _store(results)
+    form, store = form_of(as_json, as_csv), _store(results)
     answer = connect(store, code=codes(code, store), sweeps=sweep).sql(select)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
-    emit(answer.columns, answer.rows, as_json, as_csv)
+    emit(answer.columns, answer.rows, form)
 
 
 def export(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, confirmed, emit, say
+from sweepd.cli.output import AsCsv, AsJson, confirmed, emit, form_of, say
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -25,22 +25,27 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; what costs money.")
-    for command in (up, status, down):
-        group.command()(command)
+    group.command(epilog="Example: sweepd cluster up clusters/aws.yaml")(up)
+    group.command(epilog="Example: sweepd cluster status clusters/aws.yaml --json")(status)
+    group.command(epilog="Example: sweepd cluster down clusters/aws.yaml --yes")(down)
     app.add_typer(group, name="cluster")
 
 
 def up(file: ClusterFile, yes: Yes = False) -> None:
-    """Bring a cluster up, or to what its file says now. A launch does so by itself."""
+    """Bring a cluster up, or change one that is up to what its file says now.
+
+    A launch does so by itself.
+    """
     cluster = _remote(file)
     if confirmed(f"bring up the cluster of {file}?", yes):
         cluster.up(say)
 
 
 def status(file: ClusterFile, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
-    """What there is of a cluster, and what it costs an hour."""
+    """Show the nodes and jobs of a cluster, and what they cost an hour."""
+    form = form_of(as_json, as_csv)
     rows = _remote(file).status()
-    emit(["what", "name", "type", "state", "price"], rows, as_json, as_csv)
+    emit(["what", "name", "type", "state", "price"], rows, form)
     if price := _price(rows):
         say(f"${price:.2f} an hour; `sweepd cluster down {file}` ends it")
 

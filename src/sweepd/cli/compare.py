@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sweepd.cli.ask import Sweeps, codes
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
+from sweepd.cli.output import (
+    AsCsv,
+    AsJson,
+    Results,
+    emit,
+    form_of,
+    report_damage,
+    results_address,
+    say,
+)
 
 if TYPE_CHECKING:
     from sweepd.query.paper import Measured
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(compare)
+    app.command(epilog="Example: sweepd compare paper --csv")(compare)
 
 
 def compare(
@@ -32,18 +41,19 @@ def compare(
     from sweepd.query.claims import COLUMNS, claims
     from sweepd.query.paper import TABLE2_COLUMNS, table2
 
+    form = form_of(as_json, as_csv)
     measured = _measured(results, sweep)
     for note in measured.notes:
         say(note)
     report_damage(measured.damaged)
     figures, judged = table2(measured), claims(measured)
-    if as_json or as_csv:
+    if form != "table":
         columns = list(dict.fromkeys([*TABLE2_COLUMNS, *COLUMNS]))
-        emit(columns, [*figures, *judged], as_json, as_csv)
+        emit(columns, [*figures, *judged], form)
         return
-    emit(TABLE2_COLUMNS[1:], figures, as_json, as_csv)
+    emit(TABLE2_COLUMNS[1:], figures)
     print()
-    emit(COLUMNS[1:], judged, as_json, as_csv)
+    emit(COLUMNS[1:], judged)
 
 
 def _measured(results: str | None, sweeps: list[str] | None) -> Measured:

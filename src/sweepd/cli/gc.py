@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, confirmed, emit, results_address, say
+from sweepd.cli.output import AsCsv, AsJson, Results, confirmed, emit, form_of, results_address, say
 from sweepd.errors import UserError
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -15,7 +15,7 @@ COLUMNS = ("kind", "files", "bytes", "what")
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(gc)
+    app.command(epilog="Example: sweepd gc --older-than 30d --dry-run")(gc)
 
 
 def gc(
@@ -38,7 +38,7 @@ def gc(
     from sweepd.store.garbage import KINDS
     from sweepd.store.store import Store
 
-    seconds = _seconds(older_than)
+    form, seconds = form_of(as_json, as_csv), _seconds(older_than)
     store = Store.open(results_address(results))
     found = store.garbage(seconds)
     rows = []
@@ -46,7 +46,7 @@ def gc(
         sizes = [one.size for one in found if one.kind == kind]
         if sizes:
             rows.append({"kind": kind, "files": len(sizes), "bytes": sum(sizes), "what": what})
-    emit(COLUMNS, rows, as_json, as_csv)
+    emit(COLUMNS, rows, form)
     if not found:
         say(f"nothing to delete in {store.address}")
         return

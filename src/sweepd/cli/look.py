@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, results_address, say
+from sweepd.cli.output import AsCsv, AsJson, Form, Results, emit, form_of, results_address, say
 from sweepd.errors import SweepdError, UserError
 from sweepd.provenance import provenance
 
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
+    from sweepd.models.base import Part
 
 Settings = Annotated[
     list[str] | None,
@@ -28,26 +29,26 @@ Settings = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(tasks)
-    app.command()(models)
-    app.command()(schema)
-    app.command()(sample)
-    app.command()(flops)
-    app.command()(doctor)
+    app.command(epilog="Example: sweepd tasks --json")(tasks)
+    app.command(epilog="Example: sweepd models --json")(models)
+    app.command(epilog="Example: sweepd schema > grid.schema.json")(schema)
+    app.command(epilog="Example: sweepd sample lis --set n=8 --count 5 --seed 0")(sample)
+    app.command(epilog="Example: sweepd flops standard --task lis --set n=8 --set d=64")(flops)
+    app.command(epilog="Example: sweepd doctor --results runs")(doctor)
 
 
 def tasks(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the tasks with their parameters."""
     from sweepd.grid import registry
 
-    _list(registry.shipped_tasks(), as_json, as_csv)
+    _list(registry.shipped_tasks(), form_of(as_json, as_csv))
 
 
 def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List the models with their parameters."""
     from sweepd.grid import registry
 
-    _list(registry.shipped_models(), as_json, as_csv)
+    _list(registry.shipped_models(), form_of(as_json, as_csv))
 
 
 def schema() -> None:
@@ -91,7 +92,7 @@ def flops(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Both FLOPs counts of one forward pass over one sequence of L tokens, by part.
+    """Count the FLOPs of one forward pass over one sequence of L tokens, in two ways, by part.
 
     flops counts all that is computed, flops_weights weight products only (the paper's count);
     train_bytes is the memory of a training step. --set takes parameters of the model and of the
@@ -101,15 +102,13 @@ def flops(
     from sweepd.grid.costs import costs
     from sweepd.grid.settings import Train
 
-    given = _parsed(settings)
+    form, given = form_of(as_json, as_csv), _parsed(settings)
     L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
     problem = _made(task, registry.find_task(task, Path()), given)
     architecture = _made(model, registry.find_model(model, Path()), given)
     _refuse_leftovers(given, f"{task} or {model}")
     L = problem.L if L is None else L
-    for name, value in (("L", L), ("batch_size", batch_size)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UserError(f"--set {name}: {value} is no whole number, or less than 1")
+    _refuse_unless_counts({"L": L, "batch_size": batch_size})
     try:
         found = costs(architecture, len(problem.vocab), L, max(problem.capacity, L + 1))
     except ValueError as error:
@@ -127,26 +126,32 @@ def flops(
         "batch_size": batch_size,
         "train_bytes": found.train_bytes(batch_size),
     }
-    if as_json or as_csv:
-        for part in found.parts:
-            totals[f"flops.{part.name}"] = part.flops
-            totals[f"flops_weights.{part.name}"] = part.flops_weights
-        emit(list(totals), [totals], as_json, as_csv)
+    if form == "table":
+        _show_costs(totals, found.parts)
         return
+    for part in found.parts:
+        totals[f"flops.{part.name}"] = part.flops
+        totals[f"flops_weights.{part.name}"] = part.flops_weights
+    emit(list(totals), [totals], form)
+
+
+def _show_costs(totals: dict[str, Any], parts: Iterable[Part]) -> None:
+    """Print the costs of a model for people: the totals in a sentence, the parts in a table."""
     say(
-        f"{model} on {task}: size {problem.size}, L = {L}, d = {architecture.d}, "
-        f"{found.params:,} parameters, {found.state_bytes:,} bytes of decoding state, "
-        f"{found.train_bytes(batch_size):,.0f} bytes to train on {batch_size} rows at once"
+        "{model} on {task}: size {size}, L = {L}, d = {d}, {params:,} parameters, "
+        "{state_bytes:,} bytes of decoding state, {train_bytes:,.0f} bytes to train on "
+        "{batch_size} rows at once".format(**totals)
     )
-    rows = [*map(vars, found.parts), {**totals, "name": "total"}]
-    columns = ["name", "flops", "flops_weights"]
-    emit(columns, [{name: _grouped(row[name]) for name in columns} for row in rows], False, False)
+    columns = ("name", "flops", "flops_weights")
+    rows = [*map(vars, parts), {**totals, "name": "total"}]
+    emit(columns, [{name: _grouped(row[name]) for name in columns} for row in rows])
 
 
 def doctor(results: Results = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Check what this machine can do. Exits with 3 if something that launch needs is missing."""
+    form = form_of(as_json, as_csv)
     checks = list(_checks(results_address(results)))
-    emit(["check", "ok", "detail"], checks, as_json, as_csv)
+    emit(["check", "ok", "detail"], checks, form)
     if not all(check["ok"] for check in checks):
         raise typer.Exit(3)
 
@@ -181,7 +186,7 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
         yield check("results", False, str(error))
 
 
-def _list(found: Iterable[Entry], as_json: bool, as_csv: bool) -> None:
+def _list(found: Iterable[Entry], form: Form) -> None:
     from sweepd.grid import registry
 
     rows = []
@@ -190,13 +195,13 @@ def _list(found: Iterable[Entry], as_json: bool, as_csv: bool) -> None:
             field: "required" if p.default is registry.REQUIRED else p.default
             for field, p in entry.parameters.items()
         }
-        if as_json or as_csv:
-            parameters = json.dumps(defaults)
-        else:
+        if form == "table":
             parameters = " ".join(f"{field}={value}" for field, value in defaults.items())
+        else:
+            parameters = json.dumps(defaults)
         row = {"name": entry.name, "summary": entry.summary, "parameters": parameters}
         rows.append({**row, "source": str(entry.source)})
-    emit(["name", "summary", "parameters", "source"], rows, as_json, as_csv)
+    emit(["name", "summary", "parameters", "source"], rows, form)
 
 
 def _parsed(settings: list[str] | None) -> dict[str, Any]:
@@ -235,6 +240,12 @@ def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
 def _refuse_leftovers(given: dict[str, Any], whose: str) -> None:
     if given:
         raise UserError(f"--set {next(iter(given))}: no such parameter of {whose}")
+
+
+def _refuse_unless_counts(values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(f"--set {name}: {value} is no whole number, or less than 1")
 
 
 def _grouped(value: object) -> str:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sweepd.store.tables import Damaged
 
 Row = Mapping[str, Any]
+Form = Literal["table", "json", "csv"]
 _AT_MOST = "≤ "
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of flat objects.")]
@@ -62,19 +63,25 @@ def report_damage(damaged: Iterable[Damaged]) -> None:
         say(f"skipped a damaged file: {file.path}: {file.reason}")
 
 
-def emit(columns: Sequence[str], rows: Sequence[Row], as_json: bool, as_csv: bool) -> None:
-    """Print rows in the form that was asked for: by default, an aligned table."""
+def form_of(as_json: bool, as_csv: bool) -> Form:
+    """The form that --json and --csv ask for. UserError if both are given."""
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other: choose one")
-    if as_json:
-        objects = [{name: _plain(row.get(name)) for name in columns} for row in rows]
-        print(json.dumps(objects, indent=None if len(objects) > 1000 else 1))
-    elif as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
-    else:
-        print(table(columns, rows))
+    return "json" if as_json else "csv" if as_csv else "table"
+
+
+def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> None:
+    """Print rows: as an aligned table, as one JSON array of objects or as CSV with a header."""
+    match form:
+        case "json":
+            objects = [{name: _plain(row.get(name)) for name in columns} for row in rows]
+            print(json.dumps(objects, indent=None if len(objects) > 1000 else 1))
+        case "csv":
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
+        case "table":
+            print(table(columns, rows))
 
 
 def table(columns: Sequence[str], rows: Sequence[Row]) -> str:

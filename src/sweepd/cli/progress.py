@@ -31,15 +31,15 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Told by the engine what happens; writes to stderr."""
+    """Shows on stderr what the engine reports (`sweepd.run.tune_hooks.Listener`).
 
-    def __init__(self, trials: Iterable[Trial], todo: int, about: str) -> None:
-        planned = list(trials)
-        self.varying = varying(planned)
-        self.todo, self.about = todo, about
+    todo: how many trials are to run, exactly or as an estimate.
+    """
+
+    def __init__(self, trials: Iterable[Trial], todo: int, todo_is_exact: bool) -> None:
+        self.varying = varying(trials)
+        self.todo, self.about = todo, "" if todo_is_exact else "~"
         self.done = 0
-        self.work_done = 0.0
-        self.work = 0.0
         self.started = self.spoken = time.monotonic()
         self.now: dict[str, tuple[Trial, dict[str, Any]]] = {}
         self.moving = sys.stderr.isatty()
@@ -60,11 +60,13 @@ class Progress:
             f", {name} {report[name]:.3g}" for name in ("acc", "loss") if report[name] is not None
         )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
+        if report["status"] == "failed":
+            why += f" (`sweepd logs {trial.id}`)"
         counter = f"[{self.done:{len(str(self.todo))}}/{self.about}{self.todo}]"
         self._say(f"{counter} {self.label(trial)}: {report['status']}{scores}{why}")
 
     def lost_ray(self, reason: str) -> NoReturn:
-        """Python's own way out would wait for Ray."""
+        """End the process at once: Python's own way out would wait for Ray."""
         self._say(f"sweepd: {reason}; `sweepd resume` continues from the last checkpoints")
         os._exit(EnvironmentFailure.exit_code)
 

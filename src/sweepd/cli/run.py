@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweepd.cli.cluster import draft, hand_over
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, say
+from sweepd.cli.output import (
+    AsCsv,
+    AsJson,
+    Results,
+    emit,
+    form_of,
+    report_damage,
+    results_address,
+    say,
+)
 from sweepd.cli.progress import Progress, duration
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sweepd.cluster import Cluster
-    from sweepd.grid.options import Placement, Resources
-    from sweepd.grid.plan import Plan
     from sweepd.grid.spec import Grid
-    from sweepd.search.base import Search
-    from sweepd.search.ledger import Standing
+    from sweepd.run.driver import Launched
+    from sweepd.run.launching import Aim, Codes, Forecast, Planned
+    from sweepd.search.base import Allowance
     from sweepd.store.store import Store
 
 GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
@@ -50,17 +56,24 @@ Promote = Annotated[
         help="Run in full the trials that a rule stopped and on which the answer hangs.",
     ),
 ]
+MaxFlops = Annotated[
+    float | None,
+    typer.Option("--max-flops", metavar="N", help="Training FLOPs that settling may spend."),
+]
+MaxHours = Annotated[
+    float | None, typer.Option("--max-hours", metavar="N", help="Hours that settling may take.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")]
-CANCEL_SECONDS = 120
-CANCEL_POLL_SECONDS = 1.0
-BILLS = ("grid", "least", "likely", "worst")
-"""What `plan` compares: the whole grid, and how the staircase may turn out."""
-BILL_FIELDS = ("trials", "train_flops", "seconds_low", "seconds_high")
+COUNTED = ("sweep", "cells", "trials", "done", "failed")
+MOST_NAMED = 3
+"""How many failed trials a launch names at its end."""
 
 
 def register(app: typer.Typer) -> None:
-    for command in (plan, launch, resume, cancel):
-        app.command()(command)
+    app.command(epilog="Example: sweepd plan grids/quickstart.yaml --set seeds=[0,1]")(plan)
+    app.command(epilog="Example: sweepd launch grids/quickstart.yaml --results runs")(launch)
+    app.command(epilog="Example: sweepd resume quickstart --promote")(resume)
+    app.command(epilog="Example: sweepd cancel quickstart")(cancel)
 
 
 def plan(
@@ -75,12 +88,14 @@ def plan(
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.grid.spec import load_grid
 
-    asked, place = load_grid(grid, overrides or []), _place(cluster)
-    row = _outlook(asked, place, _address(results, place), accept_code)
-    if as_json or as_csv:
-        emit(list(row), [row], as_json, as_csv)
+    form = form_of(as_json, as_csv)
+    asked, site = load_grid(grid, overrides or []), _site(cluster)
+    expected = _forecast(asked, site, _address(results, site), accept_code)
+    if form == "table":
+        _show(expected, cluster)
     else:
-        _show(row, cluster)
+        row = expected.row()
+        emit(list(row), [row], form)
 
 
 def launch(
@@ -91,6 +106,8 @@ def launch(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     yes: Yes = False,
     promote: Promote = False,
+    max_flops: MaxFlops = None,
+    max_hours: MaxHours = None,
     results: Results = None,
 ) -> None:
     """Run a grid. The same command again continues it and skips what is done.
@@ -101,111 +118,144 @@ def launch(
     from sweepd.grid.spec import load_grid
 
     asked = load_grid(grid, overrides or [])
+    options = Options(accept_code, promote, max_flops, max_hours)
     if not dry_run:
-        _launch(asked, cluster, results, accept_code, promote, yes)
+        _launch(asked, cluster, results, options, yes)
         return
-    place = _place(cluster)
-    address = _address(results, place)
-    _show(_outlook(asked, place, address, accept_code), cluster)
-    if not isinstance(place, Local):
-        print(f"\n{draft(place, asked, address, _sent(promote, accept_code))}".rstrip())
+    site = _site(cluster)
+    address = _address(results, site)
+    _show(_forecast(asked, site, address, accept_code), cluster)
+    if not isinstance(site, Local):
+        print(f"\n{draft(site, asked, address, options.sent())}".rstrip())
 
 
 def resume(
     sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
     accept_code: AcceptCode = False,
     promote: Promote = False,
+    max_flops: MaxFlops = None,
+    max_hours: MaxHours = None,
     cluster: ClusterFile = None,
     yes: Yes = False,
     results: Results = None,
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""
-    from sweepd.grid.spec import parse_grid
+    from sweepd.run.launching import saved_grid
     from sweepd.store.store import Store
 
-    store = Store.open(_address(results, _place(cluster)))
-    if sweep is None:
-        launched = [made["sweep"] for made in store.launches() if "sweep" in made]
-        if not launched:
-            raise UserError(f"{store.address}: no sweep was launched here")
-        sweep = launched[-1]
-    saved = store.load_sweep(sweep)
-    source = f"{store.address}/sweeps/{sweep}/grid.yaml"
-    grid = parse_grid(store.load_grid(sweep), source, [], Path(saved.base))
-    _launch(grid, cluster, store.address, accept_code, promote, yes)
+    store = Store.open(_address(results, _site(cluster)))
+    grid = saved_grid(store, sweep)
+    options = Options(accept_code, promote, max_flops, max_hours)
+    _launch(grid, cluster, store.address, options, yes)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
     """End a sweep cleanly, wherever it runs: its trials are saved and `resume` continues them."""
+    from sweepd.run import launching
     from sweepd.store.store import Store
 
-    store = Store.open(results_address(results))
-    store.load_sweep(sweep)
-    if not store.driven_elsewhere([sweep]):
+    if launching.cancel(Store.open(results_address(results)), sweep):
+        say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
+    else:
         say(f"sweep {sweep} is not running: no driver has begun, or it has ended")
-        return
-    until = time.monotonic() + CANCEL_SECONDS
-    while store.driven_elsewhere([sweep]):
-        for latest in [made for made in store.launches() if made.get("sweep") == sweep][-1:]:
-            store.request_cancel(latest["number"])  # a driver just starting has no launch yet
-        if time.monotonic() > until:
-            raise EnvironmentFailure(f"sweep {sweep}: its driver was told to stop but still runs")
-        time.sleep(CANCEL_POLL_SECONDS)
-    say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a launch is asked to do besides its grid."""
+
+    accept_code: bool
+    promote: bool
+    max_flops: float | None
+    max_hours: float | None
+
+    def sent(self) -> list[str]:
+        """The options that a driver elsewhere has to be told."""
+        flags = {"--promote": self.promote, "--accept-code": self.accept_code}
+        numbers = {"--max-flops": self.max_flops, "--max-hours": self.max_hours}
+        told = [option for option, wanted in flags.items() if wanted]
+        for option, number in numbers.items():
+            told += [option, f"{number:g}"] if number is not None else []
+        return told
+
+    def allowance(self) -> Allowance:
+        """What settling may spend. UserError if a limit is negative."""
+        from sweepd.search.base import Allowance
+
+        limits = {"--max-flops": self.max_flops, "--max-hours": self.max_hours}
+        for option, number in limits.items():
+            if number is not None and not number >= 0:
+                raise UserError(f"{option} {number:g}: must not be negative")
+        flops = math.inf if self.max_flops is None else self.max_flops
+        hours = math.inf if self.max_hours is None else self.max_hours
+        return Allowance(flops, 3600 * hours)
 
 
 def _launch(
     grid: Grid,
     cluster: Path | None,
     results: str | None,
-    accept_code: bool,
-    promote: bool,
+    options: Options,
     yes: bool,
 ) -> None:
     from sweepd.cluster import Local
     from sweepd.run import driver
-    from sweepd.search.base import GridSearch
-    from sweepd.search.staircase import promotion_of, search_of
+    from sweepd.run.launching import forecast, per_trial
     from sweepd.store.store import Store
 
-    place = _place(cluster)
-    store = Store.create(_address(results, place))
-    planned, standing, recorded = _planned(grid, store, accept_code)
-    search = _informed((promotion_of if promote else search_of)(planned), recorded)
-    name = grid.name
-    row = _summary(search, standing, recorded, place)
-    something_to_do = bool(search.wanted())
-    about = "" if isinstance(search, GridSearch) else "~"
+    site = _site(cluster)
+    store = Store.create(_address(results, site))
+    promote = options.promote
+    planned = _planned(grid, store, options.accept_code, "promote" if promote else "search")
+    planned.search.allowance = options.allowance()
+    expected = forecast(planned, site)
+    something_to_do = bool(planned.search.wanted())
     if something_to_do:
-        say(
-            f"sweep {name}: {row['trials']} trials in {row['cells']} cells, {row['done']} done, "
-            f"{about}{row['to_run']} to run, {row['slots']} at once, about "
-            f"{duration(row['seconds_low'])} to {duration(row['seconds_high'])}{_dollars(row)}"
-        )
-        if cluster and not isinstance(place, Local):
-            hand_over(place, cluster, grid, store, _sent(promote, accept_code), yes)
+        _announce(expected)
+        if cluster and not isinstance(site, Local):
+            hand_over(site, cluster, grid, store, options.sent(), yes)
             return
-
-    progress = Progress(planned.trials, row["to_run"], about)
+    progress = Progress(planned.plan.trials, expected.to_run, expected.is_exact)
+    placement = site.placement(per_trial(grid, site))
     with _stopping() as stop:
-        launched = driver.launch(search, store, _ray(grid, place), stop, progress, say)
-    done, trials = len(launched.standing.done), len(planned.trials)
+        launched = driver.launch(planned.search, store, placement, stop, progress, say)
+    done = f"{len(launched.standing.done)} of {expected.trials} trials"
     if not something_to_do:
-        say(f"sweep {name}: nothing to do, {done} of {trials} trials are done")
+        say(f"sweep {grid.name}: nothing to do, {done} are done")
         return
-    say(
-        f"sweep {name}: {done} of {trials} trials done, "
-        f"{len(launched.standing.failed)} failed; results in {store.address}"
-    )
-    if not promote and (tally := search.tally()):
+    failed = len(launched.standing.failed)
+    say(f"sweep {grid.name}: {done} done, {failed} failed; results in {store.address}")
+    if planned.search.allowance.is_spent:
+        say("settling has ended: what --max-flops or --max-hours allows is spent")
+    if not promote and (tally := planned.search.tally()):
         roles = ", ".join(f"{count} {role}" for role, count in tally.items())
-        say(f"cells tried: {sum(tally.values())} of {row['cells']} ({roles})")
+        say(f"cells tried: {sum(tally.values())} of {expected.cells} ({roles})")
     if launched.interrupted:
-        say(f"interrupted; `sweepd resume {name}{' --promote' * promote}` continues it")
+        say(f"interrupted; `sweepd resume {grid.name}{' --promote' * promote}` continues it")
         raise typer.Exit(130)
     if launched.failed:
-        say(f"`sweepd status {name}` names them, `sweepd logs TRIAL` shows why; launch to retry")
+        _name_failed(launched, progress, grid.name)
         raise typer.Exit(1)
+
+
+def _announce(expected: Forecast) -> None:
+    """Say what a launch is about to run."""
+    low, high = duration(expected.expected.seconds_low), duration(expected.expected.seconds_high)
+    about = "" if expected.is_exact else "~"
+    say(
+        f"sweep {expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
+        f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, about "
+        f"{low} to {high}{_dollars(expected)}"
+    )
+
+
+def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
+    """Say which trials failed and where to read why."""
+    for trial in launched.failed[:MOST_NAMED]:
+        say(f"failed: {progress.label(trial)}; `sweepd logs {trial.id}` shows why")
+    if more := len(launched.failed[MOST_NAMED:]):
+        say(f"{more} more failed; `sweepd status {sweep}` names them")
+    say("the same launch again retries them")
 
 
 @contextmanager
@@ -227,45 +277,23 @@ def _stopping() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _sent(promote: bool, accept_code: bool) -> list[str]:
-    """The options of this launch that a driver elsewhere has to be told."""
-    options = {"--promote": promote, "--accept-code": accept_code}
-    return [option for option, wanted in options.items() if wanted]
-
-
-def _place(cluster: Path | None) -> Cluster:
+def _site(cluster: Path | None) -> Cluster:
     """The cluster file's content; without one, this machine."""
     from sweepd.cluster import Local, load_cluster
 
     return load_cluster(cluster) if cluster else Local(kind="local")
 
 
-def _address(results: str | None, place: Cluster) -> str:
+def _address(results: str | None, site: Cluster) -> str:
     """Where results lie: --results, else what the cluster file says, else as everywhere."""
-    address = results_address(results or place.results)
-    place.check_results(address)
+    address = results_address(results or site.results)
+    site.check_results(address)
     return address
 
 
-def _per_trial(grid: Grid, place: Cluster) -> Resources:
-    """What one trial occupies: what the grid says, else the cluster file."""
-    from sweepd.grid.options import Resources
-
-    return grid.resources if isinstance(grid.resources, Resources) else place.per_trial
-
-
-def _ray(grid: Grid, place: Cluster) -> Placement:
-    """Where a driver in this process runs its trials."""
-    from sweepd.cluster import Local
-    from sweepd.grid.options import Placement
-
-    address, nodes = (place.ray, place.nodes) if isinstance(place, Local) else (None, {})
-    return Placement(_per_trial(grid, place), address, tuple(nodes.values()))
-
-
 def _existing(address: str) -> Store | None:
-    """The store, or None where nothing was stored yet, or, as far as can be told from here, not:
-    a plan needs neither network nor credentials."""
+    """The store, or None where nothing was stored yet or nobody can tell from here: a plan needs
+    neither network nor credentials."""
     from sweepd.store.store import Store
 
     try:
@@ -275,121 +303,58 @@ def _existing(address: str) -> Store | None:
         return None
 
 
-def _planned(grid: Grid, store: Store | None, accept_code: bool) -> tuple[Plan, Standing, pa.Table]:
-    """The plan and how it stands, after taking over what accepted codes have done, by the store's
-    `trials`, which come with it."""
-    from sweepd.grid import plan as planning
-    from sweepd.search.ledger import changed_files, standing
-    from sweepd.store.schema import TRIALS
-    from sweepd.trial.checkpoints import outlook
+def _planned(grid: Grid, store: Store | None, accept_code: bool, aim: Aim) -> Planned:
+    """The plan of a grid beside what is stored, with everything said that is odd about it."""
+    from sweepd.run.launching import planned
 
-    planned = planning.plan(grid)
-    for warning in planned.warnings:
-        say(f"warning: {warning}")
-    if store is None:
-        nothing = TRIALS.concat([])
-        return planned, standing(planned.trials, nothing), nothing
-    read = store.read_trials()
-    report_damage(read.damaged)
-    found = standing(planned.trials, read.table)
-    codes = {ending.code for ending in found.other.values()}
-    sweeps, damaged = store.readable_sweeps()
-    report_damage(damaged)
-    accepted = set(sweeps[grid.name].accepted) if grid.name in sweeps else set()
-    if accept_code:
-        accepted |= codes
-    if unaccepted := [end for end in found.other.values() if end.code not in accepted]:
-        ours = {code: made.files for code, made in planned.codes.items()}
-        theirs = {
-            code: files for info in sweeps.values() for code, files in info.code_files.items()
-        }
-        changed = changed_files(ours, theirs, {end.code for end in unaccepted})
-        say(
-            f"{len(unaccepted)} trials were done by another version of the code "
-            f"(changed: {', '.join(changed) or 'unknown'}); --accept-code counts them as done"
-        )
-    planned = replace(planned, trials=found.accepting(accepted))
-    now = standing(planned.trials, read.table)
-    for line in outlook(now.todo, read.table, store.checkpoints).lines():
-        say(line)
-    return planned, now, read.table
+    codes: Codes = "all" if accept_code else "accepted"
+    made = planned(grid, store, codes=codes, aim=aim)
+    report_damage(made.damaged)
+    for note in made.notes():
+        say(note)
+    return made
 
 
-def _informed(search: Search, recorded: pa.Table) -> Search:
-    """The search, knowing the store's `trials`."""
-    from sweepd.search.ledger import outcomes
+def _forecast(grid: Grid, site: Cluster, address: str, accept_code: bool) -> Forecast:
+    """What is left of a grid that is not to be run now."""
+    from sweepd.run.launching import forecast
 
-    search.learn(outcomes(search.plan, recorded), ())
-    return search
-
-
-def _outlook(grid: Grid, place: Cluster, address: str, accept_code: bool) -> dict[str, Any]:
-    """The one row that `plan` prints, of a grid that is not to be run now."""
-    from sweepd.search.staircase import search_of
-
-    planned, now, recorded = _planned(grid, _existing(address), accept_code)
-    return _summary(_informed(search_of(planned), recorded), now, recorded, place)
+    return forecast(_planned(grid, _existing(address), accept_code, "search"), site)
 
 
-def _show(row: Mapping[str, Any], cluster: Path | None) -> None:
-    """Print the row of `plan` for people."""
-    rows = list(_bill_rows(row))
-    emit(list(rows[0]), rows, as_json=False, as_csv=False)
+def _show(expected: Forecast, cluster: Path | None) -> None:
+    """Print a forecast for people."""
+    rows = list(_bill_rows(expected))
+    emit(list(rows[0]), rows)
     if cluster:
-        say(f"on {cluster}: {row['slots']} at once{_dollars(row)}")
+        say(f"on {cluster}: {expected.slots} at once{_dollars(expected)}")
 
 
-def _summary(search: Search, now: Standing, recorded: pa.Table, place: Cluster) -> dict[str, Any]:
-    """What a search has before it, in one row."""
-    from sweepd.search.estimate import bills
-
-    planned = search.plan
-    per_trial = _per_trial(planned.grid, place)
-    slots = max(1, place.slots(per_trial))
-    found = bills(search, slots, recorded)
-    expected = found.get("likely", found["grid"])
-    cost_low, cost_high = place.cost(
-        per_trial, min(slots, round(expected.trials)), expected.seconds_low, expected.seconds_high
-    )
-    return {
-        "sweep": planned.grid.name,
-        "cells": len({trial.cell for trial in planned.trials}),
-        "trials": len(planned.trials),
-        "done": len(now.done),
-        "failed": len(now.failed),
-        "other_code": len(now.other),
-        "to_run": round(expected.trials),
-        "train_flops": expected.train_flops,
-        "slots": slots,
-        "seconds_low": expected.seconds_low,
-        "seconds_high": expected.seconds_high,
-        "cost_low": cost_low,
-        "cost_high": cost_high,
-        "search": planned.grid.search_name,
-        **{
-            f"{name}_{field}": value
-            for name in BILLS
-            for field, value in asdict(found.get(name, found["grid"])).items()
-        },
-    }
+def _dollars(expected: Forecast) -> str:
+    low, high = expected.cost_low, expected.cost_high
+    return f", ${low:.2f} to ${high:.2f}" if high else ""
 
 
-def _dollars(row: Mapping[str, Any]) -> str:
-    return f", ${row['cost_low']:.2f} to ${row['cost_high']:.2f}" if row["cost_high"] else ""
+def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
+    """A forecast for people: what is left of the grid, and below it of the staircase."""
+    from sweepd.run.launching import BILLS, SETTLING
 
-
-def _bill_rows(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The row of `plan` for people: what is left of the grid, and below it of the staircase."""
-    shared = {name: row[name] for name in ("sweep", "cells", "trials", "done", "failed")}
-    for name in BILLS if row["search"] == "staircase" else BILLS[:1]:
-        bill = {field: row[f"{name}_{field}"] for field in BILL_FIELDS}
-        low, high = (duration(bill[f"seconds_{end}"]) for end in ("low", "high"))
-        share = bill["train_flops"] / (row["grid_train_flops"] or 1)
+    shared = {name: getattr(expected, name) for name in COUNTED}
+    whole = expected.bill("grid").train_flops or 1
+    names = BILLS if expected.search == "staircase" else BILLS[:1]
+    for name in (*names, *(name for name in SETTLING if name in expected.bills)):
+        bill = expected.bill(name)
         yield {
             **(shared if name == "grid" else dict.fromkeys(shared)),
-            "search": name if name == "grid" else f"staircase: {name}",
-            "to_run": round(bill["trials"]),
-            "train_flops": bill["train_flops"],
-            "share": f"{share:.1%}",
-            "time": f"{low} to {high}",
+            "search": _bill_name(name),
+            "to_run": round(bill.trials),
+            "train_flops": bill.train_flops,
+            "share": f"{bill.train_flops / whole:.1%}",
+            "time": f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}",
         }
+
+
+def _bill_name(name: str) -> str:
+    """A bill as people read it."""
+    kind, _, end = name.partition("_")
+    return name if name == "grid" else f"{kind}: {end}" if end else f"staircase: {name}"

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, report_damage, results_address, table
+from sweepd.cli.output import (
+    AsCsv,
+    AsJson,
+    Results,
+    emit,
+    form_of,
+    report_damage,
+    results_address,
+    table,
+)
 from sweepd.errors import UserError
 from sweepd.statuses import STATUSES, UNTRIED
 
@@ -24,8 +33,8 @@ HIDDEN = {
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(status)
-    app.command()(logs)
+    app.command(epilog="Example: sweepd status quickstart --watch")(status)
+    app.command(epilog="Example: sweepd logs 3f2a")(logs)
 
 
 def status(
@@ -35,11 +44,12 @@ def status(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """How all sweeps stand, or each trial of one."""
+    """Show how all sweeps stand, or how each trial of one sweep stands."""
     from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
-    if watch and (as_json or as_csv):
+    form = form_of(as_json, as_csv)
+    if watch and form != "table":
         raise UserError("--watch is for people: it excludes --json and --csv")
     while watch:
         columns, rows = _rows(store, sweep)
@@ -48,7 +58,7 @@ def status(
         if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
             return
         time.sleep(WATCH_SECONDS)
-    emit(*_rows(store, sweep), as_json, as_csv)
+    emit(*_rows(store, sweep), form)
 
 
 def logs(

@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from sweepd import ray_private
 from sweepd.cluster.base import Note
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.yamlfile import Keys
@@ -66,28 +67,23 @@ class Tunnel:
 def problems(config: Config) -> Iterator[tuple[Keys, str]]:
     """What Ray's validator has against a config: where, and why. Asks nothing of any network."""
     import jsonschema
-    import ray.autoscaler
     from click import ClickException
-    from ray.autoscaler._private.util import validate_config
 
-    schema = json.loads((Path(ray.autoscaler.__file__).parent / "ray-schema.json").read_text())
-    wrong = list(jsonschema.Draft7Validator(schema).iter_errors(config))
+    schema = jsonschema.Draft7Validator(ray_private.cluster_schema())
+    wrong = list(schema.iter_errors(config))
     yield from ((tuple(error.absolute_path), error.message) for error in wrong)
     if not wrong:
         try:
             with _hushed():
-                validate_config(prepared(config))
+                ray_private.validate_cluster(prepared(config))
         except (ClickException, ValueError, RuntimeError, AssertionError) as error:
             yield (), str(error)
 
 
 def prepared(config: Config) -> dict[str, Any]:
     """A config with Ray's defaults for its provider filled in."""
-    from ray.autoscaler._private.util import prepare_config
-
     with _hushed():
-        made: dict[str, Any] = prepare_config(deepcopy(dict(config)))
-    return made
+        return ray_private.prepare_cluster(deepcopy(dict(config)))
 
 
 def run(config: Config, note: Note, command: str, *options: str) -> None:
@@ -169,12 +165,10 @@ def end_from_head(config: Config) -> None:
 def _asking(config: Config) -> Iterator[Any]:
     """Ray's provider of nodes. What its cloud's library raises, whatever that is, says that the
     cloud, or the way to it, failed."""
-    from ray.autoscaler._private.providers import _get_node_provider
-
     where = f"cluster {config['cluster_name']} ({config['provider']['type']})"
     try:
         with _hushed():
-            yield _get_node_provider(config["provider"], config["cluster_name"])
+            yield ray_private.node_provider(config)
     except Exception as error:
         raise EnvironmentFailure(f"{where}: {error}") from error
 

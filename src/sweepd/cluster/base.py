@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import Nodes, Resources, no_room, slots
+from sweepd.grid.options import Nodes, Placement, Resources, no_room, slots
 from sweepd.grid.yamlfile import Keys
 
 Note = Callable[[str], None]
@@ -51,6 +51,10 @@ class ClusterFile(BaseModel, ABC):
         if types and not count:
             raise EnvironmentFailure(no_room(per_trial, types.values()))
         return count
+
+    def placement(self, per_trial: Resources) -> Placement:
+        """Where a driver in this process runs trials that occupy so much."""
+        return Placement(per_trial)
 
     def cost(
         self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweepd.cluster.base import ClusterFile
-from sweepd.grid.options import Nodes, Resources
+from sweepd.grid.options import Nodes, Placement, Resources
 
 
 class Local(ClusterFile):
@@ -24,6 +24,9 @@ class Local(ClusterFile):
 
     def types(self) -> Mapping[str, Nodes]:
         return self.nodes
+
+    def placement(self, per_trial: Resources) -> Placement:
+        return Placement(per_trial, self.ray, tuple(self.nodes.values()))
 
     def slots(self, per_trial: Resources) -> int:
         if self.nodes or self.ray:

@@ -81,7 +81,7 @@ class Trial:
         return (self.task_name, self.model_name, *self.axes.items())
 
     def row(self) -> dict[str, Any]:
-        """The trial as a row of the stored plan."""
+        """Returns the trial as a row of the stored plan."""
         return {
             "id": self.id,
             "trunk": self.trunk,

@@ -1,11 +1,12 @@
-"""One driver runs one sweep: lock it, claim what is to be done, run that, judge by the ledger."""
+"""One driver runs one sweep: it locks the sweep, claims the trials that are to be done, runs them,
+and judges by the ledger how they ended."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,15 @@ from sweepd.store.store import Store, SweepInfo
 if TYPE_CHECKING:
     from sweepd.run.tune_hooks import Listener
 
+Note = Callable[[str], None]
+"""Who is told, in lines for a person, what is going on."""
+
 POLL_SECONDS = 2.0
 """How often the store is asked for a request to cancel, and for trials that another sweep's driver
 runs."""
 
 COMPACTION_SECONDS = 60.0
-"""How often it is seen whether there is something to compact while a sweep runs."""
+"""How often the driver of a running sweep checks whether there are files to compact."""
 FILES_WHILE_RUNNING, FILES_AT_THE_END = 1000, 64
 """How many new files are compacted."""
 
@@ -46,14 +50,40 @@ def launch(
     placement: Placement,
     stopping: threading.Event,
     listener: Listener,
-    note: Callable[[str], None],
+    note: Note,
 ) -> Launched:
     """Run what the search of a plan still wants; the same call again continues it.
 
     Returns when nothing is wanted but trials that failed for good, or once `stopping` is set.
     Raises EnvironmentFailure where another driver holds the sweep or the store can't be written.
     """
-    plan, name = search.plan, search.plan.grid.name
+    plan = search.plan
+    with driving(plan, store, stopping, note) as number:
+        search.learn(_known(plan, store), ())
+        waiting = 0
+        while search.wanted() and not stopping.is_set():
+            _run_round(search, store, number, placement, stopping, listener)
+            if (elsewhere := len(search.wanted())) and not stopping.is_set():
+                if elsewhere != waiting:
+                    waiting = elsewhere
+                    note(f"waiting for {waiting} trials that another sweep is running")
+                stopping.wait(POLL_SECONDS)
+        store.compact(FILES_AT_THE_END)
+        after = standing(plan.trials, store.read_trials().table)
+        failed = tuple(trial for trial in after.failed if trial.id in search.abandoned)
+        left = bool(search.in_flight or search.wanted())
+        return Launched(after, failed, stopping.is_set() and left)
+
+
+@contextmanager
+def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> Iterator[int]:
+    """Be the only driver of a plan's sweep within this block. Yields the number of the launch.
+
+    The sweep is saved, what could not be written before is taken in, and until the block ends a
+    thread looks after the store. `stopping` is set when somebody cancels the launch or the store
+    gives the sweep to another driver.
+    """
+    name = plan.grid.name
 
     def lost(reason: str) -> None:
         note(f"sweep {name}: {reason}")
@@ -73,61 +103,20 @@ def launch(
         threading.Thread(
             target=_look_after, args=(store, number, stopping, over, note), daemon=True
         ).start()
-        search.learn(_known(plan, store), ())
-        waiting = 0
-        while search.wanted() and not stopping.is_set():
-            unsettled = [trial for trial in plan.trials if not search.taken(trial)]
-            claimed = store.claim([trial.id for trial in unsettled])
-            mine = [trial for trial in unsettled if trial.id in claimed]
-            try:
-                # Read after claiming: what another driver ended meanwhile is not run again.
-                search.learn(_known(plan, store), {trial.id for trial in mine})
-                if not search.finished:
-                    _run(search, store, number, mine, placement, stopping, listener)
-            finally:
-                store.release(claimed)
-            if (elsewhere := len(search.wanted())) and not stopping.is_set():
-                if elsewhere != waiting:
-                    waiting = elsewhere
-                    note(f"waiting for {waiting} trials that another sweep is running")
-                stopping.wait(POLL_SECONDS)
-        store.compact(FILES_AT_THE_END)
-        after = standing(plan.trials, store.read_trials().table)
-        failed = tuple(trial for trial in after.failed if trial.id in search.abandoned)
-        left = bool(search.in_flight or search.wanted())
-        return Launched(after, failed, stopping.is_set() and left)
+        yield number
     finally:
         over.set()
         store.unlock_sweep(name)
 
 
-def _look_after(
-    store: Store,
-    number: int,
-    stopping: threading.Event,
-    over: threading.Event,
-    note: Callable[[str], None],
-) -> None:
-    """Until the launch is over, stop it if `sweepd cancel`, on whatever machine, asks for it, and
-    spare readers the many files of a long one."""
-    looked = time.monotonic()
-    while not over.wait(POLL_SECONDS):
-        with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
-            if store.cancel_requested(number):
-                note("cancelled: saving what runs")
-                stopping.set()
-                return
-            if time.monotonic() - looked > COMPACTION_SECONDS:
-                store.compact(FILES_WHILE_RUNNING)
-                looked = time.monotonic()
-
-
-def _save(plan: Plan, store: Store) -> None:
-    """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
-    name = plan.grid.name
-    sweeps, _ = store.readable_sweeps()
-    rows = plan.rows()
-    store.save_sweep(name, plan.grid.resolved_text(), sweep_info(plan, sweeps.get(name)), rows)
+@contextmanager
+def claimed(store: Store, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
+    """Yields those of the trials that no other driver runs; until the block ends no other can."""
+    ids = store.claim([trial.id for trial in trials])
+    try:
+        yield [trial for trial in trials if trial.id in ids]
+    finally:
+        store.release(ids)
 
 
 def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
@@ -150,37 +139,69 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
     )
 
 
-def _known(plan: Plan, store: Store) -> dict[str, Outcome]:
-    return outcomes(plan, store.read_trials().table)
+def _save(plan: Plan, store: Store) -> None:
+    """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
+    name = plan.grid.name
+    sweeps, _ = store.readable_sweeps()
+    info = sweep_info(plan, sweeps.get(name))
+    store.save_sweep(name, plan.grid.resolved_text(), info, plan.rows())
 
 
-def _run(
+def _look_after(
+    store: Store, number: int, stopping: threading.Event, over: threading.Event, note: Note
+) -> None:
+    """Until the launch is over, stop it if `sweepd cancel`, on whatever machine, asks for it, and
+    spare readers the many files of a long one."""
+    looked = time.monotonic()
+    while not over.wait(POLL_SECONDS):
+        with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
+            if store.cancel_requested(number):
+                note("cancelled: saving what runs")
+                stopping.set()
+                return
+            if time.monotonic() - looked > COMPACTION_SECONDS:
+                store.compact(FILES_WHILE_RUNNING)
+                looked = time.monotonic()
+
+
+def _run_round(
     search: Search,
     store: Store,
     number: int,
-    mine: list[Trial],
     placement: Placement,
     stopping: threading.Event,
     listener: Listener,
 ) -> None:
-    # Ray takes seconds to import: only where something is to be run.
-    from sweepd.run import engine
-    from sweepd.run.worker import LaunchSpec
+    """Run those of the search's trials that nobody else runs, to the end of the search."""
+    plan = search.plan
+    unsettled = [trial for trial in plan.trials if not search.taken(trial)]
+    with claimed(store, unsettled) as owned:
+        # Read after claiming: what another driver ended meanwhile is not run again.
+        search.learn(_known(plan, store), {trial.id for trial in owned})
+        if search.finished:
+            return
+        # Ray takes seconds to import: only where something is to be run.
+        from sweepd.run import engine
+        from sweepd.run.worker import LaunchSpec
 
-    grid = search.plan.grid
-    spec = LaunchSpec(
-        store.address,
-        grid.name,
-        grid.base,
-        number,
-        grid.checkpoint_seconds,
-        tuple(mine),
-        grid.goal,
-        tune=grid.tune,
-        in_full=frozenset(search.in_full),
-        hang_seconds=grid.hang_seconds,
-    )
-    engine.run(spec, search, store, placement, listener, stopping)
+        grid = plan.grid
+        spec = LaunchSpec(
+            store.address,
+            grid.name,
+            grid.base,
+            number,
+            grid.checkpoint_seconds,
+            tuple(owned),
+            grid.goal,
+            tune=grid.tune,
+            in_full=frozenset(search.in_full),
+            hang_seconds=grid.hang_seconds,
+        )
+        engine.run(spec, search, store, placement, listener, stopping)
+
+
+def _known(plan: Plan, store: Store) -> dict[str, Outcome]:
+    return outcomes(plan, store.read_trials().table)
 
 
 def _latest_driver(store: Store, sweep: str) -> str:

@@ -13,7 +13,7 @@ import secrets
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -42,8 +42,8 @@ os.environ.update({name: value for name, value in SETTINGS.items() if name not i
 
 import ray  # noqa: E402 (its settings are read on import)
 from ray import tune  # noqa: E402
-from ray._private import ray_constants  # noqa: E402
 
+from sweepd import ray_private  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.grid.options import Placement  # noqa: E402
 from sweepd.run.nodes import at_once, probe  # noqa: E402
@@ -52,38 +52,28 @@ from sweepd.run.worker import LaunchSpec, Worker  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 
-VITAL = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
 LOOK_SECONDS = 1.0
-"""How often one looks whether these still run."""
-
-
-class _NoFolders(list[str]):
-    """What Ray puts in front of every worker's sys.path: nothing. The current folder, which it
-    would add, may hold files of any name, and these would be imported in placement of libraries."""
-
-    def extend(self, folders: Iterable[str]) -> None:
-        """Nothing is added."""
+"""How often the driver checks that the processes of a private Ray still run."""
 
 
 def start_ray(address: str | None) -> None:
     """Join the Ray at an address, or start a private one on this machine, seen by nobody else.
 
-    The ports of a private one are open on the loopback interface only (Ray's own way on macOS),
-    and ask for a token that other users of the machine do not have.
+    The ports of a private one are open on the loopback interface only, and ask for a token that
+    other users of the machine do not have.
     EnvironmentFailure if there is none to join.
     """
     where: dict[str, Any] = {"address": address}
     if not address:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
-        ray_constants.ENABLE_RAY_CLUSTER = False
-        spec = ray.job_config.JobConfig()
-        spec._py_driver_sys_path = _NoFolders()
-        where = {"address": "local", "job_config": spec, "include_dashboard": False}
+        ray_private.stay_on_loopback()
+        job = ray_private.job_without_driver_path()
+        where = {"address": "local", "job_config": job, "include_dashboard": False}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    # While Ray starts, its own handler of SIGTERM would end this process with exit code 15.
-    ray._private.utils.set_sigterm_handler = lambda handler: None
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        ray.init(**where, log_to_driver=False, configure_logging=True, logging_level=logging.ERROR)
+        with ray_private.keeping_sigterm():
+            ray.init(**where, **quiet)
     except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
         what = f"no Ray to join at {address}" if address else "Ray did not start"
         raise EnvironmentFailure(f"{what}: {error}") from error
@@ -96,14 +86,13 @@ def start_ray(address: str | None) -> None:
 def _watched(lost: Callable[[str], NoReturn]) -> Iterator[None]:
     """Calls `lost` as soon as a private Ray is broken. Ray itself would end this process, after up
     to a minute, with the exit code that stands for failed trials."""
-    node: Any = ray._private.worker._global_node
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(LOOK_SECONDS):
-            for name, process in node.dead_processes():
-                if name in VITAL and not over.is_set():
-                    lost(f"Ray's {name} has died ({process.returncode})")
+            for name, code in ray_private.dead_processes():
+                if not over.is_set():
+                    lost(f"Ray's {name} has died ({code})")
 
     threading.Thread(target=look, daemon=True).start()
     try:

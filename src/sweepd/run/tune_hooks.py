@@ -23,11 +23,12 @@ from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.plan import Trial, competitors
+from sweepd.ray_private import actor_of
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
-from sweepd.trial.attempt import ledger_columns, storable
+from sweepd.trial.endings import ledger_columns, storable
 
 NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """How Ray says that an actor was lost with its node, or that, after a minute, it can't tell."""
@@ -134,8 +135,7 @@ class Watchdog(Disposable, tune.Callback):
             for trial in [t for t, at in self.moved.items() if self._hangs(at)]:
                 self.hung.add(trial)
                 del self.moved[trial]
-                worker: Any = trial.temporary_state.ray_actor
-                ray.kill(worker)
+                ray.kill(actor_of(trial))
 
     def _hangs(self, moved: float) -> bool:
         return self.now - moved > self.spec.hang_seconds
@@ -271,8 +271,8 @@ class Rules(Disposable, FIFOScheduler):
         """Have the worker end the attempt before Tune takes the trial from it: it alone knows
         where the trial stands. Whatever keeps it from doing so comes up again as it trains on."""
         try:
-            worker: Any = trial.temporary_state.ray_actor
-            ray.get(worker.give_up.remote(), timeout=self.spec.hang_seconds or None)
+            given_up = actor_of(trial).give_up.remote()
+            ray.get(given_up, timeout=self.spec.hang_seconds or None)
         except RayError:
             return False
         return True

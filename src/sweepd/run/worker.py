@@ -6,14 +6,16 @@ schedulers reach it between slices.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
+import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ray import tune
-from ray._private.utils import detect_fate_sharing_support_linux, set_kill_on_parent_death_linux
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
@@ -22,6 +24,8 @@ from sweepd.run.nodes import reach
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl(2): which signal a process gets when its parent dies."""
 SLICE_SECONDS = 1.0
 """How long a trial trains between two reports to Tune."""
 
@@ -47,7 +51,8 @@ class LaunchSpec:
     hang_seconds: float = 0.0
     """how long a trial may make no step before its worker is killed; 0: for ever"""
     record: Mapping[str, Any] | None = None
-    """what every worker must read in the results of this launch; None where it can't but do so"""
+    """the store's record of this launch, by which a worker on another machine sees that it reaches
+    the same store; None where all workers run on this machine"""
 
 
 class Worker(tune.Trainable):
@@ -60,10 +65,7 @@ class Worker(tune.Trainable):
     def setup(self, config: dict[str, Any], spec: LaunchSpec) -> None:  # type: ignore[override]
         if spec.hang_seconds:  # the driver's watchdog begins once this has ended
             faulthandler.dump_traceback_later(spec.hang_seconds, exit=True)
-        if detect_fate_sharing_support_linux():  # type: ignore[no-untyped-call]
-            # A driver that is killed takes its Ray with it, and so this worker at once. By itself
-            # Ray takes seconds, in which a trial could end that the next driver has begun anew.
-            set_kill_on_parent_death_linux()  # type: ignore[no-untyped-call]
+        _die_with_parent()
         import torch
 
         self.spec = spec
@@ -89,25 +91,20 @@ class Worker(tune.Trainable):
             self.attempt = None
             return {"status": None, "failure": str(failure), "checks": [], "done": True}
         return {
-            "status": attempt.status,
-            "acc": attempt.acc,
-            "error": attempt.error,
-            "step": attempt.latest.step if attempt.latest else 0,
-            "loss": attempt.loss,
-            "chain_acc": attempt.score and attempt.score.chain_acc,
-            "total": attempt.score and attempt.score.total,
+            **attempt.report(),
             "checks": [(check.step, getattr(check, self.spec.goal.metric)) for check in news],
             "failure": None,
             "done": attempt.status is not None,
         }
 
     def give_up(self) -> None:
-        """End the attempt as `stopped`, where a rule that Tune runs has given up on the trial."""
+        """End the attempt as `stopped`: a rule (`stop.plateau` or `stop.asha`), which runs in the
+        driver, has given up on the trial."""
         assert self.attempt is not None
         self.attempt.give_up()
 
     def cleanup(self) -> None:
-        """Whoever takes this actor from an unfinished attempt interrupts it."""
+        """Save an unfinished attempt and end it as `interrupted`: Tune takes this actor away."""
         if self.attempt:
             self.attempt.interrupt()
             self.attempt = None
@@ -116,7 +113,7 @@ class Worker(tune.Trainable):
         if self.spec.record and not self.reached:  # a node may have come after the probe
             reach(self.spec.address, self.spec.launch, self.spec.record)
             self.reached = True
-        return self.spec.attempt(
+        attempt = self.spec.attempt(
             self.store,
             self.spec.trials[self.config["index"]],
             self.config["attempt"],
@@ -125,3 +122,18 @@ class Worker(tune.Trainable):
             self.device,
             self.spec.checkpoint_seconds,
         )
+        attempt.begin()
+        return attempt
+
+
+def _die_with_parent() -> None:
+    """Have this process killed when its parent, Ray's raylet, dies; on Linux only.
+
+    A driver that is killed takes its Ray with it, and so this worker at once. By itself Ray takes
+    seconds, in which a trial could end that the next driver has begun anew.
+    """
+    if sys.platform == "linux":
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+        prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+        if prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")

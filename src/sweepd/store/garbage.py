@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sweepd.statuses import DONE
+from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.storage import File, Folder
 from sweepd.store.tables import TableFolder
 
@@ -18,7 +18,6 @@ KINDS = {
     "ended": "checkpoints of trials that have ended",
     "kept": "checkpoints kept for longer trials, which without them start anew",
 }
-_CHECKPOINT = re.compile(r"(?P<trunk>[^/]+)/\d+-(?P<trial>[^./]+)(?P<keep>\.keep)?\.pt")
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,12 @@ def _checkpoints(
     for trial, attempt, status in zip(*names, strict=True):
         latest[trial] = max(latest.get(trial, (0, "")), (attempt, status or ""))
     for file in files:
-        name = _CHECKPOINT.fullmatch(file.name)
-        if not name or name["trunk"] in in_use:
+        trunk, _, name = file.name.partition("/")
+        checkpoint = Checkpoint.parse(name)
+        if not checkpoint or trunk in in_use:
             continue
-        _, status = latest.get(name["trial"], (0, ""))
-        if name["keep"] or status == "stopped":
+        _, status = latest.get(checkpoint.trial, (0, ""))
+        if checkpoint.kept or status == "stopped":
             yield "kept", file
         elif status in DONE:
             yield "ended", file

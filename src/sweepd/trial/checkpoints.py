@@ -1,14 +1,12 @@
-"""Where a trial may start: at a state that was saved of it, or kept of its trunk; and for a trial
-that a shorter run came before, why it has to start again.
+"""Where a trial may start: at a state that was saved of it, or at one kept of its trunk; and why a
+trial has to start again although a shorter run came before it.
 
-A checkpoint is named `<step>-<trial>.pt`, or `.keep.pt` if every trial of its trunk that trains on
-passes through it. What is said here before a launch goes by names and by the ledger; the trial
-itself reads the checkpoints, and skips what is damaged.
+What is said here before a launch goes by the names of checkpoints and by the ledger. The trial
+itself reads the checkpoints and skips those that are damaged.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,6 +16,7 @@ import pyarrow as pa
 
 from sweepd.grid.plan import Trial, column
 from sweepd.grid.settings import Evaluate, Stop, unsolved
+from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.schema import TRIALS
 
 FREE = {
@@ -29,48 +28,28 @@ FREE = {
 """Columns in which a run may differ from one that it could be the beginning of."""
 
 
-@dataclass(frozen=True, order=True)
-class Checkpoint:
-    step: int
-    trial: str
-    kept: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.step:09d}-{self.trial}{'.keep' * self.kept}.pt"
-
-    @classmethod
-    def parse(cls, name: str) -> Checkpoint | None:
-        """None for a name that is no checkpoint's."""
-        found = re.fullmatch(r"(\d+)-(\w+)(\.keep)?\.pt", name)
-        return found and cls(int(found[1]), found[2], bool(found[3]))
-
-
 def reachable(trial: Trial, names: Iterable[str]) -> list[Checkpoint]:
     """The checkpoints of its trunk that lie on a trial's way, the furthest first."""
-    found = (checkpoint for name in names if (checkpoint := Checkpoint.parse(name)))
-    return sorted(
-        (
-            checkpoint
-            for checkpoint in found
-            if (checkpoint.trial == trial.id and not checkpoint.kept)
-            or (checkpoint.kept and checkpoint.step <= trial.train.trunk_end)
-        ),
-        reverse=True,
+    found = filter(None, map(Checkpoint.parse, names))
+    on_the_way = (
+        one
+        for one in found
+        if (one.step <= trial.train.trunk_end if one.kept else one.trial == trial.id)
     )
+    return sorted(on_the_way, reverse=True)
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What earlier runs are worth to the trials that are to run, by id."""
+    """Which of the trials that are to run can continue earlier runs."""
 
     continued: Mapping[str, int]
-    """the step at which they start"""
+    """by id of a trial that can, the step at which it starts"""
     again: Mapping[str, str]
-    """why they start at the beginning, though a shorter run came before"""
+    """by id of a trial that starts at the beginning although a shorter run came before it, why"""
 
     def lines(self) -> Iterator[str]:
-        """The same in words."""
+        """Sentences for the person who launches."""
         if self.continued:
             low, high = min(self.continued.values()), max(self.continued.values())
             steps = f"step {low}" if low == high else f"steps {low} to {high}"
@@ -96,8 +75,8 @@ def outlook(
     names = {trunk: list(checkpoints(trunk)) for trunk in trunks}
     continued, again = {}, {}
     for trial, row in zip(todo, planned, strict=True):
-        kept = names.get(trial.trunk, [])
-        found = reachable(trial, kept)
+        saved = names.get(trial.trunk, [])
+        found = reachable(trial, saved)
         shorter = [
             run
             for run in kin[tuple(row[name] for name in same)]
@@ -106,7 +85,7 @@ def outlook(
         if usable := [c for c in found if _passes(trial, row, c, makers.get(c.trial))]:
             continued[trial.id] = usable[0].step
         elif shorter:
-            again[trial.id] = _why(trial, shorter, found, kept)
+            again[trial.id] = _why(trial, shorter, found, saved)
     return Outlook(continued, again)
 
 
@@ -128,8 +107,9 @@ def _why(
     trial: Trial,
     shorter: Sequence[Mapping[str, Any]],
     found: Sequence[Checkpoint],
-    kept: Sequence[str],
+    saved: Sequence[str],
 ) -> str:
+    """Why a trial can't continue the shorter runs; `saved` names the checkpoints of its trunk."""
     if all(run["trunk"] != trial.trunk for run in shorter):
         return (
             f"with schedule: {trial.train.schedule} the rate at every step depends on train.steps "
@@ -137,9 +117,9 @@ def _why(
         )
     if found:
         return (
-            "earlier runs do not show that stop would not have ended them before (they had "
-            "another stop.success, other checks or more of a budget)"
+            "this grid's stop rules might have ended the earlier runs before the step that they "
+            "saved (those had another stop.success, other checks or a larger budget)"
         )
-    if any(name.endswith(".keep.pt") for name in kept):
-        return "their rate falls before the step at which earlier runs were kept"
-    return "earlier runs left no state behind that they would pass through"
+    if any(checkpoint.kept for checkpoint in filter(None, map(Checkpoint.parse, saved))):
+        return "their learning rate starts to fall before the step that earlier runs saved"
+    return "earlier runs saved no state that they would pass through"

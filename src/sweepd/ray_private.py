@@ -1,0 +1,144 @@
+"""Every use of Ray's private parts, so that an upgrade of Ray has one file to look at.
+
+Each function says what it is for and what happens without the private part. Ray is imported in
+the functions: the engine makes settings that Ray reads when it is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sweepd.errors import EnvironmentFailure
+
+
+def stay_on_loopback() -> None:
+    """Have a Ray that this process starts open its ports on the loopback interface only.
+
+    It is what Ray does by itself on macOS; elsewhere it has no public setting for this. Ray is not
+    started without it: others could reach the ports. EnvironmentFailure if Ray has dropped it.
+    """
+    from ray._private import ray_constants
+
+    _require(ray_constants, "ENABLE_RAY_CLUSTER")
+    ray_constants.ENABLE_RAY_CLUSTER = False
+
+
+def job_without_driver_path() -> Any:
+    """Returns a `JobConfig` for `ray.init` with which workers do not search the current folder for
+    modules.
+
+    Ray puts the driver's current folder in front of every worker's sys.path, where a file of any
+    name would be imported in place of a library. There is no public way to turn this off.
+    EnvironmentFailure if Ray has dropped this one.
+    """
+    from ray.job_config import JobConfig
+
+    config = JobConfig()
+    _require(config, "_py_driver_sys_path")
+    config._py_driver_sys_path = _NoFolders()
+    return config
+
+
+class _NoFolders(list[str]):
+    """A list of folders that stays empty."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Nothing is added."""
+
+
+@contextmanager
+def keeping_sigterm() -> Iterator[None]:
+    """Keep Ray from handling SIGTERM while it starts within this block: its handler ends the
+    process with exit code 15.
+
+    Without the private part, that is what a SIGTERM in these seconds does. Afterwards the caller
+    sets its own handlers again, for which no private part is needed.
+    """
+    from ray._private import utils
+
+    theirs = vars(utils).get("set_sigterm_handler")
+    vars(utils)["set_sigterm_handler"] = lambda handler: None
+    try:
+        yield
+    finally:
+        vars(utils)["set_sigterm_handler"] = theirs
+
+
+def dead_processes() -> list[tuple[str, int]]:
+    """Returns the names and exit codes of those processes that have died of a Ray that this process
+    started, and without which nothing can run.
+
+    Without the private part, nothing: Ray then ends this process itself, after up to a minute and
+    with the exit code that stands for failed trials.
+    """
+    from ray._private import ray_constants, worker
+
+    node: Any = getattr(worker, "_global_node", None)
+    if not hasattr(node, "dead_processes"):
+        return []
+    vital = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
+    found = ((name, process.returncode) for name, process in node.dead_processes())
+    return [(name, code) for name, code in found if name in vital]
+
+
+def actor_of(tune_trial: Any) -> Any:
+    """Returns the handle of the actor that runs one of Tune's trials.
+
+    Tune's callbacks and schedulers are given trials without their actors. There is no public way
+    to kill the actor of a trial that hangs, or to call it.
+    """
+    return tune_trial.temporary_state.ray_actor
+
+
+def cluster_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the cluster launcher's files, which Ray does not export."""
+    import ray.autoscaler
+
+    schema: dict[str, Any] = json.loads(
+        (Path(ray.autoscaler.__file__).parent / "ray-schema.json").read_text()
+    )
+    return schema
+
+
+def prepare_cluster(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns a cluster's config with Ray's defaults for its provider filled in, as `ray up` does.
+
+    The public `ray.autoscaler.sdk.create_or_update_cluster` does so too, but starts machines.
+    """
+    from ray.autoscaler._private.util import prepare_config
+
+    prepared: dict[str, Any] = prepare_config(config)
+    return prepared
+
+
+def validate_cluster(config: dict[str, Any]) -> None:
+    """Raise what `ray up` would about a prepared config, before anything is started."""
+    from ray.autoscaler._private.util import validate_config
+
+    validate_config(config)
+
+
+def node_provider(config: Mapping[str, Any]) -> Any:
+    """Returns Ray's interface to the machines of a cluster: `non_terminated_nodes`, `node_tags`,
+    `external_ip`, `internal_ip` and `terminate_nodes`.
+
+    The public `ray status` knows only nodes on which Ray runs; this one also those that start,
+    fail, or were left behind, which cost money too.
+    """
+    from ray.autoscaler._private.providers import _get_node_provider
+
+    return _get_node_provider(config["provider"], config["cluster_name"])
+
+
+def _require(owner: object, name: str) -> None:
+    import ray
+
+    if not hasattr(owner, name):
+        raise EnvironmentFailure(
+            f"ray {ray.__version__} has no {name}, which sweepd needs: install a version of ray "
+            "that sweepd was tested with (constraints.txt)"
+        )

@@ -1,0 +1,251 @@
+"""What a launch would run, what that costs, and what surrounds a launch: plain functions that
+return data, for the command line and for Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid import plan as planning
+from sweepd.grid.options import Resources
+from sweepd.grid.plan import Plan
+from sweepd.grid.spec import Grid, parse_grid
+from sweepd.search.base import Search
+from sweepd.search.estimate import Bill, bills
+from sweepd.search.ledger import Standing, changed_files, outcomes, standing
+from sweepd.search.staircase import promotion_of, search_of
+from sweepd.store.schema import TRIALS
+from sweepd.store.store import Damaged, Store
+from sweepd.trial.checkpoints import Outlook, outlook
+
+Codes = Literal["accepted", "all"]
+"""Which other versions of the code have their trials counted as done: those that an earlier launch
+of the sweep accepted, or all."""
+Aim = Literal["search", "promote"]
+"""What a launch runs: the search of the grid; or, in full, the trials that a rule stopped and on
+which the answer hangs."""
+BILLS = ("grid", "least", "likely", "worst")
+"""What is compared: the whole grid, and how the staircase may turn out."""
+SETTLING = ("settle_least", "settle_most")
+"""What settling adds to that, at the least and at the most."""
+NOTHING = Bill(0.0, 0.0, 0.0, 0.0)
+CANCEL_SECONDS = 120.0
+"""How long a driver may take to stop after it was told to."""
+CANCEL_POLL_SECONDS = 1.0
+
+
+class Site(Protocol):
+    """What a forecast needs to know of the place where the trials run: a cluster file."""
+
+    @property
+    def per_trial(self) -> Resources: ...
+    def slots(self, per_trial: Resources) -> int: ...
+    def cost(
+        self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float
+    ) -> tuple[float, float]: ...
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A grid's trials beside what a store has of them.
+
+    search: knows which trials have ended. ended: the store's `trials`. other_code: how many trials
+    are done by versions of the code that were not accepted; changed: the files in which these
+    versions differ from the present one. damaged: files of the store that were skipped.
+    """
+
+    search: Search
+    standing: Standing
+    ended: pa.Table
+    outlook: Outlook
+    other_code: int
+    changed: tuple[str, ...]
+    damaged: tuple[Damaged, ...]
+
+    @property
+    def plan(self) -> Plan:
+        return self.search.plan
+
+    def notes(self) -> Iterator[str]:
+        """What the person who launches should know, in sentences."""
+        for warning in self.plan.warnings:
+            yield f"warning: {warning}"
+        if self.other_code:
+            yield (
+                f"{self.other_code} trials were done by another version of the code "
+                f"(changed: {', '.join(self.changed) or 'unknown'}); --accept-code counts them as "
+                "done"
+            )
+        yield from self.outlook.lines()
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a search has before it: counts of cells and trials, what is left to run by `BILLS`, how
+    many trials run at once, and the cost in dollars of what is likely left."""
+
+    sweep: str
+    cells: int
+    trials: int
+    done: int
+    failed: int
+    other_code: int
+    search: str
+    slots: int
+    cost_low: float
+    cost_high: float
+    bills: Mapping[str, Bill]
+
+    @property
+    def expected(self) -> Bill:
+        """What is likely left; of settling halfway between its least and its most."""
+        likely = self.bills.get("likely", self.bills["grid"])
+        least, most = (self.bills.get(name, NOTHING) for name in SETTLING)
+        return Bill(
+            likely.trials + (least.trials + most.trials) / 2,
+            likely.train_flops + (least.train_flops + most.train_flops) / 2,
+            likely.seconds_low + least.seconds_low,
+            likely.seconds_high + most.seconds_high,
+        )
+
+    @property
+    def to_run(self) -> int:
+        """How many trials are likely left."""
+        return round(self.expected.trials)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is known which trials are left, and not only how many are likely."""
+        return not {"likely", *SETTLING}.intersection(self.bills)
+
+    def bill(self, name: str) -> Bill:
+        """One of `BILLS`, which are all the same of a search that is no staircase, or of
+        `SETTLING`, which are nothing where a grid does not settle."""
+        return self.bills.get(name, NOTHING if name in SETTLING else self.bills["grid"])
+
+    def row(self) -> dict[str, Any]:
+        """All of it in one flat row."""
+        return {
+            "sweep": self.sweep,
+            "cells": self.cells,
+            "trials": self.trials,
+            "done": self.done,
+            "failed": self.failed,
+            "other_code": self.other_code,
+            "to_run": self.to_run,
+            "train_flops": self.expected.train_flops,
+            "slots": self.slots,
+            "seconds_low": self.expected.seconds_low,
+            "seconds_high": self.expected.seconds_high,
+            "cost_low": self.cost_low,
+            "cost_high": self.cost_high,
+            "search": self.search,
+            **{
+                f"{name}_{field}": value
+                for name in (*BILLS, *SETTLING)
+                for field, value in asdict(self.bill(name)).items()
+            },
+        }
+
+
+def planned(
+    grid: Grid, store: Store | None, *, codes: Codes = "accepted", aim: Aim = "search"
+) -> Planned:
+    """Plan a grid, and count as done what the store (None: there is none yet) has of it.
+
+    Changes nothing. GridError for what only the tasks and models themselves can refuse.
+    """
+    plan = planning.plan(grid)
+    new_search = promotion_of if aim == "promote" else search_of
+    if store is None:
+        nothing = TRIALS.concat([])
+        untried = standing(plan.trials, nothing)
+        return Planned(new_search(plan), untried, nothing, Outlook({}, {}), 0, (), ())
+    read = store.read_trials()
+    found = standing(plan.trials, read.table)
+    sweeps, damaged = store.readable_sweeps()
+    accepted = set(sweeps[grid.name].accepted) if grid.name in sweeps else set()
+    if codes == "all":
+        accepted |= {ending.code for ending in found.other.values()}
+    others = [ending.code for ending in found.other.values() if ending.code not in accepted]
+    ours = {code: made.files for code, made in plan.codes.items()}
+    theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
+    plan = replace(plan, trials=found.accepting(accepted))
+    now = standing(plan.trials, read.table)
+    search = new_search(plan)
+    search.learn(outcomes(plan, read.table), ())
+    return Planned(
+        search,
+        now,
+        read.table,
+        outlook([t for t in now.todo if not t.on_demand], read.table, store.checkpoints),
+        len(others),
+        tuple(changed_files(ours, theirs, set(others))),
+        (*read.damaged, *damaged),
+    )
+
+
+def forecast(planned: Planned, site: Site) -> Forecast:
+    """What the search of a plan still takes where it is to run."""
+    plan = planned.plan
+    resources = per_trial(plan.grid, site)
+    slots = max(1, site.slots(resources))
+    found = bills(planned.search, slots, planned.ended)
+    likely = found.get("likely", found["grid"])
+    at_once = min(slots, round(likely.trials))
+    low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
+    return Forecast(
+        sweep=plan.grid.name,
+        cells=len({trial.cell for trial in plan.planned}),
+        trials=len(plan.planned) + sum(trial.on_demand for trial in planned.standing.done),
+        done=len(planned.standing.done),
+        failed=len(planned.standing.failed),
+        other_code=len(planned.standing.other),
+        search=plan.grid.search_name,
+        slots=slots,
+        cost_low=low,
+        cost_high=high,
+        bills=found,
+    )
+
+
+def per_trial(grid: Grid, site: Site) -> Resources:
+    """What one trial occupies: what the grid says, else the cluster file."""
+    return grid.resources if isinstance(grid.resources, Resources) else site.per_trial
+
+
+def saved_grid(store: Store, sweep: str | None = None) -> Grid:
+    """The frozen grid of a sweep, or of the one that was launched last. UserError if there is
+    none."""
+    if sweep is None:
+        launched = [made["sweep"] for made in store.launches() if "sweep" in made]
+        if not launched:
+            raise UserError(f"{store.address}: no sweep was launched here")
+        sweep = launched[-1]
+    base = Path(store.load_sweep(sweep).base)
+    return parse_grid(store.load_grid(sweep), f"{store.address}/sweeps/{sweep}/grid.yaml", [], base)
+
+
+def cancel(store: Store, sweep: str) -> bool:
+    """End a sweep's driver, on whatever machine it is, and wait for its end.
+
+    Returns False if nobody drives the sweep. UserError if there is no such sweep,
+    EnvironmentFailure if the driver still runs after `CANCEL_SECONDS`.
+    """
+    store.load_sweep(sweep)
+    if not store.driven_elsewhere([sweep]):
+        return False
+    until = time.monotonic() + CANCEL_SECONDS
+    while store.driven_elsewhere([sweep]):
+        for latest in [made for made in store.launches() if made.get("sweep") == sweep][-1:]:
+            store.request_cancel(latest["number"])  # a driver just starting has no launch yet
+        if time.monotonic() > until:
+            raise EnvironmentFailure(f"sweep {sweep}: its driver was told to stop but still runs")
+        time.sleep(CANCEL_POLL_SECONDS)
+    return True

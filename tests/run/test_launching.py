@@ -1,0 +1,168 @@
+"""What a launch would run and what is said of it, on real stores without Ray."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweepd.cluster import Local
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid.options import Resources
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.run import launching
+from sweepd.run.driver import sweep_info
+from sweepd.run.launching import cancel, forecast, per_trial, planned, saved_grid
+from sweepd.store.store import Store
+from sweepd.trial.endings import ledger_columns
+
+GRID = """
+name: small
+task: {name: lis, n: [4, 6], value_range: 16}
+model: {name: standard, d: [8, 16, 32], layers: 1, heads: 1}
+seeds: [0, 1]
+"""
+SITE = Local(kind="local")
+
+
+def grid(*sets: str):
+    return parse_grid(GRID, "small.yaml", sets, Path())
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(str(tmp_path / "results"))
+
+
+def end(store: Store, trials, status: str = "completed", **changes: object) -> None:
+    rows = [ledger_columns(trial, 1001, "small") | {"status": status} | changes for trial in trials]
+    store.write_trials(rows)
+
+
+def save(store: Store, made, **changes: object) -> None:
+    info = replace(sweep_info(made), **changes)
+    store.save_sweep(made.grid.name, made.grid.resolved_text(), info, made.rows())
+
+
+def test_without_a_store_everything_is_to_be_run():
+    made = planned(grid(), None)
+    expected = forecast(made, SITE)
+    assert (expected.trials, expected.cells, expected.to_run) == (12, 6, 12)
+    assert (expected.done, expected.failed, expected.other_code) == (0, 0, 0)
+    assert expected.is_exact and list(made.notes()) == [
+        f"warning: {warning}" for warning in made.plan.warnings
+    ]
+
+
+def test_what_has_ended_is_not_to_be_run_again(store):
+    trials = plan(grid()).trials
+    end(store, trials[:3], acc=0.5)
+    end(store, trials[3:4], "failed")
+    made = planned(grid(), store)
+    expected = forecast(made, SITE)
+    assert (expected.done, expected.failed, expected.to_run) == (3, 1, 9)
+    assert set(made.search.outcomes) == {trial.id for trial in trials[:3]}
+
+
+def test_a_forecast_in_one_row():
+    row = forecast(planned(grid("search=staircase"), None), SITE).row()
+    assert row["trials"] == row["grid_trials"] == 12
+    assert row["to_run"] == round(row["likely_trials"]) <= 12
+    assert row["least_trials"] <= row["likely_trials"] <= row["worst_trials"] <= 12
+    assert row["train_flops"] == row["likely_train_flops"]
+    assert not {type(value) for value in row.values()} - {str, int, float}
+
+
+def test_trials_of_another_code_are_named_and_counted_once_accepted(store):
+    made = plan(grid())
+    [code] = made.codes
+    files = {file: "changed" if "lis" in file else d for file, d in made.codes[code].files.items()}
+    older = [replace(trial, id=f"old{i}", code="old") for i, trial in enumerate(made.trials[:4])]
+    save(store, made, code_files={"old": files})
+    end(store, older, acc=0.5)
+
+    found = planned(grid(), store)
+    assert (len(found.standing.done), found.other_code, found.changed) == (0, 4, ("tasks/lis.py",))
+    [note] = [note for note in found.notes() if "--accept-code" in note]
+    assert note.startswith("4 trials were done by another version of the code (changed: tasks/lis")
+
+    taken = planned(grid(), store, codes="all")
+    assert (len(taken.standing.done), taken.other_code) == (4, 0)
+    save(store, made, accepted=("old",))
+    assert len(planned(grid(), store).standing.done) == 4
+
+
+def test_a_promotion_runs_stopped_trials_in_full(store):
+    trials = plan(grid()).trials
+    end(store, trials, "stopped")
+    assert not planned(grid(), store).search.wanted()
+    assert planned(grid(), store, aim="promote").search.wanted()
+
+
+def test_damaged_files_are_named(store):
+    save(store, plan(grid()))
+    end(store, plan(grid()).trials[:1])
+    folder = Path(store.address)
+    (folder / "sweeps/small/sweep.json").write_text("{")
+    [ending] = folder.glob("trials/*.parquet")
+    ending.write_bytes(b"PAR1")
+    named = {Path(file.path).name for file in planned(grid(), store).damaged}
+    assert named == {"sweep.json", ending.name}
+
+
+def test_what_a_trial_occupies_is_said_by_the_grid_before_the_cluster_file():
+    site = Local(kind="local", per_trial=Resources(2.0))
+    assert per_trial(grid(), site) == Resources(2.0)
+    assert per_trial(grid("resources={cpus: 0.5}"), site) == Resources(0.5)
+
+
+def test_a_saved_grid_is_the_one_that_was_launched(store):
+    with pytest.raises(UserError, match="no sweep was launched here"):
+        saved_grid(store)
+    made = plan(grid())
+    for name in ("small", "other"):
+        save(store, replace(made, grid=replace(made.grid, name=name)))
+        store.new_launch({"sweep": name})
+    assert saved_grid(store).name == "other"
+    again = plan(saved_grid(store, "small"))
+    assert [trial.id for trial in again.trials] == [trial.id for trial in made.trials]
+    with pytest.raises(UserError, match="no sweep 'unknown'"):
+        saved_grid(store, "unknown")
+
+
+DRIVER = """
+import sys, time
+from sweepd.store.store import Store
+store = Store.open(sys.argv[1])
+assert store.lock_sweep("small", print, print)
+number = store.new_launch({"sweep": "small"})
+print("driving", flush=True)
+while sys.argv[2] == "deaf" or not store.cancel_requested(number):
+    time.sleep(0.05)
+"""
+
+
+def test_cancel_waits_for_the_end_of_the_driver(store, monkeypatch):
+    monkeypatch.setattr(launching, "CANCEL_POLL_SECONDS", 0.05)
+    with pytest.raises(UserError, match="no sweep 'small'"):
+        cancel(store, "small")
+    save(store, plan(grid()))
+    assert not cancel(store, "small")
+    for manner in ("obedient", "deaf"):
+        program = [sys.executable, "-c", DRIVER, store.address, manner]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as driver:
+            try:
+                assert driver.stdout.readline() == "driving\n"
+                if manner == "obedient":
+                    assert cancel(store, "small")
+                    assert driver.wait(30) == 0
+                else:
+                    monkeypatch.setattr(launching, "CANCEL_SECONDS", 0.2)
+                    with pytest.raises(EnvironmentFailure, match="told to stop but still runs"):
+                        cancel(store, "small")
+            finally:
+                driver.kill()

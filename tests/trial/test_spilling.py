@@ -1,0 +1,64 @@
+"""An attempt whose store can't be written saves what it holds elsewhere, once, and is over. What
+happens on a disk that is really full: `store/test_faults.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faults
+import pytest
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.store.store import Store
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """An attempt on its way, and its store, which refuses metrics from now on."""
+    monkeypatch.setenv("SWEEPD_RESCUE", str(tmp_path / "rescue"))
+    store = Store.create(str(tmp_path / "store"))
+    attempt = faults.attempt(store, 1001, checkpoint_seconds=1e9)
+    attempt.advance(0.0)
+
+    def refuse(rows: object) -> None:
+        raise EnvironmentFailure("disk full")
+
+    monkeypatch.setattr(store, "write_metrics", refuse)
+    return attempt, store
+
+
+def test_it_is_saved_elsewhere_and_taken_in_by_the_next(broken, tmp_path):
+    attempt, store = broken
+    attempt.pending.append({"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0})
+    step = attempt.training.step
+    with pytest.raises(EnvironmentFailure, match=r"disk full; trial \w+ is saved in .*rescue"):
+        attempt.interrupt()
+    assert attempt.status == "interrupted" and not store.read_trials().table.num_rows
+    with pytest.raises(EnvironmentFailure, match=r"disk full; trial \w+ is saved"):
+        attempt.advance(0.0)  # the same error: it is over
+    again = faults.attempt(Store.open(store.address), 2001)
+    assert again.start == step
+    [row] = Store.open(store.address).read_trials().table.to_pylist()
+    assert (row["status"], row["attempt"]) == ("interrupted", 1001)
+
+
+def test_where_nothing_can_be_saved_the_last_checkpoint_counts(broken, monkeypatch):
+    attempt, store = broken
+
+    def nowhere() -> Store:
+        raise EnvironmentFailure("no room")
+
+    monkeypatch.setattr(store, "spill_store", nowhere)
+    attempt.pending.append({"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0})
+    with pytest.raises(EnvironmentFailure, match="continues from its last checkpoint: no room"):
+        attempt.interrupt()
+    assert attempt.status is None
+
+
+def test_an_attempt_that_has_ended_loses_nothing(broken, tmp_path):
+    attempt, _ = broken
+    attempt.pending.clear()
+    attempt.interrupt()
+    with pytest.raises(EnvironmentFailure, match="nothing of trial"), attempt.spiller.guarding():
+        raise EnvironmentFailure("disk full")
+    assert not Path(tmp_path / "rescue").exists()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -76,14 +76,18 @@ class Chains:
         return Chains(tokens, self.prompts, lengths)
 
 
+Draw = Callable[["ChainTask", np.random.Generator], tuple[Tokens, Tokens, Tokens]]
+Fill = Callable[["ChainTask", np.random.Generator, IntArray], None]
+
+
 @dataclass(frozen=True)
 class ChainTask(Task):
     """A task whose rows are `prompt <separator> chain <separator> answer <eos>`.
 
     A subclass gives `vocab` (which begins with SPECIALS), `prompt_length`, `chain_length` and
     `draw`. The rest is made here: padding, the loss mask, splits that share no prompt. Instead of
-    `draw`, a task that needs speed may write whole blocks of rows: `fill`. The one that a class
-    defines itself counts, not the other one that it inherits.
+    `draw`, a task that needs speed may write whole blocks of rows: `fill`. A class that defines one
+    of the two gets the other one made from it.
 
     With cot = False rows are `prompt <separator> answer <eos>`, of the same problems.
     """
@@ -99,9 +103,9 @@ class ChainTask(Task):
         super().__init_subclass__(**options)
         own = vars(cls).keys() & {"draw", "fill"}
         if own == {"fill"}:
-            cls.draw = ChainTask._draw_by_fill  # type: ignore[method-assign]
+            cls.draw = _draw_by(cls.fill)  # type: ignore[method-assign, assignment]
         elif own == {"draw"}:
-            cls.fill = ChainTask.fill  # type: ignore[method-assign]
+            cls.fill = _fill_by(cls.draw)  # type: ignore[method-assign, assignment]
 
     @property
     @abstractmethod
@@ -127,7 +131,6 @@ class ChainTask(Task):
     def capacity(self) -> int:
         return self.L + 1
 
-    @abstractmethod
     def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
         """Returns one random problem: its prompt, its chain of thought and its answer.
 
@@ -135,15 +138,17 @@ class ChainTask(Task):
         and without <eos>. A chain may hold separators, and may be empty: the answer then follows
         the prompt. All randomness comes from `rng`.
         """
+        raise NotImplementedError
+
+    if not TYPE_CHECKING:  # a type checker does not see that `fill` may take its place
+        draw = abstractmethod(draw)
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
         """Write one random row, with its chain, into each row of `tokens` (B, T).
 
         `tokens` has room for the longest row and arrives all PAD.
         """
-        for row in tokens:
-            ids = self._joined(*self.draw(rng))
-            row[: len(ids)] = ids
+        raise NotImplementedError
 
     def _joined(self, prompt: Tokens, chain: Tokens, answer: Tokens) -> list[int]:
         """Returns the ids of a row. Raises ValueError for parts that no row can be made of."""
@@ -154,24 +159,20 @@ class ChainTask(Task):
             ("answer", answer, self.answer_length, 0, False),
         ):
             ids = self.ids([part] if isinstance(part, str) else part)
-            where = f"{type(self).__name__}.draw gave"
+            where = f"{type(self).__name__}.draw: the {name}"
             if not (ids or free):
-                raise ValueError(f"{where} an empty {name}")
+                raise ValueError(f"{where} is empty")
             if {PAD, EOS, *(() if free else (self.separator,))} & set(ids):
-                raise ValueError(f"{where} a {name} that holds a separator, <pad> or <eos>")
+                raise ValueError(f"{where} holds a separator, <pad> or <eos>")
             if ids and len(ids) + ended > most:
-                with_it = ", and its separator" if ended else ""
-                raise ValueError(
-                    f"{where} a {name} of {len(ids)} tokens{with_it}; {name}_length is {most}"
-                )
+                counted = f"{len(ids)} tokens" + ended * ", and its separator"
+                raise ValueError(f"{where} has {counted}; {name}_length is {most}")
             parts += ids + [self.separator] * bool(ids and ended)
         return [*parts, EOS]
 
-    def _draw_by_fill(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
-        """Returns the parts of a single row of `fill`: what `draw` is where a class has `fill`."""
-        tokens = self._block(1)
-        self.fill(rng, tokens)
-        words = self.words(tokens[0, : _through_first(tokens, EOS)[0] - 1])
+    def _parts(self, row: IntArray) -> tuple[Tokens, Tokens, Tokens]:
+        """Returns prompt, chain and answer of a row of ids."""
+        words = self.words(row[: _through_first(row[None], EOS)[0] - 1])
         separator = self.vocab[self.separator]
         first, last = words.index(separator), len(words) - words[::-1].index(separator)
         return words[:first], words[first + 1 : last - 1], words[last:]
@@ -212,6 +213,28 @@ class ChainTask(Task):
         """Returns the answer's ids in a row without <eos>: what follows the last separator."""
         ids = [int(token) for token in tokens]
         return tuple(ids[len(ids) - ids[::-1].index(self.separator) :])
+
+
+def _fill_by(draw: Draw) -> Fill:
+    """Returns the `fill` of a class that defines `draw`."""
+
+    def fill(self: ChainTask, rng: np.random.Generator, tokens: IntArray) -> None:
+        for row in tokens:
+            ids = self._joined(*draw(self, rng))
+            row[: len(ids)] = ids
+
+    return fill
+
+
+def _draw_by(fill: Fill) -> Draw:
+    """Returns the `draw` of a class that defines `fill`."""
+
+    def draw(self: ChainTask, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        tokens = self._block(1)
+        fill(self, rng, tokens)
+        return self._parts(tokens[0])
+
+    return draw
 
 
 def _through_first(tokens: IntArray, token: int) -> IntArray:

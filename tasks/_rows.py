@@ -103,8 +103,8 @@ class RowTask(Task):
             inputs, targets = self.draw(rng)
             if not len(inputs) == len(targets) <= T:
                 raise ValueError(
-                    f"{type(self).__name__}.draw gave {len(inputs)} inputs and {len(targets)} "
-                    f"targets: there must be equally many, and at most length = {T}"
+                    f"{type(self).__name__}.draw: {len(inputs)} inputs and {len(targets)} targets; "
+                    f"there must be equally many, and at most length = {T}"
                 )
             at = [i for i, target in enumerate(targets) if target is not None]
             wanted: list[Any] = [targets[i] for i in at]

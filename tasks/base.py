@@ -5,7 +5,7 @@ Tasks know NumPy, numba and this file, nothing else.
 
 from __future__ import annotations
 
-from sweepd.tasks._chains import Chains, ChainTask
+from sweepd.tasks._chains import Chains, ChainTask, Tokens
 from sweepd.tasks._memory import MemoryTask, SumOfMemories, Values
 from sweepd.tasks._rows import RowTask
 from sweepd.tasks._task import (
@@ -57,6 +57,7 @@ __all__ = [
     "Split",
     "SumOfMemories",
     "Task",
+    "Tokens",
     "Values",
     "as_count",
     "below",

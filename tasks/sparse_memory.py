@@ -20,7 +20,15 @@ Kernel = Literal["exponential", "polynomial"]
 
 @dataclass(frozen=True)
 class SparseMemory(MemoryTask):
-    """Sum of all real inputs so far, weighted by a kernel that decays with the distance."""
+    """Sum of all real inputs so far, weighted by a kernel that decays with the distance.
+
+    Source: Wang & E 2024 (P2, arXiv 2402.00522), essentially sparse memories. Ours: the kernel's
+    scale.
+
+    Examples (inputs and, behind <sep>, the target of each position):
+        $ sweepd sample sparse_memory --set length=3 --count 1
+        1.1594493 1.2008051 0.08495274 <sep> 0.9303916 1.5278883 0.99488074 <eos>
+    """
 
     kernel: Kernel = "exponential"
     rate: float = 0.5

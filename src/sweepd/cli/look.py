@@ -133,9 +133,10 @@ def flops(
             totals[f"flops_weights.{part.name}"] = part.flops_weights
         emit(list(totals), [totals], as_json, as_csv)
         return
+    state = "unknown" if found.state_bytes is None else f"{found.state_bytes:,}"
     say(
         f"{model} on {task}: size {problem.size}, L = {L}, d = {architecture.d}, "
-        f"{found.params:,} parameters, {found.state_bytes:,} bytes of decoding state, "
+        f"{found.params:,} parameters, {state} bytes of decoding state, "
         f"{found.train_bytes(batch_size):,.0f} bytes to train on {batch_size} rows at once"
     )
     rows = [*map(vars, found.parts), {**totals, "name": "total"}]

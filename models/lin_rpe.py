@@ -13,7 +13,7 @@ from sweepd.models.standard import Standard
 class LinRpe(Standard):
     """Causal softmax attention with the bias -p·(t - s), p > 0 learned per head.
 
-    Source: Wang & E 2024 (P2, arXiv 2402.00522), lin-RPE. Ours: where p starts (`_relative.slopes`).
+    Source: Wang & E 2024 (P2, arXiv 2402.00522), lin-RPE. Ours: where p starts.
 
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → softmax(q·k / √E - p·(t - s)) (B, H, T, T) → (B, T, d)

@@ -39,7 +39,7 @@ FEATURES: dict[FeatureMap, Callable[[Tensor], Tensor]] = {
 class Linear(TransformerArchitecture):
     """Attention whose cost is linear in L and whose decoding state has a constant size.
 
-    Source: Katharopoulos et al. 2020 (arXiv 2006.16236), equations 7 to 12.
+    Source: Katharopoulos et al. 2020 (arXiv 2006.16236), sections 3.2 and 3.3.
 
     Examples:
         x (B, T, d) → φ(q), φ(k), v (B, H, T, E) → running sum of φ(k)ᵀ [v, 1] (B, H, E, E + 1),

@@ -64,4 +64,11 @@ class Architecture(ABC):
 def _counted(architecture: Architecture, vocab: int, L: int) -> Count:
     with torch.device("meta"):
         model = architecture.build(vocab, L, L + 1, torch.Generator("cpu"))
-        return count(model, torch.zeros(1, L, dtype=torch.long if vocab else torch.float32))
+        inputs_1T = torch.zeros(1, L, dtype=torch.long if vocab else torch.float32)
+        try:
+            return count(model, inputs_1T)
+        except RuntimeError as error:  # what torch raises where an operator needs numbers
+            raise ValueError(
+                f"{type(architecture).__name__} cannot be counted on torch's meta device "
+                f"({error}); give it parts and kept_floats of its own"
+            ) from error

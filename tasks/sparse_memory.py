@@ -27,7 +27,7 @@ class SparseMemory(MemoryTask):
 
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample sparse_memory --set length=3 --count 1
-        1.1594493 1.2008051 0.08495274 <sep> 0.9303916 1.5278883 0.99488074 <eos>
+        -0.20611556 -0.7731889 -0.85384214 <sep> -0.1681126 -0.7325961 -1.1407554 <eos>
     """
 
     kernel: Kernel = "exponential"

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from sweepd.grid.costs import costs
 from sweepd.models.base import Architecture
 from sweepd.models.dot_free import DotFree
-from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx
@@ -55,7 +54,7 @@ def test_products_are_counted_by_child_and_told_from_those_with_weights() -> Non
     assert "embedding" in {part.name for part in Plain(d).parts(0, L)}
 
 
-@pytest.mark.parametrize("kind", [Standard, Sparse, Linear, DotFree, Tmx])
+@pytest.mark.parametrize("kind", [Standard, Sparse, DotFree, Tmx])
 @pytest.mark.parametrize("vocab", [11, 0])
 def test_products_with_weights_are_the_exact_ones(kind: type[Architecture], vocab: int) -> None:
     architecture = kind(32)
@@ -65,13 +64,14 @@ def test_products_with_weights_are_the_exact_ones(kind: type[Architecture], voca
     assert counted == sum(exact.values())
 
 
-@pytest.mark.parametrize("kind", [Standard, Sparse, Linear])
+@pytest.mark.parametrize("kind", [Standard, Sparse])
 def test_what_training_keeps_is_near_the_exact_count(kind: type[Architecture]) -> None:
+    """On the meta device attention is not fused, so that all its weights are kept."""
     for L in (20, 200):
         exact = sum(kind(32).kept_floats(11, L))
         counted, shared = Architecture.kept_floats(kind(32), 11, L)
         assert shared == 0
-        assert 0.7 < counted / exact < 2.5
+        assert 0.9 < counted / exact < 3
 
 
 def test_costs_of_a_model_that_tells_none() -> None:
@@ -85,3 +85,19 @@ def test_costs_of_a_model_that_tells_none() -> None:
 def test_impossible_widths_are_refused() -> None:
     with pytest.raises(ValueError, match="d = 0: must be from 1 to 1048576"):
         Plain(0)
+
+
+def test_a_model_that_cannot_run_there_is_asked_for_its_own_counts() -> None:
+    class Peeks(Plain):
+        def build(self, vocab: int, L: int, capacity: int, generator: torch.Generator) -> nn.Module:
+            return Looks(vocab, self.d)
+
+    class Looks(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * float(x.sum().item())
+
+    message = (
+        r"Peeks cannot be counted on torch's meta device \(.*\); give it parts and kept_floats"
+    )
+    with pytest.raises(ValueError, match=message):
+        costs(Peeks(8), vocab_size=11, L=20, capacity=21)

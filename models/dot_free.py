@@ -8,16 +8,21 @@ from typing import ClassVar, get_args
 import torch
 from torch import Tensor
 
-from sweepd.models.backbone import Attention, Positions
-from sweepd.models.base import Architecture
-from sweepd.models.relative import RelativeAttention, Rpe, bias_floats
+from sweepd.models._relative import RelativeAttention, Rpe, bias_floats
+from sweepd.models.base import Attention, Positions, TransformerArchitecture
 
 
 @dataclass(frozen=True)
-class DotFree(Architecture):
+class DotFree(TransformerArchitecture):
     """Attention with the score -p·distance, p > 0 learned per head: no queries and no keys.
 
-    P2: enough for memories at fixed lags, and proved insufficient for adaptive ones.
+    P2 proves it sufficient for memories at fixed lags, and insufficient for adaptive ones.
+
+    Source: Wang & E 2024 (P2, arXiv 2402.00522), dot-product-free attention. Ours: as for
+    `log_rpe`.
+
+    Examples:
+        x (B, T, d) → v (B, H, T, E), weighted by softmax(-p·distance) (1, H, T, T) → (B, T, d)
     """
 
     no_rotary: ClassVar[str | None] = (

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweepd.models.backbone import Attention, Positions
-from sweepd.models.base import Architecture
-from sweepd.models.relative import RelativeAttention, bias_floats
+from sweepd.models._relative import RelativeAttention, bias_floats
+from sweepd.models.base import Attention, Positions, TransformerArchitecture
 from sweepd.models.standard import Standard
 
 
 @dataclass(frozen=True)
 class LinRpe(Standard):
-    """Causal softmax attention with the bias -p·(t - s), p > 0 learned per head."""
+    """Causal softmax attention with the bias -p·(t - s), p > 0 learned per head.
+
+    Source: Wang & E 2024 (P2, arXiv 2402.00522), lin-RPE. Ours: where p starts.
+
+    Examples:
+        x (B, T, d) → q, k, v (B, H, T, E) → softmax(q·k / √E - p·(t - s)) (B, H, T, T) → (B, T, d)
+    """
 
     positions: Positions = "none"
     """of the embedding or of queries and keys; the bias comes on top"""
@@ -21,4 +26,4 @@ class LinRpe(Standard):
         return RelativeAttention(self.d, self.heads, "lin")
 
     def attention_kept(self, L: int) -> tuple[int, int]:
-        return Architecture.attention_kept(self, L)[0], bias_floats(L)
+        return TransformerArchitecture.attention_kept(self, L)[0], bias_floats(L)

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sweepd.models.backbone import Attention, Memory
-from sweepd.models.base import Architecture
+from sweepd.models.base import Attention, Memory, TransformerArchitecture
 
 FeatureMap = Literal["elu", "relu"]
 TINY = 1e-30
@@ -37,8 +36,15 @@ FEATURES: dict[FeatureMap, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True)
-class Linear(Architecture):
-    """Attention whose cost is linear in L and whose decoding state has a constant size."""
+class Linear(TransformerArchitecture):
+    """Attention whose cost is linear in L and whose decoding state has a constant size.
+
+    Source: Katharopoulos et al. 2020 (arXiv 2006.16236), sections 3.2 and 3.3.
+
+    Examples:
+        x (B, T, d) → φ(q), φ(k), v (B, H, T, E) → running sum of φ(k)ᵀ [v, 1] (B, H, E, E + 1),
+        read by φ(q) → numerator and denominator (B, H, T, E + 1) → (B, T, d)
+    """
 
     no_rotary: ClassVar[str | None] = (
         "rotated after the feature map, keys may have negative weights; rotated before it, weights "

@@ -12,18 +12,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sweepd.models.backbone import Attention, Memory, read
-from sweepd.models.base import Architecture
+from sweepd.models.base import Attention, Memory, TransformerArchitecture, read
 
 SHORT = 64
 """Sequences up to this length are one dense tile, which is then the fastest."""
 
 
 @dataclass(frozen=True)
-class Sparse(Architecture):
+class Sparse(TransformerArchitecture):
     """Attention to the last k blocks of B positions and to the last c positions of every block.
 
-    B = 2^floor(log2(sqrt(L))), L being the task's length and not the row's, unless `block` is set.
+    B = 2^floor(log2(sqrt(L))) unless `block` is set. L is the task's length, not the row's.
+
+    Source: Child et al. 2019 (arXiv 1904.10509), the "fixed" pattern, with the k, c and B of Yang
+    et al. 2024 (P1, arXiv 2402.13934). Ours: a key that is both near and a summary counts once.
+
+    Examples:
+        x (B, T, d) → q, k, v (B, H, T, E) → tiles of queries (B, H, N, Q, E) against the keys that
+        each tile may see (B, H, N, K, E) → softmax (B, H, N, Q, K) → (B, T, d)
     """
 
     block: int | None = None

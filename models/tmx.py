@@ -20,15 +20,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sweepd.models.backbone import Attention, rotated, sinusoids
-from sweepd.models.base import Architecture
+from sweepd.models._relative import RelativeAttention, Rpe, bias_floats
+from sweepd.models.base import Attention, TransformerArchitecture, rotated, sinusoids
 from sweepd.models.dot_free import DotFree
-from sweepd.models.relative import RelativeAttention, Rpe, bias_floats
 
 
 @dataclass(frozen=True)
 class Tmx(DotFree):
-    """Attention by distance and by a lag that the current token encodes (our reading of P2)."""
+    """Attention by distance and by a lag that the current token encodes (our reading of P2).
+
+    Source: Wang & E 2024 (P2, arXiv 2402.00522), TMX, by its role. Ours: the formula.
+
+    Examples:
+        x (B, T, d) → u, v (B, H, T, E) → softmax(u_t·φ(t - s) / √E - p·distance) (B, H, T, T)
+        → (B, T, d)
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,7 +55,7 @@ class Tmx(DotFree):
         return [("attention scores", 2 * self.d * pairs), *super().attention_flops(L)]
 
     def attention_kept(self, L: int) -> tuple[int, int]:
-        return Architecture.attention_kept(self, L)[0], bias_floats(L)
+        return TransformerArchitecture.attention_kept(self, L)[0], bias_floats(L)
 
 
 class TmxAttention(RelativeAttention):

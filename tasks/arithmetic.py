@@ -56,7 +56,18 @@ PUBLISHED_L = {6: 87, 10: 221, 13: 355, 16: 505}
 
 @dataclass(frozen=True)
 class Arithmetic(ChainTask):
-    """Value of an arithmetic expression modulo a prime, by evaluating its leftmost pair."""
+    """Value of an arithmetic expression modulo a prime.
+
+    The chain is the expression after each step, which evaluates its leftmost reducible pair.
+
+    Source: Feng et al. 2023 (arXiv 2305.15408). The leftmost rule and the lengths L are from Yang
+    et al. 2024 (P1, arXiv 2402.13934).
+
+    Examples:
+        $ sweepd sample arithmetic --set operators=3 --count 2
+        4 * 6 * ( 7 + 0 ) = 2 * ( 7 + 0 ) = 2 * 7 = 3 <eos>
+        ( 0 - 8 - 4 ) * 1 = ( 3 - 4 ) * 1 = 10 * 1 = 10 <eos>
+    """
 
     operators: int = 6
     """operators in the expression"""

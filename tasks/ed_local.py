@@ -22,7 +22,15 @@ from sweepd.tasks.edit_distance import BAR, EditDistance
 
 @dataclass(frozen=True)
 class LocalEditDistance(EditDistance):
-    """Edit distance of two strings, by rows that repeat the letters which they need."""
+    """Edit distance of two strings, by rows that repeat the letters which they need.
+
+    Source: Yang et al. 2024 (P1, arXiv 2402.13934) names an edit distance of higher locality.
+    Ours: the format, which P1 does not publish.
+
+    Examples:
+        $ sweepd sample ed_local --set n=3 --count 1
+        z | m m z <sep> z | m 3 m 5 z 4 , <sep> 4 <eos>
+    """
 
     @property
     def chain_length(self) -> int:

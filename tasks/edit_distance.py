@@ -42,7 +42,18 @@ REPLACE = 3
 
 @dataclass(frozen=True)
 class EditDistance(ChainTask):
-    """Edit distance of two strings, by the rows of its dynamic program."""
+    """Least cost of turning one string into another by inserting, deleting and replacing letters.
+
+    The chain is the dynamic program, row by row.
+
+    Source: Feng et al. 2023 (arXiv 2305.15408), and Yang et al. 2024 (P1, arXiv 2402.13934).
+    Ours: no pair is a string twice.
+
+    Examples:
+        $ sweepd sample edit_distance --set n=3 --count 2
+        z | m m z <sep> 3 5 4 , <sep> 4 <eos>
+        d d t | d d a t <sep> 0 2 4 6 , 2 0 2 4 , 4 2 3 2 , <sep> 2 <eos>
+    """
 
     n: int = 6
     """letters of one string"""

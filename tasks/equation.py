@@ -45,7 +45,17 @@ VARIABLE = COMMA + 1
 
 @dataclass(frozen=True)
 class Equation(ChainTask):
-    """Solution of a system of linear equations modulo a prime, by Gaussian elimination."""
+    """Solution of a system of linear equations modulo a prime.
+
+    The chain is the system after each step of Gaussian elimination.
+
+    Source: Feng et al. 2023 (arXiv 2305.15408). Ours: systems are drawn evenly among those with
+    one solution.
+
+    Examples:
+        $ sweepd sample equation --set unknowns=2 --count 1
+        10 a + 0 b = 7 , 2 a + 9 b = 3 <sep> a + 0 b = 4 , 9 b = 6 <sep> a = 4 , b = 8 <eos>
+    """
 
     unknowns: int = 3
     """variables, and as many equations"""

@@ -35,7 +35,17 @@ NUMBER = len(SPECIALS)
 
 @dataclass(frozen=True)
 class LIS(ChainTask):
-    """Length of the longest increasing subsequence, by its dynamic program over n integers."""
+    """Length of the longest strictly increasing subsequence of n integers.
+
+    The chain is the dynamic program: the length of the longest one that ends at each integer.
+
+    Source: Feng et al. 2023 (arXiv 2305.15408), and Yang et al. 2024 (P1, arXiv 2402.13934).
+
+    Examples:
+        $ sweepd sample lis --set n=4 --set value_range=10 --count 2
+        9 5 7 6 <sep> 1 1 2 2 <sep> 2 <eos>
+        4 6 5 7 <sep> 1 2 2 3 <sep> 3 <eos>
+    """
 
     n: int = 40
     """integers in a problem"""

@@ -20,7 +20,15 @@ Kernel = Literal["exponential", "polynomial"]
 
 @dataclass(frozen=True)
 class SparseMemory(MemoryTask):
-    """Sum of all real inputs so far, weighted by a kernel that decays with the distance."""
+    """Sum of all real inputs so far, weighted by a kernel that decays with the distance.
+
+    Source: Wang & E 2024 (P2, arXiv 2402.00522), essentially sparse memories. Ours: the kernel's
+    scale.
+
+    Examples (inputs and, behind <sep>, the target of each position):
+        $ sweepd sample sparse_memory --set length=3 --count 1
+        -0.20611556 -0.7731889 -0.85384214 <sep> -0.1681126 -0.7325961 -1.1407554 <eos>
+    """
 
     kernel: Kernel = "exponential"
     rate: float = 0.5

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from sweepd.cli import app
 from sweepd.errors import UserError
 from sweepd.grid.costs import costs, train_flops
-from sweepd.models.base import Architecture
+from sweepd.models.base import Architecture, TransformerArchitecture
 from sweepd.models.dot_free import DotFree
 from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.linear import Linear
@@ -116,7 +116,7 @@ def test_what_the_backward_pass_needs_is_what_torch_keeps(
 
 def test_an_attention_of_one_s_own_is_taken_to_keep_all_weights() -> None:
     class Own(Standard):
-        attention_kept = Architecture.attention_kept
+        attention_kept = TransformerArchitecture.attention_kept
 
     own, standard = Own(8, 1, 2), Standard(8, 1, 2)
     assert own.kept_floats(5, 10)[0] - standard.kept_floats(5, 10)[0] == 2 * 10 * 10 - 2 * 10

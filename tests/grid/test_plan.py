@@ -354,7 +354,7 @@ def test_warnings_where_inputs_are_too_few() -> None:
     assert planned("task.n=8", "task.value_range=16").warnings == ()
     [few] = planned("task.n=3", "task.value_range=4", "train.steps=1000", "model.d=[8,16]").warnings
     assert few == (
-        "lis(cot=True, n=3, value_range=4) has at most 64 distinct inputs: a test of 1024 "
+        "lis(cot=True, n=3, value_range=4) has about 64 distinct inputs: a test of 1024 "
         "samples repeats the 4 that it may draw from, so its interval is too narrow; training "
         "sees each of its inputs 1143 times and may memorise them"
     )

@@ -57,7 +57,8 @@ def test_shipped() -> None:
     models = {model.name: model for model in shipped_models()}
     assert {"lis", "edit_distance", "arithmetic"} <= tasks.keys()
     assert {"standard", "sparse", "linear"} <= models.keys()
-    assert not {"base", "backbone", "__init__"} & (tasks.keys() | models.keys())
+    assert not {"base", "__init__"} & (tasks.keys() | models.keys())
+    assert not any(name.startswith("_") for name in tasks.keys() | models.keys())
     for name, found in (tasks | models).items():
         assert found.source.name == f"{name}.py"
         assert found.summary
@@ -75,7 +76,11 @@ def test_one_is_found_without_importing_the_others() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     names, torch = run.stdout.strip().rsplit(" ", 1)
-    assert set(eval(names)) == {"sweepd.tasks.base", "sweepd.tasks.lis"}
+    shared = {
+        f"sweepd.tasks.{name}"
+        for name in ("base", "_task", "_tools", "_chains", "_rows", "_memory")
+    }
+    assert set(eval(names)) == shared | {"sweepd.tasks.lis"}
     assert torch == "False"
 
 
@@ -138,6 +143,7 @@ def test_a_file_that_another_module_shadows(tmp_path: Path) -> None:
             r"no task is named lsi \(did you mean lis\?\); there are .*lis.*path/to/file.py:Name",
         ),
         ("base", "no task is named base"),
+        ("_chains", "no task is named _chains"),
         ("", "no task is named"),
         ("../lis", "no task is named"),
         ("none.py:X", r"no task none.py:X: there is no /.*none.py"),
@@ -176,7 +182,7 @@ def test_a_task_is_no_model(tmp_path: Path) -> None:
         (TASK + "    metrics: ClassVar[tuple[str, ...]] = ()\n", "lacks `metrics`"),
         (
             "from sweepd.tasks.base import ChainTask\nclass Mine(ChainTask): pass\n",
-            "lacks chain_length, distinct_inputs, fill, prompt_length, vocab",
+            "lacks draw, prompt_length, vocab",
         ),
     ],
 )

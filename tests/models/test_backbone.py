@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.models.backbone import State, Transformer, rotated, sinusoids
+from sweepd.models._backbone import State, Transformer, rotated, sinusoids
 from sweepd.models.base import Architecture
 from sweepd.models.dot_free import DotFree
 from sweepd.models.lin_rpe import LinRpe

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from sweepd.models._relative import Rpe
 from sweepd.models.dot_free import DotFree, DotFreeAttention
-from sweepd.models.relative import Rpe
 
 
 def naive(v: torch.Tensor, p: torch.Tensor, rpe: Rpe) -> torch.Tensor:

@@ -2,8 +2,8 @@
 
 import torch
 
+from sweepd.models._relative import RelativeAttention
 from sweepd.models.lin_rpe import LinRpe
-from sweepd.models.relative import RelativeAttention
 from sweepd.models.standard import Standard
 
 

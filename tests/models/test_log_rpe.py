@@ -2,8 +2,8 @@
 
 import torch
 
+from sweepd.models._relative import RelativeAttention
 from sweepd.models.log_rpe import LogRpe
-from sweepd.models.relative import RelativeAttention
 from sweepd.models.standard import Standard
 
 

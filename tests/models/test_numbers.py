@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sweepd.grid.costs import costs
 from sweepd.grid.registry import find_model, shipped_models
-from sweepd.models.backbone import NumberEmbedding, Transformer
+from sweepd.models._backbone import NumberEmbedding, Transformer
 from sweepd.models.base import Architecture
 from sweepd.models.standard import Standard
 

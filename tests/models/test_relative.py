@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweepd.models._relative import RelativeAttention, Rpe, slopes
 from sweepd.models.lin_rpe import LinRpe
-from sweepd.models.relative import RelativeAttention, Rpe, slopes
 
 
 def naive(

@@ -1,9 +1,9 @@
-"""Standard attention: its equation, its parity with torch's FLOPs counter, its cache growing."""
+"""Standard attention: its equation and its parity with torch's FLOPs counter."""
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sweepd.models.standard import CausalAttention, Standard, widened
+from sweepd.models.standard import CausalAttention, Standard
 
 
 def naive(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -28,12 +28,3 @@ def test_flops_are_the_causal_part_of_what_torch_counts() -> None:
         naive(q, k, v)
     counted = sum(flops for _, flops in architecture.attention_flops(L))
     assert counted * 2 * L == counter.get_total_flops() * (L + 1)  # L(L+1)/2 pairs of L²
-
-
-def test_the_cache_grows_by_half_and_keeps_what_it_holds() -> None:
-    cache = torch.randn(2, 4, 10, 8)
-    assert widened(cache, 10) is cache
-    wider = widened(cache, 11)
-    assert wider.shape == (2, 4, 15, 8)
-    assert torch.equal(wider[:, :, :10], cache)
-    assert widened(cache, 40).size(2) == 40

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from sweepd.models._relative import Rpe
 from sweepd.models.base import Architecture
 from sweepd.models.dot_free import DotFree
-from sweepd.models.relative import Rpe
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx, TmxAttention
 

@@ -4,17 +4,19 @@ from the grammar; brackets, division by zero, lengths, draws, limits."""
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from drawn import assert_rows_are_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import arithmetic
 from sweepd.tasks.arithmetic import Arithmetic
-from sweepd.tasks.base import SPECIALS, Split
+from sweepd.tasks.base import SPECIALS, Split, Tokens
 
 Tree = int | tuple["Tree", str, "Tree"]
 BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -242,3 +244,23 @@ def test_distinct_inputs_are_bounded() -> None:
 def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Arithmetic(**setting)
+
+
+@dataclass(frozen=True)
+class ByDefinition(Arithmetic):
+    """Arithmetic, its chain and answer from rewriting a string."""
+
+    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        prompt, _, _ = super().draw(rng)
+        steps, expression = [], " ".join(prompt)
+        for _ in range(self.operators):
+            expression = reduce_text(expression, self.modulus)
+            steps.append(expression)
+        return prompt, " = ".join(steps[:-1]).split(), steps[-1]
+
+
+@settings(deadline=None, max_examples=20)
+@given(**SETTINGS)
+def test_compiled_rows_are_those_of_the_definition(operators: int, modulus: int, seed: int) -> None:
+    fills, draws = (kind(operators, modulus) for kind in (Arithmetic, ByDefinition))
+    assert_rows_are_equal(fills, draws, seed)

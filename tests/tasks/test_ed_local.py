@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from drawn import assert_rows_are_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import ed_local
-from sweepd.tasks.base import Split
+from sweepd.tasks.base import Split, Tokens
 from sweepd.tasks.ed_local import LocalEditDistance
 from sweepd.tasks.edit_distance import EditDistance
 
@@ -173,3 +175,19 @@ def test_the_seed_decides_the_sample() -> None:
 def test_impossible_settings_are_refused_as_in_edit_distance() -> None:
     with pytest.raises(ValueError, match="n = 201: must be from 1 to 200"):
         LocalEditDistance(201)
+
+
+@dataclass(frozen=True)
+class ByDefinition(LocalEditDistance):
+    """ED_local, its chain and answer from the recursive definition."""
+
+    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        prompt, _, _ = super().draw(rng)
+        *row, _, answer, _ = expected_row(*"".join(prompt).split("|"))
+        return prompt, row[len(prompt) + 1 :], answer
+
+
+@settings(deadline=None, max_examples=20)
+@given(n=st.integers(1, 8), seed=st.integers(0, 2**32))
+def test_compiled_rows_are_those_of_the_definition(n: int, seed: int) -> None:
+    assert_rows_are_equal(LocalEditDistance(n), ByDefinition(n), seed)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from drawn import assert_rows_are_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import edit_distance
-from sweepd.tasks.base import SPECIALS, Split
+from sweepd.tasks.base import SPECIALS, Split, Tokens
 from sweepd.tasks.edit_distance import EditDistance
 
 
@@ -166,3 +168,19 @@ def test_distinct_inputs_are_bounded() -> None:
 def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EditDistance(**setting)
+
+
+@dataclass(frozen=True)
+class ByDefinition(EditDistance):
+    """Edit distance, its chain and answer from the recursive definition."""
+
+    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        prompt, _, _ = super().draw(rng)
+        *row, _, answer, _ = expected_row(*"".join(prompt).split("|"))
+        return prompt, row[len(prompt) + 1 :], answer
+
+
+@settings(deadline=None, max_examples=20)
+@given(n=st.integers(1, 8), seed=st.integers(0, 2**32))
+def test_compiled_rows_are_those_of_the_definition(n: int, seed: int) -> None:
+    assert_rows_are_equal(EditDistance(n), ByDefinition(n), seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise, permutations
 from math import prod
 from string import ascii_lowercase
@@ -9,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import assert_rows_are_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import equation
-from sweepd.tasks.base import SPECIALS, Split
+from sweepd.tasks.base import SPECIALS, Split, Tokens
 from sweepd.tasks.equation import Equation
 
 System = list[list[int]]
@@ -185,3 +187,23 @@ def test_distinct_inputs_are_counted() -> None:
 def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Equation(**setting)
+
+
+@dataclass(frozen=True)
+class ByDefinition(Equation):
+    """Equation, its chain and answer from an elimination on lists."""
+
+    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        prompt, _, _ = super().draw(rng)
+        system, systems = parse(" ".join(prompt)), []
+        for step in range(self.unknowns):
+            system = eliminated(system, step, self.modulus)
+            systems.append(render(system, step + 1))
+        return prompt, " <sep> ".join(systems[:-1]).split(), systems[-1].split()
+
+
+@settings(deadline=None, max_examples=20)
+@given(**SETTINGS)
+def test_compiled_rows_are_those_of_the_definition(unknowns: int, modulus: int, seed: int) -> None:
+    fills, draws = (kind(unknowns, modulus) for kind in (Equation, ByDefinition))
+    assert_rows_are_equal(fills, draws, seed)

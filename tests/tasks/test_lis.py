@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from drawn import assert_rows_are_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import lis
-from sweepd.tasks.base import SPECIALS, Split
+from sweepd.tasks.base import SPECIALS, Split, Tokens
 from sweepd.tasks.lis import LIS
 
 
@@ -126,3 +128,19 @@ def test_distinct_inputs_are_counted() -> None:
 def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LIS(**setting)
+
+
+@dataclass(frozen=True)
+class ByDefinition(LIS):
+    """LIS, its chain and answer from the O(n²) definition."""
+
+    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        prompt, _, _ = super().draw(rng)
+        lengths = longest_ending_at_each([int(word) for word in prompt])
+        return prompt, [*map(str, lengths)], str(max(lengths))
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), n=st.integers(1, 30), value_range=st.integers(2, 40))
+def test_compiled_rows_are_those_of_the_definition(seed: int, n: int, value_range: int) -> None:
+    assert_rows_are_equal(LIS(n, value_range), ByDefinition(n, value_range), seed)

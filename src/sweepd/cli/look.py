@@ -137,10 +137,11 @@ def flops(
 
 def _show_costs(totals: dict[str, Any], parts: Iterable[Part]) -> None:
     """Print the costs of a model for people: the totals in a sentence, the parts in a table."""
+    state = "unknown" if totals["state_bytes"] is None else f"{totals['state_bytes']:,}"
     say(
         "{model} on {task}: size {size}, L = {L}, d = {d}, {params:,} parameters, "
-        "{state_bytes:,} bytes of decoding state, {train_bytes:,.0f} bytes to train on "
-        "{batch_size} rows at once".format(**totals)
+        "{state} bytes of decoding state, {train_bytes:,.0f} bytes to train on {batch_size} rows "
+        "at once".format(**totals, state=state)
     )
     columns = ("name", "flops", "flops_weights")
     rows = [*map(vars, parts), {**totals, "name": "total"}]

@@ -23,8 +23,8 @@ class Costs:
     """all that is computed, attention scores and values included"""
     flops_weights: int
     """weight products only: the paper's count"""
-    state_bytes: int
-    """decoding state (float32) after L tokens of one sequence"""
+    state_bytes: int | None
+    """decoding state (float32) after L tokens of one sequence; None where the model does not say"""
     row_floats: int
     """what training holds for one sequence of L tokens besides `batch_floats`"""
     batch_floats: int

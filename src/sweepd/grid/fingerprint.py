@@ -58,7 +58,7 @@ def source(kind: Kind, name: str, base: Path) -> Path:
         path = (base / where).absolute()
     elif colon:
         path = _module_source(where)
-    elif name.isidentifier():
+    elif name.isidentifier() and not name.startswith("_"):
         path = FOLDERS[kind] / f"{name}.py"
     try:
         if path and path.is_file():

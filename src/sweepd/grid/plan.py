@@ -62,7 +62,7 @@ class Trial:
     params: int
     flops: int
     flops_weights: int
-    state_bytes: int
+    state_bytes: int | None
     train_bytes: float
     train_flops: float
     task: dict[str, Any]
@@ -256,7 +256,8 @@ class _Planner:
         except Exception as error:  # a user's model may raise anything
             self.refuse(part.variant.blamed(message := reason(error)), message)
             return None
-        if max(found.params, found.flops, found.flops_weights, found.state_bytes) > LARGEST_COUNT:
+        counts = (found.params, found.flops, found.flops_weights, found.state_bytes or 0)
+        if max(counts) > LARGEST_COUNT:
             self.refuse(part.variant.keys, f"{part} has too many parameters or FLOPs to count")
         return found
 
@@ -311,7 +312,7 @@ class _Planner:
                 f"training sees each of its inputs {passes:.0f} times and may memorise them"
             )
         if faults:
-            yield f"{task} has at most {distinct:.3g} distinct inputs: {'; '.join(faults)}"
+            yield f"{task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
 
 
 def _parts(grid: Grid, kind: str) -> Iterator[_Part]:

@@ -138,7 +138,7 @@ def _unknown(kind: Kind, name: str, base: Path) -> UserError:
 
 
 def _shipped(kind: Kind) -> list[str]:
-    names = sorted(path.stem for path in fingerprint.FOLDERS[kind].glob("*.py"))
+    names = sorted(path.stem for path in fingerprint.FOLDERS[kind].glob("[!_]*.py"))
     return [name for name in names if _shipped_class(kind, name)]
 
 

@@ -108,6 +108,7 @@ def table2(measured: Measured) -> list[TableRow]:
 def _gflops(model: str, operators: int, d: int) -> tuple[float, float]:
     """Of the paper's model on arithmetic: by weights only, and with attention's own products."""
     task = Arithmetic(operators)
-    architecture = find_model(model, Path())(d=d, layers=LAYERS, heads=HEADS)
+    kind: Any = find_model(model, Path())
+    architecture = kind(d=d, layers=LAYERS, heads=HEADS)
     found = costs(architecture, len(task.vocab), task.L, task.capacity)
     return found.flops_weights / 1e9, found.flops / 1e9

@@ -13,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sweepd.models.backbone import Transformer
+from sweepd.models.base import decoder
 from sweepd.tasks.base import EOS, IGNORE, Batch, Chains, ChainTask, Task
 
 ROWS_AT_ONCE = 256
@@ -59,7 +59,7 @@ def loss_of(
 
 
 @torch.inference_mode()
-def evaluate(model: Transformer, task: Task, sample: Chains | Batch) -> Score:
+def evaluate(model: nn.Module, task: Task, sample: Chains | Batch) -> Score:
     """Score `model` on a sample of the task; the model is left in the mode it came in."""
     was_training = model.training
     model.eval()
@@ -72,7 +72,7 @@ def evaluate(model: Transformer, task: Task, sample: Chains | Batch) -> Score:
     return score
 
 
-def score_targets(model: Transformer, batch: Batch) -> Score:
+def score_targets(model: nn.Module, batch: Batch) -> Score:
     """Every target counts by itself: one parallel pass settles it."""
     device = next(model.parameters()).device
     real = batch.targets.dtype.kind == "f"
@@ -86,7 +86,7 @@ def score_targets(model: Transformer, batch: Batch) -> Score:
     return Score(total, None if real else correct, None, loss_sum / total)
 
 
-def score_chains(model: Transformer, task: ChainTask, chains: Chains) -> Score:
+def score_chains(model: nn.Module, task: ChainTask, chains: Chains) -> Score:
     """A row counts if its answer is right, whatever precedes it; its chain if all of it is."""
     correct = chain_correct = tokens = 0
     loss = 0.0
@@ -109,7 +109,7 @@ def score_chains(model: Transformer, task: ChainTask, chains: Chains) -> Score:
     return Score(len(chains.tokens), correct, chain_correct, loss / tokens)
 
 
-def teacher_forced(model: Transformer, chains: Chains) -> tuple[np.ndarray, float, int]:
+def teacher_forced(model: nn.Module, chains: Chains) -> tuple[np.ndarray, float, int]:
     """One parallel pass over the reference rows.
 
     Returns (B,) the first position whose argmax misses its target (-1 where none does), the
@@ -127,7 +127,7 @@ def teacher_forced(model: Transformer, chains: Chains) -> tuple[np.ndarray, floa
 
 
 def decode(
-    model: Transformer, task: ChainTask, tokens: np.ndarray, given: np.ndarray
+    model: nn.Module, task: ChainTask, tokens: np.ndarray, given: np.ndarray
 ) -> list[list[int] | None]:
     """Greedily continue each row of `tokens` (B, T) after its first `given` (B,) tokens.
 
@@ -142,14 +142,15 @@ def decode(
     longest = int(given.max())
     rows[:, :longest] = tokens[:, :longest]
     # All but the last given token fill the state; feeding that one asks for what follows it.
-    state = model.prefill(
+    decoding = decoder(model)
+    state = decoding.prefill(
         torch.from_numpy(tokens[:, : longest - 1]).to(device),
         torch.from_numpy(given - 1).to(device),
     )
     alive, at = np.arange(len(tokens)), given.copy()
     while len(alive):
         fed = torch.from_numpy(rows[alive, at[alive] - 1]).to(device)
-        following = model.step(fed, state).argmax(-1).cpu().numpy()
+        following = decoding.step(fed, state).argmax(-1).cpu().numpy()
         ended = following == EOS
         for i in alive[ended]:
             done[i] = rows[i, : at[i]].tolist()

@@ -104,6 +104,7 @@ class Training:
         self.task, self.train, self.evaluation, self.stop = task, train, evaluation, stop
         self.seed, self.flops_per_step, self.device = seed, flops_per_step, torch.device(device)
         initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
+        torch.manual_seed(initial.initial_seed())  # for layers that initialise themselves
         model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
         self.model = model.to(self.device)
         self.optimizer = torch.optim.AdamW(
@@ -114,7 +115,6 @@ class Training:
             fused=True,
         )
         self.peak_lr = train.peak_lr(architecture.d)
-        self.has_dropout = architecture.dropout > 0
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
@@ -163,8 +163,7 @@ class Training:
         batch = self.task.batch(rng, self.train.batch_size, Split.TRAIN)
         batch.check(self.train.batch_size)
         targets = torch.from_numpy(batch.targets).to(self.device)
-        if self.has_dropout:
-            torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
+        torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
         lr = self.peak_lr * lr_factor(self.train, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr

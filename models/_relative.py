@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sweepd.models.standard import CausalAttention
+from sweepd.models._cache import CachedAttention
 
 Rpe = Literal["log", "lin"]
 
@@ -37,7 +37,7 @@ def slopes(heads: int, rpe: Rpe) -> Tensor:
     return FIRST_SLOPE[rpe] * 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
 
 
-class RelativeAttention(CausalAttention):
+class RelativeAttention(CachedAttention):
     """softmax(q·k / sqrt(E) - p·distance) over s <= t.
 
     Subclasses put something else in the place of q·k, by `read` and the widths of queries and

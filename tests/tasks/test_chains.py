@@ -15,18 +15,13 @@ from sweepd.tasks.base import (
     IGNORE,
     PAD,
     SEP,
-    SHARES,
     SPECIALS,
     Chains,
     ChainTask,
     IntArray,
     Split,
     as_count,
-    hash_prompts,
-    inverses,
     number_words,
-    require_prime,
-    require_range,
 )
 from sweepd.tasks.ed_local import LocalEditDistance
 from sweepd.tasks.edit_distance import EditDistance
@@ -69,6 +64,37 @@ class Copy(ChainTask):
             row[: len(chain)] = chain
 
 
+@dataclass(frozen=True)
+class CopyByDraw(Copy):
+    """The same problems, drawn one by one."""
+
+    def draw(self, rng: np.random.Generator) -> tuple[list[str], list[str], str]:
+        ids = rng.integers(3, 3 + self.base, size=rng.integers(1, self.digits + 1)).tolist()
+        number = self.words(ids)
+        return number, number, number[-1]
+
+
+@dataclass(frozen=True)
+class Spoilt(ChainTask):
+    """Draws parts that no row can be made of, or nothing for a chain."""
+
+    prompt: str = "a"
+    chain: str = ""
+    result: str = "a"
+
+    size_field = "n"
+    n: int = 1
+    prompt_length = 3
+    chain_length = 3
+
+    @property
+    def vocab(self) -> tuple[str, ...]:
+        return (*SPECIALS, "a", "b")
+
+    def draw(self, rng: np.random.Generator) -> tuple[list[str], list[str], list[str]]:
+        return self.prompt.split(), self.chain.split(), self.result.split()
+
+
 def hash_by_hand(prompt: list[int]) -> int:
     """The twin of `hash_prompts` for one prompt, in integers of any size."""
     state = len(prompt)
@@ -83,39 +109,6 @@ def hash_by_hand(prompt: list[int]) -> int:
 def prompts_of(chains: Chains) -> list[tuple[int, ...]]:
     rows = zip(chains.tokens.tolist(), chains.prompts.tolist(), strict=True)
     return [tuple(row[:prompt]) for row, prompt in rows]
-
-
-@CHECKED
-@given(
-    prompt=st.lists(st.integers(0, 1000), min_size=1, max_size=20),
-    tail=st.lists(st.integers(0, 1000), max_size=5),
-)
-def test_hash_equals_its_twin_and_ignores_what_follows_the_prompt(
-    prompt: list[int], tail: list[int]
-) -> None:
-    (found,) = hash_prompts(np.array([prompt + tail]), np.array([len(prompt)]))
-    assert int(found) == hash_by_hand(prompt)
-
-
-def test_hash_is_the_same_on_every_machine_and_in_every_version() -> None:
-    tokens = np.array([[3, 4, 5, 1], [3, 1, 0, 0]])
-    assert hash_prompts(tokens, np.array([4, 2])).tolist() == [
-        0x65E17604CF0D5A7A,
-        0xE9FD6049D65AF21E,
-    ]
-
-
-def test_hash_spreads_evenly_over_the_shares() -> None:
-    tokens = np.array([[3 + a, 3 + b, SEP] for a in range(100) for b in range(100)])
-    counts = np.bincount((hash_prompts(tokens, np.full(10_000, 3)) % SHARES).astype(int))
-    assert len(counts) == SHARES
-    assert ((counts - 625) ** 2 / 625).sum() < 45  # chi squared, 15 degrees: p = 1e-4
-
-
-def test_splits_divide_the_shares() -> None:
-    shares = [share for split in Split for share in split.value]
-    assert sorted(shares) == list(range(SHARES))
-    assert [len(split.value) for split in Split] == [14, 1, 1]
 
 
 def test_no_input_is_in_two_splits_and_together_they_hold_all() -> None:
@@ -239,31 +232,102 @@ def test_size_is_the_size_field() -> None:
     assert Copy(digits=7).size == 7
 
 
-def test_parameters_are_checked_by_name() -> None:
-    for least, most in ((4, 9), (0, 4)):
-        require_range(Copy(), "digits", least, most)
-    for least, most in ((5, 9), (0, 3)):
-        with pytest.raises(ValueError, match=f"digits = 4: must be from {least} to {most}"):
-            require_range(Copy(), "digits", least, most)
-    primes = []
-    for digits in range(-3, 30):
-        try:
-            require_prime(Copy(digits), "digits")
-            primes.append(digits)
-        except ValueError as error:
-            assert str(error) == f"digits = {digits}: must be a prime number below 10000"
-    assert primes == [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
-    require_prime(Copy(9973), "digits")
-    with pytest.raises(ValueError, match="digits = 10007"):
-        require_prime(Copy(10007), "digits")
+@CHECKED
+@given(seed=st.integers(0, 2**32), split=st.sampled_from(Split), cot=st.booleans())
+def test_a_task_that_draws_has_the_sample_of_its_twin_that_fills(
+    seed: int, split: Split, cot: bool
+) -> None:
+    fills, draws = (
+        kind(cot=cot).sample(np.random.default_rng(seed), 50, split) for kind in (Copy, CopyByDraw)
+    )
+    assert np.array_equal(fills.tokens, draws.tokens)
+    assert np.array_equal(fills.prompts, draws.prompts)
+    assert np.array_equal(fills.lengths, draws.lengths)
 
 
-@pytest.mark.parametrize("p", [2, 3, 11, 31])
-def test_inverses(p: int) -> None:
-    assert inverses(p)[0] == 0
-    assert (inverses(p)[1:] * np.arange(1, p) % p == 1).all()
+@CHECKED
+@given(
+    kind=st.sampled_from([Copy, LIS, EditDistance, LocalEditDistance, Arithmetic, Equation]),
+    size=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+)
+def test_a_task_that_fills_draws_the_parts_of_its_rows(
+    kind: type[ChainTask], size: int, seed: int
+) -> None:
+    task = kind(**{kind.size_field: size})
+    row = np.zeros((1, task.prompt_length + task.chain_length + task.answer_length + 1), int)
+    task.fill(np.random.default_rng(seed), row)
+    prompt, chain, answer = task.draw(np.random.default_rng(seed))
+    separator = task.vocab[task.separator]
+    words = [*prompt, separator, *chain, *([separator] if chain else []), *answer, "<eos>"]
+    assert task.words(row[0, : len(words)]) == words
+    assert not row[0, len(words) :].any()
 
 
-def test_counts_beyond_floats_are_infinite() -> None:
-    assert as_count(250) == 250.0
-    assert as_count(10**400) == float("inf")
+def test_what_a_class_defines_counts_and_may_call_what_it_inherits() -> None:
+    class Loud(CopyByDraw):
+        calls = 0
+
+        def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+            Loud.calls += 1
+            super().fill(rng, tokens)
+
+    class Reversed(Loud):
+        def draw(self, rng: np.random.Generator) -> tuple[list[str], list[str], str]:
+            number, chain, _ = super().draw(rng)
+            return list(number)[::-1], list(chain)[::-1], chain[0]
+
+    plain, loud = (
+        kind(base=2).sample(np.random.default_rng(0), 300, Split.TRAIN)
+        for kind in (CopyByDraw, Loud)
+    )
+    assert np.array_equal(plain.tokens, loud.tokens) and Loud.calls
+    rows = np.zeros((20, Reversed().capacity), int)
+    Reversed().fill(np.random.default_rng(0), rows)
+    rng = np.random.default_rng(0)
+    for row in rows:
+        number, _, _ = CopyByDraw().draw(rng)
+        assert Copy().words(row[: len(number)]) == list(number)[::-1]
+
+
+@pytest.mark.parametrize(
+    ("chain", "row"),
+    [
+        ("", ["a", "<sep>", "a", "<eos>"]),
+        ("b", ["a", "<sep>", "b", "<sep>", "a", "<eos>"]),
+        ("<sep>", ["a", "<sep>", "<sep>", "<sep>", "a", "<eos>"]),
+    ],
+)
+def test_a_chain_may_be_empty_and_may_hold_separators(chain: str, row: list[str]) -> None:
+    task = Spoilt(chain=chain)
+    tokens = np.zeros((2, task.capacity), int)
+    task.fill(np.random.default_rng(0), tokens)
+    assert [task.words(ids[: len(row)]) for ids in tokens] == [row, row]
+    assert task.answer(tokens[0, : len(row) - 1]) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"prompt": ""}, "Spoilt.draw: the prompt is empty"),
+        ({"result": ""}, "Spoilt.draw: the answer is empty"),
+        ({"prompt": "a <sep>"}, "the prompt holds a separator, <pad> or <eos>"),
+        ({"chain": "a <eos>"}, "the chain holds a separator, <pad> or <eos>"),
+        ({"result": "<sep>"}, "the answer holds a separator, <pad> or <eos>"),
+        ({"prompt": "a a a"}, "the prompt has 3 tokens, and its separator; prompt_length is 3"),
+        ({"chain": "a a a"}, "the chain has 3 tokens, and its separator; chain_length is 3"),
+        ({"result": "a b"}, "the answer has 2 tokens; answer_length is 1"),
+        ({"prompt": "c"}, "Spoilt drew 'c', which is no entry of its vocab"),
+    ],
+)
+def test_parts_that_make_no_row_are_refused(parts: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Spoilt(**parts).sample(np.random.default_rng(0), 1, Split.TRAIN)  # type: ignore[arg-type]
+
+
+def test_distinct_prompts_are_estimated() -> None:
+    class Uncounted(CopyByDraw):
+        distinct_inputs = ChainTask.distinct_inputs
+
+    assert Uncounted(base=2).distinct_inputs() == pytest.approx(16, rel=0.2)
+    assert Uncounted(digits=40, base=10).distinct_inputs() > 100

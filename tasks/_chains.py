@@ -1,0 +1,244 @@
+"""Tasks with a chain of thought: rows of `prompt <separator> chain <separator> answer <eos>`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from sweepd.tasks._task import (
+    BLOCK,
+    EOS,
+    IGNORE,
+    PAD,
+    SEP,
+    SPECIALS,
+    Batch,
+    Example,
+    HashArray,
+    IntArray,
+    Split,
+    Task,
+    estimated_count,
+    hash_prompts,
+)
+
+Tokens = str | Sequence[str]
+"""Entries of a task's vocab in order, or a single one."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Rows `prompt, chain of thought, answer, <eos>`, padded with PAD.
+
+    tokens: (B, T) ids. prompts: (B,) tokens up to and including the first separator.
+    lengths: (B,) tokens including <eos>.
+    """
+
+    tokens: IntArray
+    prompts: IntArray
+    lengths: IntArray
+
+    def check(self, count: int) -> None:
+        """Raises ValueError unless these are `count` rows of the form that this class tells."""
+        rows = np.arange(len(self.tokens))
+        if not len(rows) == len(self.prompts) == len(self.lengths) == count:
+            raise ValueError(f"{count} rows were asked for; tokens are {self.tokens.shape}")
+        inside = (self.prompts > 0) & (self.prompts < self.lengths)
+        inside &= self.lengths <= self.tokens.shape[1]
+        if not inside.all():
+            raise ValueError("the task gave prompts that are empty or end outside of their rows")
+        if (self.tokens[rows, self.lengths - 1] != EOS).any():
+            raise ValueError(f"the task gave rows that do not end in {SPECIALS[EOS]}")
+
+    def batch(self) -> Batch:
+        """Returns next-token prediction; the loss covers what follows the prompt, with <eos>."""
+        targets = self.tokens[:, 1:].copy()
+        position = np.arange(1, self.tokens.shape[1])
+        outside = (position < self.prompts[:, None]) | (position >= self.lengths[:, None])
+        targets[outside] = IGNORE
+        return Batch(self.tokens[:, :-1], targets)
+
+    def without_chain(self, separator: int) -> Chains:
+        """Returns the same rows with the answer, which follows the last separator, behind the
+        prompt."""
+        T = self.tokens.shape[1]
+        answers = T - (self.tokens[:, ::-1] == separator).argmax(axis=1)
+        skipped = answers - self.prompts
+        lengths = self.lengths - skipped
+        position = np.arange(lengths.max())
+        source = position + np.where(position < self.prompts[:, None], 0, skipped[:, None])
+        tokens = np.take_along_axis(self.tokens, np.minimum(source, T - 1), axis=1)
+        tokens[position >= lengths[:, None]] = PAD
+        return Chains(tokens, self.prompts, lengths)
+
+
+Draw = Callable[["ChainTask", np.random.Generator], tuple[Tokens, Tokens, Tokens]]
+Fill = Callable[["ChainTask", np.random.Generator, IntArray], None]
+
+
+@dataclass(frozen=True)
+class ChainTask(Task):
+    """A task whose rows are `prompt <separator> chain <separator> answer <eos>`.
+
+    A subclass gives `vocab` (which begins with SPECIALS), `prompt_length`, `chain_length` and
+    `draw`. The rest is made here: padding, the loss mask, splits that share no prompt. Instead of
+    `draw`, a task that needs speed may write whole blocks of rows: `fill`. A class that defines one
+    of the two gets the other one made from it.
+
+    With cot = False rows are `prompt <separator> answer <eos>`, of the same problems.
+    """
+
+    cot: bool = field(default=True, kw_only=True)
+    """whether rows hold the chain of thought"""
+
+    metrics: ClassVar[tuple[str, ...]] = ("acc", "chain_acc", "loss")
+    separator: ClassVar[int] = SEP
+    """Id of the token that first ends the prompt and last precedes the answer."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls).keys() & {"draw", "fill"}
+        if own == {"fill"}:
+            cls.draw = _draw_by(cls.fill)  # type: ignore[method-assign, assignment]
+        elif own == {"draw"}:
+            cls.fill = _fill_by(cls.draw)  # type: ignore[method-assign, assignment]
+
+    @property
+    @abstractmethod
+    def prompt_length(self) -> int:
+        """Most tokens of a prompt, with the separator that ends it."""
+
+    @property
+    def chain_length(self) -> int:
+        """Most tokens of a chain, with the separator that ends it; 0 for a task without chains."""
+        return 0
+
+    @property
+    def answer_length(self) -> int:
+        """Most tokens of an answer."""
+        return 1
+
+    @property
+    def L(self) -> int:  # noqa: N802
+        chain = self.chain_length if self.cot else 0
+        return self.prompt_length + chain + self.answer_length
+
+    @property
+    def capacity(self) -> int:
+        return self.L + 1
+
+    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        """Returns one random problem: its prompt, its chain of thought and its answer.
+
+        Each is a sequence of entries of `vocab`, or a single entry, without separators around it
+        and without <eos>. A chain may hold separators, and may be empty: the answer then follows
+        the prompt. All randomness comes from `rng`.
+        """
+        raise NotImplementedError
+
+    if not TYPE_CHECKING:  # a type checker does not see that `fill` may take its place
+        draw = abstractmethod(draw)
+
+    def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
+        """Write one random row, with its chain, into each row of `tokens` (B, T).
+
+        `tokens` has room for the longest row and arrives all PAD.
+        """
+        raise NotImplementedError
+
+    def _joined(self, prompt: Tokens, chain: Tokens, answer: Tokens) -> list[int]:
+        """Returns the ids of a row. Raises ValueError for parts that no row can be made of."""
+        parts = []
+        for name, part, most, ended, free in (
+            ("prompt", prompt, self.prompt_length, 1, False),
+            ("chain", chain, self.chain_length, 1, True),
+            ("answer", answer, self.answer_length, 0, False),
+        ):
+            ids = self.ids([part] if isinstance(part, str) else part)
+            where = f"{type(self).__name__}.draw: the {name}"
+            if not (ids or free):
+                raise ValueError(f"{where} is empty")
+            if {PAD, EOS, *(() if free else (self.separator,))} & set(ids):
+                raise ValueError(f"{where} holds a separator, <pad> or <eos>")
+            if ids and len(ids) + ended > most:
+                counted = f"{len(ids)} tokens" + ended * ", and its separator"
+                raise ValueError(f"{where} has {counted}; {name}_length is {most}")
+            parts += ids + [self.separator] * bool(ids and ended)
+        return [*parts, EOS]
+
+    def _parts(self, row: IntArray) -> tuple[Tokens, Tokens, Tokens]:
+        """Returns prompt, chain and answer of a row of ids."""
+        words = self.words(row[: _through_first(row[None], EOS)[0] - 1])
+        separator = self.vocab[self.separator]
+        first, last = words.index(separator), len(words) - words[::-1].index(separator)
+        return words[:first], words[first + 1 : last - 1], words[last:]
+
+    def _block(self, rows: int) -> IntArray:
+        """Returns (rows, T) all PAD, with room for the longest row."""
+        room = self.prompt_length + self.chain_length + self.answer_length + 1
+        return np.full((rows, room), PAD, dtype=np.int64)
+
+    def _filled(self, rng: np.random.Generator, tokens: IntArray) -> HashArray:
+        """Write random rows over all of `tokens`; returns (B,) the hashes of their prompts."""
+        tokens[:] = PAD
+        self.fill(rng, tokens)
+        return hash_prompts(tokens, _through_first(tokens, self.separator))
+
+    def distinct_inputs(self) -> float:
+        """Returns the number of different prompts: here estimated (`estimated_count`)."""
+        rng = np.random.default_rng(0)
+        return estimated_count(self._block(BLOCK), lambda tokens: self._filled(rng, tokens))
+
+    def sample(self, rng: np.random.Generator, count: int, split: Split) -> Chains:
+        block = self._block(BLOCK)
+        kept = self.drawn(count, split, block, lambda tokens: self._filled(rng, tokens))
+        lengths = _through_first(kept, EOS)
+        chains = Chains(kept[:, : lengths.max()], _through_first(kept, self.separator), lengths)
+        return chains if self.cot else chains.without_chain(self.separator)
+
+    def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
+        return self.sample(rng, count, split).batch()
+
+    def examples(self, rng: np.random.Generator, count: int, split: Split) -> Iterator[Example]:
+        chains = self.sample(rng, count, split)
+        for row, prompt, length in zip(chains.tokens, chains.prompts, chains.lengths, strict=True):
+            answer = " ".join(self.words(self.answer(row[: length - 1])))
+            yield Example(self.words(row[:length]), answer, int(prompt))
+
+    def answer(self, tokens: Sequence[int] | IntArray) -> tuple[int, ...]:
+        """Returns the answer's ids in a row without <eos>: what follows the last separator."""
+        ids = [int(token) for token in tokens]
+        return tuple(ids[len(ids) - ids[::-1].index(self.separator) :])
+
+
+def _fill_by(draw: Draw) -> Fill:
+    """Returns the `fill` of a class that defines `draw`."""
+
+    def fill(self: ChainTask, rng: np.random.Generator, tokens: IntArray) -> None:
+        for row in tokens:
+            ids = self._joined(*draw(self, rng))
+            row[: len(ids)] = ids
+
+    return fill
+
+
+def _draw_by(fill: Fill) -> Draw:
+    """Returns the `draw` of a class that defines `fill`."""
+
+    def draw(self: ChainTask, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
+        tokens = self._block(1)
+        fill(self, rng, tokens)
+        return self._parts(tokens[0])
+
+    return draw
+
+
+def _through_first(tokens: IntArray, token: int) -> IntArray:
+    """Returns (B,) how many tokens of each row end with its first `token`."""
+    position: IntArray = (tokens == token).argmax(axis=1)
+    assert (tokens[np.arange(len(tokens)), position] == token).all(), f"a row without id {token}"
+    return position + 1

@@ -1,0 +1,46 @@
+"""The rows that a task's docstring shows are those that `sweepd sample` prints."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sweepd.cli import app
+from sweepd.grid.registry import find_task, shipped_tasks
+
+TASKS = [task.name for task in shipped_tasks()]
+
+
+def docstring(name: str) -> str:
+    return inspect.getdoc(find_task(name, Path())) or ""
+
+
+def shown(name: str) -> tuple[list[str], list[str]]:
+    """The command of a docstring's `Examples:` and the lines below it."""
+    _, _, examples = docstring(name).partition("\nExamples")
+    lines = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
+    prompt, *command = shlex.split(lines[0])
+    assert prompt == "$", lines
+    return command, lines[1:]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_examples_are_real_rows(name: str) -> None:
+    command, rows = shown(name)
+    assert command[:3] == ["sweepd", "sample", name]
+    found = CliRunner().invoke(app, command[1:])
+    assert found.exit_code == 0, found.output
+    assert rows
+    for row, real in zip(rows, found.stdout.splitlines(), strict=True):
+        for word, printed in zip(row.split(" "), real.split(" "), strict=True):
+            # Processors differ in the last digits of a sum of real numbers.
+            assert word == printed or float(word) == pytest.approx(float(printed), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_docstrings_tell_the_source(name: str) -> None:
+    assert "\nSource: " in docstring(name)

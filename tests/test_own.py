@@ -1,0 +1,109 @@
+"""docs/own.md shows the files of docs/examples/, which are as short as it says, work, and learn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweepd.grid.costs import costs
+from sweepd.grid.registry import find_model, find_task
+from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.models.base import decoder
+from sweepd.tasks.base import Split
+from sweepd.trial.evaluation import decode
+from sweepd.trial.training import Stream, Training, generator
+
+DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLES = DOCS / "examples"
+PAGE = (DOCS / "own.md").read_text()
+
+MOST_LINES = {"parity.py": 30, "recall.py": 30, "lstm.py": 70, "grid.yaml": 12}
+
+
+@pytest.mark.parametrize("name", MOST_LINES)
+def test_the_page_shows_each_file_and_it_is_short(name: str) -> None:
+    text = (EXAMPLES / name).read_text()
+    assert len(text.splitlines()) <= MOST_LINES[name]
+    kind = "python" if name.endswith(".py") else "yaml"
+    assert f"`{name}`" in PAGE
+    assert f"```{kind}\n{text}```\n" in PAGE
+
+
+def test_every_example_is_on_the_page() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == set(MOST_LINES)
+
+
+def trained(task: str, model: str, steps: int, **fields: int) -> Training:
+    problem = find_task(task, EXAMPLES)(**fields)
+    architecture = find_model(model, EXAMPLES)(d=16)
+    found = costs(architecture, len(problem.vocab), problem.L, problem.capacity)
+    training = Training(
+        problem,
+        architecture,
+        Train(steps=steps, batch_size=32),
+        Evaluate(check_every=steps // 2, check_samples=40, verdict_samples=60),
+        Stop(),
+        seed=0,
+        flops_per_step=float(found.flops),
+        device="cpu",
+    )
+    training.losses = [row.loss for row in training.advance() if row]  # type: ignore[attr-defined]
+    return training
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"), [("parity.py:Parity", {"n": 6}), ("recall.py:Recall", {"pairs": 2})]
+)
+@pytest.mark.parametrize("model", ["lstm.py:Lstm", "standard"])
+def test_each_pair_of_them_trains_and_is_scored(
+    task: str, fields: dict[str, int], model: str
+) -> None:
+    training = trained(task, model, steps=40, **fields)
+    assert training.result is not None and training.result.status == "completed"
+    score = training.result.score
+    assert score is not None and score.acc is not None
+    losses = training.losses  # type: ignore[attr-defined]
+    assert score.loss < losses[0] and losses[-1] < losses[0]
+
+
+def test_a_model_that_draws_its_own_first_weights_is_decided_by_the_seed() -> None:
+    states = []
+    for _ in range(2):
+        torch.rand(3)  # whatever drew before
+        states.append(trained("parity.py:Parity", "lstm.py:Lstm", steps=4, n=6).model.state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_the_lstm_decodes_by_rerunning_what_it_would_say_in_parallel() -> None:
+    training = trained("parity.py:Parity", "lstm.py:Lstm", steps=40, n=6)
+    task, model = training.task, training.model.eval()
+    assert decoder(model) is not model
+    chains = task.sample(generator(0, Stream.TEST, 0), 10, Split.TEST)
+    with torch.inference_mode():
+        rows = decode(model, task, chains.tokens, chains.prompts)  # type: ignore[arg-type]
+        for start, row in zip(chains.tokens, rows, strict=True):
+            ids = start[: chains.prompts[0]].tolist()
+            while len(ids) < task.capacity:
+                ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
+                if ids[-1] == 2:
+                    break
+            assert row == (ids[:-1] if ids[-1] == 2 else None)
+
+
+def test_the_costs_of_the_lstm_are_counted() -> None:
+    d, vocab, L = 16, 5, 19
+    found = costs(find_model("lstm.py:Lstm", EXAMPLES)(d=d), vocab, L, L + 1)
+    assert {part.name: part.flops for part in found.parts} == {
+        "lstm": 2 * L * 8 * d * d,
+        "head": 2 * L * d * vocab,
+    }
+    assert found.flops == found.flops_weights
+    assert found.params == vocab * d + 8 * d * d + 8 * d + (d + 1) * vocab
+    assert found.state_bytes == 4 * 2 * d
+
+
+def test_the_page_tells_the_answer_to_a_question_of_its_grid() -> None:
+    assert re.search(r"sweepd query \"min d where acc>0.9\"", PAGE)

@@ -129,8 +129,8 @@ def resume(
     from sweepd.store.store import Store
 
     store = Store.open(_address(results, _site(cluster)))
-    grid = saved_grid(store, sweep)
-    _launch(grid, cluster, store.address, accept_code, promote, yes)
+    with saved_grid(store, sweep, say) as grid:
+        _launch(grid, cluster, store.address, accept_code, promote, yes)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:

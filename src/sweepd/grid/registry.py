@@ -1,5 +1,5 @@
-"""Tasks and models by name: ours by their file's name, a user's as `path/to/file.py:Name` (relative
-to the grid's folder) or `package.module:Name`.
+"""Tasks and models by where their class is: ours by their file's name, a user's as
+`path/to/file.py:Name` (relative to the grid's folder) or `package.module:Name`.
 
 Finding one imports that one file; nothing heavy is imported before.
 """
@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 import types
@@ -61,6 +62,23 @@ def find_task(name: str, base: Path) -> type[Task]:
 def find_model(name: str, base: Path) -> type[Architecture]:
     """The class of a model. UserError if there is none, or if it cannot be used."""
     return cast("type[Architecture]", _find("model", name, base))
+
+
+def is_own(where: str) -> bool:
+    """Whether a class is a user's own, by how a grid writes it."""
+    return ":" in where
+
+
+def result_name(where: str, base: Path) -> str:
+    """What results call a class that has no alias, which is part of its trials' identity.
+
+    A user's file goes by its path relative to the grid's folder, however it is written: so two
+    files are told apart, and a folder may be moved.
+    """
+    path, _, name = where.rpartition(":")
+    if not path.endswith(".py"):
+        return where
+    return f"{Path(os.path.relpath(base / path, base)).as_posix()}:{name}"
 
 
 def shipped_tasks() -> list[Entry]:

@@ -1,0 +1,109 @@
+"""Two classes of one name in two files, from the grid to the answer: each has its own trials, its
+own row and its own past, and taking over an earlier code never crosses from one to the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweepd.cli.ask import codes
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.query.answers import ask
+from sweepd.run import driver
+from sweepd.search.ledger import standing
+from sweepd.store.store import Store
+from sweepd.trial.attempt import ledger_columns
+
+NET = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Net(Standard):
+    level: int = 1
+
+    def f(self):
+        return VERSION
+"""
+GRID = """
+name: NAME
+task: {name: lis, n: 2, value_range: 64}
+model: {name: MODELS, d: [4, 8], layers: 1, heads: 1}
+"""
+ACC = {"v1.py:Net": (0.5, 0.95), "v2.py:Net": (0.95, 0.97)}
+"""Of d = 4 and d = 8."""
+
+
+def write(folder: Path, name: str, version: int) -> None:
+    (folder / name).write_text(NET.replace("VERSION", str(version)))
+
+
+def planned(folder: Path, name: str, models: str) -> Plan:
+    text = GRID.replace("NAME", name).replace("MODELS", models)
+    return plan(parse_grid(text, "grid.yaml", [], folder))
+
+
+def end(store: Store, name: str, trial: Trial, **changes: object) -> None:
+    acc = ACC[changes.get("model") or trial.model_name][trial.model["d"] == 8]
+    score = {"status": "completed", "acc": acc, "correct": round(1000 * acc), "total": 1000}
+    store.write_trials([{**ledger_columns(trial, 1001, name), **score, "step": 1000, **changes}])
+
+
+def launched(store: Store, found: Plan) -> None:
+    driver._save(found, store)
+    for trial in found.trials:
+        end(store, found.grid.name, trial)
+
+
+def answers(store: Store, *sweeps: str) -> dict[str, tuple[float | None, float | None]]:
+    rows = ask(store, "min d", code=codes("current", store), sweeps=list(sweeps) or None).rows
+    return {row["model"]: (row["value"], row["acc"]) for row in rows}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    for version in (1, 2):
+        write(tmp_path, f"v{version}.py", version)
+    return Store.create(str(tmp_path / "results"))
+
+
+BOTH = {"v1.py:Net": (8, 0.95), "v2.py:Net": (4, 0.95)}
+
+
+def test_one_sweep_over_both_shows_both(store: Store, tmp_path: Path) -> None:
+    found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
+    launched(store, found)
+    assert len({trial.config for trial in found.trials}) == len(found.trials) == 4
+    assert answers(store) == BOTH
+
+
+def test_an_edit_of_one_shows_nothing_of_the_other(store: Store, tmp_path: Path) -> None:
+    for version in (1, 2):
+        launched(store, planned(tmp_path, f"s{version}", f"v{version}.py:Net"))
+    assert answers(store) == BOTH
+    write(tmp_path, "v1.py", 3)
+    driver._save(planned(tmp_path, "s1", "v1.py:Net"), store)
+    assert answers(store) == {**BOTH, "v1.py:Net": (None, None)}
+    assert answers(store, "s1") == {"v1.py:Net": (None, None)}
+
+
+def test_what_another_code_did_is_not_the_other_class_s(store: Store, tmp_path: Path) -> None:
+    launched(store, planned(tmp_path, "s", "v1.py:Net"))
+    second = planned(tmp_path, "t", "v2.py:Net")
+    found = standing(second.trials, store.read_trials().table)
+    assert not found.other
+    write(tmp_path, "v1.py", 3)
+    found = standing(planned(tmp_path, "s", "v1.py:Net").trials, store.read_trials().table)
+    assert len(found.other) == 2
+
+
+def test_copies_of_one_file_are_two_classes(store: Store, tmp_path: Path) -> None:
+    """Also while their text is still the same."""
+    write(tmp_path, "v2.py", 1)
+    found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
+    assert len({trial.code for trial in found.trials}) == 1
+    assert len({trial.id for trial in found.trials}) == len({t.trunk for t in found.trials}) == 4
+    launched(store, found)
+    assert answers(store) == BOTH

@@ -174,8 +174,8 @@ def codes(choice: str, store: Store) -> CodeChoice:
 
     def current(task: str, model: str) -> str | None:
         for info in places:
-            where = [info.class_of("task", task), info.class_of("model", model)]
-            if found := current_code(*where, Path(info.base)):
+            task_where, model_where = info.class_of("task", task), info.class_of("model", model)
+            if found := current_code(task_where, model_where, Path(info.base)):
                 return found.digest
         return None
 

@@ -155,6 +155,7 @@ def _launch(
     from sweepd.cluster import Local
     from sweepd.run import driver
     from sweepd.run.launching import forecast, per_trial
+    from sweepd.run.new_classes import inspect_new
     from sweepd.store.store import Store
 
     site = _site(cluster)
@@ -164,6 +165,7 @@ def _launch(
     something_to_do = bool(planned.search.wanted())
     if something_to_do:
         _announce(expected)
+        inspect_new(planned.plan.trials, grid.base, store, say)
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, _sent(promote, accept_code), yes)
             return

@@ -102,14 +102,14 @@ def _changes(block: Block, past: Recorded, kind: Kind) -> Iterator[str]:
         if name in then and name in now and _same(then[name], now[name]):
             continue
         if name not in block.axes:
-            yield f"{block.name}: the field {name}, {then[name]} by default, is gone since the launch"
+            yield f"{block.name}: the field {name}, whose default was {then[name]}, is gone"
             continue
         used = " and ".join(map(str, block.axes[name]))
         before = f"was {then[name]}" if name in then else "did not exist"
         after = f"is {now[name]} now" if name in now else "is gone"
         yield (
-            f"{block.name}: the default of {name} {before} when the sweep was launched and {after}; "
-            f"used is {used}"
+            f"{block.name}: the default of {name} {before} when the sweep was launched and "
+            f"{after}; used is {used}"
         )
 
 

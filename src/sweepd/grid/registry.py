@@ -139,7 +139,7 @@ def _find(kind: Kind, name: str, base: Path) -> type:
         wanted = f"{root.__module__}.{root.__name__}"
         raise UserError(f"{path} has no {kind} named {class_name} (a subclass of {wanted}): {have}")
     if fault := _fault(kind, found):
-        raise UserError(f"{path}: {class_name} {fault}")
+        raise UserError(f"{path}:{_first_line(found)}: {class_name} {fault}")
     return found
 
 
@@ -195,6 +195,8 @@ def _fault(kind: Kind, found: type) -> str | None:
         return f"lacks {missing}"
     if not dataclasses.is_dataclass(found) or "__dataclass_params__" not in vars(found):
         return "is no dataclass: put @dataclass(frozen=True) above it"
+    if not found.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return "is a dataclass that can be changed: put @dataclass(frozen=True) above it"
     try:
         fields = parameters(found)
     except Exception as error:  # type hints are evaluated, and may be anything
@@ -209,6 +211,13 @@ def _fault(kind: Kind, found: type) -> str | None:
     if kind == "task" and not getattr(found, "metrics", None):
         return "lacks `metrics`, the names of what its evaluation reports"
     return None
+
+
+def _first_line(found: type) -> int:
+    try:
+        return inspect.getsourcelines(found)[1]
+    except (OSError, TypeError):  # made by other means than a class statement
+        return 1
 
 
 def _is_scalar(kind: Any) -> bool:

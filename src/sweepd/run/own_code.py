@@ -90,15 +90,16 @@ def _is_found(kind: str, where: str, base: Path) -> bool:
 
 def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
     """Put the files of the latest launch below `folder`: where the grid's folder is."""
-    beside, packages = ({}, {})  # type: tuple[dict[str, str], dict[str, str]]
+    beside: dict[str, str] = {}
+    packages: dict[str, str] = {}
     for files in info.sources.values():
         beside |= files["beside"]
         packages |= files["packages"]
     outside = max((Path(name).parts.count("..") for name in beside), default=0)
     base = folder.joinpath("grid", *("below" for _ in range(outside)))
     base.mkdir(parents=True)
-    for start, files in ((base, beside), (folder, packages)):
-        for name, kept in files.items():
+    for start, names in ((base, beside), (folder, packages)):
+        for name, kept in names.items():
             target = Path(os.path.normpath(start / name))
             if not target.is_relative_to(folder):
                 raise EnvironmentFailure(f"{store.address}: {name} lies outside of its grid")

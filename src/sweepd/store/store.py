@@ -34,8 +34,8 @@ class Store:
 
     **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step) as
     Parquet files, `sweeps/<sweep>/` (frozen grid, plan, `sweep.json`), `launches/<number>.json`,
-    `checkpoints/<trunk>/`, `logs/`, the user's own `code/`, what of it was `checked/`, and who holds
-    which lock. docs/store.md tells the format.
+    `checkpoints/<trunk>/`, `logs/`, the user's own `code/`, what of it was `checked/`, and who
+    holds which lock. docs/store.md tells the format.
 
     **Whole or absent.** Every object but a log appears whole, is durable when the call that wrote
     it returns, and is never changed, save the three of a sweep: a writer killed at any moment

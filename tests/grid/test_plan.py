@@ -293,7 +293,7 @@ def test_identity_is_hashed_as_one_canonical_text() -> None:
 
 def mine(folder: Path, name: str, text: str = MINE) -> str:
     """A grid over a task of one's own, in a file below `folder`."""
-    path = folder / name.rpartition(":")[0]
+    path = folder / name.partition(":")[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return GRID.replace("name: lis", f"name: {name}, level: 7")

@@ -1,5 +1,5 @@
-"""Models of one's own, from the command line: two of one name, a broken one, and a sweep that goes on
-where nothing but its results is left."""
+"""Models of one's own, from the command line: two of one name, one that is broken, and a sweep that
+goes on where nothing but its results is left."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_moved_store_goes_on_without_the_code_it_was_launched_with(shell, runn
     shell.write("grid.yaml", GRID.replace("MODEL", "[v1.py:Net, v2.py:Net], as: [one, two]"))
     process = running(shell.start("launch", "grid.yaml", "--yes"))
     checkpoints = shell.folder / "sweepd-results/checkpoints"
-    wait_until(lambda: any(checkpoints.glob("*/*.pt")), process=process)
+    wait_until(lambda: any(checkpoints.glob("*/*.pt")), 300, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

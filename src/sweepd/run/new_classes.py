@@ -98,8 +98,11 @@ def _in_a_process(cases: Sequence[Case], base: Path) -> list[tuple[str | None, l
 
 def main() -> None:
     """Inspect the cases of one file, and write what was found to another, a line a case."""
+    import torch
+
     from sweepd.trial.inspection import Raised, inspect
 
+    torch.set_num_threads(1)  # more would not pay for what is so small
     asked, told = map(Path, sys.argv[1:])
     cases, base = pickle.loads(asked.read_bytes())
     with told.open("a") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ model: {name: [v1.py:Net, own_pack_b.net:Net], d: 8, heads: 2}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a grid with code beside it, above it and in a package."""
     for name, text in {
         "a/grid/v1.py": NET,
@@ -50,9 +51,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path / "a/path")
     yield tmp_path / "a/grid"
-    for name in [name for name in sys.modules if "own_pack_b" in name or "own_code" in name]:
-        if name.startswith(("own_pack_b", "beside_own_code")):
-            del sys.modules[name]
+    forget_imports()
+
+
+def forget_imports() -> None:
+    """As in a new process."""
+    for name in [name for name in sys.modules if name.startswith(("own_pack_b", "beside_own"))]:
+        del sys.modules[name]
 
 
 @pytest.fixture
@@ -101,8 +106,7 @@ def test_a_copied_store_goes_on(folder: Path, store: Store, tmp_path: Path) -> N
     store.new_launch({"sweep": "s", "host": "h", "pid": 1, "commit": "abc", "diff": ""})
     shutil.rmtree(folder.parent)
     sys.path.remove(str(folder.parent / "path"))
-    sys.modules.pop("own_pack_b.net")
-    sys.modules.pop("own_pack_b")
+    forget_imports()
     copied = Store.open(str(shutil.copytree(store.address, tmp_path / "b")))
     info, path, said = copied.load_sweep("s"), list(sys.path), []
     with folder_of("s", info, copied, said.append) as base:

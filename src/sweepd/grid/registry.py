@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
 import types
@@ -139,7 +140,7 @@ def _find(kind: Kind, name: str, base: Path) -> type:
         wanted = f"{root.__module__}.{root.__name__}"
         raise UserError(f"{path} has no {kind} named {class_name} (a subclass of {wanted}): {have}")
     if fault := _fault(kind, found):
-        raise UserError(f"{path}:{_first_line(found)}: {class_name} {fault}")
+        raise UserError(f"{path}:{line_of(found)}: {class_name} {fault}")
     return found
 
 
@@ -213,11 +214,15 @@ def _fault(kind: Kind, found: type) -> str | None:
     return None
 
 
-def _first_line(found: type) -> int:
+def line_of(found: type, sign: re.Pattern[str] | None = None) -> int:
+    """The line of a class's file in which the class begins or, inside it, the sign is first found;
+    0 if there is none."""
     try:
-        return inspect.getsourcelines(found)[1]
+        lines, first = inspect.getsourcelines(found)
     except (OSError, TypeError):  # made by other means than a class statement
-        return 1
+        return 0
+    sign = sign or re.compile(r"\s*class\b")
+    return next((first + i for i, text in enumerate(lines) if sign.search(text)), 0)
 
 
 def _is_scalar(kind: Any) -> bool:

@@ -62,12 +62,8 @@ class Subject:
 
     def says(self, fault: str, sign: re.Pattern[str] | None = None) -> str:
         """A fault with file and line: that of the class or, inside it, of what has the sign."""
-        try:
-            lines, first = python.getsourcelines(self.found)
-        except (OSError, TypeError):
-            return f"{self.name} {fault}"
-        line = next((i for i, text in enumerate(lines) if sign and sign.search(text)), 0)
-        return f"{python.getsourcefile(self.found)}:{first + line}: {self.name} {fault}"
+        line = registry.line_of(self.found, sign) or registry.line_of(self.found)
+        return f"{python.getsourcefile(self.found)}:{line}: {self.name} {fault}"
 
 
 class Raised(Exception):

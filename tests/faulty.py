@@ -131,14 +131,16 @@ DEATHS: dict[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True)
 class Deadly(LIS):
-    """Takes its worker along, or leaves it hanging: once, if there is a folder for `marks`."""
+    """Takes its worker along, or leaves it hanging: once, if there is a folder for `marks`.
+
+    Where a launch inspects it, it is harmless."""
 
     fault: str = "killed"
     marks: str = ""
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
         mark = Path(self.marks, self.fault)
-        if not (self.marks and mark.exists()):
+        if "default_worker" in sys.argv[0] and not (self.marks and mark.exists()):
             if self.marks:
                 mark.touch()
             DEATHS[self.fault]()

@@ -291,20 +291,74 @@ def test_identity_is_hashed_as_one_canonical_text() -> None:
     assert canonical({"b": [1, None, True, "é"], "a": {"y": 1.0, "x": 0.1}}) == text
 
 
-def test_a_user_s_task_is_known_by_its_code_and_not_by_its_place(tmp_path: Path) -> None:
+def mine(folder: Path, name: str, text: str = MINE) -> str:
+    """A grid over a task of one's own, in a file below `folder`."""
+    path = folder / name.partition(":")[0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return GRID.replace("name: lis", f"name: {name}, level: 7")
+
+
+def test_a_user_s_task_is_known_by_its_code_and_its_place_below_the_grid(tmp_path: Path) -> None:
     found = {}
     for folder in ("a", "b", "c"):
-        (tmp_path / folder).mkdir()
         text = MINE.replace("= 1", "= 2") if folder == "c" else f"# {folder}\n{MINE}"
-        (tmp_path / folder / "mine.py").write_text(text)
-        written = GRID.replace("name: lis", f"name: {folder}/mine.py:Mine, level: 7")
-        found[folder] = only(text=written, base=tmp_path)
+        written = mine(tmp_path / folder, "tasks/mine.py:Mine", text)
+        found[folder] = only(text=written, base=tmp_path / folder)
     assert found["a"].id == found["b"].id
     assert found["a"].config == found["c"].config
     assert found["a"].code != found["c"].code
     assert {found["a"].id, found["a"].trunk}.isdisjoint({found["c"].id, found["c"].trunk})
-    assert found["a"].task_name == "a/mine.py:Mine"
+    assert found["a"].task_name == found["a"].task_where == "tasks/mine.py:Mine"
     assert found["a"].axes["level"] == 7
+
+
+def test_copies_of_a_file_are_two_tasks(tmp_path: Path) -> None:
+    one, two = (
+        only(text=mine(tmp_path, f"{name}.py:Mine"), base=tmp_path) for name in ("one", "two")
+    )
+    assert one.code == two.code
+    assert {one.id, one.trunk, one.config}.isdisjoint({two.id, two.trunk, two.config})
+    assert one.former_config == two.former_config
+
+
+@pytest.mark.parametrize("written", ["a/mine.py", "./a/mine.py", "b/../a//mine.py", "ABSOLUTE"])
+def test_however_a_file_is_written_it_is_the_same(tmp_path: Path, written: str) -> None:
+    (tmp_path / "b").mkdir()
+    text = mine(tmp_path, "a/mine.py:Mine")
+    plain = only(text=text, base=tmp_path)
+    written = written.replace("ABSOLUTE", str(tmp_path / "a/mine.py"))
+    found = only(text=text.replace("a/mine.py", written), base=tmp_path)
+    assert (found.id, found.task_name) == (plain.id, "a/mine.py:Mine")
+    assert found.task_where == f"{written}:Mine"
+
+
+def test_an_alias_is_the_name_and_the_identity(tmp_path: Path) -> None:
+    text = mine(tmp_path, "a/mine.py:Mine, as: short")
+    here = only(text=text, base=tmp_path)
+    assert (here.task_name, here.task_where) == ("short", "a/mine.py:Mine")
+    mine(tmp_path, "b/moved.py:Mine")
+    moved = only(text=text.replace("a/mine.py", "b/moved.py"), base=tmp_path)
+    assert (moved.id, moved.config) == (here.id, here.config)
+    named = only(text=text.replace(", as: short", ""), base=tmp_path)
+    assert named.config != here.config and named.former_config == here.former_config
+    assert planned(text=text, base=tmp_path).size_fields == {"short": "n"}
+
+
+def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> None:
+    """By which its trials are taken over: stored ones must be found."""
+    trial = only(text=mine(tmp_path, "a/mine.py:Mine"), base=tmp_path)
+    names = {part: asdict(getattr(trial, part)) for part in ("train", "evaluate")}
+    settings = {part: {name: trial.axes[name] for name in names[part]} for part in names}
+    config = {
+        "task": {"name": "Mine", **trial.task},
+        "model": {"name": "standard", **trial.model},
+        "seed": 0,
+        "stop": {"success": None},
+        **settings,
+    }
+    assert trial.former_config == hashlib.sha256(canonical(config).encode()).hexdigest()[:20]
+    assert only().former_config is None
 
 
 @pytest.mark.parametrize(

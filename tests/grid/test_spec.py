@@ -443,6 +443,84 @@ def test_whatever_a_user_s_class_raises_is_a_problem(tmp_path: Path) -> None:
     assert problem == "grid.yaml:4: task.n[0]: KeyError: 'n'"
 
 
+TWO = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Net(Standard):
+    level: int = 1
+
+@dataclass(frozen=True)
+class Other(Standard):
+    level: int = 1
+"""
+
+
+def aliased(folder: Path, *models: str) -> str:
+    for name in ("v1.py", "v2.py"):
+        (folder / name).write_text(TWO)
+    blocks = "".join(f"- {{{model}, d: 8}}\n" for model in models)
+    return f"task: {{name: lis, n: 6}}\nmodel:\n{blocks}"
+
+
+def test_an_alias_names_a_class(tmp_path: Path) -> None:
+    text = aliased(tmp_path, "name: v1.py:Net, as: net", "name: ./v2.py:Net", "name: standard")
+    grid = read(text, base=tmp_path)
+    names = ["net", "v2.py:Net", "standard"]
+    assert [block.name for block in grid.blocks["model"]] == names
+    assert [block.where for block in grid.blocks["model"]] == [
+        *("v1.py:Net", "./v2.py:Net", "standard"),
+    ]
+    again = read(grid.resolved_text(), base=tmp_path)
+    assert [block.name for block in again.blocks["model"]] == names
+    assert again.resolved_text() == grid.resolved_text()
+
+
+def test_several_names_have_as_many_aliases(tmp_path: Path) -> None:
+    text = aliased(tmp_path, "name: [v1.py:Net, standard, v2.py:Net], as: [one, standard, two]")
+    assert [block.name for block in read(text, base=tmp_path).blocks["model"]] == [
+        *("one", "standard", "two"),
+    ]
+    same = aliased(tmp_path, "name: v1.py:Net, as: net", "name: ./v1.py:Net, as: net, heads: 2")
+    assert [block.name for block in read(same, base=tmp_path).blocks["model"]] == ["net", "net"]
+
+
+@pytest.mark.parametrize(
+    ("models", "problem"),
+    [
+        (
+            ["name: [v1.py:Net, v2.py:Net], as: net"],
+            'grid.yaml:3: model[0].as: "net": this block needs a list of 2, one for each of its '
+            "names",
+        ),
+        (["name: [v1.py:Net, v2.py:Net], as: [net]"], "needs a list of 2"),
+        (["name: v1.py:Net, as: [net]"], 'model[0].as: ["net"]: this block needs one alias'),
+        (["name: v1.py:Net, as: 3"], "as: 3: must be a valid string"),
+        (["name: v1.py:Net, as: v1.py:Net"], '"v1.py:Net": an alias has up to 100 letters'),
+        (["name: v1.py:Net, as: linear"], "the name of what comes with sweepd (/"),
+        (["name: linear, as: mine"], "linear comes with sweepd and keeps its name; `as` names a"),
+        (
+            ["name: v1.py:Net, as: net", "name: v2.py:Net, as: net"],
+            'grid.yaml:4: model[1].as: "net": v1.py:Net is called so already (grid.yaml:3); choose '
+            "another",
+        ),
+        (["name: v1.py:Net, as: net", "name: v1.py:Other, as: net"], "v1.py:Net is called so"),
+        (["name: [v1.py:Net, v2.py:Net], as: [net, net]"], '"net" is listed twice; keep one'),
+    ],
+)
+def test_aliases_refused(tmp_path: Path, models: list[str], problem: str) -> None:
+    found = problems(aliased(tmp_path, *models), base=tmp_path)
+    assert any(problem in one for one in found), found
+
+
+def test_a_task_and_a_model_may_share_an_alias(tmp_path: Path) -> None:
+    text = aliased(tmp_path, "name: v1.py:Net, as: mine")
+    (tmp_path / "task.py").write_text("from sweepd.tasks.lis import LIS\n")
+    grid = read(text.replace("name: lis", "name: task.py:LIS, as: mine"), base=tmp_path)
+    assert grid.blocks["task"][0].name == grid.blocks["model"][0].name == "mine"
+
+
 def test_resources() -> None:
     assert read(GRID + "resources: {cpus: 0.5, gpus: 1}").resources == Resources(0.5, 1)
     assert read(GRID + "resources: {gpus: 0.25}").resources == Resources(1.0, 0.25)

@@ -180,11 +180,12 @@ def codes(choice: str, store: Store) -> CodeChoice:
         return "all"
     sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
     # A user's task or model is looked for where its grid was.
-    bases = {Path(info.base) for info in sweeps.values()}
+    places = sorted(sweeps.values(), key=lambda info: info.base)
 
     def current(task: str, model: str) -> str | None:
-        for base in sorted(bases):
-            if found := current_code(task, model, base):
+        for info in places:
+            task_where, model_where = info.class_of("task", task), info.class_of("model", model)
+            if found := current_code(task_where, model_where, Path(info.base)):
                 return found.digest
         return None
 

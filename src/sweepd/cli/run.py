@@ -144,9 +144,9 @@ def resume(
     from sweepd.store.store import Store
 
     store = Store.open(_address(results, _site(cluster)))
-    grid = saved_grid(store, sweep)
     options = Options(accept_code, promote, max_flops, max_hours)
-    _launch(grid, cluster, store.address, options, yes)
+    with saved_grid(store, sweep, say) as grid:
+        _launch(grid, cluster, store.address, options, yes)
 
 
 def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
@@ -201,6 +201,7 @@ def _launch(
     from sweepd.cluster import Local
     from sweepd.run import driver
     from sweepd.run.launching import forecast, per_trial
+    from sweepd.run.new_classes import inspect_new
     from sweepd.store.store import Store
 
     site = _site(cluster)
@@ -212,6 +213,7 @@ def _launch(
     something_to_do = bool(planned.search.wanted())
     if something_to_do:
         _announce(expected)
+        inspect_new(planned.plan.trials, grid.base, store, say)
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
             return

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict
-from os.path import commonpath, normpath
+from os.path import commonpath
 from pathlib import Path
 
 from sweepd.cluster.base import Remote
 from sweepd.errors import UserError
-from sweepd.grid.fingerprint import PACKAGE, Kind, source, trial_files
+from sweepd.grid.fingerprint import PACKAGE
+from sweepd.grid.own import own_blocks, own_files
 from sweepd.grid.spec import Grid
 from sweepd.grid.yamlfile import dump
 from sweepd.provenance import ORIGIN, home, provenance
@@ -29,12 +29,18 @@ def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
     UserError for a task or model that is named by an absolute path, or for too much code.
     """
     shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-    beside, packaged = _own_files(grid)
-    top = Path(commonpath([grid.base, *beside]))
-    for file in beside:
+    classes = [(kind, block.where) for kind, block in own_blocks(grid)]
+    for _, where in classes:
+        if Path(where).is_absolute():
+            raise UserError(
+                f"{where}: another machine has no such path; name it relative to the grid"
+            )
+    own = own_files(classes, grid.base)
+    top = Path(commonpath([grid.base, *own.beside.values()]))
+    for file in own.beside.values():
         _copy(file, folder / "grid" / file.relative_to(top))
-    for file, root in packaged.items():
-        _copy(file, folder / file.relative_to(root))
+    for name, file in own.packages.items():
+        _copy(file, folder / name)
     base = folder / "grid" / grid.base.relative_to(top)
     base.mkdir(parents=True, exist_ok=True)
     (base / "grid.yaml").write_text(grid.resolved_text())
@@ -48,45 +54,6 @@ def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
         largest = max(sizes, key=sizes.__getitem__).relative_to(folder)
         raise UserError(f"the code to send is larger than {MOST_BYTES:,} bytes; see {largest}")
     return str((base / "grid.yaml").relative_to(folder))
-
-
-def _own_files(grid: Grid) -> tuple[list[Path], dict[Path, Path]]:
-    """The user's files: those that keep their place relative to the grid, and those of importable
-    packages, each with the folder from which it is imported."""
-    beside: list[Path] = []
-    packaged: dict[Path, Path] = {}
-    kinds: tuple[Kind, ...] = ("task", "model")
-    for kind in kinds:
-        for block in grid.blocks[kind]:
-            where, colon, _ = block.name.rpartition(":")
-            if not colon:
-                continue
-            if Path(where).is_absolute():
-                raise UserError(
-                    f"{block.name}: another machine has no such path; name it relative to the grid"
-                )
-            path = source(kind, block.name, grid.base)
-            if where.endswith(".py"):
-                beside += _imported(path, path.parent)
-            else:
-                depth = where.count(".") + (path.name == "__init__.py")
-                root = path.parents[depth]
-                packaged |= dict.fromkeys(_imported(path, root), root)
-    return beside, packaged
-
-
-def _imported(path: Path, root: Path) -> Iterator[Path]:
-    """A file of the user's and all of theirs that importing it from `root` runs."""
-    waiting, found = [path], set()
-    while waiting:
-        file = Path(normpath(waiting.pop()))
-        if file in found or file.is_relative_to(PACKAGE):
-            continue
-        found.add(file)
-        yield file
-        waiting += trial_files(file, file)
-        packages = (parent for parent in file.parents if parent.is_relative_to(root))
-        waiting += filter(Path.is_file, (parent / "__init__.py" for parent in packages))
 
 
 def _copy(file: Path, target: Path) -> None:

@@ -50,7 +50,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Block:
-    """A block as it was read. name: the task's or model's, as written; "" for settings."""
+    """A block as it was read. name: what results call its task or model; "" for settings."""
 
     name: str
     kind: type
@@ -58,11 +58,16 @@ class Block:
     """every field, defaults filled in, with the values it takes"""
     variants: tuple[Variant, ...]
     keys: Keys
+    where: str = ""
+    """the task's or model's class, as written: `lis`, `path/to/file.py:Name`; "" for settings"""
+    alias: str | None = None
+    """its name, where `as:` gives one"""
 
     def plain(self) -> dict[str, Any]:
         """The block as it may be written in a grid."""
         values = {name: [plain(value) for value in axis] for name, axis in self.axes.items()}
-        named = {"name": self.name} if self.name else {}
+        named = {"name": self.where} if self.where else {}
+        named |= {"as": self.alias} if self.alias else {}
         return named | {name: axis[0] if len(axis) == 1 else axis for name, axis in values.items()}
 
 

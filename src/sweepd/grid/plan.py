@@ -45,7 +45,8 @@ class Trial:
     """A point of the grid with a seed: everything needed to run it, and to file what came out.
 
     config: hash of the settings and the seed. id: of config and code. trunk: of what decides the
-    weights up to where a longer run would part. train_flops: of the whole budget.
+    weights up to where a longer run would part. train_flops: of the whole budget. task_name and
+    model_name are those of results; task_where and model_where tell where the classes are.
     """
 
     id: str
@@ -74,6 +75,10 @@ class Trial:
     stop: Stop
     on_demand: bool
     """whether it runs only where an answer hangs on it (`grid.reserve`), or as a fresh seed"""
+    task_where: str
+    model_where: str
+    former_config: str | None
+    """as sweepd 0.1.0 had it, where a class is a user's own; it left out the class's file"""
 
     @property
     def cell(self) -> tuple[Any, ...]:
@@ -145,6 +150,7 @@ class _Part:
     """A variant of one block. fields: those of its dataclass; axes: the same as scalars."""
 
     name: str
+    where: str
     variant: Variant
     fields: dict[str, Any]
     axes: dict[str, Any]
@@ -158,8 +164,14 @@ class _Part:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What is hashed. Of a user's class the name counts; its code does too, its place not."""
-        return {"name": self.name.rpartition(":")[2], **self.axes}
+        """What is hashed, besides the code."""
+        return {"name": self.name, **self.axes}
+
+    @property
+    def former_identity(self) -> dict[str, Any]:
+        """What sweepd 0.1.0 hashed: of a user's class the name alone, so that classes of one name
+        in two files were one."""
+        return {"name": self.where.rpartition(":")[2], **self.axes}
 
 
 @dataclass(frozen=True)
@@ -286,10 +298,10 @@ class _Planner:
     def codes(self) -> dict[tuple[str, str], Code]:
         """The code of each pair of a task and a model."""
         found = {}
-        names = (dict.fromkeys(part.name for part in parts) for parts in (self.tasks, self.models))
-        for task, model in product(*names):
+        names = ({part.name: part.where for part in parts} for parts in (self.tasks, self.models))
+        for (task, task_where), (model, model_where) in product(*(each.items() for each in names)):
             try:
-                found[task, model] = trial_code(task, model, self.grid.base)
+                found[task, model] = trial_code(task_where, model_where, self.grid.base)
             except (UserError, FileNotFoundError) as error:
                 self.refuse((), str(error))
         return found
@@ -320,7 +332,7 @@ def _parts(grid: Grid, kind: str) -> Iterator[_Part]:
         for variant in block.variants:
             values = {name: getattr(variant.value, name) for name in block.axes}
             axes = {column(kind, name): _as_scalar(value) for name, value in values.items()}
-            yield _Part(block.name, variant, values, axes)
+            yield _Part(block.name, block.where, variant, values, axes)
 
 
 def _reserve(trains: Sequence[_Part], grid: Grid) -> Iterator[_Part]:
@@ -331,7 +343,7 @@ def _reserve(trains: Sequence[_Part], grid: Grid) -> Iterator[_Part]:
     for train in reserved([part.value for part in trains], grid.settle, grid.tune):
         values = {name: getattr(train, name) for name in like.fields}
         axes = {column("train", name): _as_scalar(value) for name, value in values.items()}
-        yield _Part("", replace(like.variant, value=train), values, axes)
+        yield _Part("", "", replace(like.variant, value=train), values, axes)
 
 
 def column(kind: str, field: str) -> str:
@@ -355,19 +367,22 @@ def _trial(
     stop: _Part,
     seed: int,
 ) -> Trial:
-    weights = {"task": task.identity, "model": model.identity, "train": train.axes, "seed": seed}
+    shared = {"train": train.axes, "seed": seed}
+    weights = {"task": task.identity, "model": model.identity, **shared}
+    former = {"task": task.former_identity, "model": model.former_identity, **shared}
     # What is off leaves no trace: a rule yet to be thought of will change no trial's identity.
     rules = {name: value for name, value in stop.axes.items() if value is not None}
     stops = {"success": None, **rules}
-    config = _digest({**weights, "evaluate": evaluate.axes, "stop": stops})
+    judged = {"evaluate": evaluate.axes, "stop": stops}
+    config = _digest({**weights, **judged})
     fitted = _fitted(train.value, stop.value, cost)
     parting = {"steps", "decay"} if fitted.extensible else {"decay"}
     # A budget of FLOPs is written as such, and decides the steps: the weights see only these.
     trajectory = {**train.axes, "steps": fitted.steps}
-    shared = {name: value for name, value in trajectory.items() if name not in parting}
+    common = {name: value for name, value in trajectory.items() if name not in parting}
     return Trial(
         id=_digest([config, code]),
-        trunk=_digest([{**weights, "train": shared}, code]),
+        trunk=_digest([{**weights, "train": common}, code]),
         config=config,
         code=code,
         task_name=task.name,
@@ -388,6 +403,9 @@ def _trial(
         evaluate=evaluate.value,
         stop=stop.value,
         on_demand=False,
+        task_where=task.where,
+        model_where=model.where,
+        former_config=_digest({**former, **judged}) if former != weights else None,
     )
 
 

@@ -1,5 +1,5 @@
-"""Tasks and models by name: ours by their file's name, a user's as `path/to/file.py:Name` (relative
-to the grid's folder) or `package.module:Name`.
+"""Tasks and models by where their class is: ours by their file's name, a user's as
+`path/to/file.py:Name` (relative to the grid's folder) or `package.module:Name`.
 
 Finding one imports that one file; nothing heavy is imported before.
 """
@@ -12,6 +12,8 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
+import re
 import sys
 import traceback
 import types
@@ -61,6 +63,23 @@ def find_task(name: str, base: Path) -> type[Task]:
 def find_model(name: str, base: Path) -> type[Architecture]:
     """The class of a model. UserError if there is none, or if it cannot be used."""
     return cast("type[Architecture]", _find("model", name, base))
+
+
+def is_own(where: str) -> bool:
+    """Whether a class is a user's own, by how a grid writes it."""
+    return ":" in where
+
+
+def result_name(where: str, base: Path) -> str:
+    """What results call a class that has no alias, which is part of its trials' identity.
+
+    A user's file goes by its path relative to the grid's folder, however it is written: so two
+    files are told apart, and a folder may be moved.
+    """
+    path, _, name = where.rpartition(":")
+    if not path.endswith(".py"):
+        return where
+    return f"{Path(os.path.relpath(base / path, base)).as_posix()}:{name}"
 
 
 def shipped_tasks() -> list[Entry]:
@@ -121,7 +140,7 @@ def _find(kind: Kind, name: str, base: Path) -> type:
         wanted = f"{root.__module__}.{root.__name__}"
         raise UserError(f"{path} has no {kind} named {class_name} (a subclass of {wanted}): {have}")
     if fault := _fault(kind, found):
-        raise UserError(f"{path}: {class_name} {fault}")
+        raise UserError(f"{path}:{line_of(found)}: {class_name} {fault}")
     return found
 
 
@@ -177,6 +196,8 @@ def _fault(kind: Kind, found: type) -> str | None:
         return f"lacks {missing}"
     if not dataclasses.is_dataclass(found) or "__dataclass_params__" not in vars(found):
         return "is no dataclass: put @dataclass(frozen=True) above it"
+    if not found.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return "is a dataclass that can be changed: put @dataclass(frozen=True) above it"
     try:
         fields = parameters(found)
     except Exception as error:  # type hints are evaluated, and may be anything
@@ -191,6 +212,17 @@ def _fault(kind: Kind, found: type) -> str | None:
     if kind == "task" and not getattr(found, "metrics", None):
         return "lacks `metrics`, the names of what its evaluation reports"
     return None
+
+
+def line_of(found: type, sign: re.Pattern[str] | None = None) -> int:
+    """The line of a class's file in which the class begins or, inside it, the sign is first found;
+    0 if there is none."""
+    try:
+        lines, first = inspect.getsourcelines(found)
+    except (OSError, TypeError):  # made by other means than a class statement
+        return 0
+    sign = sign or re.compile(r"\s*class\b")
+    return next((first + i for i, text in enumerate(lines) if sign.search(text)), 0)
 
 
 def _is_scalar(kind: Any) -> bool:

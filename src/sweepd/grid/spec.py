@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ from sweepd.grid.axes import (
     shown,
     value_schema,
 )
-from sweepd.grid.fingerprint import Kind
+from sweepd.grid.fingerprint import FOLDERS, Kind
 from sweepd.grid.options import (
     Goal,
     PassRule,
@@ -47,6 +47,7 @@ MOST_TRIALS = 100_000
 LEAST_SEEDS = 3
 """With which a grid may ask for settled answers."""
 SWEEP_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
+ALIAS = r"[A-Za-z_][A-Za-z0-9._-]{0,99}"
 
 FINDERS: dict[Kind, Callable[[str, Path], type]] = {
     "task": registry.find_task,
@@ -203,7 +204,14 @@ _OTHER_NAMES = {
                 {"type": "string", "pattern": ":"},
                 {"type": "array", "items": {"type": "string"}, "minItems": 1},
             ]
-        }
+        },
+        "as": {
+            "description": "what results call it; for several names, a list of as many",
+            "anyOf": [
+                {"type": "string", "pattern": f"^{ALIAS}$"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ],
+        },
     },
     "required": ["name"],
 }
@@ -218,6 +226,8 @@ class _Reader:
         self.refuse = document.refuse
         self.kinds: dict[str, dict[str, Any]] = {kind: {"": cls} for kind, cls in SETTINGS.items()}
         """by kind and name, the dataclasses of all blocks, of broken ones too"""
+        self.aliases: dict[tuple[str, str], tuple[str, Keys]] = {}
+        """by kind and alias, the class that has it, and where that is written"""
 
     def grid(self) -> Grid:
         has_keys(self.document, KEYS, self.raw, (), "a grid")
@@ -292,17 +302,56 @@ class _Reader:
         if "name" not in raw:
             self.refuse(keys, f"which {kind}? Write `name: …`")
             return []
-        fields = {key: value for key, value in raw.items() if key != "name"}
+        fields = {key: value for key, value in raw.items() if key not in ("name", "as")}
+        written = read_choices(self.document, str, raw["name"], (*keys, "name"))
+        aliases = self.read_aliases(raw, len(written), keys)
         found = []
-        for choice in read_choices(self.document, str, raw["name"], (*keys, "name")):
+        for choice, alias in zip(written, aliases, strict=True):
+            where = choice.value
             try:
-                cls = FINDERS[kind](choice.value, self.base)  # type: ignore[index]
+                cls = FINDERS[kind](where, self.base)  # type: ignore[index]
             except UserError as error:
                 self.refuse(choice.keys, str(error))
-            else:
-                self.kinds.setdefault(kind, {})[choice.value] = cls
-                found.append(read_block(self.document, cls, choice.value, fields, keys))
+                continue
+            name = registry.result_name(where, self.base)
+            if alias and not self.may_be_called(kind, name, alias):
+                continue
+            given = alias.value if alias and alias.value != name else None
+            self.kinds.setdefault(kind, {})[given or name] = cls
+            block = read_block(self.document, cls, given or name, fields, keys)
+            found.append(block and replace(block, where=where, alias=given))
         return found
+
+    def read_aliases(self, raw: dict[str, Any], names: int, keys: Keys) -> Sequence[Choice | None]:
+        """The alias of each of a block's names."""
+        nothing = [None] * names
+        if "as" not in raw:
+            return nothing
+        keys = (*keys, "as")
+        found = read_choices(self.document, str, raw["as"], keys)
+        several = isinstance(raw["name"], list)
+        if isinstance(raw["as"], list) != several or (found and len(found) != names):
+            wanted = f"a list of {names}, one for each of its names" if several else "one alias"
+            self.refuse(keys, f"{shown(raw['as'])}: this block needs {wanted}")
+            return nothing
+        return found or nothing
+
+    def may_be_called(self, kind: str, name: str, alias: Choice) -> bool:
+        """Whether a class may have this alias; what is wrong with it is refused."""
+        called, own = alias.value, registry.is_own(name)
+        other, place = self.aliases.setdefault((kind, called), (name, alias.keys))
+        message = None
+        if not own and called != name:
+            message = f"{name} comes with sweepd and keeps its name; `as` names a class of yours"
+        elif own and not re.fullmatch(ALIAS, called):
+            message = "an alias has up to 100 letters, digits, '.', '_' and '-', a letter first"
+        elif own and (file := FOLDERS[kind] / f"{called}.py").is_file():  # type: ignore[index]
+            message = f"the name of what comes with sweepd ({file}); choose another"
+        elif other != name:
+            message = f"{other} is called so already ({self.document.place(place)}); choose another"
+        if message:
+            self.refuse(alias.keys, f"{shown(called)}: {message}")
+        return message is None
 
     def one(self, key: str) -> Any:
         """The value of a key that is no axis; None if it has problems."""

@@ -35,6 +35,7 @@ SCORES = (*OF_TRIALS, *EXTREMES)
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """Columns of `cells` that are known before a trial runs."""
 
+_FILED = ("raw.planned", "raw.attempts")
 _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
 _IN_RESERVE = (
@@ -59,6 +60,22 @@ def least(score: str) -> str:
 def most(score: str) -> str:
     """The column of `raw.bounds` with the greatest value that a score may turn out to have."""
     return f"{score}_most"
+
+
+def told_apart_sql() -> str:
+    """Make `config` differ where names do. In sweepd 0.1.0 it left out the file of a user's class:
+    two of one name in two files have it in common."""
+    rows = " UNION ".join(f"SELECT config, task, model FROM {name}" for name in _FILED)
+    told_apart = "".join(
+        f"UPDATE {name} SET config = concat_ws(' ', config, task, model) "
+        "WHERE config IN (FROM raw.shared);"
+        for name in _FILED
+    )
+    return f"""
+    CREATE TABLE raw.shared AS SELECT config FROM ({rows}) GROUP BY config HAVING count(*) > 1;
+    {told_apart}
+    DROP TABLE raw.shared;
+    """
 
 
 def endings_sql(selected: str) -> str:

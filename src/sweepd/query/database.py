@@ -27,6 +27,7 @@ from sweepd.query.cells_sql import (
     makers_sql,
     members_sql,
     reached_sql,
+    told_apart_sql,
 )
 from sweepd.statuses import STATUSES
 from sweepd.store.schema import METRICS, PLAN, TRIALS
@@ -271,6 +272,7 @@ def connect(
     _copy(con, "raw.parents", _parents(trials.table))
     _copy(con, "raw.metrics", METRICS.concat([]))
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
+    con.execute(told_apart_sql())
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
     con.execute(endings_sql(selected))
     _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))

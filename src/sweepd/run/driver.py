@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Placement
+from sweepd.grid.own import own_classes
 from sweepd.grid.plan import Plan, Trial
 from sweepd.provenance import home, provenance
+from sweepd.run.own_code import keep_sources
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.search.seeds import Outcome
@@ -136,6 +138,8 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         size_fields=plan.size_fields,
         task_fields=plan.task_fields,
         code_files={**(past.code_files if past else {}), **present},
+        own_classes=own_classes(grid, past.own_classes if past else {}),
+        sources=past.sources if past else {},
     )
 
 
@@ -144,6 +148,9 @@ def _save(plan: Plan, store: Store) -> None:
     name = plan.grid.name
     sweeps, _ = store.readable_sweeps()
     info = sweep_info(plan, sweeps.get(name))
+    kept = keep_sources(plan, store)
+    earlier = {code: files for code, files in info.sources.items() if code not in kept}
+    info = replace(info, sources={**earlier, **kept})
     store.save_sweep(name, plan.grid.resolved_text(), info, plan.rows())
 
 

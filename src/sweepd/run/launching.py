@@ -4,9 +4,9 @@ return data, for the command line and for Python."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -14,8 +14,10 @@ import pyarrow as pa
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
 from sweepd.grid.options import Resources
+from sweepd.grid.own import changed_defaults
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid, parse_grid
+from sweepd.run.own_code import folder_of, refuse_namesakes
 from sweepd.search.base import Search
 from sweepd.search.estimate import Bill, bills
 from sweepd.search.ledger import Standing, changed_files, outcomes, standing
@@ -57,7 +59,8 @@ class Planned:
 
     search: knows which trials have ended. ended: the store's `trials`. other_code: how many trials
     are done by versions of the code that were not accepted; changed: the files in which these
-    versions differ from the present one. damaged: files of the store that were skipped.
+    versions differ from the present one. defaults: what to tell of defaults of the user's classes
+    that changed since the last launch. damaged: files of the store that were skipped.
     """
 
     search: Search
@@ -66,6 +69,7 @@ class Planned:
     outlook: Outlook
     other_code: int
     changed: tuple[str, ...]
+    defaults: tuple[str, ...]
     damaged: tuple[Damaged, ...]
 
     @property
@@ -76,6 +80,7 @@ class Planned:
         """What the person who launches should know, in sentences."""
         for warning in self.plan.warnings:
             yield f"warning: {warning}"
+        yield from self.defaults
         if self.other_code:
             yield (
                 f"{self.other_code} trials were done by another version of the code "
@@ -159,18 +164,21 @@ def planned(
 ) -> Planned:
     """Plan a grid, and count as done what the store (None: there is none yet) has of it.
 
-    Changes nothing. GridError for what only the tasks and models themselves can refuse.
+    Changes nothing. GridError for what only the tasks and models themselves can refuse, UserError
+    as of `refuse_namesakes`.
     """
     plan = planning.plan(grid)
     new_search = promotion_of if aim == "promote" else search_of
     if store is None:
         nothing = TRIALS.concat([])
         untried = standing(plan.trials, nothing)
-        return Planned(new_search(plan), untried, nothing, Outlook({}, {}), 0, (), ())
+        return Planned(new_search(plan), untried, nothing, Outlook({}, {}), 0, (), (), ())
     read = store.read_trials()
     found = standing(plan.trials, read.table)
     sweeps, damaged = store.readable_sweeps()
-    accepted = set(sweeps[grid.name].accepted) if grid.name in sweeps else set()
+    refuse_namesakes(grid, sweeps)
+    past = sweeps.get(grid.name)
+    accepted = set(past.accepted) if past else set()
     if codes == "all":
         accepted |= {ending.code for ending in found.other.values()}
     others = [ending.code for ending in found.other.values() if ending.code not in accepted]
@@ -187,6 +195,7 @@ def planned(
         outlook([t for t in now.todo if not t.on_demand], read.table, store.checkpoints),
         len(others),
         tuple(changed_files(ours, theirs, set(others))),
+        tuple(changed_defaults(grid, past.own_classes)) if past else (),
         (*read.damaged, *damaged),
     )
 
@@ -220,16 +229,19 @@ def per_trial(grid: Grid, site: Site) -> Resources:
     return grid.resources if isinstance(grid.resources, Resources) else site.per_trial
 
 
-def saved_grid(store: Store, sweep: str | None = None) -> Grid:
+@contextmanager
+def saved_grid(store: Store, sweep: str | None, note: Callable[[str], None]) -> Iterator[Grid]:
     """The frozen grid of a sweep, or of the one that was launched last. UserError if there is
-    none."""
+    none. Where the user's own code is gone, that of the store is used within the block, and
+    `note` is told so."""
     if sweep is None:
         launched = [made["sweep"] for made in store.launches() if "sweep" in made]
         if not launched:
             raise UserError(f"{store.address}: no sweep was launched here")
         sweep = launched[-1]
-    base = Path(store.load_sweep(sweep).base)
-    return parse_grid(store.load_grid(sweep), f"{store.address}/sweeps/{sweep}/grid.yaml", [], base)
+    with folder_of(sweep, store.load_sweep(sweep), store, note) as base:
+        source = f"{store.address}/sweeps/{sweep}/grid.yaml"
+        yield parse_grid(store.load_grid(sweep), source, [], base)
 
 
 def cancel(store: Store, sweep: str) -> bool:

@@ -21,6 +21,8 @@ class LedgerRow:
     trunk: str
     config: str
     code: str
+    task: str
+    model: str
     attempt: int
     status: str
     acc: float | None
@@ -44,7 +46,7 @@ class Standing:
     def accepting(self, codes: Collection[str]) -> tuple[Trial, ...]:
         """The planned trials; those that one of `codes` has done, under that code's identity."""
         return tuple(
-            replace(trial, id=ending.id, trunk=ending.trunk, code=ending.code)
+            replace(trial, id=ending.id, trunk=ending.trunk, config=ending.config, code=ending.code)
             if (ending := self.other.get(trial.id)) and ending.code in codes
             else trial
             for trial in (*self.done, *self.todo)
@@ -61,7 +63,7 @@ def latest_endings(trials: pa.Table) -> dict[str, LedgerRow]:
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Sort `trials` by the store's `trials` table. `failed` ones are part of `todo`."""
     endings = latest_endings(table)
-    by_config = {e.config: e for e in endings.values() if e.status in DONE}
+    ended = {(e.task, e.model, e.config): e for e in endings.values() if e.status in DONE}
     done, todo, failed, other = [], [], [], {}
     for trial in trials:
         ending = endings.get(trial.id)
@@ -71,8 +73,10 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
         todo.append(trial)
         if ending and ending.status == "failed":
             failed.append(trial)
-        if ours := by_config.get(trial.config):
-            other[trial.id] = ours
+        for config in filter(None, (trial.config, trial.former_config)):
+            if ours := ended.get((trial.task_name, trial.model_name, config)):
+                other[trial.id] = ours
+                break
     return Standing(tuple(done), tuple(todo), tuple(failed), other)
 
 

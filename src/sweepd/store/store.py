@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -33,7 +34,8 @@ class Store:
 
     **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step) as
     Parquet files, `sweeps/<sweep>/` (frozen grid, plan, `sweep.json`), `launches/<number>.json`,
-    `checkpoints/<trunk>/`, `logs/`, and who holds which lock. docs/store.md tells the format.
+    `checkpoints/<trunk>/`, `logs/`, the user's own `code/`, what of it was `checked/`, and who
+    holds which lock. docs/store.md tells the format.
 
     **Whole or absent.** Every object but a log appears whole, is durable when the call that wrote
     it returns, and is never changed, save the three of a sweep: a writer killed at any moment
@@ -257,6 +259,36 @@ class Store:
         names = (file.name for file in self._folder.files("launches"))
         return [name for name in names if re.fullmatch(r"\d+\.json", name)]
 
+    # The user's code
+
+    def keep_source(self, data: bytes) -> str:
+        """Keep the content of a file, once: the name by which `read_source` finds it."""
+        name = hashlib.sha256(data).hexdigest()
+        self._folder.create(_source(name), data)
+        return name
+
+    def read_source(self, name: str) -> bytes:
+        """EnvironmentFailure if it is gone or damaged."""
+        path = _source(name)
+        try:
+            data = self._folder.read(path)
+        except FileNotFoundError:
+            raise EnvironmentFailure(f"{self._folder.where(path)} is missing") from None
+        if hashlib.sha256(data).hexdigest() != name:
+            raise EnvironmentFailure(f"{self._folder.where(path)} is damaged: delete it")
+        return data
+
+    def note_inspected(self, digest: str, info: Mapping[str, Any]) -> None:
+        """Remember that this code was inspected and nothing was wrong with it."""
+        self._folder.create(_inspected(digest), to_json(info))
+
+    def was_inspected(self, digest: str) -> bool:
+        try:
+            self._folder.read(_inspected(digest))
+        except FileNotFoundError:
+            return False
+        return True
+
     # Checkpoints and logs
 
     def put_checkpoint(self, trunk: str, name: str, data: bytes) -> None:
@@ -354,6 +386,14 @@ def _not_a_store(folder: Folder, advice: str) -> UserError:
 
 def _checkpoint(trunk: str, name: str) -> str:
     return f"checkpoints/{checked(trunk)}/{checked(name)}"
+
+
+def _source(name: str) -> str:
+    return f"code/{checked(name)}.py"
+
+
+def _inspected(digest: str) -> str:
+    return f"checked/{checked(digest)}.json"
 
 
 def _log(trial_id: str) -> str:

@@ -32,6 +32,8 @@ SHAPE = {
     "task_fields": {str: [str]},
     "code_files": {str: {str: str}},
     "settle": {str: float},
+    "own_classes": {str: {str: {"where": str, "defaults": {str: object}}}},
+    "sources": {str: {"beside": {str: str}, "packages": {str: str}}},
 }
 """The types of what is read of `sweep.json`. Other keys, of later versions, are ignored."""
 
@@ -62,6 +64,18 @@ class SweepInfo:
     """for each code that planned the sweep, the digests of its files"""
     settle: Mapping[str, float] | None = None
     """the fields of the grid's `settle`, if it has one"""
+    own_classes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """for `task` and `model`, the user's own classes by the name that results have: `where` each
+    is, as the grid writes it, and the `defaults` of its fields"""
+    sources: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+    """for each code that planned the sweep, the user's own files, as `Store.keep_source` named
+    them: those `beside` the grid by their path from its folder, those of `packages` by their path
+    from where the package is imported. The latest launch's come last"""
+
+    def class_of(self, kind: str, name: str) -> str:
+        """Where the class is that results call `name`, as a grid writes it."""
+        own = self.own_classes.get(kind, {}).get(name)
+        return name if own is None else str(own["where"])
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -82,8 +82,8 @@ class Attempt:
         trial = self.trial
         with self._recording_failure():
             training = Training(
-                registry.find_task(trial.task_name, self.base)(**trial.task),
-                registry.find_model(trial.model_name, self.base)(**trial.model),
+                registry.find_task(trial.task_where, self.base)(**trial.task),
+                registry.find_model(trial.model_where, self.base)(**trial.model),
                 trial.train,
                 trial.evaluate,
                 trial.stop,

@@ -1,0 +1,128 @@
+"""What of a grid is the user's own: classes, their defaults, and the files that they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from os.path import normpath
+from pathlib import Path
+from typing import Any
+
+from sweepd.grid.axes import Block
+from sweepd.grid.fingerprint import PACKAGE, Kind, source, trial_files
+from sweepd.grid.registry import REQUIRED, is_own, parameters
+from sweepd.grid.spec import Grid
+
+Recorded = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""What `own_classes` gave, read again."""
+KINDS: tuple[Kind, ...] = ("task", "model")
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """Files of the user's, by where a copy of them goes."""
+
+    beside: dict[str, Path] = field(default_factory=dict)
+    """by their path from the grid's folder"""
+    packages: dict[str, Path] = field(default_factory=dict)
+    """those of importable packages, by their path from the folder where these are imported"""
+
+
+def own_blocks(grid: Grid) -> Iterator[tuple[Kind, Block]]:
+    """The blocks of the user's own classes."""
+    for kind in KINDS:
+        yield from ((kind, block) for block in grid.blocks[kind] if is_own(block.where))
+
+
+def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
+    """The files of these classes that are the user's, with all of theirs that they import.
+
+    FileNotFoundError, UserError as of `fingerprint.trial_code`.
+    """
+    found = OwnFiles()
+    for kind, where in classes:
+        if not is_own(where):
+            continue
+        module, _, _ = where.rpartition(":")
+        path = source(kind, where, base)
+        if module.endswith(".py"):
+            for file in _imported(path, path.parent):
+                found.beside[Path(os.path.relpath(file, base)).as_posix()] = file
+        else:
+            root = path.parents[module.count(".") + (path.name == "__init__.py")]
+            for file in _imported(path, root):
+                found.packages[file.relative_to(root).as_posix()] = file
+    return found
+
+
+def _imported(path: Path, root: Path) -> Iterator[Path]:
+    """A file of the user's and all of theirs that importing it from `root` runs."""
+    waiting, found = [path], set()
+    while waiting:
+        file = Path(normpath(waiting.pop()))
+        if file in found or file.is_relative_to(PACKAGE):
+            continue
+        found.add(file)
+        yield file
+        waiting += trial_files(file, file)
+        packages = (parent for parent in file.parents if parent.is_relative_to(root))
+        waiting += filter(Path.is_file, (parent / "__init__.py" for parent in packages))
+
+
+def own_classes(grid: Grid, past: Recorded) -> dict[str, dict[str, dict[str, Any]]]:
+    """What is saved of the user's own classes, by kind and name: `where` each is, and `defaults`.
+
+    `past` is what was saved before. A default that has changed since, while the grid still uses
+    the former one, stays as it was: whoever continues the sweep is told each time.
+    """
+    found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
+    for kind, block in own_blocks(grid):
+        defaults = _defaults(block)
+        for name, former in _past_defaults(past, kind, block).items():
+            if name in defaults and block.axes[name] == (former,):
+                defaults[name] = former
+        found[kind][block.name] = {"where": block.where, "defaults": defaults}
+    return found
+
+
+def changed_defaults(grid: Grid, past: Recorded) -> Iterator[str]:
+    """What to tell of defaults that differ from those saved, and of which value counts."""
+    told = dict.fromkeys(
+        line for kind, block in own_blocks(grid) for line in _changes(block, past, kind)
+    )
+    yield from told
+
+
+def _changes(block: Block, past: Recorded, kind: Kind) -> Iterator[str]:
+    if block.name not in past.get(kind, {}):
+        return
+    then, now = _past_defaults(past, kind, block), _defaults(block)
+    for name in dict.fromkeys((*now, *then)):
+        if name in then and name in now and _same(then[name], now[name]):
+            continue
+        if name not in block.axes:
+            yield f"{block.name}: the field {name}, whose default was {then[name]}, is gone"
+            continue
+        used = " and ".join(map(str, block.axes[name]))
+        before = f"was {then[name]}" if name in then else "did not exist"
+        after = f"is {now[name]} now" if name in now else "is gone"
+        yield (
+            f"{block.name}: the default of {name} {before} when the sweep was launched and "
+            f"{after}; used is {used}"
+        )
+
+
+def _defaults(block: Block) -> dict[str, Any]:
+    fields = parameters(block.kind).items()
+    return {name: field.default for name, field in fields if field.default is not REQUIRED}
+
+
+def _past_defaults(past: Recorded, kind: Kind, block: Block) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = past.get(kind, {}).get(block.name, {}).get("defaults", {})
+    return found
+
+
+def _same(one: object, other: object) -> bool:
+    """1 and True are different values of a field, 1 and 1.0 too."""
+    return type(one) is type(other) and one == other

@@ -1,0 +1,157 @@
+"""The user's own code in the store: kept at launch, put back where the original is gone."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid.fingerprint import fingerprint, source, trial_code, trial_files
+from sweepd.grid.own import KINDS, own_blocks, own_files
+from sweepd.grid.plan import Plan
+from sweepd.grid.spec import Grid
+from sweepd.provenance import ORIGIN
+from sweepd.store.store import Store, SweepInfo
+
+MOST_BYTES = 2**20
+"""Of one file: what is larger is data, not code."""
+
+Sources = dict[str, dict[str, dict[str, str]]]
+
+
+def keep_sources(plan: Plan, store: Store) -> Sources:
+    """Write the user's own files to the store: what `SweepInfo.sources` says of this plan.
+
+    UserError for a file above MOST_BYTES, or one that has changed since the plan was made.
+    """
+    found: Sources = {}
+    base = plan.grid.base
+    for task, model in dict.fromkeys((t.task_where, t.model_where) for t in plan.trials):
+        files = own_files([("task", task), ("model", model)], base)
+        if not (files.beside or files.packages):
+            continue
+        code = trial_code(task, model, base).digest
+        if code not in plan.codes:
+            raise UserError(f"a file of {task} or {model} was changed meanwhile; launch again")
+        kept = found.setdefault(code, {"beside": {}, "packages": {}})
+        kept["beside"] |= {name: _kept(file, store) for name, file in files.beside.items()}
+        kept["packages"] |= {name: _kept(file, store) for name, file in files.packages.items()}
+    return found
+
+
+def _kept(file: Path, store: Store) -> str:
+    data = file.read_bytes()
+    if len(data) > MOST_BYTES:
+        raise UserError(
+            f"{file}: {len(data):,} bytes are too many for code, of which results keep a copy; "
+            f"move its data to a file of its own (at most {MOST_BYTES:,})"
+        )
+    return store.keep_source(data)
+
+
+@contextmanager
+def folder_of(
+    sweep: str, info: SweepInfo, store: Store, say: Callable[[str], None]
+) -> Iterator[Path]:
+    """The folder of a sweep's grid; where the user's classes are no longer found there, a temporary
+    one with the files that the store keeps."""
+    gone = [where for where in _own(info) if not _is_found(*where, Path(info.base))]
+    if not (gone and info.sources):
+        yield Path(info.base)
+        return
+    with TemporaryDirectory(prefix="sweepd-code-") as folder:
+        base = _restore(info, store, Path(folder))
+        base.joinpath(ORIGIN).write_text(
+            json.dumps({**_provenance(sweep, store), "base": info.base})
+        )
+        say(f"{info.base} lacks {gone[0][1]}: going on with the code that {store.address} keeps")
+        with _importable(folder):
+            yield base
+
+
+def _own(info: SweepInfo) -> Iterator[tuple[str, str]]:
+    for kind in KINDS:
+        yield from ((kind, own["where"]) for own in info.own_classes.get(kind, {}).values())
+
+
+def _is_found(kind: str, where: str, base: Path) -> bool:
+    try:
+        source(kind, where, base)  # type: ignore[arg-type]
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
+    """Put the files of the latest launch below `folder`: where the grid's folder is."""
+    beside: dict[str, str] = {}
+    packages: dict[str, str] = {}
+    for files in info.sources.values():
+        beside |= files["beside"]
+        packages |= files["packages"]
+    outside = max((Path(name).parts.count("..") for name in beside), default=0)
+    base = folder.joinpath("grid", *("below" for _ in range(outside)))
+    base.mkdir(parents=True)
+    for start, names in ((base, beside), (folder, packages)):
+        for name, kept in names.items():
+            target = Path(os.path.normpath(start / name))
+            if not target.is_relative_to(folder):
+                raise EnvironmentFailure(f"{store.address}: {name} lies outside of its grid")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(store.read_source(kept))
+    return base
+
+
+def _provenance(sweep: str, store: Store) -> Mapping[str, str | None]:
+    """Commit and changes of the code as it was last launched."""
+    latest = [launch for launch in store.launches() if launch.get("sweep") == sweep][-1:]
+    return {name: latest[0].get(name) if latest else None for name in ("commit", "diff")}
+
+
+@contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Packages in `folder` can be imported, here and in the processes that are started."""
+    before = os.environ.get("PYTHONPATH")
+    sys.path.insert(0, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, before)))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
+    """UserError where another sweep of the store calls another class by a name of this grid: no
+    answer could tell the two apart."""
+    for kind, block in own_blocks(grid):
+        ours = source(kind, block.where, grid.base)
+        for sweep, info in sweeps.items():
+            where = info.class_of(kind, block.name)
+            if sweep == grid.name or block.name not in info.own_classes.get(kind, {}):
+                continue
+            try:
+                theirs = source(kind, where, Path(info.base))
+            except FileNotFoundError:
+                continue  # it has moved, or was on another machine
+            same_name = where.rpartition(":")[2] == block.where.rpartition(":")[2]
+            if not same_name or not (ours.samefile(theirs) or _code(ours) == _code(theirs)):
+                raise UserError(
+                    f"{grid.document.place(block.keys)}: in sweep {sweep}, {block.name} is another "
+                    f"class, that of {theirs}; tell them apart by an alias (`as: …`), or by "
+                    "another results folder"
+                )
+
+
+def _code(file: Path) -> str:
+    return fingerprint(trial_files(file, file), file.parent).digest

@@ -1,0 +1,70 @@
+"""Models of one's own, from the command line: two of one name, one that is broken, and a sweep that
+goes on where nothing but its results is left."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+
+from waiting import wait_until
+
+NET = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Net(Standard):
+    level: int = LEVEL
+
+    def build(self, vocab, L, capacity, generator):
+        model = super().build(vocab, L, capacity, generator)
+        if self.level == 9:
+            inner = model.logits
+            model.logits = lambda x: inner(x + x.mean(-2, keepdim=True))
+        return model
+"""
+GRID = """
+name: own
+task:  {name: lis, n: 6, value_range: 16}
+model: {name: MODEL, d: 8, layers: 1, heads: 2}
+train: {steps: 400, batch_size: 16}
+evaluate: {check_every: 100, check_samples: 32, verdict_samples: 64}
+checkpoint_seconds: 0.5
+"""
+
+
+def test_a_moved_store_goes_on_without_the_code_it_was_launched_with(shell, running, tmp_path):
+    shell.folder = tmp_path / "a"
+    shell.folder.mkdir()
+    shell.write("v1.py", NET.replace("LEVEL", "1"))
+    shell.write("v2.py", NET.replace("LEVEL", "1"))
+    shell.write("grid.yaml", GRID.replace("MODEL", "[v1.py:Net, v2.py:Net], as: [one, two]"))
+    process = running(shell.start("launch", "grid.yaml", "--yes"))
+    checkpoints = shell.folder / "sweepd-results/checkpoints"
+    wait_until(lambda: any(checkpoints.glob("*/*.pt")), 300, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+
+    moved = tmp_path / "b"
+    moved.mkdir()
+    shutil.move(shell.folder / "sweepd-results", moved)
+    shutil.rmtree(shell.folder)
+    there, shell.folder = shell.folder, moved
+    told = shell.run("resume").stderr
+    assert f"{there} lacks v1.py:Net: going on with the code that" in told
+    rows = shell.sql("SELECT model, status FROM trials ORDER BY model")
+    assert rows == [{"model": name, "status": "completed"} for name in ("one", "two")]
+    [attempts] = shell.sql("SELECT count(*) AS n FROM attempts WHERE status = 'interrupted'")
+    assert attempts["n"] > 0
+    assert "nothing to do" in shell.run("resume").stderr
+
+
+def test_a_model_that_sees_the_future_is_refused(shell):
+    shell.write("v1.py", NET.replace("LEVEL", "9"))
+    shell.write("grid.yaml", GRID.replace("MODEL", "v1.py:Net"))
+    for _ in range(2):
+        told = shell.run("launch", "grid.yaml", "--yes", exits=2).stderr
+        assert f"{shell.folder / 'v1.py'}:6: v1.py:Net is not causal: changing token" in told
+    assert shell.sql("SELECT * FROM attempts") == []
+    shell.run("plan", "grid.yaml")

@@ -1,0 +1,115 @@
+"""User classes before their first trial: refused, or inspected once for each version of the code,
+in a process that they can't take the launch along with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sweepd.errors import UserError
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.run import new_classes
+from sweepd.run.new_classes import inspect_new
+from sweepd.store.store import Store
+
+MINE = """
+import os, sys
+from dataclasses import dataclass
+from sweepd.tasks.lis import LIS
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Problem(LIS):
+    def fill(self, rng, tokens):
+        FILL
+        super().fill(rng, tokens)
+
+@dataclass(frozen=True)
+class Net(Standard):
+    def build(self, vocab, L, capacity, generator):
+        model = super().build(vocab, L, capacity, generator)
+        BUILD
+        return model
+"""
+LEAK = "forward = model.logits; model.logits = lambda x: forward(x + x.mean(-2, keepdim=True))"
+GRID = """
+name: s
+task: {name: mine.py:Problem, n: [4, 8]}
+model: {name: mine.py:Net, d: [8, 16], heads: 2}
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(str(tmp_path / "results"))
+
+
+def inspected(
+    folder: Path, store: Store, fill: str = "pass", build: str = "pass", *sets: str
+) -> list[str]:
+    (folder / "mine.py").write_text(MINE.replace("FILL", fill).replace("BUILD", build))
+    said: list[str] = []
+    found = plan(parse_grid(GRID, "grid.yaml", sets, folder))
+    inspect_new(found.trials, folder, store, said.append)
+    return said
+
+
+def test_what_is_right_is_inspected_once(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert inspected(tmp_path, store) == []
+    assert len(list(Path(store.address, "checked").iterdir())) == 2
+    monkeypatch.setattr(new_classes, "_in_a_process", lambda *_: pytest.fail("inspected again"))
+    assert inspected(tmp_path, store, "pass  # a remark") == []
+    assert inspected(tmp_path, store, "pass", "pass", "task.n=8", "seeds=[3]") == []
+    with pytest.raises(pytest.fail.Exception):
+        inspected(tmp_path, store, "self.size")
+
+
+def test_what_is_wrong_is_refused_and_not_remembered(tmp_path: Path, store: Store) -> None:
+    for _ in range(2):
+        with pytest.raises(UserError) as caught:
+            inspected(tmp_path, store, build=LEAK)
+        [fault] = str(caught.value).splitlines()
+        assert fault.startswith(f"{tmp_path / 'mine.py'}:14: mine.py:Net is not causal: changing ")
+    assert not Path(store.address, "checked").exists()
+
+
+@pytest.mark.parametrize(
+    ("fill", "told"),
+    [
+        ("raise RuntimeError('on purpose')", "RuntimeError: on purpose"),
+        ("os._exit(3)", "its process died (3)"),
+        ("os.abort()", "its process died (-6)"),
+        ("sys.exit(3)", "its process died (3)"),
+        ("import time; time.sleep(99)", "it took more than 15 s"),
+    ],
+)
+def test_what_takes_its_process_along_is_left_to_its_trials(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, fill: str, told: str
+) -> None:
+    if "sleep" in fill:
+        monkeypatch.setattr(new_classes, "MOST_SECONDS", 15)
+    first, *_ = inspected(tmp_path, store, fill, "pass", "model.name=standard")
+    assert first == f"mine.py:Problem could not be inspected: {told}; its trials will show"
+    assert not Path(store.address, "checked").exists()
+
+
+def test_the_current_folder_shadows_nothing(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/torch.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert inspected(tmp_path, store) == []
+
+
+def test_classes_that_come_with_sweepd_are_not_inspected(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "posix_spawn", None)
+    assert inspected(tmp_path, store, "pass", "pass", "task.name=lis", "model.name=standard") == []
+    assert not Path(store.address, "checked").exists()

@@ -1,0 +1,188 @@
+"""The user's code in the store: kept at launch, once, and put back where the original is gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid import plan as planning
+from sweepd.grid.plan import Plan
+from sweepd.grid.spec import parse_grid
+from sweepd.provenance import home
+from sweepd.run import driver
+from sweepd.run.own_code import MOST_BYTES, folder_of
+from sweepd.store.store import Store
+
+NET = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+import beside_own_code
+
+@dataclass(frozen=True)
+class Net(Standard):
+    level: int = beside_own_code.LEVEL
+"""
+GRID = """
+name: s
+task: {name: ../lib/task.py:LIS, n: 4}
+model: {name: [v1.py:Net, own_pack_b.net:Net], d: 8, heads: 2}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a grid with code beside it, above it and in a package."""
+    for name, text in {
+        "a/grid/v1.py": NET,
+        "a/grid/beside_own_code.py": "LEVEL = 3\n",
+        "a/lib/task.py": "from sweepd.tasks.lis import LIS\n",
+        "a/path/own_pack_b/__init__.py": "",
+        "a/path/own_pack_b/net.py": NET.replace("import beside_own_code", "").replace(
+            "beside_own_code.LEVEL", "4"
+        ),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path / "a/path")
+    yield tmp_path / "a/grid"
+    forget_imports()
+
+
+def forget_imports() -> None:
+    """As in a new process."""
+    for name in [name for name in sys.modules if name.startswith(("own_pack_b", "beside_own"))]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(str(tmp_path / "results"))
+
+
+def planned(folder: Path, text: str = GRID) -> Plan:
+    return planning.plan(parse_grid(text, "grid.yaml", [], folder))
+
+
+def kept(store: Store) -> list[str]:
+    return sorted(path.name for path in Path(store.address, "code").iterdir())
+
+
+def test_files_are_kept_once_and_by_content(folder: Path, store: Store) -> None:
+    found = planned(folder)
+    driver._save(found, store)
+    driver._save(found, store)
+    info = store.load_sweep("s")
+    assert set(info.sources) == {trial.code for trial in found.trials}
+    beside, packages = set(), set()
+    for files in info.sources.values():
+        beside |= files["beside"].keys()
+        packages |= files["packages"].keys()
+    assert beside == {"v1.py", "beside_own_code.py", "../lib/task.py"}
+    assert packages == {"own_pack_b/__init__.py", "own_pack_b/net.py"}
+    assert len(kept(store)) == 5
+    first = next(iter(info.sources.values()))
+    assert (
+        store.read_source(first["beside"]["../lib/task.py"])
+        == (folder.parent / "lib/task.py").read_bytes()
+    )
+
+
+def test_what_sweepd_brings_is_not_kept(folder: Path, store: Store) -> None:
+    grid = "name: s\ntask: {name: lis, n: 4}\nmodel: {name: standard, d: 8}\n"
+    driver._save(planned(folder, grid), store)
+    assert store.load_sweep("s").sources == {} and not Path(store.address, "code").exists()
+
+
+def test_a_copied_store_goes_on(folder: Path, store: Store, tmp_path: Path) -> None:
+    """With the very same trials, where nothing but the store is left."""
+    before = planned(folder)
+    driver._save(before, store)
+    store.new_launch({"sweep": "s", "host": "h", "pid": 1, "commit": "abc", "diff": ""})
+    shutil.rmtree(folder.parent)
+    sys.path.remove(str(folder.parent / "path"))
+    forget_imports()
+    copied = Store.open(str(shutil.copytree(store.address, tmp_path / "b")))
+    info, path, said = copied.load_sweep("s"), list(sys.path), []
+    with folder_of("s", info, copied, said.append) as base:
+        grid = parse_grid(copied.load_grid("s"), "grid.yaml", [], base)
+        again = planning.plan(grid)
+        assert [trial.id for trial in again.trials] == [trial.id for trial in before.trials]
+        assert home(base) == str(folder)
+        assert json.loads((base / "sweepd-origin.json").read_text())["commit"] == "abc"
+        driver._save(again, copied)
+    assert not base.exists() and sys.path == path
+    assert said == [f"{folder} lacks ../lib/task.py:LIS: going on with the code that "
+                    f"{copied.address} keeps"]  # fmt: skip
+    assert copied.load_sweep("s").sources == info.sources
+    assert copied.load_sweep("s").base == str(folder)
+
+
+def test_the_latest_code_is_put_back(folder: Path, store: Store) -> None:
+    """Also where an edit was taken back."""
+    grid = "name: s\ntask: {name: lis, n: 4}\nmodel: {name: v1.py:Net, d: 8, heads: 2}\n"
+    for mark in ("A = 1", "A = 2", "A = 1"):
+        (folder / "v1.py").write_text(f"{NET}\n{mark}\n")
+        driver._save(planned(folder, grid), store)
+    assert len(store.load_sweep("s").sources) == 2
+    shutil.rmtree(folder.parent)
+    with folder_of("s", store.load_sweep("s"), store, lambda line: None) as base:
+        assert (base / "v1.py").read_text().endswith("A = 1\n")
+
+
+def test_a_folder_that_is_there_is_used(folder: Path, store: Store) -> None:
+    driver._save(planned(folder), store)
+    said: list[str] = []
+    with folder_of("s", store.load_sweep("s"), store, said.append) as base:
+        assert base == folder and not said
+
+
+def test_a_file_that_is_too_large(folder: Path, store: Store) -> None:
+    (folder / "beside_own_code.py").write_text(f"LEVEL = 3\nDATA = '{'x' * MOST_BYTES}'\n")
+    with pytest.raises(
+        UserError, match=r"beside_own_code.py: 1,048,.* bytes are too many for code"
+    ):
+        driver._save(planned(folder), store)
+    assert store.sweeps() == []
+
+
+def test_a_file_that_changed_meanwhile(folder: Path, store: Store) -> None:
+    found = planned(folder)
+    (folder / "v1.py").write_text(f"{NET}\nA = 1\n")
+    with pytest.raises(UserError, match=r"v1.py:Net was changed meanwhile; launch again"):
+        driver._save(found, store)
+
+
+@pytest.mark.parametrize("damage", ["", "changed"])
+def test_kept_code_that_is_damaged_or_gone(folder: Path, store: Store, damage: str) -> None:
+    driver._save(planned(folder), store)
+    shutil.rmtree(folder.parent)
+    for path in Path(store.address, "code").iterdir():
+        if damage:
+            path.chmod(0o600)
+            path.write_text(damage)
+        else:
+            path.unlink()
+    with (
+        pytest.raises(EnvironmentFailure, match="is damaged" if damage else "is missing"),
+        folder_of("s", store.load_sweep("s"), store, lambda line: None),
+    ):
+        pass
+
+
+def test_nothing_is_written_outside(folder: Path, store: Store) -> None:
+    """Whoever sent the store may have changed its paths."""
+    driver._save(planned(folder), store)
+    shutil.rmtree(folder.parent)
+    path = Path(store.address, "sweeps/s/sweep.json")
+    path.write_text(path.read_text().replace('"own_pack_b/net.py"', '"../../evil.py"'))
+    with (
+        pytest.raises(EnvironmentFailure, match=r"\.\./\.\./evil.py lies outside"),
+        folder_of("s", Store.open(store.address).load_sweep("s"), store, lambda line: None),
+    ):
+        pass

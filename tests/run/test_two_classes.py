@@ -1,0 +1,170 @@
+"""Two classes of one name in two files, from the grid to the answer: each has its own trials, its
+own row and its own past, and taking over an earlier code never crosses from one to the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweepd.cli.ask import codes
+from sweepd.errors import UserError
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.query.answers import ask
+from sweepd.run import driver
+from sweepd.run.own_code import refuse_namesakes
+from sweepd.search.ledger import standing
+from sweepd.store.store import Store
+from sweepd.trial.attempt import ledger_columns
+
+NET = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Net(Standard):
+    level: int = 1
+
+    def f(self):
+        return VERSION
+"""
+GRID = """
+name: NAME
+task: {name: lis, n: 2, value_range: 64}
+model: {name: MODELS, d: [4, 8], layers: 1, heads: 1}
+"""
+ACC = {"v1.py:Net": (0.5, 0.95), "v2.py:Net": (0.95, 0.97)}
+"""Of d = 4 and d = 8."""
+
+
+def write(folder: Path, name: str, version: int) -> None:
+    (folder / name).write_text(NET.replace("VERSION", str(version)))
+
+
+def planned(folder: Path, name: str, models: str) -> Plan:
+    text = GRID.replace("NAME", name).replace("MODELS", models)
+    return plan(parse_grid(text, "grid.yaml", [], folder))
+
+
+def end(store: Store, name: str, trial: Trial, **changes: object) -> None:
+    acc = ACC.get(trial.model_name, (0.95, 0.95))[trial.model["d"] == 8]
+    score = {"status": "completed", "acc": acc, "correct": round(1000 * acc), "total": 1000}
+    store.write_trials([{**ledger_columns(trial, 1001, name), **score, "step": 1000, **changes}])
+
+
+def launched(store: Store, found: Plan) -> None:
+    driver._save(found, store)
+    for trial in found.trials:
+        end(store, found.grid.name, trial)
+
+
+def answers(store: Store, *sweeps: str) -> dict[str, tuple[float | None, float | None]]:
+    rows = ask(store, "min d", code=codes("current", store), sweeps=list(sweeps) or None).rows
+    return {row["model"]: (row["value"], row["acc"]) for row in rows}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    for version in (1, 2):
+        write(tmp_path, f"v{version}.py", version)
+    return Store.create(str(tmp_path / "results"))
+
+
+BOTH = {"v1.py:Net": (8, 0.95), "v2.py:Net": (4, 0.95)}
+
+
+def test_one_sweep_over_both_shows_both(store: Store, tmp_path: Path) -> None:
+    found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
+    launched(store, found)
+    assert len({trial.config for trial in found.trials}) == len(found.trials) == 4
+    assert answers(store) == BOTH
+
+
+def test_an_edit_of_one_shows_nothing_of_the_other(store: Store, tmp_path: Path) -> None:
+    for version in (1, 2):
+        launched(store, planned(tmp_path, f"s{version}", f"v{version}.py:Net"))
+    assert answers(store) == BOTH
+    write(tmp_path, "v1.py", 3)
+    driver._save(planned(tmp_path, "s1", "v1.py:Net"), store)
+    assert answers(store) == {**BOTH, "v1.py:Net": (None, None)}
+    assert answers(store, "s1") == {"v1.py:Net": (None, None)}
+
+
+def test_what_another_code_did_is_not_the_other_class_s(store: Store, tmp_path: Path) -> None:
+    launched(store, planned(tmp_path, "s", "v1.py:Net"))
+    second = planned(tmp_path, "t", "v2.py:Net")
+    found = standing(second.trials, store.read_trials().table)
+    assert not found.other
+    write(tmp_path, "v1.py", 3)
+    found = standing(planned(tmp_path, "s", "v1.py:Net").trials, store.read_trials().table)
+    assert len(found.other) == 2
+
+
+def test_copies_of_one_file_are_two_classes(store: Store, tmp_path: Path) -> None:
+    """Also while their text is still the same."""
+    write(tmp_path, "v2.py", 1)
+    found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
+    assert len({trial.code for trial in found.trials}) == 1
+    assert len({trial.id for trial in found.trials}) == len({t.trunk for t in found.trials}) == 4
+    launched(store, found)
+    assert answers(store) == BOTH
+
+
+def test_what_sweepd_0_1_0_left(store: Store, tmp_path: Path) -> None:
+    """It gave both classes one `config`: they are told apart by their names, and each takes over
+    its own alone."""
+    found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
+    assert len({trial.former_config for trial in found.trials}) == 2
+    for i, trial in enumerate(found.trials):
+        old = {"id": f"old{i}", "trunk": f"trunk{i}", "config": trial.former_config}
+        end(store, "old", trial, **old, code=f"code of {trial.model_name}")
+    rows = ask(store, "min d where acc > 0.9", code="all").rows
+    assert {row["model"]: row["value"] for row in rows} == {"v1.py:Net": 8, "v2.py:Net": 4}
+
+    table = store.read_trials().table
+    second = planned(tmp_path, "s", "v2.py:Net")
+    standing_2 = standing(second.trials, table)
+    assert {ending.code for ending in standing_2.other.values()} == {"code of v2.py:Net"}
+    both = standing(found.trials, table)
+    assert {trial.id: both.other[trial.id].model for trial in found.trials} == {
+        trial.id: trial.model_name for trial in found.trials
+    }
+    taken = both.accepting({ending.code for ending in both.other.values()})
+    assert {trial.id for trial in taken} == {f"old{i}" for i in range(4)}
+    driver._save(replace(found, trials=taken), store)
+    assert answers(store) == BOTH
+    assert answers(store, "s") == BOTH
+    assert len(standing(taken, table).done) == 4
+
+
+def test_an_alias_is_found_by_questions(store: Store, tmp_path: Path) -> None:
+    found = planned(tmp_path, "s", "v1.py:Net, as: net")
+    driver._save(found, store)
+    for trial in found.trials:
+        end(store, "s", trial)
+    assert answers(store) == {"net": (4, 0.95)}
+    write(tmp_path, "v1.py", 3)
+    driver._save(planned(tmp_path, "s", "v1.py:Net, as: net"), store)
+    assert answers(store) == {"net": (None, None)}
+
+
+def test_another_class_of_one_name_is_refused(store: Store, tmp_path: Path) -> None:
+    """In another folder, or by the same alias: no answer could tell the two apart."""
+    launched(store, planned(tmp_path, "s", "v1.py:Net"))
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other, "v1.py", 1)
+    sweeps, _ = store.readable_sweeps()
+    refuse_namesakes(planned(other, "t", "v1.py:Net").grid, sweeps)  # the very same class
+    write(other, "v1.py", 2)
+    refuse_namesakes(planned(other, "s", "v1.py:Net").grid, sweeps)  # the same sweep, elsewhere
+    there = planned(other, "t", "v1.py:Net").grid
+    with pytest.raises(
+        UserError, match=r"in sweep s, v1.py:Net is another class, that of .*v1.py; tell"
+    ):
+        refuse_namesakes(there, sweeps)
+    refuse_namesakes(planned(other, "t", "v1.py:Net, as: two").grid, sweeps)
+    (tmp_path / "v1.py").unlink()
+    refuse_namesakes(there, sweeps)  # it has moved

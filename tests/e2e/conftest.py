@@ -28,6 +28,15 @@ class Raylets(NamedTuple):
     token: dict[str, str]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that read what one launch has made stay in one process; others go where there is
+    room (`--dist loadgroup`)."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "module_shell" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> SharedShell:
     return SharedShell(tmp_path)

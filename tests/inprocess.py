@@ -1,6 +1,6 @@
 """The command line in this process, watched: what it answers, and what it writes, runs or calls.
 
-For thousands of inputs; what needs processes of its own is in `e2e/`.
+For thousands of inputs, and for launches that share one Ray (`shell.py`).
 """
 
 from __future__ import annotations

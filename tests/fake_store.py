@@ -75,7 +75,7 @@ def planned(
     text = json.dumps([where, axes], sort_keys=True)
     config = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     flops = 24 * d * d * (2 * n + 3)
-    costs = {"params": 12 * d * d, "flops": flops + d, "flops_weights": flops}
+    costs: Row = {"params": 12 * d * d, "flops": flops + d, "flops_weights": flops}
     costs |= {"state_bytes": 8 * d * (2 * n + 3), "train_bytes": 192.0 * d * d}
     who = {"id": f"{config}-{code}", "trunk": config, "config": config, "code": code}
     return {**who, **where, **axes, **costs, "train_flops": 3000.0 * flops}

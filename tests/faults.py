@@ -85,5 +85,5 @@ def numbers(store: Store) -> tuple[list[Any], list[Any]]:
         kept = ("loss", "acc", "chain_acc", "lr", "tokens")
         steps[row["step"]] = [row["step"], *(row[name] for name in kept)]
     ended = max(store.read_trials().table.to_pylist(), key=lambda row: row["attempt"])
-    kept = ("id", "status", "acc", "loss", "correct", "step", "tokens")
-    return sorted(steps.values()), [ended[name] for name in kept]
+    columns = ("id", "status", "acc", "loss", "correct", "step", "tokens")
+    return sorted(steps.values()), [ended[name] for name in columns]

@@ -43,7 +43,7 @@ ERRORS: dict[str, Callable[[], Any]] = {
 BATCHES: dict[str, Callable[[Batch], Any]] = {
     "nothing": lambda b: None,
     "text": lambda b: "rubbish",
-    "lists": lambda b: Batch(b.inputs.tolist(), b.targets.tolist()),  # type: ignore[arg-type]
+    "lists": lambda b: Batch(b.inputs.tolist(), b.targets.tolist()),
     "tensors": lambda b: Batch(*map(torch.from_numpy, (b.inputs, b.targets))),  # type: ignore[arg-type]
     "objects": lambda b: Batch(b.inputs.astype(object), b.targets),
     "real ids": lambda b: Batch(b.inputs.astype(np.float32), b.targets),

@@ -1,8 +1,7 @@
-"""The command line as a user runs it: real processes, real Ray, real training."""
+"""The command line as a user runs it, on one Ray for all tests that are not about Ray itself."""
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -10,80 +9,54 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pytest
+from shell import TASKS, SharedShell
 
-MINE = Path(__file__).with_name("mine.py")
-SWEEPD = str(Path(sys.executable).with_name("sweepd"))
-TIMEOUT = 240
+Running = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 
 
-@dataclass
-class Shell:
-    """Runs sweepd in a folder of its own."""
+class Raylets(NamedTuple):
+    """A cluster of this machine: the program that runs it (a node dies for each line that it
+    reads), the address of its dashboard, and the environment that it lets in."""
 
-    folder: Path
-    command: Sequence[str] = (SWEEPD,)
-    environment: dict[str, str] = field(default_factory=dict)
+    program: subprocess.Popen[str]
+    address: str
+    token: dict[str, str]
 
-    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*self.command, *arguments],
-            cwd=self.folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **self.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
-        )
 
-    def run(self, *arguments: str, exits: int = 0) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=TIMEOUT)
-        assert process.returncode == exits, f"{arguments}: exit {process.returncode}\n{out}\n{err}"
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
-
-    def rows(self, *arguments: str, exits: int = 0) -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = json.loads(
-            self.run(*arguments, "--json", exits=exits).stdout
-        )
-        return answer
-
-    def sql(self, text: str) -> list[dict[str, Any]]:
-        return self.rows("sql", text)
-
-    def write(self, name: str, text: str) -> Path:
-        path = self.folder / name
-        path.write_text(text)
-        return path
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that read what one launch has made stay in one process; others go where there is
+    room (`--dist loadgroup`)."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "module_shell" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(tmp_path: Path) -> SharedShell:
+    return SharedShell(tmp_path)
 
 
 @pytest.fixture
-def mine(shell: Shell) -> Shell:
+def mine(shell: SharedShell) -> SharedShell:
     """A folder that holds a user's own tasks."""
-    shutil.copy(MINE, shell.folder)
+    shutil.copy(TASKS, shell.folder)
     return shell
 
 
 @pytest.fixture(scope="module")
-def module_shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+def module_shell(tmp_path_factory: pytest.TempPathFactory) -> SharedShell:
     """One folder for a whole file, where launching once serves many tests."""
-    return Shell(tmp_path_factory.mktemp("sweep"))
+    return SharedShell(tmp_path_factory.mktemp("sweep"))
 
 
 @pytest.fixture
-def running() -> Iterator[Callable[[subprocess.Popen[str]], subprocess.Popen[str]]]:
+def running() -> Iterator[Running]:
     """Registers processes to be killed when the test ends, however it ends."""
     processes: list[subprocess.Popen[str]] = []
 
@@ -98,8 +71,7 @@ def running() -> Iterator[Callable[[subprocess.Popen[str]], subprocess.Popen[str
 
 
 @pytest.fixture(scope="module")
-def raylets():
-    """The program that runs the cluster, and the address of its dashboard."""
+def raylets() -> Iterator[Raylets]:
     folder = tempfile.mkdtemp(prefix="sweepd-", dir="/tmp")  # sockets' paths must be short
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
     process = subprocess.Popen(
@@ -110,8 +82,9 @@ def raylets():
         text=True,
         start_new_session=True,
     )
+    assert process.stdin and process.stdout
     try:
-        yield process, process.stdout.readline().strip(), token
+        yield Raylets(process, process.stdout.readline().strip(), token)
         process.stdin.close()
         process.wait(timeout=200)
     finally:

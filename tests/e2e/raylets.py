@@ -44,7 +44,7 @@ def main() -> None:
     print(f"http://127.0.0.1:{port}", flush=True)  # noqa: T201
     for _ in sys.stdin:
         cluster.remove_node(nodes.pop(), allow_graceful=False)
-    cluster.shutdown()
+    cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from shell import SharedShell
 
 GRID = """\
 name: fine
@@ -26,24 +27,24 @@ evaluate: {check_samples: 16, verdict_samples: 16}
         ("- 1\n", ["grid.yaml"]),
     ],
 )
-def test_wrong_grids(shell, text, words):
+def test_wrong_grids(shell: SharedShell, text: str, words: list[str]) -> None:
     shell.write("grid.yaml", text)
     message = shell.run("launch", "grid.yaml", "--yes", exits=2).stderr
     assert all(word in message for word in words), message
     assert not (shell.folder / "sweepd-results").exists()
 
 
-def test_every_problem_is_reported_at_once(shell):
+def test_every_problem_is_reported_at_once(shell: SharedShell) -> None:
     shell.write("grid.yaml", GRID.replace("d: 4", "dd: 4").replace("n: 2", "n: 0") + "x: 1\n")
     message = shell.run("plan", "grid.yaml", exits=2).stderr
     assert all(f"grid.yaml:{line}" in message for line in (2, 3, 6)), message
 
 
-def test_a_grid_that_is_not_there(shell):
+def test_a_grid_that_is_not_there(shell: SharedShell) -> None:
     assert "nowhere.yaml" in shell.run("plan", "nowhere.yaml", exits=2).stderr
 
 
-def test_a_results_folder_that_is_not_ours(shell):
+def test_a_results_folder_that_is_not_ours(shell: SharedShell) -> None:
     shell.write("grid.yaml", GRID)
     (shell.folder / "photos").mkdir()
     shell.write("photos/cat.jpg", "meow")
@@ -52,14 +53,14 @@ def test_a_results_folder_that_is_not_ours(shell):
     assert [path.name for path in (shell.folder / "photos").iterdir()] == ["cat.jpg"]
 
 
-def test_a_results_folder_that_cannot_be_written(shell):
+def test_a_results_folder_that_cannot_be_written(shell: SharedShell) -> None:
     shell.write("grid.yaml", GRID)
     shell.write("file", "")
     shell.run("launch", "grid.yaml", "--yes", "--results", "/proc/nowhere", exits=3)
     shell.run("launch", "grid.yaml", "--yes", "--results", "file", exits=2)
 
 
-def test_a_trial_that_no_machine_could_hold(shell):
+def test_a_trial_that_no_machine_could_hold(shell: SharedShell) -> None:
     shell.write("grid.yaml", GRID + "resources: {cpus: 100000}\n")
     message = shell.run("launch", "grid.yaml", "--yes", exits=3).stderr
     assert "100000 cores" in message and "resources" in message
@@ -67,13 +68,13 @@ def test_a_trial_that_no_machine_could_hold(shell):
     assert (row["untried"], row["running"]) == (1, False)
 
 
-def test_no_results_yet(shell):
+def test_no_results_yet(shell: SharedShell) -> None:
     for command in (["query", "min d"], ["sql", "SELECT 1"], ["status"], ["resume"]):
         assert "sweepd-results" in shell.run(*command, exits=2).stderr
 
 
 @pytest.fixture(scope="module")
-def stored(module_shell):
+def stored(module_shell: SharedShell) -> SharedShell:
     module_shell.write("grid.yaml", GRID)
     module_shell.run("launch", "grid.yaml", "--yes")
     return module_shell
@@ -93,7 +94,7 @@ def stored(module_shell):
         ("frontier flops", "frontier"),
     ],
 )
-def test_wrong_questions(stored, question, word):
+def test_wrong_questions(stored: SharedShell, question: str, word: str) -> None:
     assert word in stored.run("query", question, exits=2).stderr
 
 
@@ -109,13 +110,13 @@ def test_wrong_questions(stored, question, word):
         "SELEC 1",
     ],
 )
-def test_sql_reads_only_the_views(stored, text):
+def test_sql_reads_only_the_views(stored: SharedShell, text: str) -> None:
     before = sorted(path.name for path in stored.folder.rglob("*"))
     stored.run("sql", text, exits=2)
     assert sorted(path.name for path in stored.folder.rglob("*")) == before
 
 
-def test_usage(stored):
+def test_usage(stored: SharedShell) -> None:
     stored.run("query", "min d", "--nonsense", exits=2)
     stored.run("nonsense", exits=2)
     stored.run("query", "min d", "--sweep", "nobody", exits=2)
@@ -127,7 +128,7 @@ def test_usage(stored):
     stored.run("flops", "sparse", "--task", "lis", "--set", "d=8", "--set", "block=999", exits=2)
 
 
-def test_damaged_files_are_named_skipped_and_left(stored):
+def test_damaged_files_are_named_skipped_and_left(stored: SharedShell) -> None:
     """Last in its file: it damages the store."""
     [path] = (stored.folder / "sweepd-results/trials").glob("*.parquet")
     foreign = path.with_name("foreign.parquet")

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import signal
 import sys
+from subprocess import Popen
 
 import pytest
+from e2e.conftest import Raylets, Running
+from shell import SharedShell
 from waiting import wait_until
 
-from sweepd.cluster import jobs
-from sweepd.errors import EnvironmentFailure
 from sweepd.store.store import Store
 
 TASK = '''
@@ -50,12 +51,10 @@ retries: 0
 """
 
 
-def test_a_sweep_outlives_its_client_and_a_node(shell, running, raylets, monkeypatch):
+def test_a_sweep_outlives_its_client_and_a_node(
+    shell: SharedShell, running: Running, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster, address, token = raylets
-    with pytest.raises(EnvironmentFailure, match="token"):
-        jobs.connect(address)
-    for name, value in token.items():
-        monkeypatch.setenv(name, value)
     (shell.folder / "own").mkdir()
     shell.write("own/far.py", TASK)
     shell.write("own/beside.py", BESIDE)
@@ -65,6 +64,8 @@ def test_a_sweep_outlives_its_client_and_a_node(shell, running, raylets, monkeyp
         f"kind: address\naddress: {address}\npython: {sys.executable}\n"
         f"results: {shell.folder / 'results'}\nnodes: {{core: {{most: 2, cpus: 1, price: 3600}}}}",
     )
+    assert "token" in shell.run_alone("cluster", "status", "cluster.yaml", exits=3).stderr
+    shell.environment |= token
     launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml")
     assert "--yes" in shell.run(*launch, exits=2).stderr
 
@@ -73,11 +74,13 @@ def test_a_sweep_outlives_its_client_and_a_node(shell, running, raylets, monkeyp
     client.kill()
     _, told = client.communicate()
     assert "2 at once" in told and "$" in told
+    assert cluster.stdin
     cluster.stdin.write("kill\n")
     cluster.stdin.flush()
 
-    def following():
+    def following() -> Popen[str]:
         process = running(shell.start(*launch, "--yes"))
+        assert process.stderr
         lines = iter(process.stderr.readline, "")
         assert any("following it" in line for line in lines)
         assert any("node was lost" in line for line in lines)

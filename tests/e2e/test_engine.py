@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+from e2e.conftest import Running
+from shell import SharedShell
 from waiting import wait_until
 
 MODEL = """
@@ -13,7 +15,7 @@ evaluate: {check_samples: 8, verdict_samples: 8}
 """
 
 
-def test_short_trials_keep_every_slot_busy(mine):
+def test_short_trials_keep_every_slot_busy(mine: SharedShell) -> None:
     """Tune's own order gives a freed actor to the oldest pending trial, whose actor is just
     starting, and kills that: with trials shorter than an actor's start, slots stay empty."""
     mine.write(
@@ -32,7 +34,7 @@ def test_short_trials_keep_every_slot_busy(mine):
     assert row["busy"] > 0.4 * 2 * len(os.sched_getaffinity(0)), row  # with that order: about 1
 
 
-def test_a_second_driver_of_a_sweep_is_refused(mine, running):
+def test_a_second_driver_of_a_sweep_is_refused(mine: SharedShell, running: Running) -> None:
     mine.write(
         "grid.yaml",
         "name: held\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1, 2, 3]\n"
@@ -55,24 +57,24 @@ def test_a_second_driver_of_a_sweep_is_refused(mine, running):
     assert (row["running"], row["completed"]) == (False, 4)
 
 
-def test_a_trial_of_two_sweeps_runs_once(mine, running):
+def test_a_trial_of_two_sweeps_runs_once(mine: SharedShell, running: Running) -> None:
     text = (
         "task: {name: mine.py:Slow, n: 2, value_range: 64}\n"
         "seeds: [0, 1, 2, 3, 4, 5]\ntrain: {steps: 3, batch_size: 4}" + MODEL
     )
     mine.write("one.yaml", text)
     mine.write("two.yaml", text.replace("seeds: [0, ", "seeds: [9, 0, "))
-    both = [running(mine.start("launch", name, "--yes")) for name in ("one.yaml", "two.yaml")]
-    for process in both:
-        _, told = process.communicate(timeout=200)
-        assert process.returncode == 0, told
+    other = running(mine.start("launch", "one.yaml", "--yes"))
+    mine.run("launch", "two.yaml", "--yes")
+    _, told = other.communicate(timeout=200)
+    assert other.returncode == 0, told
     [row] = mine.sql("SELECT count(*) AS attempts, count(DISTINCT id) AS trials FROM attempts")
     assert row == {"attempts": 7, "trials": 7}
     for sweep in mine.rows("status"):
         assert sweep["completed"] == sweep["trials"]
 
 
-def test_an_interrupt_before_anything_has_started(mine, running):
+def test_an_interrupt_before_anything_has_started(mine: SharedShell, running: Running) -> None:
     mine.write(
         "grid.yaml",
         "name: early\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\n"

@@ -6,6 +6,8 @@ from __future__ import annotations
 import shutil
 
 import faulty
+from e2e.conftest import Running
+from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
 WORDS = {"killed": "died", "hang": "no step for 8 s", "absent": "No module named 'only_on"}
@@ -15,12 +17,12 @@ evaluate: {check_samples: 16, verdict_samples: 16}
 """
 
 
-def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine):
+def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: SharedShell) -> None:
     mine.write(
         "grid.yaml",
         "task: [{name: mine.py:Broken, n: [2, 3], value_range: 64},\n"
         "       {name: mine.py:Hungry, n: 2, value_range: 64}]\n"
-        "train: {steps: 20, batch_size: 4}\nretries: 2" + SETTINGS,
+        f"train: {{steps: 20, batch_size: 4}}\nresources: {ONE_AT_A_TIME}\nretries: 2" + SETTINGS,
     )
     told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
     assert "n = 3 is cursed" in told and "sweepd logs" in told
@@ -57,7 +59,7 @@ class Absent(LIS):
 """
 
 
-def test_workers_that_die_hang_or_lack_a_module(mine):
+def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
     """Each costs one attempt; the trial is tried again, as often as the grid says."""
     shutil.copy(faulty.__file__, mine.folder)
     mine.write("absent.py", ABSENT)
@@ -82,12 +84,12 @@ def test_workers_that_die_hang_or_lack_a_module(mine):
     assert len(by_fault["absent"]) == 4
 
 
-def test_divergence_is_a_recorded_fail(mine):
+def test_divergence_is_a_recorded_fail(mine: SharedShell) -> None:
     mine.write(
         "grid.yaml",
         "task: {name: lis, n: 2, value_range: 64}\n"
-        "train: {steps: 50, batch_size: 4, lr: [1.0e38, 1.0e-3], warmup: 0, clip: 1.0e38}"
-        + SETTINGS,
+        "train: {steps: 50, batch_size: 4, lr: [1.0e38, 1.0e-3], warmup: 0, clip: 1.0e38}\n"
+        f"resources: {ONE_AT_A_TIME}" + SETTINGS,
     )
     mine.run("launch", "grid.yaml", "--yes")
     rows = mine.sql("SELECT lr, status, acc FROM trials ORDER BY lr")
@@ -96,7 +98,9 @@ def test_divergence_is_a_recorded_fail(mine):
     assert "nothing to do" in mine.run("launch", "grid.yaml", "--yes").stderr
 
 
-def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(mine, running):
+def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(
+    mine: SharedShell, running: Running
+) -> None:
     mine.write(
         "grid.yaml",
         "name: full\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1]\n"

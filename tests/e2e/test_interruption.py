@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import psutil
 import pytest
+from e2e.conftest import Running
+from shell import SharedShell
 from waiting import wait_until
 
 GRID = """
@@ -24,23 +27,28 @@ ENDINGS = (
 )
 
 
+Rows = list[dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
-def undisturbed(module_shell):
+def undisturbed(module_shell: SharedShell) -> tuple[Rows, Rows]:
     module_shell.write("grid.yaml", GRID)
     module_shell.run("launch", "grid.yaml", "--yes")
     return module_shell.sql(NUMBERS), module_shell.sql(ENDINGS)
 
 
-def dead(process):
+def dead(process: psutil.Process) -> bool:
     """Whether it has ended, be it that nobody has taken note yet."""
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_resume_equals_no_interruption(shell, running, undisturbed, number):
+def test_resume_equals_no_interruption(
+    shell: SharedShell, running: Running, undisturbed: tuple[Rows, Rows], number: signal.Signals
+) -> None:
     shell.write("grid.yaml", GRID)
     process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))
     checkpoints = shell.folder / "sweepd-results" / "checkpoints"

@@ -6,6 +6,7 @@ import csv
 import io
 
 import pytest
+from shell import ONE_AT_A_TIME, SharedShell
 
 GRID = """
 name: small
@@ -24,14 +25,14 @@ MIN_COLUMNS = [
 
 
 @pytest.fixture(scope="module")
-def swept(module_shell):
+def swept(module_shell: SharedShell) -> SharedShell:
     module_shell.write("grid.yaml", GRID)
-    first = module_shell.run("launch", "grid.yaml", "--yes")
+    first = module_shell.run_alone("launch", "grid.yaml", "--yes")
     assert first.stdout == "" or "min d" in first.stdout
     return module_shell
 
 
-def test_every_trial_is_recorded_once(swept):
+def test_every_trial_is_recorded_once(swept: SharedShell) -> None:
     rows = swept.sql("SELECT * FROM trials")
     assert len(rows) == TRIALS == len({row["id"] for row in rows})
     for row in rows:
@@ -42,31 +43,32 @@ def test_every_trial_is_recorded_once(swept):
         assert row["flops"] > row["flops_weights"] > 0 and row["params"] > 0
 
 
-def test_metrics_have_every_logged_step(swept):
+def test_metrics_have_every_logged_step(swept: SharedShell) -> None:
     [row] = swept.sql(
         "SELECT count(*) AS rows, count(DISTINCT id) AS trials, count(acc) AS checked FROM metrics"
     )
     assert row == {"rows": TRIALS * 6, "trials": TRIALS, "checked": TRIALS * 2}
 
 
-def test_second_launch_starts_nothing(swept):
+def test_second_launch_starts_nothing(swept: SharedShell) -> None:
     before = swept.sql("SELECT * FROM attempts ORDER BY id")
     again = swept.run("launch", "grid.yaml", "--yes")
     assert "nothing to do" in again.stderr and "ray" not in again.stderr.lower()
     assert swept.sql("SELECT * FROM attempts ORDER BY id") == before
 
 
-def test_one_more_value_runs_only_the_new_trials(swept):
+def test_one_more_value_runs_only_the_new_trials(swept: SharedShell) -> None:
     before = {row["id"] for row in swept.sql("SELECT id FROM attempts")}
     [planned] = swept.rows("plan", "grid.yaml", "--set", "model.d=[4,8,12]")
     assert (planned["trials"], planned["done"]) == (TRIALS + 6, TRIALS)
-    swept.run("launch", "grid.yaml", "--set", "model.d=[4,8,12]", "--yes")
+    sets = ("--set", "model.d=[4,8,12]", "--set", f"resources={ONE_AT_A_TIME}")
+    swept.run("launch", "grid.yaml", *sets, "--yes")
     after = swept.sql("SELECT id, d FROM attempts")
     assert len(after) == TRIALS + 6
     assert {row["d"] for row in after if row["id"] not in before} == {12}
 
 
-def test_min_answers_with_every_column(swept):
+def test_min_answers_with_every_column(swept: SharedShell) -> None:
     rows = swept.rows("query", "min d where acc>0.5")
     assert [list(row) for row in rows] == [MIN_COLUMNS] * 6
     as_csv = list(csv.DictReader(io.StringIO(
@@ -76,7 +78,7 @@ def test_min_answers_with_every_column(swept):
     assert all(row["acc_low"] <= row["acc"] <= row["acc_high"] for row in rows)
 
 
-def test_frontier_is_not_beaten(swept):
+def test_frontier_is_not_beaten(swept: SharedShell) -> None:
     rows = swept.rows("query", "frontier flops, acc")
     by_group: dict[tuple[object, ...], list[tuple[float, float]]] = {}
     for row in rows:
@@ -87,11 +89,11 @@ def test_frontier_is_not_beaten(swept):
         assert [acc for _, acc in points] == sorted({acc for _, acc in points})
 
 
-def test_no_row_is_exit_1(swept):
+def test_no_row_is_exit_1(swept: SharedShell) -> None:
     assert swept.rows("query", "min d where acc>0.5 and model='nobody'", exits=1) == []
 
 
-def test_status_and_logs(swept):
+def test_status_and_logs(swept: SharedShell) -> None:
     [row] = swept.rows("status")
     assert row["sweep"] == "small" and row["running"] is False
     assert row["completed"] == row["trials"]
@@ -99,7 +101,7 @@ def test_status_and_logs(swept):
     assert "completed at step 60" in swept.run("logs", trial[:10]).stdout
 
 
-def test_export_holds_the_trials(swept):
+def test_export_holds_the_trials(swept: SharedShell) -> None:
     import pyarrow.parquet as pq
 
     swept.run("export", "small", "--out", "trials.parquet")

@@ -5,28 +5,30 @@ from __future__ import annotations
 import json
 
 import pytest
+from shell import ONE_AT_A_TIME, SharedShell
 
-GRID = """
+GRID = f"""
 name: memory
 task:
-  - {name: fixed_memory, memories: 1, longest: 4, values: [tokens, reals], length: 12}
-  - {name: adaptive_memory, longest: 8, length: 12}
-  - {name: sparse_memory, length: 12}
-model: {name: standard, d: [4, 8], layers: 1, heads: 2}
-train: {steps: 20, batch_size: 16}
-evaluate: {check_every: 10, check_samples: 32, verdict_samples: 64}
+  - {{name: fixed_memory, memories: 1, longest: 4, values: [tokens, reals], length: 12}}
+  - {{name: adaptive_memory, longest: 8, length: 12}}
+  - {{name: sparse_memory, length: 12}}
+model: {{name: standard, d: [4, 8], layers: 1, heads: 2}}
+train: {{steps: 20, batch_size: 16}}
+evaluate: {{check_every: 10, check_samples: 32, verdict_samples: 64}}
 goal:  loss < 1.5
+resources: {ONE_AT_A_TIME}
 """
 
 
 @pytest.fixture(scope="module")
-def swept(module_shell):
+def swept(module_shell: SharedShell) -> SharedShell:
     module_shell.write("grid.yaml", GRID)
     module_shell.run("launch", "grid.yaml", "--yes")
     return module_shell
 
 
-def test_ids_have_an_accuracy_and_real_numbers_a_loss_alone(swept):
+def test_ids_have_an_accuracy_and_real_numbers_a_loss_alone(swept: SharedShell) -> None:
     rows = swept.sql("SELECT * FROM trials")
     assert len(rows) == 8
     for row in rows:
@@ -40,7 +42,7 @@ def test_ids_have_an_accuracy_and_real_numbers_a_loss_alone(swept):
     assert checks == {"checks": 4 * 2}
 
 
-def test_a_loss_decides(swept):
+def test_a_loss_decides(swept: SharedShell) -> None:
     losses = {
         (row["task"], row["values"], row["d"]): row["loss"]
         for row in swept.sql('SELECT task, "values", d, loss FROM trials')
@@ -56,7 +58,7 @@ def test_a_loss_decides(swept):
     )
 
 
-def test_samples_are_a_prompt_and_its_answer(shell):
+def test_samples_are_a_prompt_and_its_answer(shell: SharedShell) -> None:
     lines = shell.run("sample", "sparse_memory", "--count", "3", "--json").stdout.splitlines()
     assert len(lines) == 3
     for row in map(json.loads, lines):
@@ -66,7 +68,7 @@ def test_samples_are_a_prompt_and_its_answer(shell):
 
 
 @pytest.mark.parametrize("name", ["goal=acc > 0.5", "stop.success=0.9"])
-def test_an_accuracy_is_refused_where_there_is_none(shell, name):
+def test_an_accuracy_is_refused_where_there_is_none(shell: SharedShell, name: str) -> None:
     shell.write("grid.yaml", GRID)
     refused = shell.run("plan", "grid.yaml", "--set", name, exits=2)
     assert "_memory" in refused.stderr and name.split("=")[0] in refused.stderr

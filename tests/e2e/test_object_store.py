@@ -8,6 +8,9 @@ import signal
 import sys
 
 import pytest
+from e2e.conftest import Running
+from object_store import Proxy
+from shell import SharedShell
 from waiting import wait_until
 
 GRID = """
@@ -21,12 +24,14 @@ checkpoint_seconds: 0.5
 """
 TERM = 5
 SHORT_TERM = (
-    f"from sweepd import leases; leases.TERM_SECONDS = {TERM}.0; leases.RENEW_SECONDS = 1.0"
+    f"from sweepd.store import leases; leases.TERM_SECONDS = {TERM}.0; leases.RENEW_SECONDS = 1.0"
 )
 
 
 @pytest.fixture
-def remote(mine, s3, bucket, monkeypatch):
+def remote(
+    mine: SharedShell, s3: Proxy, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> SharedShell:
     """Runs sweepd with its results in a bucket, and with leases of few seconds."""
     monkeypatch.setenv("SWEEPD_RESULTS", f"s3://{bucket}/results")
     mine.write("grid.yaml", GRID)
@@ -34,7 +39,7 @@ def remote(mine, s3, bucket, monkeypatch):
     return mine
 
 
-def test_a_sweep_on_s3(remote, running, s3):
+def test_a_sweep_on_s3(remote: SharedShell, running: Running, s3: Proxy) -> None:
     first = running(remote.start("launch", "grid.yaml", "--yes"))
     wait_until(lambda: s3.count("PUT", "/launches/") >= 1, process=first)
     refused = remote.run("launch", "grid.yaml", "--yes", exits=3).stderr
@@ -51,7 +56,7 @@ def test_a_sweep_on_s3(remote, running, s3):
     assert first.returncode == 3 and "another took over" in told, told
     second.kill()
     second.wait()
-    remote.run("resume")
+    remote.run_alone("resume")  # workers of a shared Ray would not know the way to this S3
     [row] = remote.rows("status")
     assert (row["completed"], row["running"]) == (2, False)
     assert "nothing to do" in remote.run("resume", "remote").stderr
@@ -70,7 +75,7 @@ def test_a_sweep_on_s3(remote, running, s3):
     assert not list(remote.folder.glob("sweepd-results"))
 
 
-def test_an_address_that_is_not_there(remote, bucket):
+def test_an_address_that_is_not_there(remote: SharedShell, bucket: str) -> None:
     for address in ("s3://no-such-bucket/results", f"s3://{bucket}/else"):
         for command in (["status"], ["query", "min d"]):
             told = remote.run(*command, "--results", address, exits=2).stderr

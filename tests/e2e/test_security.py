@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import signal
-import time
+from collections.abc import Iterable, Iterator
+from subprocess import Popen
 
 import psutil
+from e2e.conftest import Running
+from shell import SharedShell
+from waiting import wait_until
 
 GRID = """
 name: closed
@@ -16,14 +20,15 @@ train: {steps: 1000, batch_size: 4}
 evaluate: {check_samples: 8, verdict_samples: 8}
 seeds: [0, 1]
 """
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LIBRARIES = ("pyarrow", "pydantic", "numba", "torch", "duckdb", "yaml", "tasks", "models")
 
 
-def processes_of(driver):
+def processes_of(driver: Popen[str]) -> list[psutil.Process]:
     return [psutil.Process(driver.pid), *psutil.Process(driver.pid).children(recursive=True)]
 
 
-def listening_on(processes):
+def listening_on(processes: Iterable[psutil.Process]) -> Iterator[Address]:
     """The addresses at which these processes can be reached."""
     for process in processes:
         for connection in process.net_connections("inet"):
@@ -32,7 +37,7 @@ def listening_on(processes):
                 yield getattr(address, "ipv4_mapped", None) or address
 
 
-def test_nothing_but_the_user_gets_in(mine, running):
+def test_nothing_but_the_user_gets_in(mine: SharedShell, running: Running) -> None:
     """A launch from a folder full of traps, by a user whose home is empty."""
     for folder in ("grids", "home"):
         (mine.folder / folder).mkdir()
@@ -43,8 +48,7 @@ def test_nothing_but_the_user_gets_in(mine, running):
     mine.environment["HOME"] = str(mine.folder / "home")
     process = running(mine.start("launch", "grids/grid.yaml", "--yes"))
     results = mine.folder / "sweepd-results"
-    while not any(results.glob("logs/*")) and process.poll() is None:
-        time.sleep(0.1)
+    wait_until(lambda: any(results.glob("logs/*")), process=process)
 
     everyone = processes_of(process)
     addresses = set(listening_on(everyone))

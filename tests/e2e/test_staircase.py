@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import signal
 
+from e2e.conftest import Running
+from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
 GRID = """
@@ -21,7 +23,9 @@ search: staircase
 TRIALS = 2 * 4 * 3
 
 
-def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(shell, running):
+def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(
+    shell: SharedShell, running: Running
+) -> None:
     shell.write("grid.yaml", GRID)
     [planned] = shell.rows("plan", "grid.yaml")
     assert planned["trials"] == planned["grid_trials"] == TRIALS
@@ -47,7 +51,8 @@ def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(shell, run
         decided = row["verdict"] in ("exact", "bracketed", "above", "not monotone")
         assert decided or (row["verdict"], row["value"]) == ("at most", 2)
 
-    shell.run("launch", "grid.yaml", "--yes", "--set", "search=grid")
+    sets = ("--set", "search=grid", "--set", f"resources={ONE_AT_A_TIME}")
+    shell.run("launch", "grid.yaml", "--yes", *sets)
     [count] = shell.sql("SELECT count(*) AS trials FROM trials")
     assert count["trials"] == TRIALS
     whole = shell.rows("query", "min d where acc > 0.55")

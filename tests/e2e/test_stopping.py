@@ -3,11 +3,10 @@ says `at most`, a trial wanted in full or for longer goes on where it was left."
 
 from __future__ import annotations
 
-import os
+from typing import Any
 
 import pytest
-
-ONE_AT_A_TIME = 0.6 * len(os.sched_getaffinity(0))
+from shell import ONE_AT_A_TIME, SharedShell
 
 GRID = f"""
 name: early
@@ -22,22 +21,24 @@ tune:  [train.lr]
 stop:
 - {{asha: {{grace: 50, reduction: 2}}}}
 - {{success: 0.9, plateau: {{grace: 60, std: 0.02, checks: 3}}}}
-resources: {{cpus: {ONE_AT_A_TIME}}}
+resources: {ONE_AT_A_TIME}
 """
 RULE = "CASE WHEN plateau IS NULL THEN 'asha' ELSE 'plateau' END AS rule"
 WHERE = "where acc > 0.7 and steps = 400 and plateau is not null"
+Trials = dict[tuple[str, int, float], dict[str, Any]]
+"""by rule, d and rate"""
 NUMBERS = "loss, acc, chain_acc, metrics.lr, metrics.tokens"
 
 
 @pytest.fixture(scope="module")
-def given_up(module_shell):
+def given_up(module_shell: SharedShell) -> SharedShell:
     module_shell.write("grid.yaml", GRID)
     module_shell.run("launch", "grid.yaml")
     return module_shell
 
 
 @pytest.fixture(scope="module")
-def first(given_up):
+def first(given_up: SharedShell) -> Trials:
     """The trials as the first launch left them; later tests change the store."""
     rows = given_up.sql(f"SELECT *, {RULE} FROM trials WHERE steps = 400")
     return {(row["rule"], row["d"], row["lr"]): row for row in rows}
@@ -46,7 +47,7 @@ def first(given_up):
 GOOD, USELESS = 1e-2, 1e-9
 
 
-def test_a_plateau_is_given_up_after_its_grace(first):
+def test_a_plateau_is_given_up_after_its_grace(first: Trials) -> None:
     """At d = 4 too, where learning would have begun in time: the danger that the docs name."""
     for d in (2, 4):
         assert first["plateau", d, GOOD]["status"] == "stopped"
@@ -57,7 +58,7 @@ def test_a_plateau_is_given_up_after_its_grace(first):
     assert first["plateau", 32, GOOD]["status"] == "solved"
 
 
-def test_asha_compares_within_a_cell_alone(first):
+def test_asha_compares_within_a_cell_alone(first: Trials) -> None:
     """d = 2 scores at chance with the better rate, far below d = 32: it competes with its own."""
     assert first["asha", 2, GOOD]["status"] == "completed"
     assert first["asha", 4, GOOD]["status"] == "completed"
@@ -66,30 +67,30 @@ def test_asha_compares_within_a_cell_alone(first):
     assert (late["status"], late["step"]) == ("stopped", 50)
 
 
-def test_checks_of_a_stopped_trial_are_in_its_metrics(given_up, first):
+def test_checks_of_a_stopped_trial_are_in_its_metrics(given_up: SharedShell, first: Trials) -> None:
     trial = first["plateau", 4, GOOD]["id"]
     rows = given_up.sql(f"SELECT step, acc FROM metrics WHERE id = '{trial}' ORDER BY step")
     assert rows[-1]["step"] == 75
     assert [row["step"] for row in rows if row["acc"] is not None] == [25, 50, 75]
 
 
-def test_the_answer_says_at_most(given_up, first):
+def test_the_answer_says_at_most(given_up: SharedShell, first: Trials) -> None:
     [row] = given_up.rows("query", f"min d {WHERE}")
     assert (row["value"], row["fail"], row["verdict"]) == (32, None, "at most")
 
 
-def test_stopped_is_an_ending(given_up, first):
+def test_stopped_is_an_ending(given_up: SharedShell, first: Trials) -> None:
     assert "nothing to do" in given_up.run("launch", "grid.yaml").stderr
 
 
 @pytest.fixture(scope="module")
-def in_full(given_up, first):
+def in_full(given_up: SharedShell, first: Trials) -> SharedShell:
     """The trials that were given up and on which the answer hangs, continued in full."""
     given_up.run("launch", "grid.yaml", "--promote")
     return given_up
 
 
-def test_a_stopped_trial_goes_on_under_its_own_id(in_full, first):
+def test_a_stopped_trial_goes_on_under_its_own_id(in_full: SharedShell, first: Trials) -> None:
     after = in_full.sql(f"SELECT *, {RULE} FROM trials WHERE steps = 400")
     promoted = {}
     for row in after:
@@ -105,7 +106,7 @@ def test_a_stopped_trial_goes_on_under_its_own_id(in_full, first):
     assert (row["value"], row["fail"], row["verdict"]) == (4, 2, "exact")
 
 
-def test_it_gives_the_numbers_of_one_never_stopped(in_full, first):
+def test_it_gives_the_numbers_of_one_never_stopped(in_full: SharedShell, first: Trials) -> None:
     """The rate that was given up on under `plateau` ran to its end, untouched, under `asha`."""
     for d in (2, 4):
         stopped, never = first["plateau", d, GOOD], first["asha", d, GOOD]
@@ -121,7 +122,7 @@ def test_it_gives_the_numbers_of_one_never_stopped(in_full, first):
 
 
 @pytest.fixture(scope="module")
-def longer(in_full):
+def longer(in_full: SharedShell) -> str:
     """Twice the steps, without rules, in the same store and in an empty one."""
     train = f"train={{steps: 800, batch_size: 16, warmup: 10, lr: {GOOD}}}"
     sets = ("--set", train, "--set", "stop={}")
@@ -130,7 +131,7 @@ def longer(in_full):
     return told
 
 
-def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full, longer):
+def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full: SharedShell, longer: str) -> None:
     """At the start of its decay; d = 32, solved long before, left its state there."""
     assert "trials that can continue earlier runs, from step 320: 3" in longer
     columns = "d, status, acc, correct, loss, step, tokens, train_flops"
@@ -148,7 +149,7 @@ def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full, longer):
     assert ran == [row for row in whole if row["step"] > 320]
 
 
-def test_what_must_start_again_is_said_before(in_full):
+def test_what_must_start_again_is_said_before(in_full: SharedShell) -> None:
     cosine = ("--set", "train={schedule: cosine, steps: 8, lr: 1e-3}")
     told = in_full.run("plan", "grid.yaml", *cosine).stderr
     assert "would start again: 6: with schedule: cosine the rate at every step depends on" in told

@@ -7,14 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from e2e import conftest as e2e
+from e2e.conftest import running as running
+from shell import SWEEPD, TASKS, Shell
 from waiting import wait_until
 
-e2e.TIMEOUT = 900  # bringing a cluster up takes minutes
-running = e2e.running
+Amazon = Callable[..., Any]
+"""Asks: a service, an operation of it and its arguments."""
+PATIENCE = 900
+"""Seconds that a command may take: bringing a cluster up takes minutes."""
 
 AMAZON = "http://10.99.0.1:5000"
 VARIABLES = {
@@ -27,7 +32,7 @@ NEEDED = ("sshd", "ssh", "rsync", "ip", "unshare", "nsenter")
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """Three machines at 10.99.0.11 to 13, and a shell in the folder that they share, /mnt, where a
     user's own tasks lie."""
     path = os.environ["PATH"] + ":/usr/sbin"
@@ -36,8 +41,8 @@ def lab(tmp_path_factory):
     if os.geteuid():
         pytest.skip("only root makes network namespaces")
     folder = tmp_path_factory.mktemp("lab")
-    shutil.copy(e2e.MINE, folder)
-    program = [sys.executable, Path(__file__).with_name("lab.py"), folder, "3"]
+    shutil.copy(TASKS, folder)
+    program = [sys.executable, str(Path(__file__).with_name("lab.py")), str(folder), "3"]
     program += [f"{name}={value}" for name, value in VARIABLES.items()]
     process = subprocess.Popen(
         ["unshare", "--net", "--mount", *program],
@@ -48,21 +53,23 @@ def lab(tmp_path_factory):
     assert process.stdout and process.stdout.readline() == "up\n"
     enter = ("nsenter", "--target", str(process.pid), "--net", "--mount")
     inside = ("bash", "-c", 'cd /mnt; exec "$@"', "_")
-    yield e2e.Shell(folder, (*enter, *inside, e2e.SWEEPD), {"HOME": "/home/me", **VARIABLES})
+    command = (*enter, *inside, SWEEPD)
+    yield Shell(folder, command, {"HOME": "/home/me", **VARIABLES}, timeout=PATIENCE)
     process.communicate()
 
 
 @pytest.fixture
-def amazon(lab):
+def amazon(lab: Shell) -> Iterator[Amazon]:
     """A client for EC2 as moto plays it, which the machines reach, and S3 with a bucket `mine`."""
     server = subprocess.Popen(
         [*lab.command[:-1], sys.executable, "-m", "moto.server", "-H", "10.99.0.1", "-p", "5000"],
         env={**os.environ, "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"},  # Ray's roles have them
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        text=True,
     )
 
-    def ask(service, operation, **arguments):
+    def ask(service: str, operation: str, **arguments: Any) -> Any:
         program = (
             "import boto3, json, sys\n"
             "service, operation, arguments = json.loads(sys.argv[1])\n"
@@ -80,8 +87,7 @@ def amazon(lab):
         return json.loads(done.stdout)
 
     probe = [*lab.command[:-1], "bash", "-c", ": >/dev/tcp/10.99.0.1/5000"]
-    quiet = {"stderr": subprocess.DEVNULL}
-    wait_until(lambda: subprocess.run(probe, **quiet).returncode == 0, 60, server)
+    wait_until(lambda: not subprocess.run(probe, stderr=subprocess.DEVNULL).returncode, 60, server)
     configuration = {"LocationConstraint": "us-west-2"}
     ask("s3", "create_bucket", Bucket="mine", CreateBucketConfiguration=configuration)
     yield ask

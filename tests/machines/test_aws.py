@@ -7,6 +7,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from e2e.conftest import Running
+from machines.conftest import Amazon
+from shell import Shell
 from waiting import wait_until
 
 CLUSTER = """
@@ -43,7 +46,7 @@ seeds: [0, 1]
 """
 
 
-def instances(amazon):
+def instances(amazon: Amazon) -> dict[str, str]:
     """Private address -> state."""
     found = amazon("ec2", "describe_instances")["Reservations"]
     return {
@@ -53,7 +56,7 @@ def instances(amazon):
     }
 
 
-def test_from_no_instance_to_none(lab, amazon, running):
+def test_from_no_instance_to_none(lab: Shell, amazon: Amazon, running: Running) -> None:
     vpc = amazon("ec2", "create_vpc", CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
     subnet = amazon("ec2", "create_subnet", VpcId=vpc, CidrBlock="10.99.0.0/24")["Subnet"]
     image = amazon("ec2", "describe_images")["Images"][0]["ImageId"]
@@ -79,7 +82,7 @@ def test_from_no_instance_to_none(lab, amazon, running):
     lab.write("down.yaml", f"after: down{(lab.folder / 'aws.yaml').read_text()}")
     lab.write("grid.yaml", GRID.replace("steps: 200", "steps: 201"))
     client = running(lab.start("launch", "grid.yaml", "--cluster", "down.yaml", "--yes"))
-    assert any("was handed over" in line for line in client.stderr)
+    assert client.stderr and any("was handed over" in line for line in client.stderr)
     client.kill()
     cancel = ("cancel", "cloudy", "--results", "s3://mine/sweeps")
     wait_until(lambda: "was cancelled" in lab.run(*cancel).stderr, 300)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from shell import Shell
 from waiting import wait_until
 
 BIN = Path(sys.executable).parent
@@ -70,7 +71,7 @@ seeds: [0, 1]
 """
 
 
-def test_from_no_worker_to_none(lab):
+def test_from_no_worker_to_none(lab: Shell) -> None:
     lab.write("fake.json", json.dumps(CONFIG))
     lab.write("apart.py", APART)
     lab.write("cluster.yaml", CLUSTER)
@@ -78,7 +79,7 @@ def test_from_no_worker_to_none(lab):
     ssh = ("ssh", "-q", "-o", "StrictHostKeyChecking=no", "-i", "/mnt/key", "10.99.0.11")
     subprocess.run([*lab.command[:-1], *ssh, START], check=True, capture_output=True)
 
-    def nodes():
+    def nodes() -> list[str]:
         rows = lab.rows("cluster", "status", "cluster.yaml")
         return [row["type"] for row in rows if row["what"] == "node"]
 

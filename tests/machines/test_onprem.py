@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from e2e.conftest import Running
+from shell import Shell
 from waiting import wait_until
 
 CLUSTER = f"""
@@ -36,7 +38,7 @@ checkpoint_seconds: 1
 ASK = "curl -s -m 5 -o /dev/null -w %{{http_code}} {}:8265/api/jobs/ || true"
 
 
-def on(lab, machine, command):
+def on(lab: Shell, machine: int, command: str) -> str:
     """What a command prints on one of the machines."""
     ssh = ("ssh", "-q", "-o", "StrictHostKeyChecking=no", "-i", "/mnt/key", f"10.99.0.{machine}")
     return subprocess.run(
@@ -44,16 +46,17 @@ def on(lab, machine, command):
     ).stdout
 
 
-def nodes(lab):
+def nodes(lab: Shell) -> list[str]:
     rows = lab.rows("cluster", "status", "keep.yaml")
     return sorted(row["name"] for row in rows if row["what"] == "node")
 
 
-def launched(lab, running, name, cluster):
+def launched(lab: Shell, running: Running, name: str, cluster: str) -> subprocess.Popen[str]:
     """A client that follows a sweep of which trials are under way."""
     lab.write(f"{name}.yaml", GRID.replace("NAME", name))
     client = running(lab.start("launch", f"{name}.yaml", "--cluster", cluster, "--yes"))
     lines = []
+    assert client.stderr
     for line in client.stderr:
         lines.append(line)
         if "running:" in line and "step" in line:
@@ -61,7 +64,7 @@ def launched(lab, running, name, cluster):
     raise AssertionError("".join(lines))
 
 
-def test_from_nothing_to_nothing(lab, running):
+def test_from_nothing_to_nothing(lab: Shell, running: Running) -> None:
     for after in ("keep", "down"):
         lab.write(f"{after}.yaml", CLUSTER.replace("AFTER", after))
     assert not lab.rows("cluster", "status", "keep.yaml")
@@ -96,7 +99,7 @@ def test_from_nothing_to_nothing(lab, running):
 
     # The first is followed again, without its grid file.
     follower = running(lab.start("resume", "long", "--cluster", "keep.yaml", "--yes"))
-    assert any("following it" in line for line in follower.stderr)
+    assert follower.stderr and any("following it" in line for line in follower.stderr)
     lab.write("long", "")
     _, told = follower.communicate(timeout=200)
     assert follower.returncode == 0 and "4 of 4 trials done" in told
@@ -105,8 +108,8 @@ def test_from_nothing_to_nothing(lab, running):
     # The machine that launched is lost: the cluster ends all the same.
     launched(lab, running, "lost", "down.yaml").kill()
     lab.write("lost", "")
-    for machine in (11, 12, 13):
-        wait_until(lambda one=machine: on(lab, one, "pgrep -c raylet || true") == "0\n", 200)
+    count = "pgrep -c raylet || true"
+    wait_until(lambda: all(on(lab, machine, count) == "0\n" for machine in (11, 12, 13)), 200)
     [row] = lab.rows("cluster", "status", "keep.yaml")
     assert row["state"] == "Ray does not answer"
     lab.run("cluster", "down", "keep.yaml", "--yes")

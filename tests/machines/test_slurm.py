@@ -10,8 +10,10 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
+from shell import Shell
 from waiting import wait_until
 
 NUMBERS = (11, 12)
@@ -70,7 +72,7 @@ LAUNCH = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
 
 
 @pytest.fixture
-def shell(lab):
+def shell(lab: Shell) -> Iterator[Shell]:
     path = f"{os.environ['PATH']}:/usr/sbin"
     if absent := [
         name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name, path=path)
@@ -96,11 +98,11 @@ def shell(lab):
         daemon.wait()
 
 
-def on(number):
+def on(number: int) -> tuple[str, ...]:
     return (*SSH, f"10.99.0.{number}")
 
 
-def start(lab, *command):
+def start(lab: Shell, *command: str) -> subprocess.Popen[str]:
     """A command beside the machines, or on one by SSH."""
     with (lab.folder / "slurm.err").open("a") as log:
         return subprocess.Popen(
@@ -113,22 +115,22 @@ def start(lab, *command):
         )
 
 
-def told(lab, *command):
+def told(lab: Shell, *command: str) -> str:
     return start(lab, *command).communicate(timeout=60)[0].strip()
 
 
-def saved(shell):
+def saved(shell: Shell) -> set[int]:
     """The steps that checkpoints hold."""
     names = (path.name for path in (shell.folder / "results").glob("checkpoints/*/*.pt"))
     return {int(name.partition("-")[0]) for name in names}
 
 
-def wait_for_progress(shell):
+def wait_for_progress(shell: Shell) -> None:
     before = saved(shell)
     wait_until(lambda: saved(shell) - before, 200)
 
 
-def test_a_sweep_outlives_what_slurm_does_to_it(shell):
+def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     client = shell.start(*LAUNCH)
     wait_for_progress(shell)
     [job] = shell.rows("cluster", "status", "cluster.yaml")
@@ -140,6 +142,7 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell):
     assert client.returncode == 0 and "detached" in said
 
     follower = shell.start(*LAUNCH)
+    assert follower.stderr
     assert any("following it" in line for line in iter(follower.stderr.readline, ""))
     told(shell, "scancel", f"--name={job['name']}")
     _, said = follower.communicate(timeout=200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -136,9 +137,10 @@ def test_sample_is_the_first_of_all_draws_that_fall_into_the_split(
     chains = task.sample(np.random.default_rng(seed), count, split)
     drawn = np.zeros((100 * count + 1000, task.capacity), dtype=np.int64)
     task.fill(np.random.default_rng(seed), drawn)
-    inside = [
+    drawn_inside = (
         row for row in drawn.tolist() if hash_by_hand(row[: row.index(SEP) + 1]) % 16 in split.value
-    ][:count]
+    )
+    inside = list(islice(drawn_inside, count))
     assert chains.lengths.tolist() == [row.index(EOS) + 1 for row in inside]
     assert chains.prompts.tolist() == [row.index(SEP) + 1 for row in inside]
     assert chains.tokens.shape == (count, max(chains.lengths))

@@ -61,7 +61,9 @@ def run(folder: Path, trial: Trial, cuts: list[int]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("schedule", get_args(Schedule))
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("task", TASKS)
-def test_twice_and_cut_off_are_the_same(tmp_path, task, model, schedule):
+def test_twice_and_cut_off_are_the_same(
+    tmp_path: Path, task: str, model: str, schedule: str
+) -> None:
     text = GRID.format(task=task, small=SMALL[task], model=model, schedule=schedule)
     [trial] = plan(parse_grid(text, "grid.yaml", [], Path())).trials
     whole = run(tmp_path / "whole", trial, [])

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from e2e.conftest import shell  # noqa: F401 (a fixture)
+from shell import Shell
 
 GRID = """
 name: full
@@ -28,7 +28,8 @@ sweepd sql "SELECT status, step FROM attempts ORDER BY attempt" --csv
 """
 
 
-def test_a_full_disk(shell, monkeypatch):  # noqa: F811
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Shell(tmp_path)
     shell.write("grid.yaml", GRID)
     monkeypatch.setenv("SWEEPD_RESULTS", str(shell.folder / "disk" / "results"))
     monkeypatch.setenv("SWEEPD_RESCUE", str(shell.folder / "rescue"))

@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from torture.survival import outcome, survive
+from torture.survival import Rows, outcome, survive
 from torture.zygote import Zygote
 
 KILLS = Counter[str]()
+Undisturbed = tuple[list[str], tuple[Rows, Rows]]
+"""its steps of writing, and what it left"""
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +28,14 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(zygote, tmp_path_factory):
+def undisturbed(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     root = tmp_path_factory.mktemp("undisturbed")
     done, steps = zygote.run(root / "store", root / "told")
     assert done
     return steps, outcome(root / "store")
 
 
-def test_at_every_step_of_writing(zygote, undisturbed, tmp_path):
+def test_at_every_step_of_writing(zygote: Zygote, undisturbed: Undisturbed, tmp_path: Path) -> None:
     steps, expected = undisturbed
     for at, name in enumerate(steps):
         root = tmp_path / str(at)
@@ -42,7 +45,9 @@ def test_at_every_step_of_writing(zygote, undisturbed, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_power_cuts_at_random_steps(zygote, undisturbed, tmp_path, seed):
+def test_power_cuts_at_random_steps(
+    zygote: Zygote, undisturbed: Undisturbed, tmp_path: Path, seed: int
+) -> None:
     steps, expected = undisturbed
     rng = random.Random(seed)
     (tmp_path / "store").mkdir()
@@ -51,7 +56,9 @@ def test_power_cuts_at_random_steps(zygote, undisturbed, tmp_path, seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_at_random_instants_again_and_again(zygote, undisturbed, tmp_path, seed):
+def test_at_random_instants_again_and_again(
+    zygote: Zygote, undisturbed: Undisturbed, tmp_path: Path, seed: int
+) -> None:
     rng = random.Random(seed)
     kills = [
         {"after": rng.uniform(0, 0.4), "checkpoint_seconds": rng.choice([0.0, 0.02, 1e9])}

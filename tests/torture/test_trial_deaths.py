@@ -10,7 +10,7 @@ from pathlib import Path
 
 import faulty
 import pytest
-from e2e.conftest import Shell
+from shell import Shell
 from waiting import wait_until
 
 GRID = """

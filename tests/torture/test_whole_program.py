@@ -19,8 +19,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from e2e.conftest import MINE, raylets  # noqa: F401 (a fixture)
+from e2e.conftest import Raylets, raylets  # noqa: F401 (a fixture)
 from inprocess import sweepd
+from shell import SWEEPD, TASKS
 from torture.survival import check_store, outcome
 from waiting import wait_until
 
@@ -39,7 +40,6 @@ seeds: [0, 1, 2]
 checkpoint_seconds: 0.3
 retries: 9
 """
-SWEEPD = str(Path(sys.executable).with_name("sweepd"))
 PATIENCE = 240
 """Seconds after which a launch counts as stuck."""
 WORKER = "ray::ResourceTrainable"
@@ -61,7 +61,7 @@ class Sweep:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.results = folder, folder / "results"
-        shutil.copy(MINE, folder)
+        shutil.copy(TASKS, folder)
         (folder / "grid.yaml").write_text(GRID)
         self.trials = plan(load_grid(folder / "grid.yaml", [])).trials
         self.seen: set[tuple[object, ...]] = set()
@@ -150,7 +150,7 @@ ROUNDS = [order[start : start + 4] for order in ORDERS for start in range(0, len
 
 
 @pytest.mark.parametrize("number", range(len(ROUNDS)))
-def test_killed_again_and_again(tmp_path, expected, number):
+def test_killed_again_and_again(tmp_path: Path, expected: tuple[object, ...], number: int) -> None:
     """One launch after another takes what it is hit by until it ends."""
     sweep = Sweep(tmp_path)
     rng, blows = random.Random(number), list(ROUNDS[number])
@@ -179,11 +179,11 @@ results: {results}
 
 
 def test_driver_worker_node_and_head_of_a_cluster(
-    tmp_path,
-    expected,
-    raylets,  # noqa: F811
-    monkeypatch,
-):
+    tmp_path: Path,
+    expected: tuple[object, ...],
+    raylets: Raylets,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What is left when the head is gone goes on without a cluster."""
     cluster, address, token = raylets
     for name, value in token.items():

@@ -74,8 +74,8 @@ def _telling(store: Store, told: Path) -> Store:
 
         return both
 
-    store.write_metrics = then_tell(store.write_metrics, "id", "attempt", "step")  # type: ignore[method-assign]
-    store.write_trials = then_tell(store.write_trials, "id", "attempt")  # type: ignore[method-assign]
+    store.write_metrics = then_tell(store.write_metrics, "id", "attempt", "step")  # type: ignore[method-assign, assignment]
+    store.write_trials = then_tell(store.write_trials, "id", "attempt")  # type: ignore[method-assign, assignment]
     return store
 
 

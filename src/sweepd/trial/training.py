@@ -21,6 +21,7 @@ import torch
 from sweepd.grid.settings import Evaluate, Stop, Train, unsolved
 from sweepd.models.base import Architecture
 from sweepd.tasks.base import Split, Task
+from sweepd.trial.adamw import AdamW
 from sweepd.trial.evaluation import Score, evaluate, loss_of
 
 LOG_EVERY = 10
@@ -107,7 +108,7 @@ class Training:
         torch.manual_seed(initial.initial_seed())  # for layers that initialise themselves
         model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
         self.model = model.to(self.device)
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = AdamW(
             self.model.parameters(),
             lr=train.peak_lr(architecture.d),
             betas=(train.beta1, train.beta2),

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
+from shell import Shell
 from waiting import wait_until
 
 NET = """
@@ -33,7 +37,9 @@ checkpoint_seconds: 0.5
 """
 
 
-def test_a_moved_store_goes_on_without_the_code_it_was_launched_with(shell, running, tmp_path):
+def test_a_moved_store_goes_on_without_the_code_it_was_launched_with(
+    shell: Shell, running: Callable[[subprocess.Popen[str]], subprocess.Popen[str]], tmp_path: Path
+) -> None:
     shell.folder = tmp_path / "a"
     shell.folder.mkdir()
     shell.write("v1.py", NET.replace("LEVEL", "1"))
@@ -60,7 +66,7 @@ def test_a_moved_store_goes_on_without_the_code_it_was_launched_with(shell, runn
     assert "nothing to do" in shell.run("resume").stderr
 
 
-def test_a_model_that_sees_the_future_is_refused(shell):
+def test_a_model_that_sees_the_future_is_refused(shell: Shell) -> None:
     shell.write("v1.py", NET.replace("LEVEL", "9"))
     shell.write("grid.yaml", GRID.replace("MODEL", "v1.py:Net"))
     for _ in range(2):

@@ -21,7 +21,7 @@ checkpoint_seconds: 0.5
 """
 TERM = 5
 SHORT_TERM = (
-    f"from sweepd import leases; leases.TERM_SECONDS = {TERM}.0; leases.RENEW_SECONDS = 1.0"
+    f"from sweepd.store import leases; leases.TERM_SECONDS = {TERM}.0; leases.RENEW_SECONDS = 1.0"
 )
 
 

@@ -28,8 +28,11 @@ from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.intervals import wilson
 from sweepd.search.base import Search
+from sweepd.search.frontier import Known
 from sweepd.search.seeds import Outcome
-from sweepd.search.staircase import search_of
+from sweepd.search.settle import standing
+from sweepd.search.staircase import StaircaseSearch, search_of
+from sweepd.search.stairs import Stair
 
 GRID = """
 name: settled
@@ -47,6 +50,8 @@ LOOKS = {"kept": False, "drawn anew": True}
 """Whether a seed that passes at one budget passes at all, or is drawn anew at each."""
 
 
+REASONS = {"close:": "close", "would": "no budget", "the": "edge"}
+"""by the first word of what `settle` says of a row that is not settled"""
 COIN_WIDTHS, COIN_BASE = (8, 16), 1000
 
 
@@ -108,6 +113,35 @@ def planned(
 
 def grid_of(truth: Truth, sets: tuple[str, ...] = ()) -> Plan:
     return planned(truth.sizes, truth.widths, truth.rates, truth.base, truth.rule, sets)
+
+
+def answers_of(search: Search) -> Answers:
+    """What the staircase says at its end: of each size, the least d that passes, and whether the
+    next smaller one, or where none passes the largest, would fail whatever its training."""
+    assert isinstance(search, StaircaseSearch)
+    [stair], [known] = search.stairs, search.known
+    return {size: _answer(search, stair, known, size, widths) for size, widths in stair.line.rows}
+
+
+def _answer(
+    search: StaircaseSearch, stair: Stair, known: Known, size: float, widths: Sequence[float]
+) -> Answer:
+    grid = search.plan.grid
+    assert grid.settle is not None
+    value = next((width for width in widths if known.get((size, width))), None)
+    smaller = [width for width in widths if value is None or width < value]
+    if not smaller:
+        return Answer(value, "smallest")
+    tried = [
+        runs for ladder in stair.ladders[size, smaller[-1]] if (runs := ladder.runs(search.outcomes))
+    ]
+    budget = min(trial.train.steps for trial in search.plan.trials)
+    if value is not None:
+        passing = stair.passing((size, value), search.outcomes, search.abandoned)
+        assert passing is not None
+        budget = passing[1].trials[0].train.steps
+    found = standing(tried, grid.goal, grid.pass_rule, grid.settle, budget)
+    return Answer(value, REASONS.get(found.reason.split()[0], found.settled))
 
 
 def run(search: Search, curves: Curves) -> float:

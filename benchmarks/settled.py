@@ -95,8 +95,6 @@ class Coins:
         return float(generator(*key, steps, "test").binomial(SAMPLES, score)) / SAMPLES
 
 
-
-
 @cache
 def planned(
     sizes: Sequence[int],
@@ -133,7 +131,9 @@ def _answer(
     if not smaller:
         return Answer(value, "smallest")
     tried = [
-        runs for ladder in stair.ladders[size, smaller[-1]] if (runs := ladder.runs(search.outcomes))
+        runs
+        for ladder in stair.ladders[size, smaller[-1]]
+        if (runs := ladder.runs(search.outcomes))
     ]
     budget = min(trial.train.steps for trial in search.plan.trials)
     if value is not None:
@@ -142,6 +142,9 @@ def _answer(
         budget = passing[1].trials[0].train.steps
     found = standing(tried, grid.goal, grid.pass_rule, grid.settle, budget)
     return Answer(value, REASONS.get(found.reason.split()[0], found.settled))
+
+
+REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
 
 
 def run(search: Search, curves: Curves) -> float:
@@ -301,11 +304,10 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=0, help="the first truth's")
     arguments.add_argument("--wrong", action="store_true", help="list settled rows that are wrong")
     given = arguments.parse_args()
-    method = Method(lambda base: (SETTLE,), search_of, answers_of)
-    tally = tallied(map(draw, range(given.seed, given.seed + given.truths)), method)
+    tally = tallied(map(draw, range(given.seed, given.seed + given.truths)), REAL)
     section("rows", rows(tally))
     section("cost, as a share of the staircase without settling", costs(tally))
-    section("cells by chance", coins(method, given.truths))
+    section("cells by chance", coins(REAL, given.truths))
     if given.wrong:
         section("settled and wrong", tally.wrong)
 

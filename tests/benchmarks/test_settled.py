@@ -1,15 +1,28 @@
-"""The measurement of settled answers: what it charges for extending a run, how it counts, and that
-it tells a rule that waits from one that guesses. The rule here stands in for the real one: a cell
-stands still whose last doubling gained less than some slack."""
+"""The measurement of settled answers: what it charges for extending a run, how it counts, that it
+tells a rule that waits from one that guesses, and that it reads the real search. The rule here is a
+naive one: a cell stands still whose last doubling gained less than some slack."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import settled
-from curves import draw
-from settled import LOOKS, Answer, Method, passes, planned, run, tallied, together
+from curves import RATE, WIDTHS, draw
+from settled import (
+    COIN_WIDTHS,
+    LOOKS,
+    REAL,
+    Answer,
+    Coins,
+    Method,
+    passes,
+    planned,
+    run,
+    tallied,
+    together,
+)
 
 from sweepd.search.base import GridSearch, Search, cells_of
 from sweepd.search.staircase import search_of
@@ -115,27 +128,26 @@ def test_nothing_is_charged_less_while_the_shorter_run_still_trains(monkeypatch)
     assert run(GridSearch(plan), draw(0)) == pytest.approx(3 * (1 + 2) * base)
 
 
-def test_who_knows_the_truth_is_right_and_who_says_less_is_wrong():
-    truths = [draw(seed) for seed in range(6)]
-    shape = {(truth.sizes, truth.widths): truth for truth in truths}
-    for shift, right in ((1, 1.0), (0.5, 0.0)):
-        for truth in shape.values():
-
-            def say(search, truth=truth, shift=shift):
-                least = {size: truth.row(size).least for size in truth.sizes}
-                return {s: Answer(shift * (d or 999 / shift - 999 / shift), "yes") if d else Answer(None if shift == 1 else 8, "yes") for s, d in least.items()}
-
-            tally = tallied([truth], known(say))
-            total = together(tally.kinds.values())
-            assert total.right == right * total.yes and total.yes == len(truth.sizes)
-            assert tally.costs == [1.0]
-            assert len(tally.wrong) == total.yes - total.right
+@pytest.mark.parametrize("right", [True, False])
+def test_who_knows_the_truth_is_right_and_who_knows_better_is_not(right):
+    for truth in map(draw, range(6)):
+        least = {size: truth.row(size).least for size in truth.sizes}
+        told = least if right else dict.fromkeys(truth.sizes, 4)
+        say = {size: Answer(d, "yes") for size, d in told.items()}
+        tally = tallied([truth], known(lambda search, say=say: say))
+        total = together(tally.kinds.values())
+        assert (total.rows, total.yes) == (len(truth.sizes), len(truth.sizes))
+        assert total.right == (total.rows if right else 0)
+        assert len(tally.wrong) == total.rows - total.right
+        assert total.here == sum(d is not None and d > truth.widths[0] for d in least.values())
+        assert tally.costs == [1.0]
 
 
 def test_a_rule_that_waits_is_right_more_often_than_one_that_guesses():
+    same = {"sizes": (4, 6), "widths": WIDTHS[:5], "rates": (RATE,), "base": 1000, "rule": "median"}
+    truths = [replace(draw(seed), **same, edges=draw(seed).edges[:2]) for seed in range(40)]
     waits, guesses = (
-        together(tallied(map(draw, range(30)), naive(slack)).kinds.values())
-        for slack in (0.005, 1)
+        together(tallied(truths, naive(slack)).kinds.values()) for slack in (0.005, 1)
     )
     assert guesses.yes > waits.yes > 0
     assert guesses.right / guesses.yes < waits.right / waits.yes
@@ -154,6 +166,23 @@ def test_cells_by_chance_pass_as_often_as_they_must(looks):
 def at_base(search):
     """Of one size, the least d of which some cell passes."""
     least = [
-        seeds.trials[0].axes["d"] for seeds in cells_of(search.plan) if seeds.passes(search.outcomes)
+        seeds.trials[0].axes["d"]
+        for seeds in cells_of(search.plan)
+        if seeds.passes(search.outcomes)
     ]
     return Answer(min(least, default=None), "untested")
+
+
+def test_the_real_search_is_read_as_it_ends():
+    """One size and two widths, of which the lesser never passes, or at once."""
+    for chance, settled_as in ((0.0, "yes"), (1.0, "smallest")):
+        method = REAL
+        search = method.search(
+            planned((4,), COIN_WIDTHS, (3e-3,), 1000, "median", method.sets(1000))
+        )
+        spent = run(search, Coins(0, chance, False))
+        [answer] = method.answers(search).values()
+        assert answer == (COIN_WIDTHS[chance == 0], settled_as)
+        base = {t.model["d"]: t.train_flops for t in search.plan.trials if t.train.steps == 1000}
+        lesser = 3 * (1 + 1.2 + 2.4) if chance == 0 else 0
+        assert spent >= lesser * base[8]

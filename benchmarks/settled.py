@@ -130,11 +130,7 @@ def _answer(
     smaller = [width for width in widths if value is None or width < value]
     if not smaller:
         return Answer(value, "smallest")
-    tried = [
-        runs
-        for ladder in stair.ladders[size, smaller[-1]]
-        if (runs := ladder.runs(search.outcomes))
-    ]
+    tried = [ladder.ended(search.outcomes) for ladder in stair.ladders[size, smaller[-1]]]
     budget = min(trial.train.steps for trial in search.plan.trials)
     if value is not None:
         passing = stair.passing((size, value), search.outcomes, search.abandoned)

@@ -64,7 +64,7 @@ class Ladder:
     def ended(self, outcomes: Outcomes) -> AtRate:
         """What ended, for `settle`."""
         found: dict[int, dict[int, Final]] = {}
-        for trial in self.trials:
+        for trial in (trial for rung in self.rungs for trial in rung.planned):
             outcome = outcomes.get(trial.id)
             if outcome:
                 worst, _ = Outcome("diverged").bounds(self.base.goal.metric)

@@ -64,7 +64,12 @@ class CellSeeds:
     first: int
     fresh: int = 0
     """how many of the trials, at the end, confirm a pass: they run only where one is to be
-    confirmed, and count then"""
+    confirmed, and one of them that fails refuses it"""
+
+    @property
+    def steps(self) -> int:
+        """Its budget."""
+        return self.trials[0].train.steps
 
     @property
     def planned(self) -> tuple[Trial, ...]:
@@ -80,12 +85,18 @@ class CellSeeds:
 
         abandoned: ids of trials that will not end (they failed).
         """
-        return self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
+        found = self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
+        refused = any(self._passes(t, outcomes) is False for t in self.fresh_trials)
+        return False if found and refused else found
+
+    def _passes(self, trial: Trial, outcomes: Outcomes) -> bool | None:
+        """Whether the trial meets the goal by itself."""
+        return self._vote(*self._bounds(trial, outcomes))
 
     def close(self, outcomes: Outcomes) -> bool:
         """Whether more seeds may turn the outcome: those that ran disagree, or the interval of
         the evaluation error holds the goal's threshold."""
-        ran = [outcomes[trial.id] for trial in self.trials if trial.id in outcomes]
+        ran = [outcomes[trial.id] for trial in self.planned if trial.id in outcomes]
         votes = {self._decide([outcome.bounds(self.goal.metric)]) for outcome in ran}
         if {True, False} <= votes:
             return True
@@ -99,11 +110,9 @@ class CellSeeds:
 
     def called(self, outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:
         """The seeds that count by now, whether or not they have ended."""
-        extra = self.trials[self.first :]
-        called = [*self.trials[: self.first], *(t for t in extra if t.id in outcomes)]
-        more = [
-            t for t in self.planned[self.first :] if t.id not in outcomes and t.id not in abandoned
-        ][:1]
+        extra = self.planned[self.first :]
+        called = [*self.planned[: self.first], *(t for t in extra if t.id in outcomes)]
+        more = [t for t in extra if t.id not in outcomes and t.id not in abandoned][:1]
         if more and self._decide([self._bounds(t, outcomes) for t in called]) is not None:
             turned = self._decide([self._bounds(t, outcomes) for t in called + more]) is None
             called += more if turned and self.close(outcomes) else []

@@ -26,8 +26,8 @@ from typing import Literal
 from sweepd.grid.options import Goal, PassRule, Settle
 from sweepd.intervals import wilson
 
-STILL_TO_COME = 4.0
-"""Gain of all further doublings, as a multiple of the last one's: β = .32."""
+STILL_TO_COME = 2.5
+"""Gain of all further doublings, as a multiple of the last one's: β = .49."""
 Z = 1.645
 """Standard errors above which 5% of a normal distribution lie."""
 LEAST_SEEDS = 3
@@ -89,12 +89,12 @@ class Standing:
     """of the rate that came nearest to the goal"""
 
 
-def progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
-    """What more training did to the cell; None where that cannot be told: too few seeds failed at
-    two budgets, or the cell passes."""
+def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -> Progress | None:
+    """What more training did to the cell; None where that cannot be told: it has less than `least`
+    seeds, those that fail were not all trained at two budgets, or the cell passes."""
     passed = {seed: _passed_at(finals, goal) for seed, finals in runs.items()}
     failing = [seed for seed, at in passed.items() if at is None]
-    if not failing or len(runs) < LEAST_SEEDS:
+    if not failing or len(runs) < least:
         return None
     steps = max(set.intersection(*(set(runs[seed]) for seed in failing)), default=0)
     earlier = [max((s for s in runs[seed] if s < steps), default=0) for seed in failing]
@@ -136,7 +136,10 @@ def standing(
         return Standing("untested", "never trained at this size")
     if edge(rates, best[0]):
         return Standing("untested", "the best rate is at the edge of those tried")
-    found = [progress(rate.runs, goal, rule) for rate in best]
+    found = [lead_progress(rate.runs, goal, rule) for rate in best]
+    whole = progress(best[0].runs, goal, rule)
+    if whole and whole.steps >= needed:
+        found[0] = whole
     known = [one for one in found if one]
     nearest = min(known, key=lambda one: one.missing - one.ahead, default=None)
     if nearest is None or len(known) < len(found):
@@ -144,11 +147,30 @@ def standing(
     if min(one.steps for one in known) < needed:
         return Standing("untested", f"not trained for {needed} steps", nearest)
     if all(one.stands_still for one in known):
-        return Standing("yes", "stands still", nearest)
+        if found[0] is whole:
+            return Standing("yes", "stands still", nearest)
+        return Standing("untested", "one seed stands still, the others were not trained", nearest)
     if nearest.close:
         return Standing("moving", "close: its seeds or the evaluation error do not decide", nearest)
     told = f"{nearest.gain:+.3f} a doubling, {nearest.missing:.3f} missing"
     return Standing("moving", told, nearest)
+
+
+def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
+    """The seed on which the cell hangs by its first budget: the best for `any`, the worst for
+    `all`, else the middle one. It is trained for longer before the others are."""
+    sign = 1 if goal.comparison.startswith(">") else -1
+    order = sorted(runs, key=lambda seed: (sign * runs[seed][min(runs[seed])].score, seed))
+    place = {"any": len(order) - 1, "all": 0}
+    return order[place.get(rule, len(order) // 2)]
+
+
+def lead_progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
+    """What more training did to the lead; None where that cannot be told, or it passes."""
+    if not runs:
+        return None
+    seed = lead(runs, goal, rule)
+    return progress({seed: runs[seed]}, goal, rule, least=1)
 
 
 def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:

@@ -28,6 +28,8 @@ from sweepd.intervals import wilson
 
 STILL_TO_COME = 2.5
 """Gain of all further doublings, as a multiple of the last one's: β = .49."""
+NEXT_GAIN = STILL_TO_COME / (1 + STILL_TO_COME)
+"""Gain of the next doubling, as a multiple of the last one's, by the same β."""
 Z = 1.645
 """Standard errors above which 5% of a normal distribution lie."""
 LEAST_SEEDS = 3
@@ -69,14 +71,26 @@ class Progress:
     """by which its failing seeds' scores rose over the last doubling of the budget, on average"""
     missing: float
     """from its score to the goal"""
-    ahead: float
-    """the upper 95% end of the gain still to come"""
+    error: float
+    """standard error of `gain`, evaluation error and seeds included"""
     close: bool
     """its seeds disagree, or the evaluation error holds the goal"""
 
     @property
+    def ahead(self) -> float:
+        """The upper 95% end of the gain still to come."""
+        return STILL_TO_COME * (max(self.gain, 0.0) + Z * self.error)
+
+    @property
     def stands_still(self) -> bool:
         return not self.close and self.ahead < self.missing
+
+    @property
+    def promising(self) -> bool:
+        """Whether the next doubling is likely to tell: the cell then passes, or stands still."""
+        gain = NEXT_GAIN * max(self.gain, 0.0)
+        missing = self.missing - gain
+        return missing < 0 or STILL_TO_COME * (gain + Z * self.error) < missing
 
 
 @dataclass(frozen=True)
@@ -116,9 +130,8 @@ def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -
     error = math.sqrt(sum(e**2 for e in errors)) / len(errors)
     if len(gains) > 1:
         error = max(error, stdev(gains) / math.sqrt(len(gains)))
-    ahead = STILL_TO_COME * (max(gain, 0.0) + Z * error)
     close = len(failing) < len(runs) or _holds(score, finals.values(), goal, rule)
-    return Progress(steps, gain, missing, ahead, close)
+    return Progress(steps, gain, missing, error, close)
 
 
 def standing(
@@ -136,24 +149,24 @@ def standing(
         return Standing("untested", "never trained at this size")
     if edge(rates, best[0]):
         return Standing("untested", "the best rate is at the edge of those tried")
-    found = [lead_progress(rate.runs, goal, rule) for rate in best]
     whole = progress(best[0].runs, goal, rule)
+    found = [lead_progress(rate.runs, goal, rule) for rate in best]
     if whole and whole.steps >= needed:
         found[0] = whole
-    known = [one for one in found if one]
-    nearest = min(known, key=lambda one: one.missing - one.ahead, default=None)
-    if nearest is None or len(known) < len(found):
-        return Standing("untested", "not trained for longer", nearest)
-    if min(one.steps for one in known) < needed:
-        return Standing("untested", f"not trained for {needed} steps", nearest)
-    if all(one.stands_still for one in known):
-        if found[0] is whole:
-            return Standing("yes", "stands still", nearest)
-        return Standing("untested", "one seed stands still, the others were not trained", nearest)
-    if nearest.close:
-        return Standing("moving", "close: its seeds or the evaluation error do not decide", nearest)
-    told = f"{nearest.gain:+.3f} a doubling, {nearest.missing:.3f} missing"
-    return Standing("moving", told, nearest)
+    for one in found:
+        if one is None or one.steps < needed:
+            met = any(_passed_at(finals, goal) for finals in best[0].runs.values())
+            if met and one is found[0]:
+                return Standing("moving", "close: some of its seeds pass", one)
+            return Standing("untested", f"not trained for {needed} steps", one)
+        if one.close:
+            return Standing("moving", "close: its seeds or the evaluation error disagree", one)
+        if not one.stands_still:
+            told = f"{one.gain:+.3f} a doubling, {one.missing:.3f} missing"
+            return Standing("moving", told, one)
+    if found[0] is not whole:
+        return Standing("untested", "one seed stands still, the others were not trained", found[0])
+    return Standing("yes", "stands still", whole)
 
 
 def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:

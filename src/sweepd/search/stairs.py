@@ -150,9 +150,9 @@ class Stair:
     ) -> Iterator[Sequence[Trial]]:
         """The trials that the best rates of a deciding cell need, in groups, one after the other.
 
-        First their first budgets; then, of each rate, the lead alone, until it stands still or
-        meets the goal; then the other seeds of the best rate. The lead is one trial in six or so,
-        and most cells that move are seen to move by it.
+        First their first budgets; then, of each rate, the lead alone, until it stands still, meets
+        the goal, or moves and no single doubling is likely to end that; then the other seeds of
+        the best rate. Most cells that move are seen to move by the lead.
         """
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
@@ -167,8 +167,11 @@ class Stair:
                     return
                 upto = {seed: {s: f for s, f in runs[seed].items() if s <= rung.steps}}
                 told = progress(upto, goal, rule, least=1)
-                if rung.steps >= needed and told and told.stands_still:
-                    break
+                if rung.steps >= needed and told:
+                    if told.stands_still:
+                        break
+                    if not told.promising:
+                        return
             else:
                 return
         for level in range(1, len(best[0].rungs)):

@@ -1,0 +1,323 @@
+"""Settled answers beside the truth at infinite budget, on simulated learning curves.
+
+    python benchmarks/settled.py [--truths 400] [--seed 0] [--wrong]
+
+curves.py says how truths are drawn and what is true of a row. Each is searched through a real plan
+and the real search, on 2 slots, to its end; a trial costs the FLOPs from the furthest state that
+the trials before it have kept. The peer is the staircase of the same grid without `settle`.
+Printed are, by family: how many rows say `yes`, how many of these are right, how many of the rows
+whose least d has a smaller one in the grid say `yes`, and what the others say; then what settling
+costs; then how often cells pass that should not, and are refused that should pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from curves import RATES, SAMPLES, Row, Truth, draw, generator
+
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.intervals import wilson
+from sweepd.search.base import Search
+from sweepd.search.frontier import Known
+from sweepd.search.seeds import Outcome
+from sweepd.search.settle import standing
+from sweepd.search.staircase import StaircaseSearch, search_of
+from sweepd.search.stairs import Stair
+
+GRID = """
+name: settled
+task: {{name: lis, n: {sizes}}}
+model: {{name: standard, d: {widths}, layers: 2, heads: 2, positions: learned}}
+train: {{steps: {base}, lr: {rates}}}
+tune: [train.lr]
+seeds: [0, 1, 2]
+pass: {rule}
+search: staircase
+"""
+SETTLE = "settle={factor: 4, least: 2000, most: 32000}"
+SLOTS = 2
+LOOKS = {"kept": False, "drawn anew": True}
+"""Whether a seed that passes at one budget passes at all, or is drawn anew at each."""
+
+
+REASONS = {"close:": "close", "would": "no budget", "the": "edge"}
+"""by the first word of what `settle` says of a row that is not settled"""
+APART = ("late", "too close")
+COIN_WIDTHS, COIN_BASE = (8, 16), 1000
+
+
+class Answer(NamedTuple):
+    """What a search says of one size at its end. value: the least d, None where none passes;
+    settled: `yes`, or why not."""
+
+    value: float | None
+    settled: str
+
+
+Answers = Mapping[float, Answer]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A search that settles, and how to read it. sets: the options that the grid needs for it, by
+    its base budget, as of `--set`."""
+
+    sets: Callable[[int], tuple[str, ...]]
+    search: Callable[[Plan], Search]
+    answers: Callable[[Search], Answers]
+
+
+class Curves(Protocol):
+    def test_score(self, size: int, d: int, rate: float, seed: int, steps: int) -> float: ...
+
+
+@dataclass(frozen=True)
+class Coins:
+    """Seeds that pass by chance at the lesser of two widths, alike at every rate."""
+
+    seed: int
+    chance: float
+    drawn_anew: bool
+
+    def test_score(self, size: int, d: int, rate: float, seed: int, steps: int) -> float:
+        key = (self.seed, size, d, rate, seed)
+        luck = generator(*key, steps if self.drawn_anew else None).random()
+        score = 0.96 if d > COIN_WIDTHS[0] or luck < self.chance else 0.6
+        return float(generator(*key, steps, "test").binomial(SAMPLES, score)) / SAMPLES
+
+
+@cache
+def planned(
+    sizes: Sequence[int],
+    widths: Sequence[int],
+    rates: Sequence[float],
+    base: int,
+    rule: str,
+    sets: tuple[str, ...] = (),
+) -> Plan:
+    lists = {"sizes": list(sizes), "widths": list(widths), "rates": list(rates)}
+    text = GRID.format(**lists, base=base, rule=rule)
+    return plan(parse_grid(text, "settled.yaml", sets, Path()))
+
+
+def grid_of(truth: Truth, sets: tuple[str, ...] = ()) -> Plan:
+    return planned(truth.sizes, truth.widths, truth.rates, truth.base, truth.rule, sets)
+
+
+def answers_of(search: Search) -> Answers:
+    """What the staircase says at its end: of each size, the least d that passes, and whether the
+    next smaller one, or where none passes the largest, would fail whatever its training."""
+    assert isinstance(search, StaircaseSearch)
+    [stair], [known] = search.stairs, search.known
+    return {size: _answer(search, stair, known, size, widths) for size, widths in stair.line.rows}
+
+
+def _answer(
+    search: StaircaseSearch, stair: Stair, known: Known, size: float, widths: Sequence[float]
+) -> Answer:
+    grid = search.plan.grid
+    assert grid.settle is not None
+    value = next((width for width in widths if known.get((size, width))), None)
+    smaller = [width for width in widths if value is None or width < value]
+    if not smaller:
+        return Answer(value, "smallest")
+    tried = [ladder.ended(search.outcomes) for ladder in stair.ladders[size, smaller[-1]]]
+    budget = min(trial.train.steps for trial in search.plan.trials)
+    if value is not None:
+        passing = stair.passing((size, value), search.outcomes, search.abandoned)
+        assert passing is not None
+        budget = passing[1].trials[0].train.steps
+    found = standing(tried, grid.goal, grid.pass_rule, grid.settle, budget)
+    return Answer(value, REASONS.get(found.reason.split()[0], found.settled))
+
+
+REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
+
+
+def run(search: Search, curves: Curves) -> float:
+    """Drive a search to its end. Returns the FLOPs that it spends."""
+    search.learn({}, {trial.id for trial in search.plan.trials})
+    kept: dict[str, list[int]] = {}
+    """of each trunk, the steps at which its ended trials left their states"""
+    out: list[tuple[float, int, Trial]] = []
+    now, spent, count = 0.0, 0.0, 0
+    while not search.finished:
+        while len(out) < SLOTS and (trial := search.next()):
+            ends, steps = trial.train.trunk_end, trial.train.steps
+            start = max((at for at in kept.get(trial.trunk, ()) if at <= ends), default=0)
+            flops = trial.train_flops * (steps - start) / steps
+            spent, count = spent + flops, count + 1
+            heapq.heappush(out, (now + flops, count, trial))
+        now, _, trial = heapq.heappop(out)
+        kept.setdefault(trial.trunk, []).append(trial.train.trunk_end)
+        search.ended(trial, Outcome("completed", measured(curves, trial), SAMPLES))
+    return spent
+
+
+def measured(curves: Curves, trial: Trial) -> float:
+    d, rate = trial.model["d"], trial.train.lr
+    assert isinstance(rate, float)
+    return curves.test_score(trial.size, d, rate, trial.seed, trial.train.steps)
+
+
+@dataclass
+class Count:
+    """Rows of one kind. yes, right: those settled, and of these those that are true; here: those
+    whose least d has a smaller one in the grid; here_yes: of these those settled."""
+
+    rows: int = 0
+    yes: int = 0
+    right: int = 0
+    here: int = 0
+    here_yes: int = 0
+    marks: Counter[str] = field(default_factory=Counter)
+    """what the rows `here` say"""
+    lower: int = 0
+    """settled rows whose true least d is smaller"""
+
+    def add(self, row: Row, answer: Answer, smallest: int) -> None:
+        """smallest: the grid's least d."""
+        here = row.least is not None and row.least > smallest
+        yes = answer.settled == "yes"
+        self.rows += 1
+        self.yes += yes
+        self.right += yes and answer.value == row.least
+        self.lower += yes and (row.least or math.inf) < (answer.value or math.inf)
+        self.here += here
+        self.here_yes += here and yes
+        self.marks.update([answer.settled] if here else [])
+
+
+@dataclass
+class Tally:
+    kinds: dict[str, Count] = field(default_factory=dict)
+    """by family, or by what sets a row apart"""
+    claims: dict[str, Count] = field(default_factory=dict)
+    """of rows that are not set apart, by whether some d passes"""
+    costs: list[float] = field(default_factory=list)
+    """of each truth, FLOPs as a share of those without settling"""
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, truth: Truth, method: Method) -> None:
+        search = method.search(grid_of(truth, method.sets(truth.base)))
+        spent = run(search, truth)
+        self.costs.append(spent / run(search_of(grid_of(truth)), truth))
+        answers = method.answers(search)
+        for size in truth.sizes:
+            row, answer = truth.row(size), answers[size]
+            kind = "late" if row.late else "too close" if row.too_close else truth.family
+            self.kinds.setdefault(kind, Count()).add(row, answer, truth.widths[0])
+            if kind not in APART:
+                claim = "above" if answer.value is None else "a d passes"
+                self.claims.setdefault(claim, Count()).add(row, answer, truth.widths[0])
+            if answer.settled == "yes" and answer.value != row.least:
+                self.wrong.append(
+                    f"truth {truth.seed}, size {size}, {kind}, {truth.rule} of 3, base {truth.base}"
+                    f", {len(truth.rates)} rates: says {answer.value}, is {row.least}"
+                    + ("" if row.monotone else ", not monotone")
+                )
+
+
+def tallied(truths: Iterable[Truth], method: Method) -> Tally:
+    tally = Tally()
+    for truth in truths:
+        tally.add(truth, method)
+    return tally
+
+
+def together(counts: Iterable[Count]) -> Count:
+    total = Count()
+    for count in counts:
+        for name, value in vars(count).items():
+            setattr(total, name, getattr(total, name) + value)
+    return total
+
+
+def share(part: int, total: int) -> str:
+    """A share with its Wilson interval."""
+    if not total:
+        return f"{'-':>23}"
+    low, high = wilson(part / total, total)
+    return f"{part / total:7.1%} ({low:6.1%}-{high:6.1%})"
+
+
+def rows(tally: Tally) -> Iterator[str]:
+    families = sorted(kind for kind in tally.kinds if kind not in APART)
+    kinds = {kind: tally.kinds[kind] for kind in families}
+    kinds["all of these"] = together(kinds.values())
+    kinds |= {f"  {claim}": count for claim, count in sorted(tally.claims.items())}
+    kinds |= {f"apart: {kind}": tally.kinds[kind] for kind in APART if kind in tally.kinds}
+    marks = sorted({mark for count in kinds.values() for mark in count.marks})
+    yield (
+        f"{'':18}{'rows':>6}{'yes':>6}{'right':>24}{'less is true':>14}{'in the grid':>13}"
+        f"{'of these yes':>24}" + "".join(f"{mark:>10}" for mark in marks)
+    )
+    for kind, count in kinds.items():
+        yield (
+            f"{kind:18}{count.rows:6}{count.yes:6} {share(count.right, count.yes)}"
+            f"{count.lower:14}{count.here:13} {share(count.here_yes, count.here)}"
+            + "".join(f"{count.marks[mark] / max(count.here, 1):10.1%}" for mark in marks)
+        )
+
+
+def costs(tally: Tally) -> Iterator[str]:
+    at = (0.1, 0.5, 0.9, 1.0)
+    yield "".join(f"{name:>9}" for name in ("10%", "median", "90%", "worst"))
+    yield "".join(f"{cost:9.2f}" for cost in np.quantile(tally.costs, at))
+
+
+def passes(method: Method, chance: float, rates: int, drawn_anew: bool, count: int) -> int:
+    """How many of so many cells, whose seeds pass by that chance, count as passing at the end."""
+    grid = planned((4,), COIN_WIDTHS, RATES[rates], COIN_BASE, "median", method.sets(COIN_BASE))
+    found = 0
+    for seed in range(count):
+        search = method.search(grid)
+        run(search, Coins(seed, chance, drawn_anew))
+        found += method.answers(search)[4].value == COIN_WIDTHS[0]
+    return found
+
+
+def coins(method: Method, count: int) -> Iterator[str]:
+    yield f"{'seeds that pass':28}{'rates':>6}  {'the cell passes':24}  {'is refused':24}"
+    for chance, rates in ((0.2, 5), (0.95, 5), (0.95, 1)):
+        for name, drawn_anew in LOOKS.items():
+            found = passes(method, chance, rates, drawn_anew, count)
+            yield (
+                f"{f'{chance:.0%}, {name}':28}{rates:6}  {share(found, count)}  "
+                f"{share(count - found, count)}"
+            )
+
+
+def section(title: str, lines: Iterable[str]) -> None:
+    print(f"\n{title}\n", flush=True)
+    for line in lines:
+        print(line.rstrip(), flush=True)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--truths", type=int, default=400)
+    arguments.add_argument("--seed", type=int, default=0, help="the first truth's")
+    arguments.add_argument("--wrong", action="store_true", help="list settled rows that are wrong")
+    given = arguments.parse_args()
+    tally = tallied(map(draw, range(given.seed, given.seed + given.truths)), REAL)
+    section("rows", rows(tally))
+    section("cost, as a share of the staircase without settling", costs(tally))
+    section("cells by chance", coins(REAL, given.truths))
+    if given.wrong:
+        section("settled and wrong", tally.wrong)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,17 +23,14 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from curves import RATES, SAMPLES, Truth, draw, generator
+from curves import RATES, SAMPLES, Row, Truth, draw, generator
 
 from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.intervals import wilson
 from sweepd.search.base import Search
-from sweepd.search.frontier import Known
 from sweepd.search.seeds import Outcome
-from sweepd.search.settle import standing
 from sweepd.search.staircase import StaircaseSearch, search_of
-from sweepd.search.stairs import Stair
 
 GRID = """
 name: settled
@@ -52,6 +50,7 @@ LOOKS = {"kept": False, "drawn anew": True}
 
 REASONS = {"close:": "close", "would": "no budget", "the": "edge"}
 """by the first word of what `settle` says of a row that is not settled"""
+APART = ("late", "too close")
 COIN_WIDTHS, COIN_BASE = (8, 16), 1000
 
 
@@ -118,26 +117,14 @@ def answers_of(search: Search) -> Answers:
     next smaller one, or where none passes the largest, would fail whatever its training."""
     assert isinstance(search, StaircaseSearch)
     [stair], [known] = search.stairs, search.known
-    return {size: _answer(search, stair, known, size, widths) for size, widths in stair.line.rows}
-
-
-def _answer(
-    search: StaircaseSearch, stair: Stair, known: Known, size: float, widths: Sequence[float]
-) -> Answer:
-    grid = search.plan.grid
-    assert grid.settle is not None
-    value = next((width for width in widths if known.get((size, width))), None)
-    smaller = [width for width in widths if value is None or width < value]
-    if not smaller:
-        return Answer(value, "smallest")
-    tried = [ladder.ended(search.outcomes) for ladder in stair.ladders[size, smaller[-1]]]
-    budget = min(trial.train.steps for trial in search.plan.trials)
-    if value is not None:
-        passing = stair.passing((size, value), search.outcomes, search.abandoned)
-        assert passing is not None
-        budget = passing[1].trials[0].train.steps
-    found = standing(tried, grid.goal, grid.pass_rule, grid.settle, budget)
-    return Answer(value, REASONS.get(found.reason.split()[0], found.settled))
+    settle = search.plan.grid.settle
+    assert settle is not None
+    found = {}
+    for size, at in stair.answers(known, search.outcomes, search.abandoned).items():
+        told = stair.standing(at, settle, search.outcomes)
+        word = "smallest" if at.deciding is None else REASONS.get(told.reason.split()[0])
+        found[size] = Answer(at.value, word or told.settled)
+    return found
 
 
 REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
@@ -184,10 +171,25 @@ class Count:
     lower: int = 0
     """settled rows whose true least d is smaller"""
 
+    def add(self, row: Row, answer: Answer, smallest: int) -> None:
+        """smallest: the grid's least d."""
+        here = row.least is not None and row.least > smallest
+        yes = answer.settled == "yes"
+        self.rows += 1
+        self.yes += yes
+        self.right += yes and answer.value == row.least
+        self.lower += yes and (row.least or math.inf) < (answer.value or math.inf)
+        self.here += here
+        self.here_yes += here and yes
+        self.marks.update([answer.settled] if here else [])
+
 
 @dataclass
 class Tally:
     kinds: dict[str, Count] = field(default_factory=dict)
+    """by family, or by what sets a row apart"""
+    claims: dict[str, Count] = field(default_factory=dict)
+    """of rows that are not set apart, by whether some d passes"""
     costs: list[float] = field(default_factory=list)
     """of each truth, FLOPs as a share of those without settling"""
     wrong: list[str] = field(default_factory=list)
@@ -200,17 +202,11 @@ class Tally:
         for size in truth.sizes:
             row, answer = truth.row(size), answers[size]
             kind = "late" if row.late else "too close" if row.too_close else truth.family
-            here = row.least is not None and row.least > truth.widths[0]
-            yes, right = answer.settled == "yes", answer.value == row.least
-            count = self.kinds.setdefault(kind, Count())
-            count.rows += 1
-            count.yes += yes
-            count.right += yes and right
-            count.lower += yes and (row.least or np.inf) < (answer.value or np.inf)
-            count.here += here
-            count.here_yes += here and yes
-            count.marks.update([answer.settled] if here else [])
-            if yes and not right:
+            self.kinds.setdefault(kind, Count()).add(row, answer, truth.widths[0])
+            if kind not in APART:
+                claim = "above" if answer.value is None else "a d passes"
+                self.claims.setdefault(claim, Count()).add(row, answer, truth.widths[0])
+            if answer.settled == "yes" and answer.value != row.least:
                 self.wrong.append(
                     f"truth {truth.seed}, size {size}, {kind}, {truth.rule} of 3, base {truth.base}"
                     f", {len(truth.rates)} rates: says {answer.value}, is {row.least}"
@@ -242,11 +238,11 @@ def share(part: int, total: int) -> str:
 
 
 def rows(tally: Tally) -> Iterator[str]:
-    apart = ("late", "too close")
-    families = sorted(kind for kind in tally.kinds if kind not in apart)
+    families = sorted(kind for kind in tally.kinds if kind not in APART)
     kinds = {kind: tally.kinds[kind] for kind in families}
     kinds["all of these"] = together(kinds.values())
-    kinds |= {f"apart: {kind}": tally.kinds[kind] for kind in apart if kind in tally.kinds}
+    kinds |= {f"  {claim}": count for claim, count in sorted(tally.claims.items())}
+    kinds |= {f"apart: {kind}": tally.kinds[kind] for kind in APART if kind in tally.kinds}
     marks = sorted({mark for count in kinds.values() for mark in count.marks})
     yield (
         f"{'':18}{'rows':>6}{'yes':>6}{'right':>24}{'less is true':>14}{'in the grid':>13}"

@@ -19,7 +19,6 @@ from sweepd.query.answers import ask
 from sweepd.query.database import Answer
 from sweepd.run.driver import sweep_info
 from sweepd.search.seeds import Outcome
-from sweepd.search.settle import standing
 from sweepd.search.staircase import search_of
 from sweepd.search.stairs import Stair
 from sweepd.store.store import Store
@@ -80,18 +79,11 @@ def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> di
     """The same three columns from the search's own records."""
     settle, found = planned.grid.settle, {}
     assert settle is not None
-    for size, widths in stair.line.rows:
-        value = min((w for w in widths if stair.passes((size, w), ledger, ())), default=None)
-        steps = None
-        if value is not None:
-            passing = stair.passing((size, value), ledger, ())
-            assert passing is not None
-            steps = passing[1].trials[0].train.steps
-        smaller = [w for w in widths if value is None or w < value]
-        ladders = stair.ladders[size, smaller[-1]] if smaller else ()
-        tried = [ladder.ended(ledger) for ladder in ladders]
-        told = standing(tried, planned.grid.goal, planned.grid.pass_rule, settle, steps or 1000)
-        found[int(size)] = value, steps, told.settled if smaller else "untested"
+    passes = {at: stair.passes(at, ledger, ()) for at in stair.cells}
+    known = {at: told for at, told in passes.items() if told is not None}
+    for size, at in stair.answers(known, ledger, ()).items():
+        steps = at.passing[1].steps if at.passing else None
+        found[int(size)] = at.value, steps, stair.standing(at, settle, ledger).settled
     return found
 
 

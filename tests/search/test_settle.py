@@ -141,20 +141,12 @@ def truth(seed: int, noise: float = 0.004):
 def rows(plan: Plan, ledger: dict[str, Outcome]):
     """For each size: the least d that passes, at which budget, and how it stands."""
     [stair] = search_of(planned("staircase", *_sets(plan))).stairs
-    found = {}
-    for size, widths in stair.line.rows:
-        passing = [w for w in widths if stair.passes((size, w), ledger, ())]
-        value = min(passing, default=None)
-        budget = 1000
-        if value is not None:
-            _, rung = stair.passing((size, value), ledger, ())
-            budget = rung.trials[0].train.steps
-        smaller = [w for w in widths if value is None or w < value]
-        ladders = stair.ladders[size, smaller[-1]] if smaller else ()
-        tried = [ladder.ended(ledger) for ladder in ladders]
-        settled = standing(tried, GOAL, plan.grid.pass_rule, plan.grid.settle, budget).settled
-        found[size] = value, budget, settled if smaller else "untested"
-    return found
+    passes = {at: stair.passes(at, ledger, ()) for at in stair.cells}
+    known = {at: found for at, found in passes.items() if found is not None}
+    return {
+        size: (at.value, at.budget, stair.standing(at, plan.grid.settle, ledger).settled)
+        for size, at in stair.answers(known, ledger, ()).items()
+    }
 
 
 def _sets(plan: Plan) -> tuple[str, ...]:

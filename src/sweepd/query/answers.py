@@ -120,7 +120,9 @@ def _min(
     columns = list(dict.fromkeys([*grouping.group, *MIN_COLUMNS, *SETTLED_COLUMNS, *LEAST_COLUMNS]))
     rows = []
     for row in found:
-        told = settled_columns(views, row, condition, ends) | least_columns(row) | row.columns
+        told = (
+            settled_columns(views, found, row, condition, ends) | least_columns(row) | row.columns
+        )
         told |= _told(grouping, row, condition, merit)
         rows.append({name: told[name] for name in columns})
     notes = merged_notes(grouping, cells)

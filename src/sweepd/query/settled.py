@@ -47,15 +47,21 @@ class Ends:
 
 
 def settled_columns(
-    views: Views, row: MinRow, condition: Node, ends: Ends | None
+    views: Views, rows: Sequence[MinRow], row: MinRow, condition: Node, ends: Ends | None
 ) -> dict[str, Any]:
-    """SETTLED_COLUMNS of one row. `ends` is None where the condition is not one on a score."""
-    steps = min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
+    """SETTLED_COLUMNS of one of the rows. `ends` is None where the condition is not one on a score.
+
+    A row without a value takes the budget that a pass needs from the rows of other sizes that have
+    one, as the search does.
+    """
+    steps = _least_steps(row)
+    line = [other for other in rows if _line(views, other) == _line(views, row)]
+    slowest = max((needed for other in line if (needed := _least_steps(other))), default=None)
     deciding = row.deciding
     failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
     found, rates = Standing("untested", "the condition is not one on a score"), None
     if ends is not None:
-        found = _standing(views, row, condition, ends, steps)
+        found = _standing(views, row, condition, ends, steps or slowest)
         rates = max((len(_rates(cell, ends)) for cell in deciding), default=None)
     return {
         "steps": steps or None,
@@ -77,7 +83,7 @@ def _standing(
         return Standing("untested", "cells contradict each other")
     if not row.deciding:
         return Standing("untested", "the grid has no smaller value")
-    if steps is not None and not any(_confirmed(cell, ends) for cell in row.passing):
+    if row.passing and not any(_confirmed(cell, ends) for cell in row.passing):
         return Standing(
             "untested", "its pass at the best of several is not confirmed on a fresh seed"
         )
@@ -88,6 +94,17 @@ def _standing(
     ]
     order = {"untested": 0, "moving": 1, "yes": 2}
     return min(found, key=lambda one: order[one.settled])
+
+
+def _least_steps(row: MinRow) -> int | None:
+    """The least budget with which the row's value passes."""
+    return min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
+
+
+def _line(views: Views, row: MinRow) -> tuple[Any, ...]:
+    """What rows of other sizes have in common with this one."""
+    size_field = views.size_fields.get(row.columns["task"])
+    return tuple(v for name, v in row.columns.items() if name not in ("size", "L", size_field))
 
 
 def _rates(cell: Cell, ends: Ends) -> list[AtRate]:

@@ -26,8 +26,8 @@ from typing import Literal
 from sweepd.grid.options import Goal, PassRule, Settle
 from sweepd.intervals import wilson
 
-STILL_TO_COME = 2.5
-"""Gain of all further doublings, as a multiple of the last one's: β = .49."""
+STILL_TO_COME = 2.0
+"""Gain of all further doublings, as a multiple of the last one's: β = .58."""
 NEXT_GAIN = STILL_TO_COME / (1 + STILL_TO_COME)
 """Gain of the next doubling, as a multiple of the last one's, by the same β."""
 Z = 1.645

@@ -14,7 +14,23 @@ from sweepd.grid.spec import Grid
 from sweepd.search.frontier import Known, Position, SearchLine
 from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
-from sweepd.search.settle import best_rates, edge, lead, progress, standing
+from sweepd.search.settle import Standing, best_rates, edge, lead, progress, standing
+
+
+@dataclass(frozen=True)
+class LineAnswer:
+    """What is known of one size of a line.
+
+    value: the least width that passes. passing: where it does so at the least budget. deciding: the
+    next smaller position, or the largest one where nothing passes; None where there is none.
+    budget: steps with which the value passes. Where nothing passes it is taken from the size that
+    needs the most, or, where no size has a pass, the first budget.
+    """
+
+    value: float | None
+    passing: tuple[Ladder, CellSeeds] | None
+    deciding: Position | None
+    budget: int
 
 
 @dataclass(frozen=True)
@@ -70,32 +86,61 @@ class Stair:
     ) -> Iterator[Trial]:
         """Trials that would settle the answers of this line, and have not ended: those that can
         run next. known: which positions pass, or fail at their first budgets."""
-        for size, widths in self.line.rows:
-            value = next((width for width in widths if known.get((size, width))), None)
-            smaller = [width for width in widths if value is None or width < value]
-            budget = None
-            if value is not None:
-                found = self.passing((size, value), outcomes, abandoned)
-                if found is None:
-                    continue
-                ladder, rung = found
-                budget = rung.steps
+        for size, at in self.answers(known, outcomes, abandoned).items():
+            if at.passing:
+                ladder, rung = at.passing
                 seeds = ladder.next_trials(ladder.rungs.index(rung), outcomes)
-                fresh = self._confirming((size, value), ladder, rung)
+                fresh = self._confirming(ladder, rung)
                 if waiting := _left([*seeds, *fresh], outcomes, abandoned):
                     yield from waiting
                     continue
-            if smaller:
-                position = (size, smaller[-1])
-                if position not in known:
-                    yield from self._first(position, outcomes, abandoned)
-                elif known[position] is False:
-                    yield from self._deciding(position, budget, settle, outcomes, abandoned)
+            elif at.value is not None:
+                continue
+            if at.deciding is None:
+                continue
+            if at.deciding not in known:
+                yield from self._first(at.deciding, outcomes, abandoned)
+            elif known[at.deciding] is False:
+                yield from self._deciding(at.deciding, at.budget, settle, outcomes, abandoned)
 
-    def _confirming(self, position: Position, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
+    def answers(
+        self, known: Known, outcomes: Outcomes, abandoned: Collection[str]
+    ) -> dict[float, LineAnswer]:
+        """What is known of each size."""
+        values = {
+            size: next((width for width in widths if known.get((size, width))), None)
+            for size, widths in self.line.rows
+        }
+        passing = {
+            size: self.passing((size, value), outcomes, abandoned)
+            for size, value in values.items()
+            if value is not None
+        }
+        slowest = max((found[1].steps for found in passing.values() if found), default=None)
+        answers = {}
+        for size, widths in self.line.rows:
+            value, found = values[size], passing.get(size)
+            smaller = [width for width in widths if value is None or width < value]
+            deciding = (size, smaller[-1]) if smaller else None
+            first = self.ladders[size, widths[0]][0].base.steps
+            budget = found[1].steps if found else slowest or first
+            answers[size] = LineAnswer(value, found, deciding, budget)
+        return answers
+
+    def standing(self, answer: LineAnswer, settle: Settle, outcomes: Outcomes) -> Standing:
+        """Whether more training would change what is known of a size."""
+        if answer.deciding is None:
+            return Standing("untested", "the grid has no smaller value")
+        every = self.ladders[answer.deciding]
+        tried = [ladder.ended(outcomes) for ladder in every]
+        return standing(tried, every[0].base.goal, every[0].base.rule, settle, answer.budget)
+
+    def _confirming(self, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
         """The fresh seeds of a cell that passed as the best of several looks: one that passes by
         luck at one of them would otherwise count."""
-        looked_once = len(self.ladders[position]) == 1 and rung is ladder.base
+        looked_once = all(len(found) == 1 for found in self.ladders.values()) and (
+            rung is ladder.base
+        )
         return () if looked_once or rung.rule == "any" else rung.fresh_trials
 
     def _first(
@@ -110,7 +155,7 @@ class Stair:
     def _deciding(
         self,
         position: Position,
-        budget: int | None,
+        budget: int,
         settle: Settle,
         outcomes: Outcomes,
         abandoned: Collection[str],
@@ -118,7 +163,6 @@ class Stair:
         """What the cell that decides an answer needs next. budget: with which the value passed."""
         every = self.ladders[position]
         goal, rule = every[0].base.goal, every[0].base.rule
-        budget = budget or every[0].base.steps
         if settle.needed(budget) > settle.most:
             return
         rates = {ladder: ladder.ended(outcomes) for ladder in every}

@@ -169,12 +169,16 @@ class Settle:
     """steps that the failing cell is trained for in any case"""
     most: int = 32_000
     """steps that no trial exceeds"""
+    share: float = 0.2
+    """how much of the line's whole grid, at the first budget, one step of settling may cost"""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:
             raise ValueError(f"factor = {self.factor}: must be at least 2, one more budget")
         if not 0 < self.least <= self.most:
             raise ValueError(f"least = {self.least}: must be above 0 and at most most, {self.most}")
+        if not self.share > 0:
+            raise ValueError(f"share = {self.share}: must be positive")
 
     def budgets(self, base: int) -> tuple[int, ...]:
         """The budgets of a cell, from `base` steps on."""

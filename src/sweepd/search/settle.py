@@ -86,6 +86,12 @@ class Progress:
         return not self.close and self.ahead < self.missing
 
     @property
+    def moves(self) -> bool:
+        """Whether it is plain that it does not stand still: the gain still to come, without its
+        error, is more than what is missing."""
+        return STILL_TO_COME * self.gain > self.missing
+
+    @property
     def promising(self) -> bool:
         """Whether the next doubling is likely to tell: the cell then passes, or stands still."""
         gain = NEXT_GAIN * max(self.gain, 0.0)
@@ -161,7 +167,7 @@ def standing(
             return Standing("untested", f"not trained for {needed} steps", one)
         if one.close:
             return Standing("moving", "close: its seeds or the evaluation error disagree", one)
-        if not one.stands_still:
+        if one.moves or (one is whole and not one.stands_still):
             told = f"{one.gain:+.3f} a doubling, {one.missing:.3f} missing"
             return Standing("moving", told, one)
     if found[0] is not whole:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweepd.grid.options import Goal, PassRule, Settle, Staircase
@@ -86,7 +86,7 @@ class Stair:
     ) -> Iterator[Trial]:
         """Trials that would settle the answers of this line, and have not ended: those that can
         run next. known: which positions pass, or fail at their first budgets."""
-        for size, at in self.answers(known, outcomes, abandoned).items():
+        for at in self.answers(known, outcomes, abandoned).values():
             if at.passing:
                 ladder, rung = at.passing
                 seeds = ladder.next_trials(ladder.rungs.index(rung), outcomes)
@@ -181,7 +181,8 @@ class Stair:
             return
         for trials in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
             if left := _left(trials, outcomes, abandoned):
-                yield from left
+                if sum(map(_added, left)) <= settle.share * sum(self.line.costs.values()):
+                    yield from left
                 return
 
     def _next(
@@ -194,9 +195,9 @@ class Stair:
     ) -> Iterator[Sequence[Trial]]:
         """The trials that the best rates of a deciding cell need, in groups, one after the other.
 
-        First their first budgets; then, of each rate, the lead alone, until it stands still, meets
-        the goal, or moves and no single doubling is likely to end that; then the other seeds of
-        the best rate. Most cells that move are seen to move by the lead.
+        First their first budgets; then, of each rate, the lead alone, until it no longer moves,
+        meets the goal, or moves and no single doubling is likely to end that; then the other seeds
+        of the best rate. Most cells that move are seen to move by the lead.
         """
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
@@ -212,14 +213,17 @@ class Stair:
                 upto = {seed: {s: f for s, f in runs[seed].items() if s <= rung.steps}}
                 told = progress(upto, goal, rule, least=1)
                 if rung.steps >= needed and told:
-                    if told.stands_still:
+                    if not told.moves:
                         break
                     if not told.promising:
                         return
             else:
                 return
-        for level in range(1, len(best[0].rungs)):
+        for level, rung in enumerate(best[0].rungs):
             yield best[0].next_trials(level, outcomes)
+            told = progress(best[0].ended(outcomes).runs, goal, rule)
+            if rung.steps >= needed and told and told.steps == rung.steps and not told.promising:
+                return
 
 
 def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
@@ -263,6 +267,12 @@ def _ladders(cells: Sequence[CellSeeds], planned: Sequence[CellSeeds]) -> list[L
         rungs.sort(key=lambda cell: cell.steps)
         ladders.append(Ladder(tuple(rungs), rungs[0] not in planned))
     return sorted(ladders, key=lambda ladder: ladder.peak_lr)
+
+
+def _added(trial: Trial) -> float:
+    """Training FLOPs of a trial that continues one with half the steps."""
+    half = replace(trial.train, steps=max(1, trial.train.steps // 2))
+    return trial.train_flops * (1 - half.trunk_end / trial.train.steps)
 
 
 def _left(trials: Sequence[Trial], outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:

@@ -120,18 +120,23 @@ def test_what_a_trial_occupies_is_said_by_the_grid_before_the_cluster_file():
     assert per_trial(grid("resources={cpus: 0.5}"), site) == Resources(0.5)
 
 
+def saved(store, sweep=None):
+    with saved_grid(store, sweep, pytest.fail) as found:
+        return found
+
+
 def test_a_saved_grid_is_the_one_that_was_launched(store):
     with pytest.raises(UserError, match="no sweep was launched here"):
-        saved_grid(store)
+        saved(store)
     made = plan(grid())
     for name in ("small", "other"):
         save(store, replace(made, grid=replace(made.grid, name=name)))
         store.new_launch({"sweep": name})
-    assert saved_grid(store).name == "other"
-    again = plan(saved_grid(store, "small"))
+    assert saved(store).name == "other"
+    again = plan(saved(store, "small"))
     assert [trial.id for trial in again.trials] == [trial.id for trial in made.trials]
     with pytest.raises(UserError, match="no sweep 'unknown'"):
-        saved_grid(store, "unknown")
+        saved(store, "unknown")
 
 
 DRIVER = """

@@ -20,6 +20,7 @@ model: {name: MODEL, d: 8, layers: 1, heads: 2}
 
 MODEL = """
 from dataclasses import dataclass
+import numpy as np
 import torch
 from sweepd.models.standard import Standard
 
@@ -96,10 +97,10 @@ MODELS = {
         """
     def build(self, vocab, L, capacity, generator):
         model = super().build(vocab, L, capacity, generator)
-        model.head.weight.data = torch.randn(model.head.weight.shape)
+        model.head.bias.data.copy_(torch.from_numpy(np.random.randn(vocab)))
         return model
 """,
-        "starts with other weights for the same seed (head.weight)",
+        "starts with other weights for the same seed (head.bias)",
     ),
     "noise in evaluation": (
         """
@@ -235,6 +236,38 @@ def test_what_raises_is_left_to_its_trials(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TASK + "    def fill(self, rng, tokens):\n        1 / 0\n")
     with pytest.raises(Raised, match="ZeroDivisionError: division by zero"):
         inspect("task", trial_of(tmp_path, "mine.py:Problem"), tmp_path)
+
+
+PLAIN = """
+from dataclasses import dataclass
+import torch
+from sweepd.models.base import Architecture
+
+class Recurrent(torch.nn.Module):
+    def __init__(self, vocab, d):
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(vocab, d), torch.nn.Linear(d, vocab)
+        self.memory = torch.nn.GRU(d, d, batch_first=True, bidirectional=BOTH)
+
+    def forward(self, ids):
+        read = self.memory(self.embedding(ids))[0]
+        forth_and_back = read.unflatten(-1, (-1, self.head.in_features))
+        return self.head(forth_and_back.sum(-2))
+
+@dataclass(frozen=True)
+class Net(Architecture):
+    def build(self, vocab, L, capacity, generator):
+        return Recurrent(vocab, self.d)  # whose layers draw from torch's own generator
+"""
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_plain_module_without_prefill_and_step(tmp_path: Path, both: bool) -> None:
+    """Passes, unless it reads its rows from both ends."""
+    (tmp_path / "v1.py").write_text(PLAIN.replace("BOTH", str(both)))
+    trial = trial_of(tmp_path, "lis", "standard", "model={name: v1.py:Net, d: 8}")
+    found = inspect("model", trial, tmp_path)
+    assert ["is not causal" in fault for fault in found] == [True] * both
 
 
 SMALL = {"d": 8, "layers": 2, "heads": 2}

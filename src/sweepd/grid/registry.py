@@ -221,7 +221,7 @@ def line_of(found: type, sign: re.Pattern[str] | None = None) -> int:
         lines, first = inspect.getsourcelines(found)
     except (OSError, TypeError):  # made by other means than a class statement
         return 0
-    sign = sign or re.compile(r"\s*class\b")
+    sign = sign or re.compile(r"^\s*class\b")
     return next((first + i for i, text in enumerate(lines) if sign.search(text)), 0)
 
 

@@ -250,6 +250,7 @@ def model_faults(subject: Subject, architecture: Architecture, task: Task) -> It
 
     def built() -> nn.Module:
         initial = torch.Generator().manual_seed(torch_seed(0, Stream.INIT, 0))
+        torch.manual_seed(torch_seed(0, Stream.INIT, 0))  # as training does
         return architecture.build(vocab, task.L, task.capacity, initial)
 
     _seed_all(1)
@@ -263,7 +264,7 @@ def model_faults(subject: Subject, architecture: Architecture, task: Task) -> It
         yield subject.says(
             f"starts with other weights for the same seed ({differing[0]}); draw them from the "
             "generator that `build` is given",
-            GENERATORS["torch's (torch.rand…)"][1],
+            GENERATORS["numpy's (np.random.…)"][1],
         )
     model.eval()
     outputs = model(rows)
@@ -287,7 +288,7 @@ def model_faults(subject: Subject, architecture: Architecture, task: Task) -> It
         return
     if leak := _leak(model, rows, vocab, SAME * scale):
         yield subject.says(leak)
-    elif rows.shape[1] > 2 and (isinstance(task, ChainTask) or _can_decode(model, rows)):
+    elif rows.shape[1] > 2 and _can_decode(model, task, rows):
         yield from map(subject.says, _decoding_faults(model, rows, LIKE * scale))
 
 
@@ -326,12 +327,17 @@ def _leak(model: nn.Module, rows: Tensor, vocab: int, within: float) -> str | No
     return None
 
 
-def _can_decode(model: nn.Module, rows: Tensor) -> bool:
-    """Whether a model gives `prefill` and `step`, of which only chains make use."""
+def _can_decode(model: nn.Module, task: Task, rows: Tensor) -> bool:
+    """Whether a model gives `prefill` and `step`. Only chains make use of them, so for other tasks
+    they may be left out."""
+    if not (hasattr(model, "prefill") and hasattr(model, "step")):
+        return False  # it is run again for each token
+    if isinstance(task, ChainTask):
+        return True
+    lengths = torch.ones(len(rows), dtype=torch.long)
     try:
-        lengths = torch.ones(len(rows), dtype=torch.long)
         model.step(rows[:, 1], model.prefill(rows[:, :1], lengths))  # type: ignore[operator]
-    except (AttributeError, NotImplementedError):
+    except NotImplementedError:
         return False
     return True
 

@@ -121,17 +121,20 @@ def test_what_a_trial_occupies_is_said_by_the_grid_before_the_cluster_file():
 
 
 def test_a_saved_grid_is_the_one_that_was_launched(store):
+    notes = []
     with pytest.raises(UserError, match="no sweep was launched here"):
-        saved_grid(store)
+        saved_grid(store, None, notes.append).__enter__()
     made = plan(grid())
     for name in ("small", "other"):
         save(store, replace(made, grid=replace(made.grid, name=name)))
         store.new_launch({"sweep": name})
-    assert saved_grid(store).name == "other"
-    again = plan(saved_grid(store, "small"))
-    assert [trial.id for trial in again.trials] == [trial.id for trial in made.trials]
+    with saved_grid(store, None, notes.append) as latest:
+        assert latest.name == "other"
+    with saved_grid(store, "small", notes.append) as again:
+        assert [trial.id for trial in plan(again).trials] == [trial.id for trial in made.trials]
     with pytest.raises(UserError, match="no sweep 'unknown'"):
-        saved_grid(store, "unknown")
+        saved_grid(store, "unknown", notes.append).__enter__()
+    assert not notes
 
 
 DRIVER = """

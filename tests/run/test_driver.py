@@ -1,14 +1,18 @@
-"""What a driver sees to while its sweep runs."""
+"""What a driver holds and looks after while its sweep runs, without Ray."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from dataclasses import replace
 
+import pytest
 from simulated import simulated
 from waiting import wait_until
 
 from sweepd.run import driver
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 from sweepd.trial.endings import ledger_columns
 
 
@@ -30,3 +34,54 @@ def test_files_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
         beside.join()
     assert store.read_trials().table.num_rows == store.read_metrics().table.num_rows == 25
     assert not stopping.is_set()
+
+
+HELD = """
+import sys
+from sweepd.store.store import Store
+store = Store.open(sys.argv[1])
+free = store.claim(sys.argv[2:])
+print(sorted(store.driven_elsewhere(["simulated"])), len(free))
+"""
+
+
+def held_elsewhere(store, trials):
+    """Whether another process sees the sweep driven, and how many of the trials it can claim."""
+    program = [sys.executable, "-c", HELD, store.address, *(trial.id for trial in trials)]
+    return subprocess.run(program, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_what_a_driver_holds_is_free_again_when_it_ends_or_fails(tmp_path):
+    store, plan = Store.create(str(tmp_path)), simulated()
+    trials = list(plan.trials[:5])
+    with (
+        pytest.raises(RuntimeError, match="on purpose"),
+        driver.driving(plan, store, threading.Event(), print) as number,
+        driver.claimed(store, trials) as owned,
+    ):
+        assert number == 1 and owned == trials
+        assert store.load_sweep("simulated").goal == str(plan.grid.goal)
+        assert held_elsewhere(store, plan.trials[:7]) == "['simulated'] 2"
+        raise RuntimeError("on purpose")
+    assert held_elsewhere(store, plan.trials[:7]) == "[] 7"
+
+
+def test_a_request_to_cancel_stops_the_launch(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
+    store, stopping, notes = Store.create(str(tmp_path)), threading.Event(), []
+    with driver.driving(simulated(), store, stopping, notes.append) as number:
+        assert not stopping.is_set()
+        store.request_cancel(number)
+        assert stopping.wait(30)
+    assert notes == ["cancelled: saving what runs"]
+
+
+def test_what_was_saved_of_a_sweep_outlives_its_next_launch():
+    plan = simulated()
+    first = driver.sweep_info(plan)
+    assert first.size_fields == {"lis": "n"}
+    assert first.task_fields == {"lis": ("cot", "n", "value_range")}
+    past = SweepInfo(goal="", accepted=("older",), code_files={"older": {"lis.py": "0"}})
+    again = driver.sweep_info(plan, past)
+    assert again.accepted == ("older",) and again.code_files.keys() > {"older"}
+    assert again == replace(first, accepted=again.accepted, code_files=again.code_files)

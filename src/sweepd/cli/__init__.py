@@ -25,7 +25,7 @@ for group in (run, status, cluster, ask, compare, look, gc):
 
 
 def main() -> None:
-    """Run the command line; every error of ours becomes text and an exit code here."""
+    """Run the command line. Here every error of sweepd's own becomes a message and an exit code."""
     atexit.register(_leave)
     try:
         app()
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _leave() -> None:
-    """Spare Python a last look through all of torch and Ray, most of a second. DuckDB wants to be
-    looked through, and takes none."""
+    """Keep Python from collecting garbage in all of torch and Ray as it exits: that takes most of
+    a second. Where DuckDB is loaded the collection is quick, and DuckDB needs it."""
     if "duckdb" not in sys.modules:
         freeze()

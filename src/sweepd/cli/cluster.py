@@ -24,7 +24,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; what costs money.")
+    group = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; see the cost.")
     group.command(epilog="Example: sweepd cluster up clusters/aws.yaml")(up)
     group.command(epilog="Example: sweepd cluster status clusters/aws.yaml --json")(status)
     group.command(epilog="Example: sweepd cluster down clusters/aws.yaml --yes")(down)
@@ -60,8 +60,10 @@ def down(file: ClusterFile, yes: Yes = False) -> None:
 def hand_over(
     cluster: Remote, file: Path, grid: Grid, store: Store, options: Sequence[str], yes: bool
 ) -> None:
-    """Start a sweep's driver on a cluster, or find it there, and follow it. Exits as it does;
-    with 0 if Ctrl-C ends the following, which leaves the sweep running."""
+    """Start a sweep's driver on a cluster, or find it there, and print what it prints.
+
+    Exits with the driver's exit code, or with 0 after Ctrl-C, which leaves the sweep running.
+    """
     name = grid.name
     where = f"{name} --results {store.address}"
     try:

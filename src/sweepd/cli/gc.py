@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
 
 def gc(
     older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="Only what was written so long ago: 90s, 12h, 30d.")
+        str,
+        typer.Option(metavar="AGE", help="Only what is older than this: 90s, 12h, 30d."),
     ] = "1h",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be deleted.")
@@ -32,8 +33,8 @@ def gc(
 ) -> None:
     """Delete what is no longer needed: replaced files, leftovers, checkpoints of ended trials.
 
-    Also the checkpoints kept for longer trials: a trial that wants more steps then starts anew.
-    Never metrics or endings, and nothing that a running sweep may use.
+    This includes the checkpoints that were kept for longer trials: a trial with more steps then
+    starts anew. Metrics and endings are never deleted, nor anything that a running sweep may use.
     """
     from sweepd.store.garbage import KINDS
     from sweepd.store.store import Store

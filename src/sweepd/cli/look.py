@@ -1,4 +1,4 @@
-"""What there is, and what this machine can do: tasks, models, schema, sample, flops, doctor."""
+"""Tasks, models and this machine: tasks, models, schema, sample, flops, doctor."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def sample(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Look at a task's test data; with --json, one object a line."""
+    """Print some of a task's test data; with --json, one object a line."""
     from sweepd.grid import registry
     from sweepd.tasks.base import Split
     from sweepd.trial.training import Stream, generator

@@ -36,17 +36,17 @@ Results = Annotated[
 
 
 def results_address(given: str | None) -> str:
-    """Where results lie: the option, else the environment's choice, else ./sweepd-results."""
+    """Returns the --results option, else $SWEEPD_RESULTS, else ./sweepd-results."""
     return given or os.environ.get("SWEEPD_RESULTS") or "sweepd-results"
 
 
 def say(text: str) -> None:
-    """A message for the person at the terminal."""
+    """Print a message for the person at the terminal, on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Whether the person at the terminal, or --yes, agrees. UserError if nobody can be asked."""
+    """Returns whether --yes or the person at the terminal agrees. UserError without either."""
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -1,4 +1,5 @@
-"""What a person sees while a sweep runs: a line for each trial that ends, and one that moves."""
+"""What a person sees while a sweep runs: a line for each trial that ends and, on a terminal, one
+that shows what is running."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sweepd.grid.plan import Trial
 
 QUIET_SECONDS = 15.0
-"""Off a terminal, how long nothing may end before a line says what is running."""
+"""Where there is no terminal: after how long without an ending a line says what is running."""
 
 
 def duration(seconds: float) -> str:
@@ -71,7 +72,7 @@ class Progress:
         os._exit(EnvironmentFailure.exit_code)
 
     def label(self, trial: Trial) -> str:
-        """Which trial: task, model, and the fields that differ in this sweep."""
+        """Returns a trial's name: its task, its model, and the fields that differ in this sweep."""
         names = self.varying.get((trial.task_name, trial.model_name), ())
         fields = [f"{name}={trial.axes[name]}" for name in names]
         return " ".join([trial.task_name, trial.model_name, *fields, f"seed={trial.seed}"])

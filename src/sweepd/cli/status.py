@@ -39,7 +39,9 @@ def register(app: typer.Typer) -> None:
 
 def status(
     sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again until nothing runs.")
+    ] = False,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -65,7 +67,7 @@ def logs(
     trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or its start.")],
     results: Results = None,
 ) -> None:
-    """Print what a trial's attempts noted and printed, errors with their traces."""
+    """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
     from sweepd.store.store import Store
 
     store = Store.open(results_address(results))

@@ -30,6 +30,7 @@ from sweepd.grid.axes import (
 )
 from sweepd.grid.fingerprint import FOLDERS, Kind
 from sweepd.grid.options import (
+    FRESH_SEEDS,
     Goal,
     PassRule,
     Resources,
@@ -44,9 +45,6 @@ from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 
 MOST_TRIALS = 100_000
-FRESH_SEEDS = 2
-"""How many seeds confirm a pass: both do where 95% of seeds pass in 90% of cases, and where 20% of
-seeds pass in 4%."""
 LEAST_SEEDS = 3
 """With which a grid may ask for settled answers."""
 SWEEP_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"

@@ -64,6 +64,8 @@ class Cell:
     rivals: tuple[Cell, ...] = ()
     """Where nuisance axes were tuned: one cell for each of their values, of which this is the
     best; then `outcome` is what they say together."""
+    refused: bool = False
+    """Whether a fresh seed did not confirm its pass."""
     tuned: tuple[str, ...] = ()
     """The nuisance axes in which those differ."""
     edge: str = ""
@@ -139,6 +141,10 @@ def judged(
         )
         SELECT e.selected, e.values,
             {_OUTCOME},
+            cell IN (
+                SELECT cell FROM raw.cells JOIN raw.fresh USING (cell)
+                WHERE ({kleene(condition)}) IS false
+            ),
             v.passed, v.decided, cells.*
         FROM raw.cells JOIN votes AS v USING (cell) JOIN expressions AS e USING (cell)
         ORDER BY cell
@@ -148,14 +154,15 @@ def judged(
         (
             Cell(
                 row=dict(zip(views.raw_columns, columns, strict=True)),
-                outcome=outcome,
+                outcome=False if refused and outcome else outcome,
+                refused=refused,
                 passed=passed,
                 decided=decided,
                 values=tuple(map(_number, values)),
             ),
             selected,
         )
-        for selected, values, outcome, passed, decided, *columns in found
+        for selected, values, outcome, refused, passed, decided, *columns in found
     ]
 
 
@@ -185,7 +192,8 @@ def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[
 
     def drawn_anew(cell: Cell, i: int) -> Cell:
         if not cell.rivals:
-            return replace(cell, outcome=outcomes[cell.row["cell"]][i])
+            drawn = outcomes[cell.row["cell"]][i]
+            return replace(cell, outcome=False if cell.refused and drawn else drawn)
         rivals = tuple(drawn_anew(rival, i) for rival in cell.rivals)
         return replace(cell, outcome=together(rivals, condition), rivals=rivals)
 

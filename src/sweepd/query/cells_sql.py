@@ -105,18 +105,19 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
         QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {_DONE} DESC, attempt DESC) = 1;
 
     CREATE TABLE raw.plans AS
-        SELECT plan.* FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
-        WHERE NOT coalesce(list_contains(s.extra_seeds, plan.seed), false)
+        SELECT plan.*, coalesce(list_contains(s.fresh_seeds, plan.seed), false) AS fresh
+        FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
+        WHERE NOT (fresh OR coalesce(list_contains(s.extra_seeds, plan.seed), false))
             OR {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE});
 
     CREATE TABLE raw.members AS
         SELECT * FROM (
             SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
                 SELECT {", ".join(_any_value(name, member) for name in plan_columns)},
-                    bool_and(coalesce(on_demand, false)) AS on_demand
+                    bool_and(coalesce(on_demand, false)) AS on_demand, bool_and(fresh) AS fresh
                 FROM raw.plans GROUP BY {member}
                 UNION ALL BY NAME
-                SELECT {ran}, false AS on_demand
+                SELECT {ran}, false AS on_demand, false AS fresh
                 FROM raw.endings ANTI JOIN raw.planned USING ({member})
             )
         ) WINDOW of_cell AS (PARTITION BY cell)
@@ -205,19 +206,20 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
     carried = ["status", "correct", "total", *scores, *bounds]
     return f"""
     CREATE OR REPLACE TABLE raw.own AS
-        SELECT cell, pass, members.seed, members.on_demand, status, correct, total, seconds,
-            {family} AS family, {steps} AS steps, {", ".join(map(_score_sql, scores))}
+        SELECT cell, pass, members.seed, members.on_demand, members.fresh, status, correct, total,
+            seconds, {family} AS family, {steps} AS steps, {", ".join(map(_score_sql, scores))}
         FROM raw.members JOIN raw.rules USING (cell)
             LEFT JOIN raw.endings USING ({member}) {reached};
 
     CREATE OR REPLACE TABLE raw.outcomes AS
-        SELECT own.* EXCLUDE (family, steps, on_demand)
+        SELECT own.* EXCLUDE (family, steps, on_demand, fresh)
             REPLACE ({", ".join(map(_carried, carried))}), shorter.seed IS NOT NULL AS carried
         FROM raw.own ASOF LEFT JOIN (
             SELECT *, true AS carries FROM raw.own WHERE {_DONE}
         ) AS shorter ON own.family = shorter.family AND own.seed = shorter.seed
             AND own.steps > shorter.steps
-            AND carries = (own.on_demand AND NOT coalesce(own.{_DONE}, false));
+            AND carries = (own.on_demand AND NOT coalesce(own.{_DONE}, false))
+        WHERE NOT own.fresh;
 
     CREATE OR REPLACE TABLE raw.bounds AS
         WITH pooled AS (SELECT cell, {known} FROM raw.outcomes GROUP BY cell)
@@ -225,6 +227,12 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
         UNION ALL BY NAME
         SELECT seed, pooled.* REPLACE ({", ".join(f"outcomes.{b} AS {b}" for b in bounds)})
         FROM raw.outcomes JOIN pooled USING (cell);
+
+    CREATE OR REPLACE TABLE raw.fresh AS
+        SELECT own.seed, bounds.* EXCLUDE (seed)
+            REPLACE ({", ".join(f"own.{b} AS {b}" for b in bounds)})
+        FROM raw.own JOIN raw.bounds USING (cell)
+        WHERE own.fresh AND bounds.seed IS NULL AND own.{_DONE};
 
     CREATE OR REPLACE TABLE raw.cells AS
         SELECT * FROM (

@@ -43,7 +43,7 @@ _OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
-    "extra_seeds BIGINT[]"
+    "extra_seeds BIGINT[], fresh_seeds BIGINT[]"
 )
 LONGEST = 2**62
 """Steps that nobody trains for."""
@@ -357,7 +357,7 @@ def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> list[list[
     """The rows of `SWEEPS`; `number` counts from the oldest."""
     return [
         [number, name, info.created, info.goal, seeds or info.pass_rule, info.search,
-         list(info.extra_seeds)]
+         list(info.extra_seeds), list(info.fresh_seeds)]
         for number, (name, info) in enumerate(infos.items())
     ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from sweepd.grid.options import Goal
+from sweepd.grid.options import FRESH_SEEDS, Goal
 from sweepd.query.bounds import Candidate, judge
 from sweepd.query.cells import Cell
 from sweepd.query.database import Views
@@ -28,8 +28,8 @@ class Ends:
     """What ended of each cell: the final score of each of its seeds that ran there."""
 
     by_cell: Mapping[int, Mapping[int, Final]]
-    fresh: frozenset[int]
-    """seeds that only confirm what passed"""
+    fresh: Mapping[int, int]
+    """how many fresh seeds of each cell ended"""
 
     @classmethod
     def of(cls, views: Views, goal: Goal) -> Ends:
@@ -42,8 +42,8 @@ class Ends:
         for cell, seed, score, total in ended:
             if score is not None and not isnan(score):
                 by_cell[cell][seed] = Final(score, total)
-        fresh = {seed for info in views.infos.values() for seed in info.extra_seeds}
-        return cls(by_cell, frozenset(fresh))
+        fresh = dict(views.fetch("SELECT cell, count(*) FROM raw.fresh GROUP BY cell"))
+        return cls(by_cell, fresh)
 
 
 def settled_columns(
@@ -123,14 +123,12 @@ def _peak_lr(cell: Cell, axes: Mapping[str, Any]) -> float:
 
 
 def _confirmed(cell: Cell, ends: Ends) -> bool:
-    """Whether a cell passes at its only look, or passes with a fresh seed among its seeds. Where
-    one seed is enough to pass there is nothing to confirm."""
+    """Whether a cell passes at its only look, or fresh seeds confirm that it passes. Where one seed
+    is enough to pass there is nothing to confirm."""
     points = [point for point in cell.points if point.measured]
     if len(points) == 1 or cell.row["pass"] == "any":
         return True
-    return any(
-        ends.fresh.intersection(ends.by_cell.get(point.row["cell"], ())) for point in _passing(cell)
-    )
+    return any(ends.fresh.get(point.row["cell"], 0) >= FRESH_SEEDS for point in _passing(cell))
 
 
 def _passing(cell: Cell) -> list[Cell]:

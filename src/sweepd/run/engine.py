@@ -1,7 +1,8 @@
 """Ray Tune runs the trials, on a Ray of this machine's own or on one that runs already.
 
-Tune's own state is disposable: continuing a sweep is a new Tune run over the trials that have not
-ended. To be imported before anything that imports Ray, whose settings it makes.
+Tune's own state is disposable: a sweep is continued by a new Tune run over the trials that have not
+ended. This module makes settings that Ray reads when it is imported, so it must be imported before
+anything else that imports Ray.
 """
 
 from __future__ import annotations
@@ -109,9 +110,9 @@ def run(
     listener: Listener,
     stopping: threading.Event,
 ) -> None:
-    """Run the search to its end, or until `stopping` is set. Success is judged by the ledger.
+    """Run the search to its end, or until `stopping` is set. How trials ended, the ledger says.
 
-    EnvironmentFailure if results can't be written: whatever runs is given up then.
+    EnvironmentFailure if results can't be written; whatever runs is then interrupted.
     """
     if not ray.is_initialized():
         start_ray(placement.ray)

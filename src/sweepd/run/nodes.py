@@ -1,4 +1,5 @@
-"""The nodes of the Ray at hand: what they hold, and whether they reach the results."""
+"""The nodes of the Ray that was joined: how many trials they hold, and whether they reach the
+results."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from sweepd.store.store import Store
 
 
 def at_once(placement: Placement) -> int:
-    """How many trials run at once, now or when Ray has grown.
+    """Returns how many trials run at once, now or when Ray has grown.
 
-    EnvironmentFailure if not even one: Ray itself would wait for more hardware without a word.
+    EnvironmentFailure if no node can hold one: Ray itself would wait for larger nodes and say
+    nothing.
     """
     here = [_size(node) for node in _alive().values()]
     count = max(slots(here, placement.per_trial), slots(placement.nodes, placement.per_trial))
@@ -29,9 +31,10 @@ def at_once(placement: Placement) -> int:
 
 
 def probe(store: Store, launch: int, placement: Placement, stopping: threading.Event) -> None:
-    """EnvironmentFailure, naming the node, unless all nodes reach the results of this launch.
+    """Check that all nodes reach the results of this launch. EnvironmentFailure names one that does
+    not.
 
-    Where none holds a trial yet, waits for the first that does, or until `stopping` is set.
+    Where no node can hold a trial yet, wait for the first that can, or until `stopping` is set.
     """
     nodes = _alive()
     asking = ray.remote(reach)
@@ -59,8 +62,8 @@ def probe(store: Store, launch: int, placement: Placement, stopping: threading.E
 
 
 def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
-    """EnvironmentFailure, naming this node, unless it reads in the results what the driver of a
-    launch wrote there, its `record`, and can write."""
+    """Check that this node reads in the results the `record` that the driver of a launch wrote
+    there, and that it can write. EnvironmentFailure, with this node's name, if not."""
     ip = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     here = f"node {socket.gethostname()} ({ip})"
     try:
@@ -79,7 +82,7 @@ def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
 
 
 def _alive() -> dict[str, dict[str, Any]]:
-    """By id, what Ray says of each node that is there."""
+    """Returns what Ray says of each node that is alive, by its id."""
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return {node["NodeID"]: node for node in nodes if node["Alive"]}
 

@@ -1,6 +1,6 @@
-"""What Ray Tune asks and tells while it runs trials: its searcher, callback, scheduler, stopper.
+"""What Ray Tune calls while it runs trials: its searcher, callback, scheduler and stopper.
 
-Tune schedules, places and supervises; everything that must survive is in the store.
+Tune schedules, places and supervises. Everything that must survive is in the store.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from sweepd.store.store import Store
 from sweepd.trial.endings import ledger_columns, storable
 
 NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
-"""How Ray says that an actor was lost with its node, or that, after a minute, it can't tell."""
+"""What Ray's errors say where an actor was lost with its node, or where Ray could not find out
+within a minute whether it was."""
 
 
 class Listener(Protocol):
-    """Who is told what happens. Called from the driver's thread."""
+    """Is told what happens to the trials, from the driver's thread."""
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         """A trial has trained on: `step`, and `acc` of its latest check."""
@@ -44,12 +45,16 @@ class Listener(Protocol):
         """An attempt has ended: `status`, `acc`, `loss`, `error`."""
 
     def lost_ray(self, reason: str) -> NoReturn:
-        """Nothing can run or be stopped any more. From another thread; must end the process."""
+        """Ray has died: nothing can run or be stopped any more. Called from another thread; must
+        end the process."""
 
 
 class Disposable:
-    """A part of a Tune run that is not carried over: pickled (Tune does, to restore runs, which
-    we never do) it is nothing, copied it is itself."""
+    """A part of a Tune run that is never saved.
+
+    Tune pickles its parts so that a run can be restored, which sweepd never does: they are pickled
+    as nothing. A copy is the part itself.
+    """
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return object, ()
@@ -59,7 +64,7 @@ class Disposable:
 
 
 class Suggestions(Disposable, Searcher):
-    """Hands the search's trials to Tune and their endings back."""
+    """Hands the search's trials to Tune, and their endings to the search."""
 
     def __init__(
         self,
@@ -111,9 +116,11 @@ class Suggestions(Disposable, Searcher):
 
 
 class Watchdog(Disposable, tune.Callback):
-    """Watches over the workers: kills those that hang, and records the attempts that could not do
-    so themselves: `failed` if their worker was killed, `interrupted`, to go on elsewhere, if their
-    node was lost."""
+    """Kills workers that hang, and records the ending of attempts whose workers are gone.
+
+    Such an attempt is `failed` if its worker was killed. It is `interrupted`, and goes on
+    elsewhere, if its node was lost.
+    """
 
     def __init__(
         self, spec: LaunchSpec, search: Search, store: Store, listener: Listener, end: EndOfRun
@@ -122,7 +129,7 @@ class Watchdog(Disposable, tune.Callback):
         self.listener, self.end = listener, end
         self.now, self.looked = 0.0, time.monotonic()
         self.moved: dict[TuneTrial, float] = {}
-        """when each trial that runs last made a step"""
+        """for each trial that runs, when it last made a step"""
         self.hung: set[TuneTrial] = set()
 
     def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
@@ -206,7 +213,7 @@ class Rules(Disposable, FIFOScheduler):
         self.mode = "min" if spec.goal.comparison.startswith("<") else "max"
         self.horizon = max(trial.train.steps for trial in spec.trials)
         self.heard: dict[str, int] = {}
-        """the last check of each trial: one tried again starts before it"""
+        """the step of each trial's latest check: a trial tried again repeats earlier checks"""
         self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
         self.rungs: dict[tuple[Any, ...], Any] = {}
         """an AsyncHyperBandScheduler for each group of competitors"""
@@ -231,7 +238,7 @@ class Rules(Disposable, FIFOScheduler):
             self._against(ours, *check)
 
     def _against(self, trial: Trial, step: int, value: float) -> bool:
-        """Whether a rule gives up on the trial at this check."""
+        """Returns whether a rule gives up on the trial at this check."""
         if step <= self.heard.get(trial.id, 0):
             return False
         self.heard[trial.id] = step
@@ -268,8 +275,9 @@ class Rules(Disposable, FIFOScheduler):
         return bool(decision == self.STOP)
 
     def _stopped(self, trial: TuneTrial) -> bool:
-        """Have the worker end the attempt before Tune takes the trial from it: it alone knows
-        where the trial stands. Whatever keeps it from doing so comes up again as it trains on."""
+        """Have the worker end the attempt before Tune takes the trial away, since only the worker
+        knows where the trial stands. Returns whether it did; if not, the reason shows as the trial
+        trains on."""
         try:
             given_up = actor_of(trial).give_up.remote()
             ray.get(given_up, timeout=self.spec.hang_seconds or None)

@@ -32,7 +32,7 @@ SLICE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What the workers need besides the trial: a few strings, and every trial by its index."""
+    """What the workers of a launch need: where the store is, and every trial by its index."""
 
     address: str
     sweep: str
@@ -41,7 +41,7 @@ class LaunchSpec:
     checkpoint_seconds: float
     trials: tuple[Trial, ...]
     goal: Goal
-    """whose metric the rules watch that give up on trials"""
+    """the metric of the goal is what the rules watch that give up on trials"""
     attempt: type[Attempt] = Attempt
     """what runs a trial; a simulation brings its own"""
     tune: tuple[str, ...] = ()
@@ -58,8 +58,8 @@ class LaunchSpec:
 class Worker(tune.Trainable):
     """An actor that runs one attempt after another.
 
-    An attempt begins with its first step: Tune may set an actor up for a trial and then, before
-    that, give the trial to an actor that has become free.
+    An attempt begins with its first step, and not when the actor is set up: between the two, Tune
+    may give the trial to another actor that has become free.
     """
 
     def setup(self, config: dict[str, Any], spec: LaunchSpec) -> None:  # type: ignore[override]

@@ -101,7 +101,14 @@ class Stair:
             if at.deciding not in known:
                 yield from self._first(at.deciding, outcomes, abandoned)
             elif known[at.deciding] is False:
-                yield from self._deciding(at.deciding, at.budget, settle, outcomes, abandoned)
+                # Where nothing passes, what is run must not depend on which size passes first.
+                budget = at.budget if at.passing else self.first_budget
+                yield from self._deciding(at.deciding, budget, settle, outcomes, abandoned)
+
+    @property
+    def first_budget(self) -> int:
+        """The steps of the grid itself."""
+        return next(iter(self.ladders.values()))[0].base.steps
 
     def answers(
         self, known: Known, outcomes: Outcomes, abandoned: Collection[str]
@@ -122,8 +129,7 @@ class Stair:
             value, found = values[size], passing.get(size)
             smaller = [width for width in widths if value is None or width < value]
             deciding = (size, smaller[-1]) if smaller else None
-            first = self.ladders[size, widths[0]][0].base.steps
-            budget = found[1].steps if found else slowest or first
+            budget = found[1].steps if found else slowest or self.first_budget
             answers[size] = LineAnswer(value, found, deciding, budget)
         return answers
 

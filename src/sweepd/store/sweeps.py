@@ -28,6 +28,7 @@ SHAPE = {
     "tune": [str],
     "accepted": [str],
     "extra_seeds": [int],
+    "fresh_seeds": [int],
     "size_fields": {str: str},
     "task_fields": {str: [str]},
     "code_files": {str: {str: str}},
@@ -50,6 +51,8 @@ class SweepInfo:
     search: str = "grid"
     extra_seeds: tuple[int, ...] = ()
     """seeds that only cells close to the goal get"""
+    fresh_seeds: tuple[int, ...] = ()
+    """seeds that only confirm what passed"""
     base: str = "."
     """the folder that the grid's own paths start from, absolute but on the machine of a cluster"""
     created: str = ""
@@ -83,7 +86,7 @@ class SweepInfo:
         if "goal" not in data:
             raise ValueError("it has no goal")
         known = {_FIELDS.get(key, key): data[key] for key in SHAPE if key in data}
-        for name in ("tune", "extra_seeds", "accepted"):
+        for name in ("tune", "extra_seeds", "fresh_seeds", "accepted"):
             known[name] = tuple(known.get(name, ()))
         if fields := known.get("task_fields"):
             known["task_fields"] = {task: tuple(names) for task, names in fields.items()}

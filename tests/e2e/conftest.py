@@ -30,7 +30,7 @@ class Raylets(NamedTuple):
     token: dict[str, str]
 
 
-class ByLaunch(LoadScopeScheduling):
+class ByLaunch(LoadScopeScheduling):  # type: ignore[misc]
     """Tests of a file that share what one launch has made stay in one process, the first to be
     run; any other test goes where there is room."""
 

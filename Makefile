@@ -24,10 +24,10 @@ quickstart: install
 	@echo '  $(BIN)/sweepd sql "SELECT model, n, d, seed, status, acc FROM trials ORDER BY ALL"'
 	@echo '  $(BIN)/sweepd launch grids/quickstart.yaml --set model.d=[8,16,32,64,128]   # runs only what is new'
 
-# On all cores. Of the tests at the command line, those that read what one launch made stay together.
+# On all cores; tests/e2e/conftest.py says which tests at the command line stay together.
 test: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/e2e
-	$(BIN)/python -m pytest -q -n auto --dist loadgroup tests/e2e
+	$(BIN)/python -m pytest -q -n auto tests/e2e
 
 torture: install
 	$(BIN)/python -m pytest -q -s tests/torture

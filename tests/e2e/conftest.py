@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import pytest
 from shell import TASKS, SharedShell
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 Running = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 
@@ -28,13 +30,17 @@ class Raylets(NamedTuple):
     token: dict[str, str]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that read what one launch has made stay in one process; others go where there is
-    room (`--dist loadgroup`)."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "module_shell" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+class ByLaunch(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests of a file that share what one launch has made stay in one process, the first to be
+    run; any other test goes where there is room."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if "module_shell" in Path(self.config.rootpath, file).read_text() else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByLaunch:
+    return ByLaunch(config, log)
 
 
 @pytest.fixture

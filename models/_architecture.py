@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,6 +30,11 @@ class Architecture(ABC):
     d: int
     """embedding dimension"""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "build" in vars(cls):
+            cls.build = _seeded(cls.build)  # type: ignore[method-assign]
+
     def __post_init__(self) -> None:
         if not 1 <= self.d <= MAX_D:
             raise ValueError(f"d = {self.d}: must be from 1 to {MAX_D}")
@@ -39,8 +46,9 @@ class Architecture(ABC):
         It maps token ids (B, T) to logits (B, T, vocab) of what each position is to predict, and
         an output may depend on the inputs up to its position only. With vocab = 0 it maps real
         numbers (B, T) to real numbers (B, T, 1). L is the length of the task, for what depends on
-        it; capacity bounds the length T of any row. Draw weights from `generator`; sweepd seeds
-        torch's global generator by the trial's seed too, for layers that initialise themselves.
+        it; capacity bounds the length T of any row. First weights are drawn from `generator`. What
+        is drawn from torch's global generator instead, as torch's own layers do, is decided by
+        `generator` too: while `build` runs, it has a seed from there.
         """
 
     def parts(self, vocab: int, L: int) -> list[Part]:
@@ -58,6 +66,23 @@ class Architecture(ABC):
         tokens, and once for all of a batch. Here counted, all of them as of a sequence."""
         of_loss = (vocab or 1) + 4  # log-probabilities, an id of 8 bytes, the loss and its weight
         return _counted(self, vocab, L).kept_floats + of_loss * L, 0
+
+
+Build = Callable[..., nn.Module]
+
+
+def _seeded(build: Build) -> Build:
+    """Returns `build` with torch's global generator seeded while it runs, and untouched after."""
+
+    @wraps(build)
+    def seeded(
+        self: Architecture, vocab: int, L: int, capacity: int, generator: torch.Generator
+    ) -> nn.Module:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed((generator.initial_seed() + 1) % 2**63)  # another stream than its own
+            return build(self, vocab, L, capacity, generator)
+
+    return seeded
 
 
 @lru_cache(maxsize=8)

@@ -64,9 +64,8 @@ class TransformerArchitecture(Architecture):
         any row; with vocab = 0 rows are real numbers, and each position gives one. ValueError for
         what only L can show to be impossible (a block larger than L).
         """
-        with torch.random.fork_rng(devices=()):  # torch's own first draws are thrown away
-            attentions = [self.attention(L, capacity) for _ in range(self.layers)]
-            model = Transformer(vocab, capacity, self.d, self.positions, self.dropout, attentions)
+        attentions = [self.attention(L, capacity) for _ in range(self.layers)]
+        model = Transformer(vocab, capacity, self.d, self.positions, self.dropout, attentions)
         model.initialise(generator)
         return model
 

@@ -69,12 +69,19 @@ def test_each_pair_of_them_trains_and_is_scored(
     assert score.loss < losses[0] and losses[-1] < losses[0]
 
 
-def test_a_model_that_draws_its_own_first_weights_is_decided_by_the_seed() -> None:
-    states = []
-    for _ in range(2):
+def test_first_weights_are_decided_by_the_generator_also_where_torch_draws_them() -> None:
+    def weights(seed: int) -> dict[str, torch.Tensor]:
         torch.rand(3)  # whatever drew before
-        states.append(trained("parity.py:Parity", "lstm.py:Lstm", steps=4, n=6).model.state_dict())
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+        before = torch.random.get_rng_state()
+        generator = torch.Generator().manual_seed(seed)
+        model = find_model("lstm.py:Lstm", EXAMPLES)(d=8).build(5, 19, 20, generator)
+        assert torch.equal(before, torch.random.get_rng_state())
+        return model.state_dict()
+
+    first, again, other = weights(0), weights(0), weights(1)
+    for name, value in first.items():
+        assert torch.equal(value, again[name])
+        assert not torch.equal(value, other[name])
 
 
 def test_the_lstm_decodes_by_rerunning_what_it_would_say_in_parallel() -> None:

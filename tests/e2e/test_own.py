@@ -12,11 +12,12 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 @pytest.fixture(scope="module")
 def swept(module_shell: Shell) -> Shell:
-    for path in EXAMPLES.iterdir():
-        module_shell.write(path.name, path.read_text())
-    short = ("--set", "train.steps=20", "--set", "task.n=[6,7]", "--set", "seeds=[0]")
-    samples = ("--set", "evaluate.check_samples=32", "--set", "evaluate.verdict_samples=64")
-    module_shell.run("launch", "grid.yaml", "--yes", *short, *samples, "--set", "model.d=[4,8]")
+    for name in ("parity.py", "lstm.py", "grid.yaml"):
+        module_shell.write(name, (EXAMPLES / name).read_text())
+    changes = ["task.n=[6,7]", "model.d=[4,8]", "train.steps=20", "search=grid"]
+    changes += ["evaluate.check_samples=32", "evaluate.verdict_samples=64"]
+    options = [option for change in changes for option in ("--set", change)]
+    module_shell.run("launch", "grid.yaml", "--yes", *options)
     return module_shell
 
 
@@ -33,6 +34,6 @@ def test_trials_of_both_models_end_with_their_costs(swept: Shell) -> None:
 
 def test_their_widths_are_asked_for(swept: Shell) -> None:
     rows = swept.rows("query", "min d where acc >= 0")
-    assert {(row["model"], row["n"], row["value"]) for row in rows} == {
+    assert {(row["model"], row["size"], row["value"]) for row in rows} == {
         (model, n, 4) for model in ("lstm.py:Lstm", "standard") for n in (6, 7)
     }

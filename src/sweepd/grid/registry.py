@@ -137,7 +137,7 @@ def _find(kind: Kind, name: str, base: Path) -> type:
     classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, root)]
     if not (isinstance(found, type) and issubclass(found, root)):
         have = ", ".join(n for n in classes if n != root.__name__) or "none"
-        wanted = f"{root.__module__}.{root.__name__}"
+        wanted = f"sweepd.{kind}s.base.{root.__name__}"
         raise UserError(f"{path} has no {kind} named {class_name} (a subclass of {wanted}): {have}")
     if fault := _fault(kind, found):
         raise UserError(f"{path}:{line_of(found)}: {class_name} {fault}")

@@ -105,7 +105,6 @@ class Training:
         self.task, self.train, self.evaluation, self.stop = task, train, evaluation, stop
         self.seed, self.flops_per_step, self.device = seed, flops_per_step, torch.device(device)
         initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
-        torch.manual_seed(initial.initial_seed())  # for layers that initialise themselves
         model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
         self.model = model.to(self.device)
         self.optimizer = AdamW(

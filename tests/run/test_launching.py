@@ -126,7 +126,6 @@ def saved(store, sweep=None):
 
 
 def test_a_saved_grid_is_the_one_that_was_launched(store):
-    notes = []
     with pytest.raises(UserError, match="no sweep was launched here"):
         saved(store)
     made = plan(grid())

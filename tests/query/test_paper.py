@@ -100,7 +100,7 @@ def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @cache
 def shipped(path: Path) -> Plan:
-    return plan(load_grid(path, ["seeds=[0]"]))
+    return plan(load_grid(path, ["seeds=[0]", "settle=off"]))
 
 
 @pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)

@@ -70,7 +70,7 @@ MOST_NAMED = 3
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd plan grids/quickstart.yaml --set seeds=[0,1]")(plan)
+    app.command(epilog="Example: sweepd plan grids/quickstart.yaml --set model.d=[8,16]")(plan)
     app.command(epilog="Example: sweepd launch grids/quickstart.yaml --results runs")(launch)
     app.command(epilog="Example: sweepd resume quickstart --promote")(resume)
     app.command(epilog="Example: sweepd cancel quickstart")(cancel)

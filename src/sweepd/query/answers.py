@@ -69,7 +69,8 @@ def ask(
     merit = _merit(question, condition)
     if views.settles and question.verb == "min" and "steps" in grouping.group:
         cells = within_budgets(cells, views.identity)
-    cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit)
+    budgets = "steps" if views.settles else None
+    cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit, budgets)
     notes += _notes(cells, condition)
     valued = [cell for cell in cells if cell.has_values]
     match question.verb:

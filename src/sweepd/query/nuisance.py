@@ -27,18 +27,19 @@ def tuned(
     rest: Sequence[str],
     condition: Node,
     merit: Callable[[Cell], Any],
+    budgets: str | None = None,
 ) -> list[Cell]:
     """The cells, where one stands for all that differ in the nuisance `axes` alone.
 
     Such cells have the same first value and the same columns `rest`. `merit` rises with how good a
-    cell is.
+    cell is. `budgets` is the one of the axes along which a pass stays a pass, if any is.
     """
     if not axes:
         return list(cells)
     families = defaultdict(list)
     for cell in cells:
         families[*(cell.row[name] for name in rest), cell.values[0]].append(cell)
-    return [_as_one(rivals, axes, condition, merit) for rivals in families.values()]
+    return [_as_one(rivals, axes, condition, merit, budgets) for rivals in families.values()]
 
 
 def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
@@ -57,7 +58,7 @@ def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
         for budget in budgets:
             reached = [cell for cell in family if cell.row["steps"] <= budget]
             if reached:
-                counting = _decided(reached, ["steps"])
+                counting = _decided(reached, [])
                 passing = [cell for cell in counting if cell.outcome]
                 best = min(passing, key=_steps) if passing else max(counting, key=_steps)
                 found.append(replace(best, row={**best.row, "steps": budget}))
@@ -69,15 +70,19 @@ def _steps(cell: Cell) -> int:
 
 
 def _as_one(
-    rivals: Sequence[Cell], axes: Sequence[str], condition: Node, merit: Callable[[Cell], Any]
+    rivals: Sequence[Cell],
+    axes: Sequence[str],
+    condition: Node,
+    merit: Callable[[Cell], Any],
+    budgets: str | None,
 ) -> Cell:
-    outcome = together(_decided(rivals, axes), condition)
+    ordered = [axis for axis in axes if axis != budgets]
+    outcome = together(_decided(rivals, ordered) if budgets in axes else rivals, condition)
     candidates = [rival for rival in rivals if rival.outcome or not outcome]
-    if outcome and "steps" in axes:
-        least = min(rival.row["steps"] for rival in candidates)
-        candidates = [rival for rival in candidates if rival.row["steps"] == least]
+    if outcome and budgets in axes:
+        least = min(rival.row[budgets] for rival in candidates)
+        candidates = [rival for rival in candidates if rival.row[budgets] == least]
     best = max(candidates, key=merit)
-    ordered = (axis for axis in axes if axis != "steps")
     return replace(
         best,
         outcome=outcome,
@@ -87,11 +92,9 @@ def _as_one(
     )
 
 
-def _decided(rivals: Sequence[Cell], axes: Sequence[str]) -> Sequence[Cell]:
-    """Those that count: not a budget that is open where a smaller one is decided."""
-    if "steps" not in axes:
-        return rivals
-    rest = [axis for axis in axes if axis != "steps"]
+def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
+    """Those that count, of cells that differ in their budget and in the axes `rest`: not a budget
+    that is open where a smaller one is decided."""
     families: dict[Any, list[Cell]] = defaultdict(list)
     for rival in rivals:
         families[*(rival.row[axis] for axis in rest),].append(rival)

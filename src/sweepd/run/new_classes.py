@@ -10,11 +10,11 @@ import contextlib
 import hashlib
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from sweepd.errors import UserError
@@ -22,6 +22,7 @@ from sweepd.grid.fingerprint import Kind, fingerprint, source, trial_files
 from sweepd.grid.plan import Trial
 from sweepd.grid.registry import is_own
 from sweepd.store.store import Store
+from sweepd.trial.setting import Setting, setting_of
 
 MOST_SECONDS = 120
 """How long the inspection may take, torch's own import included."""
@@ -77,7 +78,8 @@ def _in_a_process(cases: Sequence[Case], base: Path) -> list[tuple[str | None, l
     """For each case why it could not be inspected, if so, and what is wrong."""
     with tempfile.TemporaryDirectory(prefix="sweepd-inspection-") as folder:
         asked, told = Path(folder, "cases"), Path(folder, "findings")
-        asked.write_bytes(pickle.dumps((cases, base)))
+        settings = [[kind, asdict(setting_of(trial))] for kind, trial in cases]
+        asked.write_text(json.dumps({"base": str(base), "cases": settings}))
         told.touch()
         path = os.pathsep.join(filter(None, sys.path))
         reason = f"it took more than {MOST_SECONDS} s"
@@ -104,15 +106,15 @@ def main() -> None:
 
     torch.set_num_threads(1)  # more would not pay for what is so small
     asked, told = map(Path, sys.argv[1:])
-    cases, base = pickle.loads(asked.read_bytes())
+    given = json.loads(asked.read_text())
     with told.open("a") as file:
         wrong: list[str] = []
-        for kind, trial in cases:
+        for kind, setting in given["cases"]:
             if kind == "model" and wrong:
                 break  # whose task is right is not known
             raised, faults = None, []
             try:
-                faults = inspect(kind, trial, base)
+                faults = inspect(kind, Setting(**setting), Path(given["base"]))
             except Raised as error:
                 raised = str(error)
             wrong += faults

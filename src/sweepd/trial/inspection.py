@@ -27,6 +27,7 @@ from sweepd.grid.fingerprint import Kind
 from sweepd.grid.plan import Trial
 from sweepd.models.base import Architecture
 from sweepd.tasks.base import IGNORE, Batch, Chains, ChainTask, Split, Task
+from sweepd.trial.setting import Setting
 from sweepd.trial.training import Stream, generator, torch_seed
 
 ROWS = 32
@@ -70,7 +71,7 @@ class Raised(Exception):
     """The user's code raised: what and where, as text."""
 
 
-def inspect(kind: Kind, trial: Trial, base: Path) -> list[str]:
+def inspect(kind: Kind, trial: Setting | Trial, base: Path) -> list[str]:
     """What is wrong with the task or the model of a trial, in plain words, each with file and line.
 
     `Raised` where the code does not get through a few batches.

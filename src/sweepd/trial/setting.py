@@ -1,0 +1,24 @@
+"""The task and the model of a trial, as plain data that another process can be handed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sweepd.grid.plan import Trial
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is inspected of a trial: names as in results, places as in the grid, and fields."""
+
+    task_name: str
+    task_where: str
+    task: dict[str, Any]
+    model_name: str
+    model_where: str
+    model: dict[str, Any]
+
+
+def setting_of(trial: Trial) -> Setting:
+    return Setting(**{field.name: getattr(trial, field.name) for field in fields(Setting)})

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,17 @@ per_trial: {cpus: 1, gpus: 0}
 EXIT_CODES = {0, 1, 2, 3}
 
 
-def inputs(share: float) -> Any:
+def inputs(share: float) -> settings:
     """This share of the profile's number of inputs."""
     return settings(
-        max_examples=int(share * settings.default.max_examples),
+        max_examples=int(share * settings().max_examples),
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder to work in, with a grid and a store that one sweep has filled."""
     folder = tmp_path_factory.mktemp("hostile")
     store = Store.create(str(folder / "results"))
@@ -147,7 +148,7 @@ SETS = st.one_of(
 
 @inputs(0.8)
 @given(spoilt(GRID), st.lists(SETS, max_size=2))
-def test_grids(folder, content, sets):
+def test_grids(folder: Path, content: bytes, sets: list[str]) -> None:
     (folder / "spoilt.yaml").write_bytes(content)
     options = [word for option in sets for word in ("--set", option)]
     answer = refused_or_answered(sweepd("plan", "spoilt.yaml", *options), folder)
@@ -156,7 +157,7 @@ def test_grids(folder, content, sets):
 
 @inputs(0.8)
 @given(spoilt(CLUSTER))
-def test_cluster_files(folder, content):
+def test_cluster_files(folder: Path, content: bytes) -> None:
     (folder / "cluster.yaml").write_bytes(content)
     answer = sweepd("plan", "grid.yaml", "--set", "search=grid", "--cluster", "cluster.yaml")
     assert refused_or_answered(answer, folder).code in (0, 2)
@@ -185,7 +186,7 @@ QUESTIONS = st.one_of(
 
 @inputs(0.4)
 @given(QUESTIONS, st.sampled_from([[], ["--json"], ["--csv"], ["--code", "all"]]))
-def test_questions(folder, question, options):
+def test_questions(folder: Path, question: str, options: list[str]) -> None:
     answer = sweepd("query", "--results", "results", *options, "--", question)
     refused_or_answered(answer, folder)
     assert not answer.deeds
@@ -198,7 +199,7 @@ def test_questions(folder, question, options):
     | st.text(max_size=30),
     st.sampled_from([[], ["--json"], ["--csv"]]),
 )
-def test_sql(folder, text, options):
+def test_sql(folder: Path, text: str, options: list[str]) -> None:
     answer = sweepd("sql", "--results", "results", *options, "--", text)
     assert refused_or_answered(answer, folder).code in (0, 2)
     assert not answer.deeds
@@ -217,7 +218,7 @@ OPTIONS = st.sampled_from(
 
 @inputs(0.8)
 @given(COMMANDS, st.lists(WORDS | OPTIONS | SETS | st.text(max_size=6), max_size=6))
-def test_command_lines(folder, command, words):
+def test_command_lines(folder: Path, command: str, words: list[str]) -> None:
     answer = sweepd(command, *words, "--results", "results")
     refused_or_answered(answer, folder)
     assert not answer.deeds
@@ -273,7 +274,7 @@ def contents(root: Path) -> dict[Path, bytes]:
 
 @inputs(0.04)
 @given(damaged_stores())
-def test_store_contents(folder, damages):
+def test_store_contents(folder: Path, damages: list[tuple[int, Any]]) -> None:
     root = folder / "damaged"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(folder / "results", root)

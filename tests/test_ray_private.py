@@ -31,7 +31,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_ray_still_has(name):
+def test_ray_still_has(name: str) -> None:
     module, _, attributes = name.partition(":")
     try:
         reduce(getattr, attributes.split("."), import_module(module))
@@ -40,7 +40,7 @@ def test_ray_still_has(name):
         pytest.fail(f"ray {ray.__version__} has no {name}: see ray_private.{user}", pytrace=False)
 
 
-def test_ray_still_adds_the_drivers_folder_to_the_list_that_stays_empty():
+def test_ray_still_adds_the_drivers_folder_to_the_list_that_stays_empty() -> None:
     config = ray_private.job_without_driver_path()
     config._py_driver_sys_path.extend(["/somewhere"])
     assert list(config._get_proto_job_config().py_driver_sys_path) == []
@@ -48,35 +48,35 @@ def test_ray_still_adds_the_drivers_folder_to_the_list_that_stays_empty():
     assert "job_config._py_driver_sys_path.extend(" in text, "see job_without_driver_path"
 
 
-def test_ray_still_takes_its_address_from_the_constant():
+def test_ray_still_takes_its_address_from_the_constant() -> None:
     text = Path(ray._private.services.__file__).read_text()
     assert "if not ray_constants.ENABLE_RAY_CLUSTER" in text, "see stay_on_loopback"
 
 
-def test_tune_still_keeps_the_actor_of_a_trial():
+def test_tune_still_keeps_the_actor_of_a_trial() -> None:
     trial = Trial("sweepd-no-such-trainable", stub=True)
     assert ray_private.actor_of(trial) is None
 
 
-def test_sigterm_is_kept_only_while_ray_starts():
+def test_sigterm_is_kept_only_while_ray_starts() -> None:
     def ours(number: int, frame: object) -> None:
         """Does nothing."""
 
     before, theirs = signal.signal(signal.SIGTERM, ours), ray._private.utils.set_sigterm_handler
     try:
         with ray_private.keeping_sigterm():
-            ray._private.utils.set_sigterm_handler(lambda number, frame: None)
+            vars(ray._private.utils)["set_sigterm_handler"](lambda number, frame: None)
             assert signal.getsignal(signal.SIGTERM) is ours
         assert ray._private.utils.set_sigterm_handler is theirs
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_without_a_private_ray_nothing_has_died():
+def test_without_a_private_ray_nothing_has_died() -> None:
     assert ray_private.dead_processes() == []
 
 
-def test_the_schema_and_the_defaults_of_cluster_files():
+def test_the_schema_and_the_defaults_of_cluster_files() -> None:
     schema = ray_private.cluster_schema()
     assert {"cluster_name", "provider", "auth"} <= schema["properties"].keys()
     config = {"cluster_name": "c", "provider": {"type": "aws", "region": "us-east-1"}}
@@ -85,13 +85,15 @@ def test_the_schema_and_the_defaults_of_cluster_files():
     ray_private.validate_cluster(prepared)
 
 
-def test_a_ray_that_has_dropped_what_keeps_others_out_is_not_started(monkeypatch):
+def test_a_ray_that_has_dropped_what_keeps_others_out_is_not_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER")
     with pytest.raises(EnvironmentFailure, match=r"ray [\d.]+ has no ENABLE_RAY_CLUSTER"):
         ray_private.stay_on_loopback()
 
 
-def test_private_parts_are_used_in_one_file_only():
+def test_private_parts_are_used_in_one_file_only() -> None:
     private = re.compile(r"\bray[\w.]*\._private\b|temporary_state|_py_driver_sys_path")
     users = {path.name for path in SOURCE.rglob("*.py") if private.search(path.read_text())}
     assert users == {"ray_private.py"}

@@ -7,6 +7,7 @@ import ast
 import io
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from torture import tiny
 
 from sweepd.errors import UserError
 from sweepd.grid.yamlfile import GridError, parse
-from sweepd.query.database import connect
+from sweepd.query.database import Views, connect
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.tables import REPLACES
 from sweepd.trial.attempt import Attempt
@@ -40,7 +41,7 @@ class Bomb:
 
 
 @pytest.fixture
-def mark(tmp_path):
+def mark(tmp_path: Path) -> Path:
     mark = tmp_path / "went off"
     pickle.loads(pickle.dumps(Bomb(mark)))
     assert mark.exists()
@@ -62,7 +63,9 @@ def saved_by_torch(bomb: Bomb) -> bytes:
 
 
 @pytest.mark.parametrize("hostile", [pickled, saved_by_torch])
-def test_a_checkpoint_is_never_unpickled(tmp_path, mark, hostile):
+def test_a_checkpoint_is_never_unpickled(
+    tmp_path: Path, mark: Path, hostile: Callable[[Bomb], bytes]
+) -> None:
     store = Store.create(str(tmp_path / "store"))
     trial = tiny.planned().trials[0]
     store.put_checkpoint(trial.trunk, f"{5:09d}-{trial.id}.pt", hostile(Bomb(mark)))
@@ -75,7 +78,7 @@ def test_a_checkpoint_is_never_unpickled(tmp_path, mark, hostile):
     assert not mark.exists()
 
 
-def test_parquet_from_elsewhere_is_data(tmp_path, mark):
+def test_parquet_from_elsewhere_is_data(tmp_path: Path, mark: Path) -> None:
     """Metadata may name a Python type to unpickle, or files to leave out."""
     store = Store.create(str(tmp_path / "store"))
     store.write_trials([{"id": "ab", "attempt": 1000, "status": "completed"}])
@@ -98,7 +101,7 @@ def test_parquet_from_elsewhere_is_data(tmp_path, mark):
     assert outside.exists() and not mark.exists()
 
 
-def test_questions_read_the_code_of_tasks_and_never_run_it(tmp_path, mark):
+def test_questions_read_the_code_of_tasks_and_never_run_it(tmp_path: Path, mark: Path) -> None:
     """Whose code counts is told by reading it."""
     (tmp_path / "hostile.py").write_text(f"open({str(mark)!r}, 'w')\nclass Task: ...\n")
     store = Store.create(str(tmp_path / "store"))
@@ -113,7 +116,7 @@ def test_questions_read_the_code_of_tasks_and_never_run_it(tmp_path, mark):
 
 
 @pytest.mark.parametrize("name", ["../precious", "/etc/passwd", "a/../../precious", "..", "", "."])
-def test_names_in_a_store_are_no_paths(tmp_path, name):
+def test_names_in_a_store_are_no_paths(tmp_path: Path, name: str) -> None:
     store = Store.create(str(tmp_path / "store"))
     (tmp_path / "precious.log").write_text("secret")
     trial = {**planned(), "id": name, "trunk": name}
@@ -167,7 +170,9 @@ def laughs(times: int) -> str:
     ],
     ids=lambda text: text[:30],
 )
-def test_bombs_in_yaml_do_not_go_off(tmp_path, monkeypatch, text):
+def test_bombs_in_yaml_do_not_go_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     try:
         problems = parse(text, "grid.yaml").problems
@@ -257,12 +262,16 @@ def disguised(draw: st.DrawFn) -> str:
     space = draw(st.sampled_from([" ", "\n", "\t", "/**/", "\u00a0", "\u2003", " -- x\n", "\r"]))
     if draw(st.booleans()):
         text = text.replace(" ", space)
-    swap = draw(st.sampled_from([str, str.upper, str.lower, lambda t: t.replace("O", "\uff2f")]))
+    swaps: list[Callable[[str], str]] = [
+        *(str, str.upper, str.lower),
+        lambda t: t.replace("O", "\uff2f"),
+    ]
+    swap = draw(st.sampled_from(swaps))
     return re.sub(r"'[^']*'|\{.*?\}|\w+", lambda m: m[0] if "{" in m[0] else swap(m[0]), text)
 
 
 @pytest.fixture(scope="module")
-def views():
+def views() -> Views:
     store = FakeStore()
     trial = planned()
     store.add_sweep("s", [trial])
@@ -270,9 +279,11 @@ def views():
     return connect(store, code="all")
 
 
-@settings(max_examples=settings.default.max_examples, deadline=None)
+@settings(deadline=None)
 @given(disguised())
-def test_sql_reads_nothing_but_the_views_and_writes_nothing(views, tmp_path_factory, text):
+def test_sql_reads_nothing_but_the_views_and_writes_nothing(
+    views: Views, tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     a_python_variable = views.connection
     folder = tmp_path_factory.getbasetemp() / "guarded"
     folder.mkdir(exist_ok=True)
@@ -293,7 +304,7 @@ def test_sql_reads_nothing_but_the_views_and_writes_nothing(views, tmp_path_fact
 # Our own code
 
 
-def test_nothing_is_unpickled_evaluated_or_given_to_a_shell():
+def test_nothing_is_unpickled_evaluated_or_given_to_a_shell() -> None:
     """What could run data as code is not used, and subprocesses get lists of words."""
     forbidden = {"eval", "exec", "compile", "__import__"}
     modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}

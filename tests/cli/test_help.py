@@ -15,7 +15,7 @@ from sweepd.cli import app
 
 def commands(group: TyperGroup, *names: str) -> dict[tuple[str, ...], Any]:
     """By its words, every command below a group."""
-    found = {}
+    found: dict[tuple[str, ...], Any] = {}
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             found |= commands(command, *names, name)
@@ -24,11 +24,11 @@ def commands(group: TyperGroup, *names: str) -> dict[tuple[str, ...], Any]:
     return found
 
 
-COMMANDS = commands(typer.main.get_command(app))
+COMMANDS = commands(typer.main.get_group(app))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_commands_example_is_one_that_it_accepts(words):
+def test_a_commands_example_is_one_that_it_accepts(words: tuple[str, ...]) -> None:
     command = COMMANDS[words]
     assert command.help and command.epilog
     label, _, example = command.epilog.partition(": ")

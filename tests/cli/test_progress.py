@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from simulated import simulated
 
 from sweepd.cli import run
@@ -12,7 +13,7 @@ from sweepd.search.ledger import Standing
 TRIALS = simulated().trials
 
 
-def test_a_trial_that_fails_names_its_log(capsys):
+def test_a_trial_that_fails_names_its_log(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress(TRIALS, 10, todo_is_exact=False)
     trial = TRIALS[0]
     ending = {"status": "failed", "acc": None, "loss": None, "error": "ValueError: no\nmore"}
@@ -25,7 +26,9 @@ def test_a_trial_that_fails_names_its_log(capsys):
     assert line.startswith("[ 1/~10]") and line.endswith("completed, acc 0.5")
 
 
-def test_the_end_of_a_launch_names_the_logs_of_what_failed(capsys):
+def test_the_end_of_a_launch_names_the_logs_of_what_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     progress = Progress(TRIALS, 10, todo_is_exact=True)
     launched = Launched(Standing((), (), (), {}), TRIALS[:5], interrupted=False)
     run._name_failed(launched, progress, "simulated")
@@ -36,7 +39,7 @@ def test_the_end_of_a_launch_names_the_logs_of_what_failed(capsys):
     assert "2 more failed; `sweepd status simulated` names them" in lines
 
 
-def test_durations():
+def test_durations() -> None:
     spans = (0, 89, 91, 5399, 5401, 90 * 3600 + 1, 400 * 86400)
     told = ["0 s", "89 s", "2 min", "90 min", "1.5 h", "3.8 days", "1.1 years"]
     assert [duration(seconds) for seconds in spans] == told

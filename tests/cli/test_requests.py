@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 
 from fake_store import planned
+from object_store import Proxy
 from typer.testing import CliRunner
 
 from sweepd.cli import app
@@ -30,7 +31,7 @@ def fill(store: Store, seeds: int) -> int:
     return SWEEPS * len(rows)
 
 
-def test_requests_of_questions(s3, bucket):
+def test_requests_of_questions(s3: Proxy, bucket: str) -> None:
     address = f"s3://{bucket}/results"
     store = Store.create(address)
     trials = fill(store, seeds=2)
@@ -59,7 +60,7 @@ def test_requests_of_questions(s3, bucket):
     assert cost("sql", f"{count} metrics") == (5, everything + 2)
 
 
-def test_what_has_not_changed_is_not_fetched_again(s3, bucket):
+def test_what_has_not_changed_is_not_fetched_again(s3: Proxy, bucket: str) -> None:
     store = Store.create(f"s3://{bucket}/results")
     trials = fill(store, seeds=1)
     before = store.read_trials().table

@@ -4,6 +4,7 @@ sweep."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from sweepd.cli import app
 from sweepd.statuses import STATUSES
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 
 GRID = "task: {name: lis, n: 8}"
 
@@ -29,9 +30,9 @@ def filled(address: str) -> None:
     fake.end(second[0], "completed", 0.9, sweep="second")
     fake.end(second[2], "interrupted", sweep="second")
     fake.end(planned(d=64, seed=1, code="old"), "completed", 0.8, sweep="second")
-    info: dict[str, Any] = {"goal": "acc > 0.9", "pass": "median", "size_fields": {"lis": "n"}}
+    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"})
     store.save_sweep("first", GRID, info, first)
-    store.save_sweep("second", GRID, info | {"extra_seeds": [1, 2, 3]}, second)
+    store.save_sweep("second", GRID, replace(info, extra_seeds=(1, 2, 3)), second)
     store.write_trials(fake.endings)
 
 

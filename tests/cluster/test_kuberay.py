@@ -11,12 +11,14 @@ import os
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from sweepd.cluster import kuberay, load_cluster
 from sweepd.cluster.base import Work
+from sweepd.cluster.kuberay import KubeRay
 from sweepd.cluster.package import pack
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import Resources
@@ -29,12 +31,14 @@ RESULTS = "s3://bucket/results"
 
 
 @pytest.fixture
-def cluster():
-    return load_cluster(READY)
+def cluster() -> KubeRay:
+    cluster = load_cluster(READY)
+    assert isinstance(cluster, KubeRay)
+    return cluster
 
 
 @pytest.fixture
-def work(tmp_path, cluster):
+def work(tmp_path: Path, cluster: KubeRay) -> Work:
     folder = tmp_path / "package"
     folder.mkdir()
     path = pack(parse_grid(GRID, "grid.yaml", [], tmp_path), cluster, folder)
@@ -42,7 +46,7 @@ def work(tmp_path, cluster):
 
 
 @pytest.fixture
-def kubectl(tmp_path, monkeypatch):
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its folder, where tests say how jobs end and what is refused."""
     program = tmp_path / "bin/kubectl"
     program.parent.mkdir()
@@ -60,11 +64,11 @@ def kubectl(tmp_path, monkeypatch):
     return folder
 
 
-def made(folder, kind):
+def made(folder: Path, kind: str) -> Any:
     return json.loads((folder / f"{kind}.json").read_text())
 
 
-def test_a_launch_from_hand_over_to_ending(cluster, work, kubectl):
+def test_a_launch_from_hand_over_to_ending(cluster: KubeRay, work: Work, kubectl: Path) -> None:
     told: list[str] = []
     job = cluster.start(work, told.append)
     assert len(job) <= 47 and job.startswith("sweepd-a-sweep-1-")
@@ -83,7 +87,9 @@ def test_a_launch_from_hand_over_to_ending(cluster, work, kubectl):
     assert all(call[0] == "--namespace=default" for call in calls)
 
 
-def test_the_code_that_is_sent_runs_and_goes_with_its_job(cluster, work, kubectl):
+def test_the_code_that_is_sent_runs_and_goes_with_its_job(
+    cluster: KubeRay, work: Work, kubectl: Path
+) -> None:
     job = cluster.start(work, print)
     sent, rayjob = made(kubectl, "ConfigMap"), made(kubectl, "RayJob")
     [owner] = sent["metadata"]["ownerReferences"]
@@ -112,7 +118,9 @@ def test_the_code_that_is_sent_runs_and_goes_with_its_job(cluster, work, kubectl
         ({"reason": "SubmissionFailed"}, "SubmissionFailed"),
     ],
 )
-def test_how_a_job_ends(cluster, work, kubectl, ending, code):
+def test_how_a_job_ends(
+    cluster: KubeRay, work: Work, kubectl: Path, ending: dict[str, str], code: int | str
+) -> None:
     (kubectl / "ending").write_text(json.dumps(ending))
     job = cluster.start(work, print)
     if isinstance(code, int):
@@ -122,33 +130,33 @@ def test_how_a_job_ends(cluster, work, kubectl, ending, code):
             cluster.follow(job, print)
 
 
-def test_what_kubernetes_refuses_is_told(cluster, work, kubectl):
+def test_what_kubernetes_refuses_is_told(cluster: KubeRay, work: Work, kubectl: Path) -> None:
     (kubectl / "refused").write_text("RayJob")
     with pytest.raises(EnvironmentFailure, match="no such thing"):
         cluster.start(work, print)
     assert not list(kubectl.glob("*.json"))
 
 
-def test_a_job_without_its_code_is_taken_back(cluster, work, kubectl):
+def test_a_job_without_its_code_is_taken_back(cluster: KubeRay, work: Work, kubectl: Path) -> None:
     (kubectl / "refused").write_text("ConfigMap")
     with pytest.raises(EnvironmentFailure, match="no such thing"):
         cluster.start(work, print)
     assert not list(kubectl.glob("*.json"))
 
 
-def test_more_code_than_a_configmap_holds(cluster, work, kubectl):
+def test_more_code_than_a_configmap_holds(cluster: KubeRay, work: Work, kubectl: Path) -> None:
     (work.folder / "large.bin").write_bytes(os.urandom(1_000_000))
     with pytest.raises(UserError, match="a ConfigMap holds"):
         cluster.start(work, print)
 
 
-def test_no_kubectl(cluster, monkeypatch):
+def test_no_kubectl(cluster: KubeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EnvironmentFailure, match="no command kubectl"):
         cluster.status()
 
 
-def test_what_the_pods_hold_and_cost(cluster):
+def test_what_the_pods_hold_and_cost(cluster: KubeRay) -> None:
     types = cluster.types()
     assert [(name, one.most, one.cpus, one.gpus, one.price) for name, one in types.items()] == [
         ("head", 1, 0, 0, 0.1),
@@ -170,7 +178,7 @@ def test_what_the_pods_hold_and_cost(cluster):
         ("kind: kuberay", "kind: kuberay\nnodes: 2", "nodes: no such key"),
     ],
 )
-def test_what_a_cluster_file_may_not_say(tmp_path, old, new, problem):
+def test_what_a_cluster_file_may_not_say(tmp_path: Path, old: str, new: str, problem: str) -> None:
     text = READY.read_text()
     assert old in text
     (tmp_path / "cluster.yaml").write_text(text.replace(old, new))
@@ -180,7 +188,7 @@ def test_what_a_cluster_file_may_not_say(tmp_path, old, new, problem):
 
 
 @pytest.mark.skipif("SWEEPD_RAYJOB_CRD" not in os.environ, reason="no schema of KubeRay was named")
-def test_the_manifest_keeps_to_kuberays_schema(cluster, work, kubectl):
+def test_the_manifest_keeps_to_kuberays_schema(cluster: KubeRay, work: Work, kubectl: Path) -> None:
     from jsonschema import Draft202012Validator
 
     crd = yaml.load(Path(os.environ["SWEEPD_RAYJOB_CRD"]).read_text(), yaml.CSafeLoader)
@@ -193,7 +201,7 @@ def test_the_manifest_keeps_to_kuberays_schema(cluster, work, kubectl):
     assert len(list(validator.iter_errors(manifest))) == 1
 
 
-def strict(schema):
+def strict(schema: Any) -> Any:
     """A schema that refuses what it does not name, as Kubernetes does."""
     if isinstance(schema, list):
         return [strict(part) for part in schema]

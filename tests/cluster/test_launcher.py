@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,8 +16,12 @@ from googleapiclient.discovery_cache import get_static_doc
 from inprocess import sweepd
 from packaging.requirements import Requirement
 
-from sweepd.cluster import autoscaler, launcher, load_cluster
+from sweepd.cluster import autoscaler, load_cluster
+from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Work
+from sweepd.cluster.cloud import Cloud
+from sweepd.cluster.gcp import GCP
+from sweepd.cluster.onprem import OnPrem
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import Nodes, Resources
 from sweepd.grid.yamlfile import GridError
@@ -27,16 +32,22 @@ GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: 8}\nseeds: [0, 1]\n"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
 
 
-def ready(kind):
-    return load_cluster(CLUSTERS / f"{kind}.yaml")
+def load(path: Path) -> AWS | GCP | OnPrem:
+    cluster = load_cluster(path)
+    assert isinstance(cluster, AWS | GCP | OnPrem)
+    return cluster
 
 
-def changed(folder, kind, old, new):
+def ready(kind: str) -> AWS | GCP | OnPrem:
+    return load(CLUSTERS / f"{kind}.yaml")
+
+
+def changed(folder: Path, kind: str, old: str, new: str) -> Path:
     text = (CLUSTERS / f"{kind}.yaml").read_text()
     assert text.count(old) == 1
     path = folder / "cluster.yaml"
@@ -45,13 +56,14 @@ def changed(folder, kind, old, new):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ready_files_pass_rays_validator(kind):
+def test_ready_files_pass_rays_validator(kind: str) -> None:
     assert ready(kind).kind == kind
 
 
-def test_ready_files_grow_from_a_head_that_runs_no_trials():
+def test_ready_files_grow_from_a_head_that_runs_no_trials() -> None:
     for kind in ("aws", "gcp"):
         cluster = ready(kind)
+        assert isinstance(cluster, Cloud)
         types = cluster.types()
         assert types["head"] == Nodes(1, 0, 0, cluster.prices["head"], least=1)
         assert types["gpu"] == Nodes(8, 4, 1, cluster.prices["gpu"], least=0)
@@ -62,7 +74,7 @@ def test_ready_files_grow_from_a_head_that_runs_no_trials():
             cluster.slots(Resources(1, 8))
 
 
-def test_amazon_knows_every_field_of_the_ready_nodes():
+def test_amazon_knows_every_field_of_the_ready_nodes() -> None:
     shape = Session().get_service_model("ec2").operation_model("RunInstances").input_shape
     for one in ready("aws").ray["available_node_types"].values():
         asked = {**one["node_config"], "MinCount": 1, "MaxCount": 1}
@@ -70,10 +82,11 @@ def test_amazon_knows_every_field_of_the_ready_nodes():
         assert not report.has_errors(), report.generate_report()
 
 
-def test_google_knows_every_field_of_the_ready_nodes():
+def test_google_knows_every_field_of_the_ready_nodes() -> None:
     schemas = json.loads(get_static_doc("compute", "v1"))["schemas"]
+    types: dict[str, type | tuple[type, ...]] = {"boolean": bool, "string": (str, int)}
 
-    def check(value, schema):
+    def check(value: object, schema: dict[str, Any]) -> None:
         schema = schemas[schema["$ref"]] if "$ref" in schema else schema
         if isinstance(value, dict):
             assert schema["type"] == "object"
@@ -85,7 +98,7 @@ def test_google_knows_every_field_of_the_ready_nodes():
                 check(inner, schema["items"])
         else:
             assert value in schema.get("enum", [value])
-            assert isinstance(value, {"boolean": bool, "string": (str, int)}[schema["type"]])
+            assert isinstance(value, types[schema["type"]])
 
     for one in ready("gcp").ray["available_node_types"].values():
         check(one["node_config"], schemas["Instance"])
@@ -112,7 +125,9 @@ def test_google_knows_every_field_of_the_ready_nodes():
         ("onprem", "after: keep", "prices: {machine: 1}", "prices", "no such key"),
     ],
 )
-def test_refused_with_the_place(tmp_path, kind, old, new, where, why):
+def test_refused_with_the_place(
+    tmp_path: Path, kind: str, old: str, new: str, where: str, why: str
+) -> None:
     path = changed(tmp_path, kind, old, new)
     with pytest.raises(GridError) as refused:
         load_cluster(path)
@@ -124,7 +139,7 @@ def test_refused_with_the_place(tmp_path, kind, old, new, where, why):
 
 @pytest.mark.parametrize("rubbish", ["3", "[]", "{}", "{provider: 3}", "{provider: {type: [a]}}"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_rubbish_is_refused(tmp_path, kind, rubbish):
+def test_rubbish_is_refused(tmp_path: Path, kind: str, rubbish: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(f"kind: {kind}\nprices: {{}}\nray: {rubbish}\n")
     with pytest.raises(GridError):
@@ -132,7 +147,7 @@ def test_rubbish_is_refused(tmp_path, kind, rubbish):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind):
+def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind: str) -> None:
     cluster = ready(kind)
     config = autoscaler.prepared(cluster.config())
     name = cluster.ray["cluster_name"]
@@ -144,20 +159,22 @@ def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind):
     assert not config["provider"].get("cache_stopped_nodes")
 
 
-def test_start_commands_of_ones_own_run_with_the_token_too(tmp_path):
+def test_start_commands_of_ones_own_run_with_the_token_too(tmp_path: Path) -> None:
     path = changed(
         tmp_path,
         "onprem",
         "  setup_commands:",
         "  head_start_ray_commands: [mine]\n  setup_commands:",
     )
-    [command] = load_cluster(path).config()["head_start_ray_commands"]
+    [command] = load(path).config()["head_start_ray_commands"]
     assert command.startswith("export RAY_AUTH_MODE=token ") and command.endswith("; mine")
 
 
-def test_a_cluster_has_a_folder_with_its_token_and_its_packages(home, monkeypatch):
+def test_a_cluster_has_a_folder_with_its_token_and_its_packages(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = ready("aws")
-    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [])
+    monkeypatch.setattr(autoscaler, "machines", lambda config: [])
     cluster._fill_folder()
     folder = home / ".sweepd/clusters/sweepd"
     assert cluster.config()["file_mounts"] == {"~/.sweepd/clusters/sweepd": str(folder)}
@@ -173,32 +190,32 @@ def test_a_cluster_has_a_folder_with_its_token_and_its_packages(home, monkeypatc
     cluster._fill_folder()
     assert (folder / "token").read_text() == token
     there = autoscaler.Machine("i-1", "10.0.0.1", "head", "up-to-date", head=True)
-    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [there])
+    monkeypatch.setattr(autoscaler, "machines", lambda config: [there])
     cluster._fill_folder()
     (folder / "token").unlink()
     with pytest.raises(UserError, match="copy it from"):
         cluster._fill_folder()
 
 
-def test_a_launch_restarts_no_ray_that_others_may_use(monkeypatch):
+def test_a_launch_restarts_no_ray_that_others_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ready("onprem")
     there = autoscaler.Machine("h", "10.0.0.1", "", "up-to-date", head=True)
 
-    def no_way(config):
+    def no_way(config: dict[str, Any]) -> None:
         raise EnvironmentFailure("no way to its head")
 
-    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [])
+    monkeypatch.setattr(autoscaler, "machines", lambda config: [])
     cluster._fill_folder()
-    monkeypatch.setattr(launcher.autoscaler, "machines", lambda config: [there])
-    monkeypatch.setattr(launcher.autoscaler, "tunnel", no_way)
-    monkeypatch.setattr(launcher.autoscaler, "run", lambda *_: pytest.fail("it was restarted"))
+    monkeypatch.setattr(autoscaler, "machines", lambda config: [there])
+    monkeypatch.setattr(autoscaler, "tunnel", no_way)
+    monkeypatch.setattr(autoscaler, "run", lambda *_: pytest.fail("it was restarted"))
     work = Work("far", "/results", ("launch", "grid.yaml"), Path())
     with pytest.raises(EnvironmentFailure, match="no way to its head; `sweepd cluster up`"):
         cluster.start(work, print)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_plan_asks_no_cloud(tmp_path, kind):
+def test_a_plan_asks_no_cloud(tmp_path: Path, kind: str) -> None:
     (tmp_path / "grid.yaml").write_text(GRID)
     where = ("--cluster", str(CLUSTERS / f"{kind}.yaml"), "--results", str(tmp_path / "results"))
     for command in (["plan"], ["launch", "--dry-run"]):
@@ -209,7 +226,7 @@ def test_a_plan_asks_no_cloud(tmp_path, kind):
     assert (row["cost_high"] > 0) == (kind != "onprem")
 
 
-def test_the_ready_files_share_their_setup():
+def test_the_ready_files_share_their_setup() -> None:
     """But for the name of the cluster, so that a mend in one is made in all."""
     setups = {
         "\n".join(section["setup_commands"]).replace(f"clusters/{section['cluster_name']}/", "NAME")

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from sweepd.cli import app
 from sweepd.cluster import load_cluster
 from sweepd.cluster.base import Work
+from sweepd.cluster.slurm import Slurm
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Resources
 from sweepd.grid.yamlfile import GridError
@@ -23,21 +24,27 @@ READY = Path(__file__).parents[2] / "clusters/slurm.yaml"
 WORK = Work("its", "/shared/it's results", ("launch", "grid.yaml"), Path())
 
 
-def load(tmp_path, text):
+def read(path: Path) -> Slurm:
+    cluster = load_cluster(path)
+    assert isinstance(cluster, Slurm)
+    return cluster
+
+
+def load(tmp_path: Path, text: str) -> Slurm:
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
-    return load_cluster(path)
+    return read(path)
 
 
-def script(cluster):
+def script(cluster: Slurm) -> str:
     text = cluster.draft(WORK)
     done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return text
 
 
-def test_the_script_of_the_ready_file():
-    cluster = load_cluster(READY)
+def test_the_script_of_the_ready_file() -> None:
+    cluster = read(READY)
     text = script(cluster)
     options = set(re.findall("^#SBATCH (.*)$", text, re.MULTILINE))
     assert {"--nodes=4", "--cpus-per-task=32", "--exclusive", "--time=12:00:00"} <= options
@@ -46,7 +53,7 @@ def test_the_script_of_the_ready_file():
     assert cluster.slots(Resources(cpus=2)) == 64
 
 
-def test_a_dry_run_shows_plan_and_script(tmp_path):
+def test_a_dry_run_shows_plan_and_script(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text("{name: dry, task: {name: lis, n: 4}, model: {name: standard, d: 8}}")
     where = ("--cluster", str(READY), "--results", str(tmp_path / "results"))
@@ -62,7 +69,7 @@ def test_a_dry_run_shows_plan_and_script(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path):
+def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path: Path) -> None:
     cluster = load(tmp_path, "{kind: slurm, folder: /shared, cpus: 8, gpus: 2, price: 3}")
     text = script(cluster)
     assert "head=127.0.0.1\nexport RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in text
@@ -70,7 +77,7 @@ def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path):
     assert cluster.cost(Resources(1, 0.5), 4, 3600, 7200) == (3.0, 6.0)
 
 
-def test_any_name_reaches_the_commands_whole(tmp_path):
+def test_any_name_reaches_the_commands_whole(tmp_path: Path) -> None:
     text = script(load(tmp_path, "{kind: slurm, folder: /shared, cpus: 8, python: /my env/python}"))
     [trap] = re.findall("^trap (.*) USR1$", text, re.MULTILINE)
     [command] = shlex.split(trap)
@@ -80,7 +87,9 @@ def test_any_name_reaches_the_commands_whole(tmp_path):
     ]
 
 
-def test_what_could_not_be_handed_over_leaves_nothing(tmp_path, monkeypatch):
+def test_what_could_not_be_handed_over_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     (tmp_path / "package").mkdir()
     cluster = load(tmp_path, f"{{kind: slurm, folder: {tmp_path}/jobs, cpus: 8}}")
@@ -103,7 +112,7 @@ def test_what_could_not_be_handed_over_leaves_nothing(tmp_path, monkeypatch):
         ('{kind: slurm, folder: /a, cpus: 8, sbatch: {qos: "a\\nb"}}', ["sbatch.qos: one line"]),
     ],
 )
-def test_what_a_cluster_file_may_not_say(tmp_path, text, problems):
+def test_what_a_cluster_file_may_not_say(tmp_path: Path, text: str, problems: list[str]) -> None:
     with pytest.raises(GridError) as refused:
         load(tmp_path, text)
     assert all(problem in str(refused.value) for problem in problems), refused.value

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from object_store import Fault, Proxy, ask
+from object_store import Answer, Fault, Proxy, ask
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.bucket import ObjectFolder
@@ -30,18 +30,30 @@ def first(*faults: str) -> Fault:
     return lambda method, path: left.pop(0) if left else None
 
 
+def put(folder: ObjectFolder) -> bool:
+    folder.put("present", DATA)
+    return True
+
+
+def delete(folder: ObjectFolder) -> bool:
+    folder.delete(["absent"])
+    return True
+
+
 ACTS: dict[str, Callable[[ObjectFolder], object]] = {
     "read": lambda folder: folder.read("present") == DATA,
     "list": lambda folder: [file.name for file in folder.files()] == ["present"],
-    "put": lambda folder: folder.put("present", DATA) is None,
+    "put": put,
     "create": lambda folder: folder.create("new", DATA),
     "swap": lambda folder: folder.swap("present", b"new", folder.get("present").version),
-    "delete": lambda folder: folder.delete(["absent"]) is None,
+    "delete": delete,
 }
 
 
 @pytest.mark.parametrize("fault", ["refuse", "reset", "lose", "cut", "hang"])
-def test_what_passes_is_tried_again_and_done_once(folder, s3, fault):
+def test_what_passes_is_tried_again_and_done_once(
+    folder: ObjectFolder, s3: Proxy, fault: str
+) -> None:
     """Also where the answer was lost: whoever created something learns that it was them."""
     for name, act in ACTS.items():
         s3.fault = first(fault)
@@ -50,7 +62,9 @@ def test_what_passes_is_tried_again_and_done_once(folder, s3, fault):
 
 
 @pytest.mark.parametrize("fault", ["refuse", "hang"])
-def test_what_does_not_pass_ends_with_address_and_reason(s3, bucket, fault):
+def test_what_does_not_pass_ends_with_address_and_reason(
+    s3: Proxy, bucket: str, fault: str
+) -> None:
     folder = ObjectFolder(f"s3://{bucket}/results", request_seconds=0.2, retry_seconds=0.5)
     s3.fault = lambda method, path: fault
     for act in ACTS.values():
@@ -61,7 +75,7 @@ def test_what_does_not_pass_ends_with_address_and_reason(s3, bucket, fault):
         assert fault == "hang" or "SlowDown: Please reduce" in str(caught.value)
 
 
-def test_what_is_forbidden_is_not_tried_again(folder, s3):
+def test_what_is_forbidden_is_not_tried_again(folder: ObjectFolder, s3: Proxy) -> None:
     s3.fault = lambda method, path: "forbid"
     for act in ACTS.values():
         before = len(s3.requests)
@@ -72,7 +86,7 @@ def test_what_is_forbidden_is_not_tried_again(folder, s3):
 
 
 @pytest.mark.usefixtures("s3")
-def test_a_bucket_that_does_not_exist():
+def test_a_bucket_that_does_not_exist() -> None:
     folder = ObjectFolder("s3://no-such-bucket/results")
     for name, act in ACTS.items():
         if name != "delete":  # which S3 does not mind
@@ -80,11 +94,15 @@ def test_a_bucket_that_does_not_exist():
                 act(folder)
 
 
-def test_a_store_that_overwrites_where_it_must_not_is_refused(s3, folder, monkeypatch):
+def test_a_store_that_overwrites_where_it_must_not_is_refused(
+    s3: Proxy, folder: ObjectFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.make()
     for ignored in ("if-none-match", "if-match"):
 
-        def relay(method, path, headers, body, ignored=ignored):
+        def relay(
+            method: str, path: str, headers: dict[str, str], body: bytes, ignored: str = ignored
+        ) -> Answer:
             kept = {name: value for name, value in headers.items() if name.lower() != ignored}
             return ask(s3._to, method, path, kept, body)
 
@@ -94,7 +112,7 @@ def test_a_store_that_overwrites_where_it_must_not_is_refused(s3, folder, monkey
     assert [file.name for file in folder.files()] == ["present"] and folder.asides() == []
 
 
-def test_of_two_that_swap_one_does(folder):
+def test_of_two_that_swap_one_does(folder: ObjectFolder) -> None:
     version = folder.get("present").version
     assert folder.swap("present", b"a", version)
     assert folder.swap("present", b"b", version) is None
@@ -102,7 +120,9 @@ def test_of_two_that_swap_one_does(folder):
     assert folder.read("present") == b"a"
 
 
-def test_credentials_of_a_profile_are_found_by_boto3(s3, bucket, tmp_path, monkeypatch):
+def test_credentials_of_a_profile_are_found_by_boto3(
+    s3: Proxy, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     keys = Path(tmp_path, "credentials")
@@ -113,7 +133,7 @@ def test_credentials_of_a_profile_are_found_by_boto3(s3, bucket, tmp_path, monke
     assert "Credential=PROFILE/" in s3.headers[-1]["authorization"]
 
 
-def test_long_listings_are_read_to_their_end(folder, s3):
+def test_long_listings_are_read_to_their_end(folder: ObjectFolder, s3: Proxy) -> None:
     names = [f"a/{a:02d}{b:02d}" for a, b in itertools.product(range(11), range(100))]
     for name in names:
         ask(s3._to, "PUT", f"/{folder.address[5:]}/{name}", {}, b"")

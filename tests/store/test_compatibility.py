@@ -42,14 +42,16 @@ def ordered(rows: Iterable[dict[str, Any]]) -> list[str]:
     "name",
     sorted(path.parent.name for path in STORES.glob("*/expected.json")),
 )
-def test_a_store_of_an_earlier_version(name, tmp_path):
+def test_a_store_of_an_earlier_version(name: str, tmp_path: Path) -> None:
     shutil.copy(STORES / name / "expected.json", tmp_path)
     shutil.unpack_archive(STORES / name / "store.tar.xz", tmp_path)
     check(tmp_path)
     Store.create(str(tmp_path / "store")).write_trials([{"id": "ff", "attempt": 1}])
 
 
-def test_the_store_of_this_version_is_complete_and_read(tmp_path, monkeypatch):
+def test_the_store_of_this_version_is_complete_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "somewhere")  # and back after `make`
     MAKE["make"](tmp_path)
     check(tmp_path)

@@ -10,10 +10,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults import attempt, faked_clock, finish, mount, numbers, run_alone
+from object_store import Proxy
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store import local, spill
@@ -21,13 +24,19 @@ from sweepd.store.bucket import ObjectFolder
 from sweepd.store.leases import Leases
 from sweepd.store.local import LocalFolder
 from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt
 
 HERE = (Path(__file__).parent, Path(__file__).parents[1])
 """What another process needs to import this file, and what this file imports."""
 
+Numbers = tuple[list[Any], list[Any]]
+"""What `faults.numbers` tells of a trial."""
+Act = Callable[[Path, Store], None]
+"""Fills or spoils the disk that a store lies on while a trial runs."""
+
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory):
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Numbers:
     store = Store.create(str(tmp_path_factory.mktemp("undisturbed")))
     finish(attempt(store, 1001))
     return numbers(store)
@@ -44,6 +53,11 @@ def waiting(store: Store) -> list[str]:
     """What waits in the store's spill."""
     files = LocalFolder(spill.place(store.address)).files()
     return [file.name.partition("/")[0] for file in files if "/" in file.name]
+
+
+def step_of(running: Attempt) -> int:
+    assert running.training is not None
+    return running.training.step
 
 
 def recorded(store: Store, number: int) -> set[int]:
@@ -76,11 +90,11 @@ def full_in_mid_trial(disk: Path, store: Store) -> None:
     assert f"cannot write {disk}/results" in told and "No space left on device" in told, told
     assert str(spill.place(store.address)) in told and "next launch or resume" in told
     assert {"checkpoints", "trials"} <= set(waiting(store))
-    held = first.training.step
+    held = step_of(first)
 
     filler.unlink()
     second = attempt(store, 1002)
-    assert second.training.step == held >= 25  # not a step is done again
+    assert step_of(second) == held >= 25  # not a step is done again
     assert waiting(store) == []
     assert recorded(store, 1001) == set(range(10, held + 1, 10))
     finish(second)
@@ -88,7 +102,7 @@ def full_in_mid_trial(disk: Path, store: Store) -> None:
 
 def full_at_the_end(disk: Path, store: Store) -> None:
     first = attempt(store, 1001, checkpoint_seconds=1e9)
-    while first.training.step < 59:
+    while step_of(first) < 59:
         first.advance(0.0)
     fill(disk).rename(disk / "other")
     with pytest.raises(EnvironmentFailure, match="No space left"):
@@ -131,7 +145,7 @@ def read_only(disk: Path, store: Store) -> None:
     finish(attempt(store, 1002))
 
 
-DISKS = (full_in_mid_trial, full_at_the_end, full_everywhere, read_only)
+DISKS: tuple[Act, ...] = (full_in_mid_trial, full_at_the_end, full_everywhere, read_only)
 
 
 def on_disks(folder: str) -> None:
@@ -149,14 +163,16 @@ def on_disks(folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def after_faults_of_disks(tmp_path_factory):
+def after_faults_of_disks(tmp_path_factory: pytest.TempPathFactory) -> dict[Act, str]:
     folder = tmp_path_factory.mktemp("disks")
     told = run_alone("test_faults.on_disks", folder, SWEEPD_RESCUE=str(folder / "rescue"))
     return dict(zip(DISKS, told.splitlines(), strict=True))
 
 
 @pytest.mark.parametrize("act", DISKS)
-def test_full_and_read_only_disks(act, after_faults_of_disks, undisturbed):
+def test_full_and_read_only_disks(
+    act: Act, after_faults_of_disks: dict[Act, str], undisturbed: Numbers
+) -> None:
     assert after_faults_of_disks[act] == str(undisturbed)
 
 
@@ -164,14 +180,16 @@ def test_full_and_read_only_disks(act, after_faults_of_disks, undisturbed):
 
 
 @pytest.fixture
-def remote(s3, bucket) -> Store:
+def remote(s3: Proxy, bucket: str) -> Store:
     """A store on S3 that is given up on within seconds."""
     Store.create(f"s3://{bucket}/results")
     folder = ObjectFolder(f"s3://{bucket}/results", request_seconds=0.5, retry_seconds=1)
     return Store(folder, Leases(folder))
 
 
-def test_an_object_store_that_fails_now_and_then(remote, s3, undisturbed):
+def test_an_object_store_that_fails_now_and_then(
+    remote: Store, s3: Proxy, undisturbed: Numbers
+) -> None:
     faults = random.Random(0)
     s3.fault = lambda method, path: (
         faults.choice(["refuse", "reset", "lose", "cut"]) if faults.random() < 0.2 else None
@@ -186,7 +204,9 @@ def test_an_object_store_that_fails_now_and_then(remote, s3, undisturbed):
     assert remote.read_log(first.trial.id).count("step 20:") == 1
 
 
-def test_an_outage_of_the_object_store(remote, s3, undisturbed, rescue):
+def test_an_outage_of_the_object_store(
+    remote: Store, s3: Proxy, undisturbed: Numbers, rescue: Path
+) -> None:
     first = attempt(remote, 1001)
     for _ in range(25):
         first.advance(0.0)
@@ -197,7 +217,7 @@ def test_an_outage_of_the_object_store(remote, s3, undisturbed, rescue):
         remote.read_trials()  # which is no damage, and no empty answer
     s3.fault = lambda method, path: None
     second = attempt(remote, 1002)
-    assert second.training.step == first.training.step
+    assert step_of(second) == step_of(first)
     finish(second)
     assert numbers(remote) == undisturbed
     assert "continuing from" in remote.read_log(first.trial.id)
@@ -206,7 +226,9 @@ def test_an_outage_of_the_object_store(remote, s3, undisturbed, rescue):
 # Refuges
 
 
-def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(tmp_path, monkeypatch):
+def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Store.create(str(tmp_path / "results"))
     assert store.take_in_spill() == 0
     there = store.spill_store()
@@ -224,7 +246,7 @@ def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(tmp_pa
     assert "a line" in store.read_log("ff")
 
     there.write_trials([{"id": "ff", "attempt": 99, "config": "ff"}])
-    monkeypatch.setattr(spill.os, "getuid", lambda: 12345)
+    monkeypatch.setattr("sweepd.store.spill.os.getuid", lambda: 12345)
     with pytest.raises(EnvironmentFailure, match="belongs to another user"):
         store.take_in_spill()
 
@@ -242,7 +264,7 @@ def run_while_the_clock_jumps(address: str, clock: str) -> None:
     store = Store.open(address)
     first = attempt(store, 1001)
     for step, offset in [(15, "-1d"), (30, "+2h"), (45, "-400d")]:
-        while first.training.step < step:
+        while step_of(first) < step:
             first.advance(0.0)
         Path(clock).write_text(offset)
     first.interrupt()
@@ -250,7 +272,7 @@ def run_while_the_clock_jumps(address: str, clock: str) -> None:
     finish(attempt(store, 2001))
 
 
-def test_a_clock_that_jumps(tmp_path, undisturbed):
+def test_a_clock_that_jumps(tmp_path: Path, undisturbed: Numbers) -> None:
     clock = tmp_path / "clock"
     clock.write_text("+0")
     store = Store.create(str(tmp_path / "results"))
@@ -285,7 +307,7 @@ for attempt in range(10_000):
 """
 
 
-def test_a_folder_copied_while_in_use(tmp_path):
+def test_a_folder_copied_while_in_use(tmp_path: Path) -> None:
     store = Store.create(str(tmp_path / "results"))
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, store.address],

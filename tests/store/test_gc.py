@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sweepd.cli import app
 from sweepd.errors import EnvironmentFailure
@@ -31,7 +31,7 @@ def plan_row(id: str, trunk: str) -> dict[str, object]:
 
 
 @pytest.fixture(params=["local", "s3"])
-def store(request, tmp_path):
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """Two sweeps, of which one will be driven, with all kinds of what may be left."""
     if request.param == "local":
         store = Store.create(str(tmp_path / "results"))
@@ -66,7 +66,7 @@ def left(store: Store) -> set[str]:
     return {file.name for file in files if file.name.startswith("checkpoints/")}
 
 
-def test_what_is_garbage_and_what_is_not(store):
+def test_what_is_garbage_and_what_is_not(store: Store) -> None:
     trials, metrics = (read().table for read in (store.read_trials, store.read_metrics))
     before = {file.name for file in store._folder.files()}
     found = store.garbage(0)
@@ -99,7 +99,7 @@ def test_what_is_garbage_and_what_is_not(store):
     assert again.read_log("aa") == "a word\n"
 
 
-def test_what_a_running_driver_may_use_is_left(store):
+def test_what_a_running_driver_may_use_is_left(store: Store) -> None:
     found = store.garbage(0)
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER, store.address],
@@ -117,7 +117,7 @@ def test_what_a_running_driver_may_use_is_left(store):
         driver.kill()
 
 
-def test_young_files_are_left_and_one_gc_runs_at_a_time(store):
+def test_young_files_are_left_and_one_gc_runs_at_a_time(store: Store) -> None:
     assert store.garbage(3600) == []
     other = Store.open(store.address)
     assert other._locks.acquire(["gc"]) == {"gc"}
@@ -128,13 +128,13 @@ def test_young_files_are_left_and_one_gc_runs_at_a_time(store):
     assert store.garbage(0)
 
 
-def gc(store: Store, *arguments: str, exits: int = 0):
+def gc(store: Store, *arguments: str, exits: int = 0) -> Result:
     done = CliRunner().invoke(app, ["gc", "--results", store.address, *arguments])
     assert done.exit_code == exits or (exits and done.exception), done.output
     return done
 
 
-def test_the_command_shows_asks_and_deletes(store):
+def test_the_command_shows_asks_and_deletes(store: Store) -> None:
     before = left(store)
     shown = json.loads(gc(store, "--older-than", "0s", "--dry-run", "--json").stdout)
     assert [(row["kind"], row["files"]) for row in shown] == [
@@ -152,7 +152,7 @@ def test_the_command_shows_asks_and_deletes(store):
 
 
 @pytest.mark.parametrize("store", ["local"], indirect=True)
-def test_a_person_is_asked(store):
+def test_a_person_is_asked(store: Store) -> None:
     before = left(store)
     for answer, remains in [("n", True), ("y", False)]:
         person, terminal = pty.openpty()

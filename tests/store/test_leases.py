@@ -93,7 +93,7 @@ def holder(address: str, *names: str, **environment: str) -> Iterator[Holder]:
             process.kill()
 
 
-def test_a_lock_is_held_by_one_until_released(new):
+def test_a_lock_is_held_by_one_until_released(new: Callable[[], Leases]) -> None:
     one, two = new(), new()
     assert one.acquire(["a", "b"]) == {"a", "b"}
     assert one.acquire(["a"]) == set()
@@ -107,7 +107,9 @@ def test_a_lock_is_held_by_one_until_released(new):
     assert new().held_elsewhere(["a", "b", "c"]) == set()
 
 
-def test_nothing_is_left_but_the_table_once_all_is_released(new, address):
+def test_nothing_is_left_but_the_table_once_all_is_released(
+    new: Callable[[], Leases], address: str
+) -> None:
     locks = new()
     locks.acquire(["a"])
     locks.release(["a"])
@@ -116,7 +118,7 @@ def test_nothing_is_left_but_the_table_once_all_is_released(new, address):
     locks.confirm()
 
 
-def test_racing_processes_share_the_locks_out(address):
+def test_racing_processes_share_the_locks_out(address: str) -> None:
     names = [f"trial {i}" for i in range(300)]
     others = [Holder(address, *names) for _ in range(4)]
     won = [other.line().split("trial") for other in others]
@@ -126,10 +128,13 @@ def test_racing_processes_share_the_locks_out(address):
     assert sorted(int(i) for mine in won for i in mine if i.strip()) == list(range(300))
 
 
-def test_a_hundred_thousand_cost_as_many_requests_as_one(new, s3):
+def test_a_hundred_thousand_cost_as_many_requests_as_one(
+    new: Callable[[], Leases], s3: Proxy
+) -> None:
     other = new()
     other.acquire(["another's"])
-    locks, costs = new(), []
+    locks = new()
+    costs: list[int] = []
     for count in (1, 100_000):
         before = len(s3.requests)
         names = [f"trial {i:064x}" for i in range(count)]
@@ -140,7 +145,9 @@ def test_a_hundred_thousand_cost_as_many_requests_as_one(new, s3):
     assert costs[0] == costs[1] <= 6
 
 
-def test_a_lease_outlives_its_term_as_long_as_it_is_renewed(new, address):
+def test_a_lease_outlives_its_term_as_long_as_it_is_renewed(
+    new: Callable[[], Leases], address: str
+) -> None:
     with holder(address, "a"):
         locks = new()
         until = time.monotonic() + 2 * TERM
@@ -149,8 +156,11 @@ def test_a_lease_outlives_its_term_as_long_as_it_is_renewed(new, address):
             time.sleep(0.3)
 
 
-def test_what_a_killed_process_held_is_free_after_the_term(new, address):
-    locks, notes = new(), []
+def test_what_a_killed_process_held_is_free_after_the_term(
+    new: Callable[[], Leases], address: str
+) -> None:
+    locks = new()
+    notes: list[str] = []
     with holder(address, "a", "b") as other:
         other.process.kill()
         killed = time.monotonic()
@@ -163,8 +173,8 @@ def test_what_a_killed_process_held_is_free_after_the_term(new, address):
     assert locks.acquire(["b"]) == {"b"}
 
 
-def test_a_living_holder_is_recognised_soon(new, address):
-    notes = []
+def test_a_living_holder_is_recognised_soon(new: Callable[[], Leases], address: str) -> None:
+    notes: list[str] = []
     with holder(address, "a"):
         began = time.monotonic()
         assert not new().acquire_or_wait("a", notes.append)
@@ -172,7 +182,9 @@ def test_a_living_holder_is_recognised_soon(new, address):
     assert len(notes) == 1
 
 
-def test_a_process_that_stood_still_learns_that_it_lost_what_it_held(new, address):
+def test_a_process_that_stood_still_learns_that_it_lost_what_it_held(
+    new: Callable[[], Leases], address: str
+) -> None:
     """It was suspended for longer than the term, and another took over."""
     locks = new()
     with holder(address, "a", "b") as other:
@@ -186,7 +198,9 @@ def test_a_process_that_stood_still_learns_that_it_lost_what_it_held(new, addres
         assert locks.acquire(["b"]) == {"b"}
 
 
-def test_standing_still_costs_nothing_where_nobody_wants_the_lock(new, address):
+def test_standing_still_costs_nothing_where_nobody_wants_the_lock(
+    new: Callable[[], Leases], address: str
+) -> None:
     with holder(address, "a") as other:
         other.process.send_signal(signal.SIGSTOP)
         time.sleep(TERM + 2)
@@ -197,7 +211,9 @@ def test_standing_still_costs_nothing_where_nobody_wants_the_lock(new, address):
 
 
 @pytest.mark.parametrize("clock", ["+1d", "-1d"])
-def test_machines_whose_clocks_are_a_day_apart(new, address, clock):
+def test_machines_whose_clocks_are_a_day_apart(
+    new: Callable[[], Leases], address: str, clock: str
+) -> None:
     locks = new()
     locks.acquire(["mine"])
     with holder(address, "a", **faked_clock(clock)) as other:
@@ -211,7 +227,9 @@ def test_machines_whose_clocks_are_a_day_apart(new, address, clock):
 
 
 @pytest.mark.parametrize("fault", ["refuse", "reset", "lose"])
-def test_renewals_that_fail_or_whose_answer_is_lost(new, s3, fault):
+def test_renewals_that_fail_or_whose_answer_is_lost(
+    new: Callable[[], Leases], s3: Proxy, fault: str
+) -> None:
     locks = new()
     locks.acquire(["a"])
     counts = {"beats": 0}
@@ -228,8 +246,9 @@ def test_renewals_that_fail_or_whose_answer_is_lost(new, s3, fault):
     assert new().acquire(["a"]) == set()
 
 
-def test_an_outage_longer_than_the_term_is_survived(new, s3):
-    locks, told = new(), []
+def test_an_outage_longer_than_the_term_is_survived(new: Callable[[], Leases], s3: Proxy) -> None:
+    locks = new()
+    told: list[str] = []
     locks.when_lost(told.append)
     locks.acquire(["a"])
     s3.fault = lambda method, path: "reset"
@@ -239,7 +258,9 @@ def test_an_outage_longer_than_the_term_is_survived(new, s3):
     assert told == [] and new().acquire(["a"]) == set()
 
 
-def test_what_cannot_be_given_back_lapses(address, new, s3):
+def test_what_cannot_be_given_back_lapses(
+    address: str, new: Callable[[], Leases], s3: Proxy
+) -> None:
     locks = Leases(ObjectFolder(address, retry_seconds=0))
     locks.acquire(["a"])
     s3.fault = lambda method, path: "refuse"
@@ -250,7 +271,7 @@ def test_what_cannot_be_given_back_lapses(address, new, s3):
     assert locks.acquire(["b"]) == {"b"}
 
 
-def test_a_store_that_cannot_be_reached_locks_nothing(address, s3):
+def test_a_store_that_cannot_be_reached_locks_nothing(address: str, s3: Proxy) -> None:
     locks = Leases(ObjectFolder(address, retry_seconds=0))
     s3.fault = lambda method, path: "refuse"
     with pytest.raises(EnvironmentFailure, match="SlowDown"):

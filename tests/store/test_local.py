@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store import local as localfolder
 from sweepd.store.local import RETRY_DELAYS, LocalFolder
 
 
@@ -21,7 +20,7 @@ def folder(tmp_path: Path) -> LocalFolder:
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     delays: list[float] = []
-    monkeypatch.setattr(localfolder.time, "sleep", delays.append)
+    monkeypatch.setattr("sweepd.store.local.time.sleep", delays.append)
     return delays
 
 
@@ -35,14 +34,16 @@ def failing_fsync(monkeypatch: pytest.MonkeyPatch, *errors: int) -> None:
             raise OSError(number, os.strerror(number))
         fsync(descriptor)
 
-    monkeypatch.setattr(localfolder.os, "fsync", fail)
+    monkeypatch.setattr("sweepd.store.local.os.fsync", fail)
 
 
 def all_files(folder: LocalFolder) -> list[str]:
     return sorted(path.name for path in folder.root.rglob("*") if path.is_file())
 
 
-def test_writing_is_tried_again(folder, slept, monkeypatch):
+def test_writing_is_tried_again(
+    folder: LocalFolder, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing_fsync(monkeypatch, errno.EIO, errno.ENOSPC)
     folder.put("x", b"1")
     assert folder.read("x") == b"1"
@@ -50,8 +51,8 @@ def test_writing_is_tried_again(folder, slept, monkeypatch):
 
 
 def test_writing_gives_up_with_path_and_reason_and_leaves_what_was_there(
-    folder, slept, monkeypatch
-):
+    folder: LocalFolder, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.put("x", b"old")
     failing_fsync(monkeypatch, *[errno.ENOSPC] * 9)
     with pytest.raises(EnvironmentFailure, match=r"cannot write .*/x: No space left"):
@@ -61,7 +62,9 @@ def test_writing_gives_up_with_path_and_reason_and_leaves_what_was_there(
     assert all_files(folder) == ["x"]
 
 
-def test_what_will_not_pass_is_not_tried_again(folder, slept, monkeypatch):
+def test_what_will_not_pass_is_not_tried_again(
+    folder: LocalFolder, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing_fsync(monkeypatch, errno.EACCES)
     with pytest.raises(EnvironmentFailure, match="Permission denied"):
         folder.put("x", b"")
@@ -69,15 +72,18 @@ def test_what_will_not_pass_is_not_tried_again(folder, slept, monkeypatch):
 
 
 @pytest.mark.usefixtures("slept")
-def test_a_folder_that_was_deleted_is_not_made_anew(tmp_path):
+def test_a_folder_that_was_deleted_is_not_made_anew(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailure, match="gone/a/x"):
         LocalFolder(tmp_path / "gone").put("a/x", b"")
     assert not (tmp_path / "gone").exists()
 
 
-def test_an_aside_deleted_under_its_writer_is_written_again(folder, slept, monkeypatch):
+def test_an_aside_deleted_under_its_writer_is_written_again(
+    folder: LocalFolder, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As `gc` might where a clock has jumped."""
-    replace, deleted = os.replace, []
+    replace = os.replace
+    deleted: list[Path] = []
 
     def publish(aside: Path, path: Path) -> None:
         if not deleted:
@@ -85,12 +91,12 @@ def test_an_aside_deleted_under_its_writer_is_written_again(folder, slept, monke
             aside.unlink()
         replace(aside, path)
 
-    monkeypatch.setattr(localfolder.os, "replace", publish)
+    monkeypatch.setattr("sweepd.store.local.os.replace", publish)
     folder.put("x", b"1")
     assert folder.read("x") == b"1" and len(slept) == 1
 
 
-def test_read_tells_absent_from_unreadable(folder):
+def test_read_tells_absent_from_unreadable(folder: LocalFolder) -> None:
     folder.put("x", b"")
     for absent in ("y", "x/y"):
         with pytest.raises(FileNotFoundError):
@@ -99,7 +105,7 @@ def test_read_tells_absent_from_unreadable(folder):
         folder.read("")
 
 
-def test_other_failures_name_the_path(folder):
+def test_other_failures_name_the_path(folder: LocalFolder) -> None:
     folder.put("x", b"")
     with pytest.raises(EnvironmentFailure, match="/x/y: Not a directory"):
         folder.files("x/y")
@@ -110,7 +116,9 @@ def test_other_failures_name_the_path(folder):
         folder.append("logs/a", "x")
 
 
-def test_a_linked_folder_is_listed_but_no_link_is_followed_down(folder, tmp_path_factory):
+def test_a_linked_folder_is_listed_but_no_link_is_followed_down(
+    folder: LocalFolder, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Checkpoints may lie on another disk, and a link may lead in a circle."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (folder.root / "checkpoints").symlink_to(elsewhere)

@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "locks"
 
 
-def test_a_lock_is_held_by_one_process_and_dies_with_it(path):
+def test_a_lock_is_held_by_one_process_and_dies_with_it(path: Path) -> None:
     locks = FileLocks(path)
     with holder(path, "a") as (process, taken):
         assert taken == {"a"}
@@ -63,7 +63,7 @@ def test_a_lock_is_held_by_one_process_and_dies_with_it(path):
         assert locks.acquire(["a"])
 
 
-def test_our_locks_hold_against_others_until_released(path):
+def test_our_locks_hold_against_others_until_released(path: Path) -> None:
     locks = FileLocks(path)
     assert locks.acquire(["a"]) and locks.acquire(["b"])
     assert not locks.held_elsewhere(["a"])
@@ -73,7 +73,7 @@ def test_our_locks_hold_against_others_until_released(path):
         assert taken == {"b"}
 
 
-def test_one_process_excludes_itself_also_by_another_path(path):
+def test_one_process_excludes_itself_also_by_another_path(path: Path) -> None:
     assert FileLocks(path).acquire(["a"])
     link = path.with_name("link")
     link.symlink_to(path)
@@ -88,7 +88,7 @@ def test_one_process_excludes_itself_also_by_another_path(path):
     assert FileLocks(path).acquire(["a"])
 
 
-def test_a_forked_child_holds_nothing_and_takes_nothing_away(path):
+def test_a_forked_child_holds_nothing_and_takes_nothing_away(path: Path) -> None:
     locks = FileLocks(path)
     assert locks.acquire(["a"])
     child = os.fork()
@@ -101,7 +101,7 @@ def test_a_forked_child_holds_nothing_and_takes_nothing_away(path):
         assert taken == {"b"}
 
 
-def test_racing_processes_share_the_locks_out(path):
+def test_racing_processes_share_the_locks_out(path: Path) -> None:
     names = [f"trial {i}" for i in range(500)]
     processes = [start(path, *names) for _ in range(3)]
     outputs = [process.stdout.readline().split("trial") for process in processes if process.stdout]
@@ -115,7 +115,7 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/dev/fd").iterdir())
 
 
-def test_one_process_holds_thousands(path):
+def test_one_process_holds_thousands(path: Path) -> None:
     locks = FileLocks(path)
     before = descriptors()
     assert len(locks.acquire([f"{i}" for i in range(3000)])) == 3000
@@ -124,16 +124,16 @@ def test_one_process_holds_thousands(path):
         assert taken == {"3000"}
 
 
-def test_asking_makes_no_file(path):
+def test_asking_makes_no_file(path: Path) -> None:
     assert not FileLocks(path).held_elsewhere(["a"])
     assert not path.exists()
 
 
-def test_asking_needs_no_write_access(path, monkeypatch):
+def test_asking_needs_no_write_access(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with holder(path, "a"):
         real_open = os.open
 
-        def read_only(file, flags, mode=0o777):
+        def read_only(file: Path, flags: int, mode: int = 0o777) -> int:
             if flags & os.O_RDWR:
                 raise PermissionError(13, "Permission denied")
             return real_open(file, flags, mode)
@@ -146,7 +146,7 @@ def test_asking_needs_no_write_access(path, monkeypatch):
             locks.acquire(["b"])
 
 
-def test_a_new_file_in_place_of_a_deleted_one_is_another_file(path):
+def test_a_new_file_in_place_of_a_deleted_one_is_another_file(path: Path) -> None:
     assert FileLocks(path).acquire(["a"])
     shutil.rmtree(path)
     assert FileLocks(path).acquire(["a"])
@@ -154,11 +154,11 @@ def test_a_new_file_in_place_of_a_deleted_one_is_another_file(path):
         assert taken == set()
 
 
-def test_a_folder_that_is_not_there_is_a_failure_with_its_path(tmp_path):
+def test_a_folder_that_is_not_there_is_a_failure_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailure, match="nowhere/locks"):
         FileLocks(tmp_path / "nowhere" / "locks").acquire(["a"])
 
 
 @given(st.text())
-def test_offsets_fit_a_file_offset(name):
+def test_offsets_fit_a_file_offset(name: str) -> None:
     assert 0 <= _offset(name) < 2**62

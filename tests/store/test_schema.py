@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,9 @@ def by_column(table: pa.Table) -> dict[str, tuple[pa.DataType, list[Any]]]:
 
 @settings(deadline=None, max_examples=150)
 @given(ROWS, st.lists(st.integers(0, 20), max_size=4), st.randoms())
-def test_concat_in_any_grouping_is_one_table_of_all_rows(rows, cuts, random):
+def test_concat_in_any_grouping_is_one_table_of_all_rows(
+    rows: list[dict[str, Any]], cuts: list[int], random: Random
+) -> None:
     rows = numbered(rows)
     cuts = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
     tables = [METRICS.table(rows[a:b]) for a, b in pairwise(cuts)]
@@ -51,7 +54,9 @@ def test_concat_in_any_grouping_is_one_table_of_all_rows(rows, cuts, random):
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(VALUES, min_size=1))
-def test_axis_keeps_values_of_one_type_and_turns_a_mixture_into_the_narrowest(values):
+def test_axis_keeps_values_of_one_type_and_turns_a_mixture_into_the_narrowest(
+    values: list[Any],
+) -> None:
     column = METRICS.table(numbered([{"n": value} for value in values]))["n"]
     types = {type(value) for value in values} - {type(None)}
     if len(types) < 2:
@@ -72,19 +77,19 @@ def test_axis_keeps_values_of_one_type_and_turns_a_mixture_into_the_narrowest(va
                 assert float(text) == value
 
 
-def test_absent_columns_are_null_and_empty_tables_have_the_fixed_columns():
+def test_absent_columns_are_null_and_empty_tables_have_the_fixed_columns() -> None:
     row = TRIALS.table([{"id": "a", "attempt": 1000, "n": 8}]).to_pylist()[0]
     assert row.pop("n") == 8
     assert row == dict.fromkeys(TRIALS.fixed) | {"id": "a", "attempt": 1000}
     assert TRIALS.concat([]).schema == TRIALS.table([]).schema == pa.schema(TRIALS.fixed.items())
 
 
-def test_axes_stand_between_identity_and_outcome():
+def test_axes_stand_between_identity_and_outcome() -> None:
     names = TRIALS.table([{"id": "a", "attempt": 1, "status": "failed", "n": 8}]).column_names
     assert names[names.index("seed") + 1 : names.index("status")] == ["n"]
 
 
-def test_fixed_columns_take_what_trials_really_bring():
+def test_fixed_columns_take_what_trials_really_bring() -> None:
     started = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     row = {
         "id": "a",
@@ -102,19 +107,19 @@ def test_fixed_columns_take_what_trials_really_bring():
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, 2**70, [8], {"base": 1}, b"x", 1 + 2j])
-def test_axis_of_another_type_is_refused(value):
+def test_axis_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="n = "):
         TRIALS.table([{"id": "a", "attempt": 1, "n": value}])
 
 
 @pytest.mark.parametrize("column, value", [("attempt", "x"), ("size", 1.5), ("seed", 2**64)])
-def test_fixed_column_of_another_type_is_refused(column, value):
+def test_fixed_column_of_another_type_is_refused(column: str, value: object) -> None:
     with pytest.raises(ValueError, match=column):
         TRIALS.table([{"id": "a", "attempt": 1, column: value}])
 
 
 @pytest.mark.parametrize("layout", [TRIALS, PLAN])
-def test_files_from_before_a_column_was_added_are_read_and_others_refused(layout: Layout):
+def test_files_from_before_a_column_was_added_are_read_and_others_refused(layout: Layout) -> None:
     assert layout.added - {"on_demand"} == {"state_bytes", "train_bytes"}
     table = layout.table([{"id": "a", "sweep": "s", "attempt": 1, "params": 5}])
     old = layout.conform(table.drop_columns(list(layout.added)))
@@ -127,7 +132,7 @@ def test_files_from_before_a_column_was_added_are_read_and_others_refused(layout
 @pytest.mark.parametrize(
     "layout, row", [(TRIALS, {"id": "a"}), (METRICS, {"id": "a", "attempt": 1}), (PLAN, {})]
 )
-def test_row_without_its_key_is_refused(layout: Layout, row):
+def test_row_without_its_key_is_refused(layout: Layout, row: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"a row of {layout.name} has no"):
         layout.table([row])
 
@@ -141,7 +146,7 @@ def foreign(**columns: pa.Array) -> pa.Table:
     return table
 
 
-def test_conform_widens_foreign_types():
+def test_conform_widens_foreign_types() -> None:
     table = METRICS.conform(
         foreign(
             step=pa.array([1], pa.int32()),
@@ -170,12 +175,12 @@ def test_conform_widens_foreign_types():
         (foreign(step=pa.array([1.5])), "1.5"),
     ],
 )
-def test_conform_refuses_what_is_something_else(table, complaint):
+def test_conform_refuses_what_is_something_else(table: pa.Table, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         METRICS.conform(table)
 
 
-def test_huge_foreign_integers_do_not_stop_a_read():
+def test_huge_foreign_integers_do_not_stop_a_read() -> None:
     wide = METRICS.conform(foreign(n=pa.array([2**62 + 1])))
     assert METRICS.concat([wide, foreign(n=pa.array([0.5]))])["n"].to_pylist() == [2.0**62, 0.5]
 
@@ -184,7 +189,7 @@ def test_huge_foreign_integers_do_not_stop_a_read():
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 5)), max_size=8)
 )
-def test_unique_keeps_the_row_that_ended_first(rows):
+def test_unique_keeps_the_row_that_ended_first(rows: list[tuple[str, int, int]]) -> None:
     table = TRIALS.table(
         [
             {"id": id, "attempt": attempt, "ended": datetime(2026, 1, 1 + day) if day else None}

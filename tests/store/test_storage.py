@@ -28,7 +28,7 @@ def names(folder: Folder, below: str = "") -> list[str]:
     return [file.name for file in folder.files(below)]
 
 
-def test_put_replaces_and_create_does_not(folder):
+def test_put_replaces_and_create_does_not(folder: Folder) -> None:
     assert folder.is_empty()
     folder.put("a/b/x", b"1")
     folder.put("a/b/x", b"2")
@@ -45,7 +45,7 @@ def test_put_replaces_and_create_does_not(folder):
         folder.read("a/b/x")
 
 
-def test_listings_go_down_in_order_and_only_where_asked(folder):
+def test_listings_go_down_in_order_and_only_where_asked(folder: Folder) -> None:
     for name in ("a/2", "a/1/z", "ab/1", "b"):
         folder.put(name, name.encode())
     assert names(folder) == ["a/1/z", "a/2", "ab/1", "b"]
@@ -56,7 +56,7 @@ def test_listings_go_down_in_order_and_only_where_asked(folder):
     assert folder.where("ab/1") == f"{folder.address}/ab/1"
 
 
-def test_a_version_tells_a_change(folder):
+def test_a_version_tells_a_change(folder: Folder) -> None:
     folder.put("x", b"1")
     [before] = folder.files()
     [again] = folder.files()
@@ -66,7 +66,7 @@ def test_a_version_tells_a_change(folder):
     assert after.version is None or after.version != before.version
 
 
-def test_what_is_being_written_is_not_listed(folder):
+def test_what_is_being_written_is_not_listed(folder: Folder) -> None:
     folder.put(f"a/{ASIDE}half", b"")
     assert folder.is_empty() or folder.files() == []
     assert [file.name for file in folder.asides()] == [f"a/{ASIDE}half"]
@@ -74,14 +74,14 @@ def test_what_is_being_written_is_not_listed(folder):
     assert folder.asides() == []
 
 
-def test_one_of_many_creates_wins(folder):
+def test_one_of_many_creates_wins(folder: Folder) -> None:
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda i: folder.create("x", str(i).encode()), range(32)))
     assert won.count(True) == 1
     assert folder.read("x") == str(won.index(True)).encode()
 
 
-def test_appended_text_comes_back_in_order(folder, place):
+def test_appended_text_comes_back_in_order(folder: Folder, place: str) -> None:
     folder.append("logs/a", "é")
     folder.append("logs/a", "\udce9\n")
     folder.flush()
@@ -93,7 +93,7 @@ def test_appended_text_comes_back_in_order(folder, place):
     assert b"".join(parts) == "é?\n2\n3\n".encode()
 
 
-def test_large_objects_arrive_whole(folder):
+def test_large_objects_arrive_whole(folder: Folder) -> None:
     data = bytes(range(256)) * 50_000  # in parts, on an object store
     folder.put("x", data)
     assert folder.read("x") == data
@@ -101,7 +101,7 @@ def test_large_objects_arrive_whole(folder):
     assert folder.read("x") == b""
 
 
-def test_the_clock_of_the_place_moves_on(folder):
+def test_the_clock_of_the_place_moves_on(folder: Folder) -> None:
     before = folder.now()
     time.sleep(0.01)
     assert folder.now() >= before
@@ -109,11 +109,11 @@ def test_the_clock_of_the_place_moves_on(folder):
 
 
 @pytest.mark.parametrize("name", ["a", "0-b_c.pt", "x" * 100])
-def test_names_that_may_be_part_of_a_path(name):
+def test_names_that_may_be_part_of_a_path(name: str) -> None:
     assert checked(name) == name
 
 
 @given(st.text(st.sampled_from("/\\. \n:é\0")) | st.just("x" * 101) | st.just(".hidden"))
-def test_names_that_may_not(name):
+def test_names_that_may_not(name: str) -> None:
     with pytest.raises(UserError, match="a name has"):
         checked(name)

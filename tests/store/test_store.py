@@ -12,8 +12,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
+from object_store import Proxy
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import leases
@@ -44,7 +46,7 @@ def python(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 @anywhere
-def test_create_makes_what_is_missing_and_opens_what_is_there(place):
+def test_create_makes_what_is_missing_and_opens_what_is_there(place: str) -> None:
     assert Store.find(place) is None
     store = Store.create(place)
     assert store.address == place
@@ -56,13 +58,15 @@ def test_create_makes_what_is_missing_and_opens_what_is_there(place):
         assert again.read_trials().table.num_rows == 1
 
 
-def test_a_local_address_may_be_a_url_and_an_empty_folder_becomes_a_store(tmp_path):
+def test_a_local_address_may_be_a_url_and_an_empty_folder_becomes_a_store(tmp_path: Path) -> None:
     assert Store.find(str(tmp_path)) is None
     assert Store.create(str(tmp_path)).read_trials().table.num_rows == 0
     assert Store.open(f"file://{tmp_path}").address == str(tmp_path)
 
 
-def test_a_relative_address_holds_when_the_process_moves(tmp_path, monkeypatch):
+def test_a_relative_address_holds_when_the_process_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = Store.create("results")
     monkeypatch.chdir("/")
@@ -72,7 +76,7 @@ def test_a_relative_address_holds_when_the_process_moves(tmp_path, monkeypatch):
 
 
 @anywhere
-def test_a_folder_of_something_else_is_refused_and_left_alone(place):
+def test_a_folder_of_something_else_is_refused_and_left_alone(place: str) -> None:
     folder, _ = _place(place)
     folder.make()
     folder.put("thesis.tex", b"precious")
@@ -87,7 +91,9 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(place):
     "mark, complaint",
     [(b'{"format": 2}', "upgrade"), (b"", "damaged"), (b"[]", "damaged"), (b"{}", "damaged")],
 )
-def test_a_mark_that_is_newer_or_damaged_is_refused(place, mark, complaint):
+def test_a_mark_that_is_newer_or_damaged_is_refused(
+    place: str, mark: bytes, complaint: str
+) -> None:
     folder, _ = _place(place)
     folder.make()
     folder.put("sweepd-store.json", mark)
@@ -96,7 +102,7 @@ def test_a_mark_that_is_newer_or_damaged_is_refused(place, mark, complaint):
             make(place)
 
 
-def test_addresses_that_cannot_be_a_store(tmp_path):
+def test_addresses_that_cannot_be_a_store(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     for inside in (file, file / "below"):
@@ -118,7 +124,7 @@ CREATE = (
 
 
 @anywhere
-def test_processes_create_one_store_and_share_out_launch_numbers(place):
+def test_processes_create_one_store_and_share_out_launch_numbers(place: str) -> None:
     processes = [python(CREATE, place) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
     for process in processes:
@@ -128,12 +134,12 @@ def test_processes_create_one_store_and_share_out_launch_numbers(place):
 
 
 @anywhere
-def test_a_store_travels_to_another_process(store):
+def test_a_store_travels_to_another_process(store: Store) -> None:
     store.write_trials([{"id": TRIAL, "attempt": 1000}])
     assert pickle.loads(pickle.dumps(store)).read_trials().table.num_rows == 1
 
 
-def test_opening_and_reading_needs_neither_ray_nor_torch_nor_duckdb():
+def test_opening_and_reading_needs_neither_ray_nor_torch_nor_duckdb() -> None:
     heavy = {"ray", "torch", "duckdb", "obstore", "boto3"}
     code = f"import sys, sweepd.store.store; print(sys.modules.keys() & {heavy!r})"
     assert python(code).communicate()[0] == "set()\n"
@@ -143,7 +149,7 @@ def test_opening_and_reading_needs_neither_ray_nor_torch_nor_duckdb():
 
 
 @anywhere
-def test_compact(store):
+def test_compact(store: Store) -> None:
     for attempt in range(3):
         store.write_trials([{"id": TRIAL, "attempt": attempt, "n": 8}])
         store.write_metrics([{"id": TRIAL, "attempt": attempt, "step": 1, "loss": 0.5}])
@@ -163,7 +169,7 @@ def plan_row(id: str, **axes: object) -> dict[str, object]:
 
 
 @anywhere
-def test_a_sweep_is_saved_and_loaded(store):
+def test_a_sweep_is_saved_and_loaded(store: Store) -> None:
     info = SweepInfo(goal="acc > 0.9", tune=("train.lr",), base="/home/Zoë")
     store.save_sweep("first", "name: first # é\n", info, [plan_row(TRIAL, n=8)])
     saved = store.load_sweep("first")
@@ -178,7 +184,7 @@ def test_a_sweep_is_saved_and_loaded(store):
 
 
 @anywhere
-def test_sweeps_are_listed_as_they_were_created(store):
+def test_sweeps_are_listed_as_they_were_created(store: Store) -> None:
     assert store.sweeps() == []
     for name in ("z", "a", "m"):
         store.save_sweep(name, "", INFO, [])
@@ -187,7 +193,7 @@ def test_sweeps_are_listed_as_they_were_created(store):
 
 
 @anywhere
-def test_an_unknown_sweep_is_refused_with_those_that_exist(store):
+def test_an_unknown_sweep_is_refused_with_those_that_exist(store: Store) -> None:
     with pytest.raises(UserError, match=r"no sweep 'x'.*there are: none"):
         store.load_sweep("x")
     store.save_sweep("one", "", INFO, [])
@@ -199,7 +205,7 @@ def test_an_unknown_sweep_is_refused_with_those_that_exist(store):
 
 @anywhere
 @pytest.mark.parametrize("name", ["", ".x", "a/b", "../x", "x" * 101, "ä"])
-def test_impossible_sweep_names_are_refused(store, name):
+def test_impossible_sweep_names_are_refused(store: Store, name: str) -> None:
     with pytest.raises(UserError, match="a name has"):
         store.save_sweep(name, "", INFO, [])
     with pytest.raises(UserError, match="a name has"):
@@ -208,7 +214,9 @@ def test_impossible_sweep_names_are_refused(store, name):
 
 
 @anywhere
-def test_a_sweep_whose_saving_was_cut_off_does_not_exist(store, monkeypatch):
+def test_a_sweep_whose_saving_was_cut_off_does_not_exist(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put = store._folder.put
 
     def cut_off(name: str, data: bytes) -> None:
@@ -224,7 +232,7 @@ def test_a_sweep_whose_saving_was_cut_off_does_not_exist(store, monkeypatch):
 
 
 @anywhere
-def test_plans_are_read_together_by_sweep(store):
+def test_plans_are_read_together_by_sweep(store: Store) -> None:
     store.save_sweep("one", "", INFO, [plan_row("a" * 8, n=8), plan_row("b" * 8, n=12)])
     store.save_sweep("two", "", INFO, [plan_row("a" * 8, n=8, value_range=0.5)])
     plans = store.read_plans().table
@@ -236,7 +244,7 @@ def test_plans_are_read_together_by_sweep(store):
 
 
 @anywhere
-def test_damaged_sweeps_are_named_and_hide_no_other(store):
+def test_damaged_sweeps_are_named_and_hide_no_other(store: Store) -> None:
     for name in ("good", "bad", "worse"):
         store.save_sweep(name, "", INFO, [plan_row(TRIAL)])
     assert store.read_plans().table.num_rows == 3
@@ -259,14 +267,14 @@ def test_damaged_sweeps_are_named_and_hide_no_other(store):
 
 
 @anywhere
-def test_launches_are_numbered_in_order(store):
+def test_launches_are_numbered_in_order(store: Store) -> None:
     assert store.launches() == []
     assert [store.new_launch({"sweep": name}) for name in ("a", "b")] == [1, 2]
     assert store.launches() == [{"sweep": "a", "number": 1}, {"sweep": "b", "number": 2}]
 
 
 @anywhere
-def test_a_damaged_launch_keeps_its_number(store):
+def test_a_damaged_launch_keeps_its_number(store: Store) -> None:
     store.new_launch({})
     store._folder.put("launches/000001.json", b"{")
     store._folder.put("launches/notes.txt", b"not a launch")
@@ -281,7 +289,7 @@ def test_a_damaged_launch_keeps_its_number(store):
 
 
 @anywhere
-def test_checkpoints_belong_to_a_trunk(store):
+def test_checkpoints_belong_to_a_trunk(store: Store) -> None:
     assert store.checkpoints("t1") == []
     store.put_checkpoint("t1", "000200-x.pt", b"\0" * 1000)
     store.put_checkpoint("t1", "000100-x.pt", b"old")
@@ -304,7 +312,7 @@ def test_checkpoints_belong_to_a_trunk(store):
 
 
 @anywhere
-def test_logs(store):
+def test_logs(store: Store) -> None:
     another = Store.open(store.address)
     assert store.read_log(TRIAL) == ""
     store.append_log(TRIAL, "one\n")
@@ -320,7 +328,9 @@ def test_logs(store):
 
 
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_a_store_copied_to_another_kind_of_place_keeps_its_logs(store, tmp_path, s3, bucket):
+def test_a_store_copied_to_another_kind_of_place_keeps_its_logs(
+    store: Store, tmp_path: Path, s3: Proxy, bucket: str
+) -> None:
     store.append_log(TRIAL, "on disk\n")
     there = Store.create(f"s3://{bucket}")
     for name in names(store):
@@ -347,11 +357,11 @@ import time; time.sleep(60)
 
 
 @anywhere
-def test_claims_and_sweep_locks(store, monkeypatch):
+def test_claims_and_sweep_locks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "TERM_SECONDS", 2.0)
     monkeypatch.setattr(leases, "RENEW_SECONDS", 0.3)
     monkeypatch.setattr(leases, "POLL_SECONDS", 0.5)
-    notes = []
+    notes: list[str] = []
 
     def lock(store: Store, name: str) -> bool:
         return store.lock_sweep(name, notes.append, notes.append)

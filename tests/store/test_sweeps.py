@@ -36,11 +36,11 @@ infos = st.builds(
 
 
 @given(infos)
-def test_what_is_written_is_read_back(info):
+def test_what_is_written_is_read_back(info: SweepInfo) -> None:
     assert SweepInfo.from_json(from_json(to_json(info.to_json()), SHAPE)) == info
 
 
-def test_what_version_0_1_0_wrote_is_read():
+def test_what_version_0_1_0_wrote_is_read() -> None:
     assert SweepInfo.from_json(from_json(VERSION_0_1_0.encode(), SHAPE)) == SweepInfo(
         goal="loss < 100.0",
         pass_rule="median",
@@ -56,7 +56,7 @@ def test_what_version_0_1_0_wrote_is_read():
     )
 
 
-def test_keys_of_later_versions_are_ignored():
+def test_keys_of_later_versions_are_ignored() -> None:
     later = {**json.loads(VERSION_0_1_0), "format": 2, "budget": {"dollars": 5}}
     assert SweepInfo.from_json(later) == SweepInfo.from_json(json.loads(VERSION_0_1_0))
 
@@ -65,11 +65,11 @@ def test_keys_of_later_versions_are_ignored():
     "key, value",
     [("goal", 1), ("tune", "train.lr"), ("task_fields", {"lis": "n"}), ("code_files", {"x": []})],
 )
-def test_values_of_another_type_are_damage(key, value):
+def test_values_of_another_type_are_damage(key: str, value: object) -> None:
     with pytest.raises(ValueError, match="not what was saved"):
         from_json(json.dumps({"goal": "acc > 0.9", key: value}).encode(), SHAPE)
 
 
-def test_a_sweep_without_a_goal_is_damaged():
+def test_a_sweep_without_a_goal_is_damaged() -> None:
     with pytest.raises(ValueError, match="it has no goal"):
         SweepInfo.from_json({"created": "2026-11-21T15:47:55+00:00"})

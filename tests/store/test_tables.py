@@ -38,6 +38,11 @@ def folder_of(root: Path) -> TableFolder:
     return TableFolder(LocalFolder(root), METRICS)
 
 
+def root_of(metrics: TableFolder) -> Path:
+    assert isinstance(metrics.folder, LocalFolder)
+    return metrics.folder.root
+
+
 @pytest.fixture
 def metrics(tmp_path: Path) -> TableFolder:
     return folder_of(tmp_path)
@@ -64,20 +69,20 @@ def delete_replaced(metrics: TableFolder, written_until: float = math.inf) -> in
 
 
 def files(metrics: TableFolder) -> list[Path]:
-    return sorted((metrics.folder.root / "metrics").iterdir())
+    return sorted((root_of(metrics) / "metrics").iterdir())
 
 
 # Writing and reading
 
 
-def test_no_folder_reads_as_no_rows(metrics):
+def test_no_folder_reads_as_no_rows(metrics: TableFolder) -> None:
     assert metrics.read().table.equals(METRICS.table([]))
     metrics.write([])
     assert metrics.read().damaged == ()
-    assert not (metrics.folder.root / "metrics").exists()
+    assert not (root_of(metrics) / "metrics").exists()
 
 
-def test_what_is_written_is_read_by_name_across_files(metrics):
+def test_what_is_written_is_read_by_name_across_files(metrics: TableFolder) -> None:
     metrics.write(steps(A, 1, 2, n=8))
     metrics.write(steps(B, 1, n=0.5, schedule="wsd"))
     rows = {(row["id"], row["step"]): row for row in metrics.read().table.to_pylist()}
@@ -88,14 +93,14 @@ def test_what_is_written_is_read_by_name_across_files(metrics):
     }
 
 
-def test_rows_written_twice_are_read_once(metrics):
+def test_rows_written_twice_are_read_once(metrics: TableFolder) -> None:
     metrics.write(steps(A, 1, 2))
     metrics.write(steps(A, 1, 2))
     metrics.write(steps(A, 2, 3))
     assert keys(metrics.read()) == [(A, 1), (A, 2), (A, 3)]
 
 
-def test_trials_asked_for_are_read_from_their_files_alone(metrics):
+def test_trials_asked_for_are_read_from_their_files_alone(metrics: TableFolder) -> None:
     metrics.write(steps(A, 1))
     metrics.write(steps(B, 1))
     metrics.write(steps(A, 2) + steps(C, 2))
@@ -110,7 +115,7 @@ def test_trials_asked_for_are_read_from_their_files_alone(metrics):
     assert keys(metrics.read([C, A])) == [(A, 1), (A, 2), (C, 2)]
 
 
-def test_ids_that_are_not_hashes_are_no_file_names(metrics):
+def test_ids_that_are_not_hashes_are_no_file_names(metrics: TableFolder) -> None:
     metrics.write(steps("../../escape", 1))
     assert [file.name[:5] for file in files(metrics)] == ["rows-"]
     assert keys(metrics.read({"../../escape"})) == [("../../escape", 1)]
@@ -129,10 +134,12 @@ for batch in range(10_000):
 """
 
 
-def test_writers_killed_at_any_moment_lose_nothing_and_leave_only_whole_files(metrics):
+def test_writers_killed_at_any_moment_lose_nothing_and_leave_only_whole_files(
+    metrics: TableFolder,
+) -> None:
     rng = random.Random()  # the moments differ from run to run, the law does not
     ids = [f"{i:064x}" for i in range(4)]
-    root = str(metrics.folder.root)
+    root = str(root_of(metrics))
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, root, id], stdout=subprocess.PIPE, text=True
@@ -177,7 +184,7 @@ def two(metrics: TableFolder) -> tuple[TableFolder, Path]:
     return metrics, victim
 
 
-def test_any_flipped_bit_and_any_cut_is_noticed(two):
+def test_any_flipped_bit_and_any_cut_is_noticed(two: tuple[TableFolder, Path]) -> None:
     metrics, victim = two
     good = victim.read_bytes()
     rng = random.Random(0)
@@ -197,7 +204,9 @@ def test_any_flipped_bit_and_any_cut_is_noticed(two):
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 10**6), st.integers(0, 7))
-def test_without_a_digest_in_the_name_page_checksums_guard_the_values(position, bit):
+def test_without_a_digest_in_the_name_page_checksums_guard_the_values(
+    position: int, bit: int
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         table = METRICS.table([{"id": A, "attempt": 1, "step": i, "n": i % 7} for i in range(500)])
         data = to_parquet(table)
@@ -213,17 +222,17 @@ def test_without_a_digest_in_the_name_page_checksums_guard_the_values(position, 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"not parquet at all" * 100])
 @pytest.mark.parametrize("name", ["rows.parquet", f"rows-{'0' * 32}.parquet"])
-def test_what_is_no_parquet_file_is_named(metrics, data, name):
+def test_what_is_no_parquet_file_is_named(metrics: TableFolder, data: bytes, name: str) -> None:
     metrics.write(steps(A, 1))
-    stranger = metrics.folder.root / "metrics" / name
+    stranger = root_of(metrics) / "metrics" / name
     stranger.write_bytes(data)
     one_damaged(metrics.read(), stranger)
     assert keys(metrics.read()) == [(A, 1)]
 
 
-def test_foreign_tables_are_named_and_a_folder_is_left_alone(metrics):
+def test_foreign_tables_are_named_and_a_folder_is_left_alone(metrics: TableFolder) -> None:
     metrics.write(steps(A, 1))
-    stranger = metrics.folder.root / "metrics" / "mine.parquet"
+    stranger = root_of(metrics) / "metrics" / "mine.parquet"
     pq.write_table(pa.table({"x": [1, 2]}), stranger)
     assert "no column acc" in one_damaged(metrics.read(), stranger)
     stranger.unlink()
@@ -233,9 +242,9 @@ def test_foreign_tables_are_named_and_a_folder_is_left_alone(metrics):
     assert keys(metrics.read()) == [(A, 1)]
 
 
-def test_rows_put_there_by_other_means_are_read(metrics):
+def test_rows_put_there_by_other_means_are_read(metrics: TableFolder) -> None:
     metrics.write(steps(A, 1))
-    mine = metrics.folder.root / "metrics" / "mine.parquet"
+    mine = root_of(metrics) / "metrics" / "mine.parquet"
     pq.write_table(METRICS.table(steps(B, 5)), mine)
     assert keys(metrics.read()) == [(A, 1), (B, 5)]
     assert metrics.compact() == 2
@@ -243,7 +252,9 @@ def test_rows_put_there_by_other_means_are_read(metrics):
     assert keys(metrics.read()) == [(A, 1), (B, 5)]
 
 
-def test_unreadable_files_are_named(two, monkeypatch):
+def test_unreadable_files_are_named(
+    two: tuple[TableFolder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     metrics, victim = two
     read_bytes = Path.read_bytes
 
@@ -256,7 +267,7 @@ def test_unreadable_files_are_named(two, monkeypatch):
     assert "Permission denied" in one_damaged(metrics.read(), victim)
 
 
-def test_damaged_files_are_neither_compacted_nor_deleted(two):
+def test_damaged_files_are_neither_compacted_nor_deleted(two: tuple[TableFolder, Path]) -> None:
     metrics, victim = two
     metrics.write(steps(C, 3))
     good = victim.read_bytes()
@@ -269,7 +280,9 @@ def test_damaged_files_are_neither_compacted_nor_deleted(two):
     assert len(keys(metrics.read())) == 103
 
 
-def test_a_replaced_file_that_is_damaged_since_is_not_deleted(two):
+def test_a_replaced_file_that_is_damaged_since_is_not_deleted(
+    two: tuple[TableFolder, Path],
+) -> None:
     metrics, victim = two
     metrics.compact()
     victim.write_bytes(b"")
@@ -278,7 +291,7 @@ def test_a_replaced_file_that_is_damaged_since_is_not_deleted(two):
     assert victim.exists()
 
 
-def test_a_damaged_compacted_file_replaces_nothing(two):
+def test_a_damaged_compacted_file_replaces_nothing(two: tuple[TableFolder, Path]) -> None:
     metrics, _ = two
     before = contents(metrics.read())
     metrics.compact()
@@ -316,12 +329,12 @@ ACTIONS = st.one_of(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(ACTIONS, max_size=12))
-def test_compacting_changes_nothing_for_readers(actions):
+def test_compacting_changes_nothing_for_readers(actions: list[tuple[str, Any]]) -> None:
     """Against a twin that never compacts; "delete some" is a deletion that was cut off."""
     with tempfile.TemporaryDirectory() as name:
         metrics, twin = folder_of(Path(name, "a")), folder_of(Path(name, "b"))
-        metrics.folder.root.mkdir()
-        twin.folder.root.mkdir()
+        root_of(metrics).mkdir()
+        root_of(twin).mkdir()
         attempt = 0
         for action, argument in actions:
             if action == "write":
@@ -338,13 +351,13 @@ def test_compacting_changes_nothing_for_readers(actions):
             else:
                 replaced = [file.name for file in metrics.replaced(metrics.folder.now())]
                 for file in argument.sample(replaced, len(replaced) // 2):
-                    (metrics.folder.root / "metrics" / file).unlink()
+                    (root_of(metrics) / "metrics" / file).unlink()
             read = metrics.read()
             assert read.damaged == ()
             assert contents(read).equals(contents(twin.read()))
 
 
-def test_compacting_leaves_one_file_and_waits_before_it_deletes(metrics):
+def test_compacting_leaves_one_file_and_waits_before_it_deletes(metrics: TableFolder) -> None:
     for step in range(5):
         metrics.write(steps(A, step))
     assert metrics.compact() == 5
@@ -359,7 +372,9 @@ def test_compacting_leaves_one_file_and_waits_before_it_deletes(metrics):
     assert keys(metrics.read()) == [(A, step) for step in range(10)]
 
 
-def test_a_compaction_that_cannot_be_written_changes_nothing(two, monkeypatch):
+def test_a_compaction_that_cannot_be_written_changes_nothing(
+    two: tuple[TableFolder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     metrics, _ = two
     before = files(metrics)
 
@@ -372,7 +387,9 @@ def test_a_compaction_that_cannot_be_written_changes_nothing(two, monkeypatch):
     assert files(metrics) == before
 
 
-def test_a_reader_that_listed_files_since_deleted_lists_again(two, monkeypatch):
+def test_a_reader_that_listed_files_since_deleted_lists_again(
+    two: tuple[TableFolder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     metrics, _ = two
     expected = contents(metrics.read())
     listings = [metrics._files()]
@@ -384,7 +401,9 @@ def test_a_reader_that_listed_files_since_deleted_lists_again(two, monkeypatch):
     assert listings == []
 
 
-def test_files_that_keep_disappearing_are_a_failure(metrics, monkeypatch):
+def test_files_that_keep_disappearing_are_a_failure(
+    metrics: TableFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = File("gone.parquet", 1, 0.0, None)
     monkeypatch.setattr(metrics, "_files", lambda: [gone])
     with pytest.raises(EnvironmentFailure, match="keep disappearing"):
@@ -393,15 +412,17 @@ def test_files_that_keep_disappearing_are_a_failure(metrics, monkeypatch):
     assert delete_replaced(metrics) == 0
 
 
-def test_a_copied_store_is_the_same_store(two, tmp_path_factory):
+def test_a_copied_store_is_the_same_store(
+    two: tuple[TableFolder, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     metrics, _ = two
     metrics.compact()
     copy = tmp_path_factory.mktemp("copy")
-    shutil.copytree(metrics.folder.root, copy, dirs_exist_ok=True)
+    shutil.copytree(root_of(metrics), copy, dirs_exist_ok=True)
     assert contents(folder_of(copy).read()).equals(contents(metrics.read()))
 
 
-def test_an_attempt_reported_lost_after_its_ending_counts_as_it_ended(tmp_path):
+def test_an_attempt_reported_lost_after_its_ending_counts_as_it_ended(tmp_path: Path) -> None:
     trials = TableFolder(LocalFolder(tmp_path), TRIALS)
     trial = {"id": A, "attempt": 1000}
     trials.write([{**trial, "status": "failed", "error": "lost"}])
@@ -411,12 +432,12 @@ def test_an_attempt_reported_lost_after_its_ending_counts_as_it_ended(tmp_path):
         trials.compact()
 
 
-def test_what_was_compacted_before_does_not_count_again(metrics):
+def test_what_was_compacted_before_does_not_count_again(metrics: TableFolder) -> None:
     for step in range(5):
         metrics.write(steps(A, step))
     assert metrics.compact() == 5
     metrics.write(steps(A, 5))
-    other = folder_of(metrics.folder.root)  # which has not compacted them itself
+    other = folder_of(root_of(metrics))  # which has not compacted them itself
     for folder in (metrics, other):
         assert folder.compact() == 0
     metrics.write(steps(A, 6))
@@ -427,7 +448,7 @@ def test_what_was_compacted_before_does_not_count_again(metrics):
 
 @given(st.lists(st.integers(1, 12), max_size=12))
 @settings(deadline=None, max_examples=30)
-def test_few_files_are_left_and_rows_rewritten_seldom(batches):
+def test_few_files_are_left_and_rows_rewritten_seldom(batches: list[int]) -> None:
     """Each file is more than twice the next; a row's grows by half whenever it is rewritten."""
     with tempfile.TemporaryDirectory() as name:
         metrics = folder_of(Path(name))
@@ -447,7 +468,9 @@ def test_few_files_are_left_and_rows_rewritten_seldom(batches):
         assert rewritten <= sum(batches) * (1 + math.log(max(1, sum(batches)), 1.5))
 
 
-def test_many_files_are_put_together_in_parts(metrics, monkeypatch):
+def test_many_files_are_put_together_in_parts(
+    metrics: TableFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sweepd.store.tables.TOGETHER", 2)
     for step in range(5):
         metrics.write(steps(A, step, acc=step / 8 if step % 2 else None))

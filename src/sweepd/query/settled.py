@@ -59,7 +59,7 @@ def settled_columns(
     slowest = max((needed for other in line if (needed := _least_steps(other))), default=None)
     deciding = row.deciding
     failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
-    found, rates = Standing("untested", "the condition is not one on a score"), None
+    found, rates = Standing("untested", "the question is not about one score"), None
     if ends is not None:
         found = _standing(views, row, condition, ends, steps or slowest)
         rates = max((len(_rates(cell, ends)) for cell in deciding), default=None)

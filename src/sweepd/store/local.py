@@ -12,7 +12,7 @@ from pathlib import Path
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.storage import File, aside_name, failure, is_aside
 
-RETRY_DELAYS = (0.1, 0.5, 2.0)
+RETRY_DELAYS: tuple[float, ...] = (0.1, 0.5, 2.0)
 """Seconds to wait before writing again after an error that may pass (disk full, network)."""
 _LASTING = frozenset(
     [

@@ -48,7 +48,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -76,9 +76,9 @@ SPACING = {1: 1.0, 3: math.log2(3), 5: 1.0}
 """octaves"""
 FAMILIES: Mapping[Family, float] = {"power": 0.4, "plateau": 0.25, "late jump": 0.15, "stuck": 0.2}
 RULES: Mapping[Rule, float] = {"median": 0.6, "all": 0.2, "any": 0.2}
-POOLS = {"median": median, "all": min, "any": max}
+POOLS: Mapping[Rule, Callable[[list[float]], float]] = {"median": median, "all": min, "any": max}
 """of scores; a pass rule"""
-WAITS = {"median": median, "all": max, "any": min}
+WAITS: Mapping[Rule, Callable[[list[float]], float]] = {"median": median, "all": max, "any": min}
 """of times"""
 LATE = 16
 """base budgets"""
@@ -130,7 +130,7 @@ class Landscape:
 
     def progress(self, times: float) -> float:
         """The share of the rise that is done after so many times `Truth.time`."""
-        power = 1 - (1 + times / self._constant) ** -self.exponent
+        power: float = 1 - (1 + times / self._constant) ** -self.exponent
         if not self.jumps:
             return power
         jump = logistic(math.log2(times) / self.jump_width)
@@ -140,7 +140,8 @@ class Landscape:
     def _constant(self) -> float:
         """The power law's constant, in units of the time it takes to the goal at h = 1."""
         limit = self.limit(1.0)
-        return 1 / (((limit - self.chance) / (limit - GOAL)) ** (1 / self.exponent) - 1)
+        ratio: float = ((limit - self.chance) / (limit - GOAL)) ** (1 / self.exponent)
+        return 1 / (ratio - 1)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -13,12 +14,15 @@ from curves import FAMILIES, GOAL, RULES, SAMPLES, draw
 
 BUDGETS = (1000, 2000, 4000, 8000, 16_000, 32_000)
 
+Curve = Mapping[int, float]
+Cell = tuple[Curve, Curve | None]
+
 
 @cache
-def cells():
+def cells() -> list[Cell]:
     """Of many truths all widths at the third size: each with one seed's score by budget, and the
     same of the next smaller width. One rate, the middle one."""
-    found = []
+    found: list[Cell] = []
     for seed in range(700):
         truth = draw(seed)
         if truth.family == "late jump":
@@ -32,7 +36,7 @@ def cells():
     return found
 
 
-def after(steps, score, other=0.03):
+def after(steps: int, score: float, other: float = 0.03) -> Callable[[Cell], bool]:
     return lambda cell: abs(cell[0][steps] - score) < other
 
 
@@ -53,18 +57,22 @@ def after(steps, score, other=0.03):
         ([after(1000, 0.81, 0.06), after(8000, 0.955)], 1, 32_000, 0.55),
     ],
 )
-def test_measured_figures_are_nothing_unusual(like, width, steps, measured):
+def test_measured_figures_are_nothing_unusual(
+    like: list[Callable[[Cell], bool]], width: int, steps: int, measured: float
+) -> None:
     """Each lies within the central 90% of the curves that resemble its own so far."""
-    alike = [cell for cell in cells() if all(same(cell) for same in like) and cell[width]]
+    alike = [
+        curve for cell in cells() if all(same(cell) for same in like) and (curve := cell[width])
+    ]
     assert len(alike) >= 30
-    low, high = np.quantile([cell[width][steps] for cell in alike], [0.05, 0.95])
+    low, high = np.quantile([curve[steps] for curve in alike], [0.05, 0.95])
     assert low < measured < high
 
 
-def test_halving_d_costs_the_steps_that_were_measured():
+def test_halving_d_costs_the_steps_that_were_measured() -> None:
     """2200 steps to .95 at d = 16: 7200 at d = 8. 4000 to .9: about 32,000."""
 
-    def first(curve, mark):
+    def first(curve: Curve, mark: float) -> float:
         return next((steps for steps, score in curve.items() if score > mark), math.inf)
 
     for mark, known, measured in ((0.95, 4000, 8000), (0.9, 4000, 32_000)):
@@ -77,7 +85,7 @@ def test_halving_d_costs_the_steps_that_were_measured():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_where_curves_go_is_what_is_true(seed):
+def test_where_curves_go_is_what_is_true(seed: int) -> None:
     truth = draw(seed)
     for size in truth.sizes:
         row = truth.row(size)
@@ -91,7 +99,7 @@ def test_where_curves_go_is_what_is_true(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_only_the_evaluation_error_is_drawn_anew_for_each_budget(seed):
+def test_only_the_evaluation_error_is_drawn_anew_for_each_budget(seed: int) -> None:
     truth, again = draw(seed), draw(seed)
     size, d, rate = truth.sizes[0], truth.widths[-1], truth.rates[0]
     scores = [truth.score(size, d, rate, 0, steps) for steps in range(500, 30_000, 10)]
@@ -103,7 +111,7 @@ def test_only_the_evaluation_error_is_drawn_anew_for_each_budget(seed):
     assert abs(np.corrcoef(errors[1:], errors[:-1])[0, 1]) < 0.1
 
 
-def test_truths_are_of_all_families_and_rules():
+def test_truths_are_of_all_families_and_rules() -> None:
     truths = [draw(seed) for seed in range(1000)]
     for name, shares in (("family", FAMILIES), ("rule", RULES)):
         counts = Counter(getattr(truth, name) for truth in truths)
@@ -111,7 +119,7 @@ def test_truths_are_of_all_families_and_rules():
         assert drawn == pytest.approx(shares, abs=0.05)
 
 
-def test_some_seeds_are_stuck():
+def test_some_seeds_are_stuck() -> None:
     shares = [
         np.mean([t.score(t.sizes[0], 128, t.rates[0], s, math.inf) < GOAL for s in range(30)])
         for t in map(draw, range(200))
@@ -120,7 +128,7 @@ def test_some_seeds_are_stuck():
     assert 0.01 < np.mean(shares) < 0.5
 
 
-def test_late_rows_are_those_whose_least_d_jumps_late():
+def test_late_rows_are_those_whose_least_d_jumps_late() -> None:
     rows = [(t, size, t.row(size)) for t in map(draw, range(60)) for size in t.sizes]
     passed = [
         (t.pooled(size, row.least, 16 * t.base) > GOAL, row.late)

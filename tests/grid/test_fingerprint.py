@@ -213,7 +213,7 @@ def test_asking_for_the_current_code_imports_neither_torch_nor_numpy() -> None:
     assert run.stdout.strip() == "[]"
 
 
-def test_where_sweepd_keeps_a_name_is_no_part_of_the_code(tmp_path):
+def test_where_sweepd_keeps_a_name_is_no_part_of_the_code(tmp_path: Path) -> None:
     """Moving a function of ours from one file to another must not make results look outdated."""
 
     def digest(text: str) -> str:
@@ -231,7 +231,7 @@ def test_where_sweepd_keeps_a_name_is_no_part_of_the_code(tmp_path):
     assert digest("from elsewhere.tasks.base import Split, Task\n" + body) != written
 
 
-def test_the_order_of_files_is_no_part_of_the_code(tmp_path):
+def test_the_order_of_files_is_no_part_of_the_code(tmp_path: Path) -> None:
     files = [tmp_path / "a.py", tmp_path / "b.py"]
     for number, file in enumerate(files):
         file.write_text(f"x = {number}\n")

@@ -7,6 +7,7 @@ import itertools
 import json
 import statistics
 from collections import defaultdict
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -100,7 +101,8 @@ def edges(cell: dict[tuple[str, int], Any], d: int, won: tuple[str, int], pool: 
 
     def rate(lr: str) -> float:
         at_32, power = RATES[lr]
-        return min(at_32 * (d / 32) ** power, 1e-2)
+        scaled: float = at_32 * (d / 32) ** power
+        return min(scaled, 1e-2)
 
     found = []
     for axis, place in (("lr", lambda v: rate(v[0])), ("warmup", lambda v: v[1])):
@@ -222,14 +224,15 @@ def test_conditions_are_about_the_best_value(points: dict[Point, float]) -> None
     best: dict[tuple[str, int], float] = {}
     for (model, _, d, _, _), acc in points.items():
         best[model, d] = max(best.get((model, d), 0), acc)
-    for text, holds in {
+    conditions: dict[str, Callable[[float], bool]] = {
         "acc > 0.9": lambda acc: acc > 0.9,
         "acc < 0.5": lambda acc: acc < 0.5,
         "not acc >= 0.9": lambda acc: acc < 0.9,
         "acc <= 0.9 or acc < 0.3": lambda acc: acc <= 0.9,
         "acc_max < 0.95 and d > 0": lambda acc: acc < 0.95,
         "not (acc < 0.9 or acc < 0.95)": lambda acc: acc >= 0.95,
-    }.items():
+    }
+    for text, holds in conditions.items():
         for row in question(store, f"min d where {text}").rows:
             passing = [d for (model, d), a in best.items() if model == row["model"] and holds(a)]
             assert row["value"] == min(passing, default=None), text

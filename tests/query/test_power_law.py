@@ -53,7 +53,8 @@ def slow_twin(points: Sequence[Point], rng: np.random.Generator) -> tuple[float,
             weight *= below[1] - below[0]
         laws.append((slope, weight))
     laws.sort()
-    total, so_far, found = sum(weight for _, weight in laws), 0.0, []
+    total, so_far = sum(weight for _, weight in laws), 0.0
+    found: list[float] = []
     for slope, weight in laws:
         so_far += weight / total
         while len(found) < 3 and so_far >= (0.025, 0.5, 0.975)[len(found)]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def made(*sets: str) -> Plan:
     return plan(parse_grid(GRID, "s.yaml", sets, Path()))
 
 
-def truth(seed: int):
+def truth(seed: int) -> Callable[[Trial], Outcome]:
     """Outcomes whose scores approach a limit that rises with d as a power of the steps."""
     rng = random.Random(seed)
     needs = dict(zip((4, 6, 8), sorted(rng.uniform(2, 40) for _ in range(3)), strict=True))
@@ -47,7 +48,8 @@ def truth(seed: int):
 
     def outcome_of(trial: Trial) -> Outcome:
         own = random.Random(f"{seed} {trial.id}")
-        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(trial.axes["d"] / needs[trial.size]))))
+        d: Any = trial.axes["d"]
+        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(d / needs[trial.size]))))
         rate = abs(math.log(trial.train.peak_lr(32) / 3e-3))
         score = limit - (trial.train.steps / early) ** -power - 0.05 * rate + own.gauss(0, 0.02)
         return Outcome("completed", min(1.0, max(0.0, score)), 1024)
@@ -89,7 +91,9 @@ def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> di
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["median", "all", "mean"]))
 @settings(deadline=None, max_examples=12)
-def test_questions_say_what_the_search_knows(tmp_path_factory, seed, tuned, rule):
+def test_questions_say_what_the_search_knows(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, tuned: bool, rule: str
+) -> None:
     planned = made(f"pass={rule}", *(TUNED if tuned else ()))
     ledger, _, search = drive(lambda: search_of(planned), truth(seed))
     store = stored(planned, ledger, tmp_path_factory.mktemp("store"))
@@ -102,11 +106,12 @@ def test_questions_say_what_the_search_knows(tmp_path_factory, seed, tuned, rule
         assert told[size] == expected[size], answer.rows
 
 
-def constant(accs: dict[tuple[int, int], list[float]]):
+def constant(accs: dict[tuple[int, int], list[float]]) -> Callable[[Trial], Outcome]:
     """Outcomes by d and steps: one score a seed."""
 
     def outcome_of(trial: Trial) -> Outcome:
-        scores = accs[trial.axes["d"], trial.train.steps]
+        d: Any = trial.axes["d"]
+        scores = accs[d, trial.train.steps]
         return Outcome("completed", scores[trial.seed % len(scores)], 4096)
 
     return outcome_of
@@ -122,7 +127,7 @@ FLAT = {(4, steps): [0.5] for steps in (1000, 2000, 4000, 8000, 16_000)}
 PASSES = {(8, 1000): [0.95]}
 
 
-def test_a_settled_row(tmp_path):
+def test_a_settled_row(tmp_path: Path) -> None:
     [row] = asked(one_size(tmp_path, FLAT | PASSES)).rows
     assert (row["value"], row["verdict"]) == (8, "exact")
     assert (row["settled"], row["why"]) == ("yes", "stands still")
@@ -130,7 +135,7 @@ def test_a_settled_row(tmp_path):
     assert (row["least_any"], row["least_median"], row["least_all"]) == (8, 8, 8)
 
 
-def test_where_more_training_helps_the_value_falls(tmp_path):
+def test_where_more_training_helps_the_value_falls(tmp_path: Path) -> None:
     rising = {(4, 1000): [0.6], (4, 2000): [0.8], (4, 4000): [0.92]}
     store = one_size(tmp_path, rising | PASSES)
     [row] = asked(store).rows
@@ -140,7 +145,7 @@ def test_where_more_training_helps_the_value_falls(tmp_path):
     assert [(r["steps"], r["value"]) for r in curve] == [(1000, 8), (2000, 8), (4000, 4)]
 
 
-def test_a_seed_that_passed_counts_at_larger_budgets(tmp_path):
+def test_a_seed_that_passed_counts_at_larger_budgets(tmp_path: Path) -> None:
     """One seed passes at once and is not trained on; the others follow, so the cell passes."""
     late = {
         (4, 1000): [0.95, 0.5, 0.5],
@@ -152,7 +157,7 @@ def test_a_seed_that_passed_counts_at_larger_budgets(tmp_path):
     assert row["least_any"] == 4 and row["least_all"] == 8
 
 
-def test_seeds_that_disagree_never_settle(tmp_path):
+def test_seeds_that_disagree_never_settle(tmp_path: Path) -> None:
     stuck = {(4, steps): [0.98, 0.3, 0.3] for steps in (1000, 2000, 4000, 8000, 16_000)}
     [row] = asked(one_size(tmp_path, stuck | PASSES)).rows
     assert (row["value"], row["settled"]) == (8, "moving") and "close" in row["why"]
@@ -160,6 +165,6 @@ def test_seeds_that_disagree_never_settle(tmp_path):
 
 
 @pytest.mark.parametrize("question", ["min d where d < acc", "min d where acc between 0.2 and 0.4"])
-def test_a_condition_that_is_no_goal_is_untested(tmp_path, question):
+def test_a_condition_that_is_no_goal_is_untested(tmp_path: Path, question: str) -> None:
     [row] = asked(one_size(tmp_path, FLAT | PASSES), question).rows
     assert row["settled"] == "untested" and row["gain"] is None

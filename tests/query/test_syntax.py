@@ -149,5 +149,5 @@ def test_what_is_printed_means_what_was_typed(predicate: str) -> None:
     except UserError as error:
         assume("is a share" not in str(error))
         raise
-    found = duckdb.sql(f"SELECT {sql} FROM {cells}").fetchall()
-    assert found == duckdb.sql(f"SELECT {predicate} FROM {cells}").fetchall()
+    found = duckdb.execute(f"SELECT {sql} FROM {cells}").fetchall()
+    assert found == duckdb.execute(f"SELECT {predicate} FROM {cells}").fetchall()

@@ -5,18 +5,28 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 from simulated import simulated
 from waiting import wait_until
 
+from sweepd.grid.plan import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store, SweepInfo
 from sweepd.trial.endings import ledger_columns
 
 
-def test_files_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
+def is_compacted(folder: Path, kind: str) -> bool:
+    return any(folder.glob(f"{kind}/compacted-*"))
+
+
+def test_files_are_compacted_while_a_sweep_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(driver, "COMPACTION_SECONDS", 0.0)
     monkeypatch.setattr(driver, "FILES_WHILE_RUNNING", 10)
@@ -28,7 +38,7 @@ def test_files_are_compacted_while_a_sweep_runs(tmp_path, monkeypatch):
             store.write_metrics([{"id": trial.id, "attempt": 1000, "step": 1}])
             store.write_trials([{**ledger_columns(trial, 1000, "s"), "status": "completed"}])
         for kind in ("trials", "metrics"):
-            wait_until(lambda kind=kind: any(tmp_path.glob(f"{kind}/compacted-*")), 30)
+            wait_until(partial(is_compacted, tmp_path, kind), 30)
     finally:
         over.set()
         beside.join()
@@ -45,13 +55,13 @@ print(sorted(store.driven_elsewhere(["simulated"])), len(free))
 """
 
 
-def held_elsewhere(store, trials):
+def held_elsewhere(store: Store, trials: Iterable[Trial]) -> str:
     """Whether another process sees the sweep driven, and how many of the trials it can claim."""
     program = [sys.executable, "-c", HELD, store.address, *(trial.id for trial in trials)]
     return subprocess.run(program, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_what_a_driver_holds_is_free_again_when_it_ends_or_fails(tmp_path):
+def test_what_a_driver_holds_is_free_again_when_it_ends_or_fails(tmp_path: Path) -> None:
     store, plan = Store.create(str(tmp_path)), simulated()
     trials = list(plan.trials[:5])
     with (
@@ -66,9 +76,12 @@ def test_what_a_driver_holds_is_free_again_when_it_ends_or_fails(tmp_path):
     assert held_elsewhere(store, plan.trials[:7]) == "[] 7"
 
 
-def test_a_request_to_cancel_stops_the_launch(tmp_path, monkeypatch):
+def test_a_request_to_cancel_stops_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
-    store, stopping, notes = Store.create(str(tmp_path)), threading.Event(), []
+    store, stopping = Store.create(str(tmp_path)), threading.Event()
+    notes: list[str] = []
     with driver.driving(simulated(), store, stopping, notes.append) as number:
         assert not stopping.is_set()
         store.request_cancel(number)
@@ -76,7 +89,7 @@ def test_a_request_to_cancel_stops_the_launch(tmp_path, monkeypatch):
     assert notes == ["cancelled: saving what runs"]
 
 
-def test_what_was_saved_of_a_sweep_outlives_its_next_launch():
+def test_what_was_saved_of_a_sweep_outlives_its_next_launch() -> None:
     plan = simulated()
     first = driver.sweep_info(plan)
     assert first.size_fields == {"lis": "n"}

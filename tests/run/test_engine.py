@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
-from sweepd.grid.plan import plan
+from sweepd.grid.plan import Trial, plan
 from sweepd.grid.settings import Asha, Plateau, Stop
 from sweepd.grid.spec import parse_grid
 from sweepd.run import engine
@@ -35,7 +36,7 @@ tune: [train.lr]
 PLANNED = plan(parse_grid(GRID, "grid.yaml", [], Path()))
 
 
-def rules(stop, goal=PLANNED.grid.goal):
+def rules(stop: Stop, goal: Goal = PLANNED.grid.goal) -> tuple[Rules, tuple[Trial, ...]]:
     trials = tuple(replace(trial, stop=stop) for trial in PLANNED.trials)
     return Rules(LaunchSpec("", "s", Path(), 1, 1.0, trials, goal, tune=PLANNED.grid.tune)), trials
 
@@ -45,7 +46,9 @@ VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.11, 0.12, 0.5, 0.9]), min_size=1,
 
 @given(VALUES, st.integers(1, 600), st.integers(2, 5), st.sampled_from([0.006, 0.05, 0.2]))
 @settings(deadline=None, max_examples=60)
-def test_a_plateau_is_a_small_spread_of_the_last_checks_after_the_grace(values, grace, checks, std):
+def test_a_plateau_is_a_small_spread_of_the_last_checks_after_the_grace(
+    values: list[float], grace: int, checks: int, std: float
+) -> None:
     judge, [trial, *_] = rules(Stop(plateau=Plateau(grace, std, checks)))
     for count in range(1, len(values) + 1):
         last = values[max(0, count - checks) : count]
@@ -61,13 +64,15 @@ ARRIVALS = st.lists(
 @pytest.mark.parametrize("goal", [Goal("acc", ">", 0.9), Goal("loss", "<=", 0.1)], ids=str)
 @given(ARRIVALS, st.integers(20, 300), st.sampled_from([2.0, 3.0, 4.0]))
 @settings(deadline=None, max_examples=40)
-def test_asha_keeps_the_best_share_of_a_rung(goal, arrivals, grace, reduction):
+def test_asha_keeps_the_best_share_of_a_rung(
+    goal: Goal, arrivals: list[tuple[int, float]], grace: int, reduction: float
+) -> None:
     """At its first check past a rung a trial must be among the best of those before it: of the
     same d and size, whatever their rate and seed."""
     judge, trials = rules(Stop(asha=Asha(grace, reduction)), goal)
     sign = -1 if goal.metric == "loss" else 1
-    rungs = defaultdict(dict)
-    steps = defaultdict(int)
+    rungs: dict[Any, dict[int, float]] = defaultdict(dict)
+    steps: dict[int, int] = defaultdict(int)
     for index, value in arrivals:
         trial = trials[index]
         steps[index] += 50
@@ -80,25 +85,25 @@ def test_asha_keeps_the_best_share_of_a_rung(goal, arrivals, grace, reduction):
         assert judge._against(trial, steps[index], value) is behind
 
 
-def test_a_check_told_twice_counts_once():
+def test_a_check_told_twice_counts_once() -> None:
     judge, [trial, *_] = rules(Stop(plateau=Plateau(50, checks=2)))
     told = [judge._against(trial, step, 0.5) for step in (50, 50, 100, 50, 100, 150)]
     assert told == [False, False, True, False, False, True]
 
 
-def test_nobody_is_given_up_without_a_rule():
+def test_nobody_is_given_up_without_a_rule() -> None:
     judge, trials = rules(Stop())
     for trial, other in pairwise(trials):
         assert not any(judge._against(trial, step, 0.0) for step in range(50, 1000, 50))
         assert not judge._against(other, 1000, 1.0)
 
 
-def test_ray_that_does_not_start_is_the_environments_fault(monkeypatch):
+def test_ray_that_does_not_start_is_the_environments_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray raises a bare Exception where one of its processes is too slow."""
 
     def init(**_: object) -> None:
         raise Exception("The current node timed out during startup.")
 
-    monkeypatch.setattr(engine.ray, "init", init)
+    monkeypatch.setattr("ray.init", init)
     with pytest.raises(EnvironmentFailure, match="no Ray to join at there: The current node"):
         engine.start_ray("there")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweepd.cluster import Local
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import Resources
-from sweepd.grid.plan import plan
-from sweepd.grid.spec import parse_grid
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import Grid, parse_grid
 from sweepd.run import launching
 from sweepd.run.driver import sweep_info
 from sweepd.run.launching import cancel, forecast, per_trial, planned, saved_grid
@@ -29,26 +31,28 @@ seeds: [0, 1]
 SITE = Local(kind="local")
 
 
-def grid(*sets: str):
+def grid(*sets: str) -> Grid:
     return parse_grid(GRID, "small.yaml", sets, Path())
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Store:
     return Store.create(str(tmp_path / "results"))
 
 
-def end(store: Store, trials, status: str = "completed", **changes: object) -> None:
+def end(
+    store: Store, trials: Iterable[Trial], status: str = "completed", **changes: object
+) -> None:
     rows = [ledger_columns(trial, 1001, "small") | {"status": status} | changes for trial in trials]
     store.write_trials(rows)
 
 
-def save(store: Store, made, **changes: object) -> None:
+def save(store: Store, made: Plan, **changes: Any) -> None:
     info = replace(sweep_info(made), **changes)
     store.save_sweep(made.grid.name, made.grid.resolved_text(), info, made.rows())
 
 
-def test_without_a_store_everything_is_to_be_run():
+def test_without_a_store_everything_is_to_be_run() -> None:
     made = planned(grid(), None)
     expected = forecast(made, SITE)
     assert (expected.trials, expected.cells, expected.to_run) == (12, 6, 12)
@@ -58,7 +62,7 @@ def test_without_a_store_everything_is_to_be_run():
     ]
 
 
-def test_what_has_ended_is_not_to_be_run_again(store):
+def test_what_has_ended_is_not_to_be_run_again(store: Store) -> None:
     trials = plan(grid()).trials
     end(store, trials[:3], acc=0.5)
     end(store, trials[3:4], "failed")
@@ -68,7 +72,7 @@ def test_what_has_ended_is_not_to_be_run_again(store):
     assert set(made.search.outcomes) == {trial.id for trial in trials[:3]}
 
 
-def test_a_forecast_in_one_row():
+def test_a_forecast_in_one_row() -> None:
     row = forecast(planned(grid("search=staircase"), None), SITE).row()
     assert row["trials"] == row["grid_trials"] == 12
     assert row["to_run"] == round(row["likely_trials"]) <= 12
@@ -77,7 +81,7 @@ def test_a_forecast_in_one_row():
     assert not {type(value) for value in row.values()} - {str, int, float}
 
 
-def test_trials_of_another_code_are_named_and_counted_once_accepted(store):
+def test_trials_of_another_code_are_named_and_counted_once_accepted(store: Store) -> None:
     made = plan(grid())
     [code] = made.codes
     files = {file: "changed" if "lis" in file else d for file, d in made.codes[code].files.items()}
@@ -96,14 +100,14 @@ def test_trials_of_another_code_are_named_and_counted_once_accepted(store):
     assert len(planned(grid(), store).standing.done) == 4
 
 
-def test_a_promotion_runs_stopped_trials_in_full(store):
+def test_a_promotion_runs_stopped_trials_in_full(store: Store) -> None:
     trials = plan(grid()).trials
     end(store, trials, "stopped")
     assert not planned(grid(), store).search.wanted()
     assert planned(grid(), store, aim="promote").search.wanted()
 
 
-def test_damaged_files_are_named(store):
+def test_damaged_files_are_named(store: Store) -> None:
     save(store, plan(grid()))
     end(store, plan(grid()).trials[:1])
     folder = Path(store.address)
@@ -114,18 +118,18 @@ def test_damaged_files_are_named(store):
     assert named == {"sweep.json", ending.name}
 
 
-def test_what_a_trial_occupies_is_said_by_the_grid_before_the_cluster_file():
+def test_what_a_trial_occupies_is_said_by_the_grid_before_the_cluster_file() -> None:
     site = Local(kind="local", per_trial=Resources(2.0))
     assert per_trial(grid(), site) == Resources(2.0)
     assert per_trial(grid("resources={cpus: 0.5}"), site) == Resources(0.5)
 
 
-def saved(store, sweep=None):
+def saved(store: Store, sweep: str | None = None) -> Grid:
     with saved_grid(store, sweep, pytest.fail) as found:
         return found
 
 
-def test_a_saved_grid_is_the_one_that_was_launched(store):
+def test_a_saved_grid_is_the_one_that_was_launched(store: Store) -> None:
     with pytest.raises(UserError, match="no sweep was launched here"):
         saved(store)
     made = plan(grid())
@@ -151,7 +155,9 @@ while sys.argv[2] == "deaf" or not store.cancel_requested(number):
 """
 
 
-def test_cancel_waits_for_the_end_of_the_driver(store, monkeypatch):
+def test_cancel_waits_for_the_end_of_the_driver(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launching, "CANCEL_POLL_SECONDS", 0.05)
     with pytest.raises(UserError, match="no sweep 'small'"):
         cancel(store, "small")
@@ -161,6 +167,7 @@ def test_cancel_waits_for_the_end_of_the_driver(store, monkeypatch):
         program = [sys.executable, "-c", DRIVER, store.address, manner]
         with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as driver:
             try:
+                assert driver.stdout is not None
                 assert driver.stdout.readline() == "driving\n"
                 if manner == "obedient":
                     assert cancel(store, "small")

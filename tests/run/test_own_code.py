@@ -79,7 +79,8 @@ def test_files_are_kept_once_and_by_content(folder: Path, store: Store) -> None:
     driver._save(found, store)
     info = store.load_sweep("s")
     assert set(info.sources) == {trial.code for trial in found.trials}
-    beside, packages = set(), set()
+    beside: set[str] = set()
+    packages: set[str] = set()
     for files in info.sources.values():
         beside |= files["beside"].keys()
         packages |= files["packages"].keys()
@@ -108,7 +109,8 @@ def test_a_copied_store_goes_on(folder: Path, store: Store, tmp_path: Path) -> N
     sys.path.remove(str(folder.parent / "path"))
     forget_imports()
     copied = Store.open(str(shutil.copytree(store.address, tmp_path / "b")))
-    info, path, said = copied.load_sweep("s"), list(sys.path), []
+    info, path = copied.load_sweep("s"), list(sys.path)
+    said: list[str] = []
     with folder_of("s", info, copied, said.append) as base:
         grid = parse_grid(copied.load_grid("s"), "grid.yaml", [], base)
         again = planning.plan(grid)

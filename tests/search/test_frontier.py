@@ -4,17 +4,20 @@ than it may and none above the frontier, tests its assumption, and looks closer 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.search.frontier import SearchLine
+from sweepd.search.frontier import Known, Position, SearchLine
 
 SIZES, WIDTHS = (4, 6, 8, 10), (8, 16, 32, 64, 128, 256)
 
 
-def line(spot_checks=0, sizes=SIZES, widths=WIDTHS):
+def line(
+    spot_checks: int = 0, sizes: Iterable[int] = SIZES, widths: Iterable[int] = WIDTHS
+) -> SearchLine:
     return SearchLine({(s, w): s * w**2 for s, w in product(sizes, widths)}, spot_checks)
 
 
@@ -22,13 +25,13 @@ MINIMA = st.lists(st.sampled_from([*WIDTHS, math.inf]), min_size=4, max_size=4)
 MONOTONE = MINIMA.map(sorted)
 
 
-def surface(minima):
-    least = dict(zip(SIZES, minima, strict=True))
+def surface(minima: Sequence[float]) -> Callable[[Position], bool]:
+    least: dict[float, float] = dict(zip(SIZES, minima, strict=True))
     return lambda position: position[1] >= least[position[0]]
 
 
 @given(MONOTONE)
-def test_the_walk_finds_every_monotone_frontier(minima):
+def test_the_walk_finds_every_monotone_frontier(minima: list[float]) -> None:
     tried = line().complete({}, surface(minima))
     for size, least in zip(SIZES, minima, strict=True):
         passed = [width for at, width in tried if at == size and tried[at, width]]
@@ -40,7 +43,7 @@ def test_the_walk_finds_every_monotone_frontier(minima):
 
 
 @given(MONOTONE, st.integers(0, 3))
-def test_spot_checks_lie_off_the_walk_on_either_side(minima, count):
+def test_spot_checks_lie_off_the_walk_on_either_side(minima: list[float], count: int) -> None:
     walked = line().complete({}, surface(minima))
     checked = line(count).complete({}, surface(minima))
     extra = {p: ok for p, ok in checked.items() if p not in walked}
@@ -59,8 +62,10 @@ def test_spot_checks_lie_off_the_walk_on_either_side(minima, count):
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from(SIZES), st.sampled_from(WIDTHS)), st.booleans()))
-def test_what_is_known_is_never_asked_for_and_any_surface_comes_to_an_end(known):
-    def passes(position):
+def test_what_is_known_is_never_asked_for_and_any_surface_comes_to_an_end(
+    known: dict[Position, bool],
+) -> None:
+    def passes(position: Position) -> bool:
         return hash(position) % 3 > 0  # no order in it at all
 
     tried = line(1).complete(known, passes)
@@ -68,7 +73,7 @@ def test_what_is_known_is_never_asked_for_and_any_surface_comes_to_an_end(known)
     assert not line(1).wanted({**known, **tried})
 
 
-def test_a_contradiction_widens_the_search_around_it():
+def test_a_contradiction_widens_the_search_around_it() -> None:
     known = line().complete({}, surface([16, 32, 32, 64]))
     known[10, 256] = False  # though 64 passed there
     beside_failure, beside_pass = {(10, 128), (8, 256)}, {(10, 128), (8, 64)}
@@ -78,21 +83,21 @@ def test_a_contradiction_widens_the_search_around_it():
     assert roles[10, 128] == roles[8, 64] == "widened"
 
 
-def test_a_failure_at_a_smaller_size_is_no_failure_where_the_cell_itself_passed():
-    known = {(4, 8): False, (4, 16): True, (6, 8): True}
+def test_a_failure_at_a_smaller_size_is_no_failure_where_the_cell_itself_passed() -> None:
+    known: Known = {(4, 8): False, (4, 16): True, (6, 8): True}
     _, step = line().walk(known)
     assert step == (8, 16), "8 failed at size 4, so size 8 starts above it"
     assert line().walk({**known, (4, 8): True})[1] == (8, 8)
 
 
-def test_cells_without_a_verdict_are_passed_by():
-    known = {(4, 8): False, (4, 16): None}
+def test_cells_without_a_verdict_are_passed_by() -> None:
+    known: Known = {(4, 8): False, (4, 16): None}
     assert line().walk(known) == ([(4, 8), (4, 16)], (4, 32))
 
 
 @given(MONOTONE, st.integers(0, 10))
-def test_a_forecast_names_what_may_come_next(minima, steps):
-    known = {}
+def test_a_forecast_names_what_may_come_next(minima: list[float], steps: int) -> None:
+    known: dict[Position, bool] = {}
     for _ in range(steps):
         if step := line().walk(known)[1]:
             known[step] = surface(minima)(step)
@@ -102,13 +107,15 @@ def test_a_forecast_names_what_may_come_next(minima, steps):
     assert step not in forecast and not forecast.keys() & known.keys()
 
 
-def test_the_chances_are_those_of_all_monotone_frontiers():
+def test_the_chances_are_those_of_all_monotone_frontiers() -> None:
     small = line(sizes=(1, 2, 3), widths=(1, 2))
     frontiers = list(small.frontiers())
     assert len(frontiers) == 10
-    for known in ({}, {(1, 1): False}, {(1, 1): True, (2, 1): False}):
+    starts: list[Known] = [{}, {(1, 1): False}, {(1, 1): True, (2, 1): False}]
+    for known in starts:
         possible = [f for f in frontiers if all(f(p) == ok for p, ok in known.items())]
         _, step = small.walk(known)
+        assert step is not None
         for position, chance in small.forecast(known, 0.01):
             needed = [
                 f for f in possible if position in small.complete({**known, step: f(step)}, f)
@@ -118,7 +125,7 @@ def test_the_chances_are_those_of_all_monotone_frontiers():
 
 @given(st.integers(2, 12), st.integers(2, 12))
 @settings(max_examples=20)
-def test_a_sample_of_frontiers_is_monotone_and_holds_the_extremes(sizes, widths):
+def test_a_sample_of_frontiers_is_monotone_and_holds_the_extremes(sizes: int, widths: int) -> None:
     wide = line(sizes=range(sizes), widths=range(1, widths + 1))
     found = [
         tuple(min((w for w in range(1, widths + 1) if f((s, w))), default=99) for s in range(sizes))
@@ -129,6 +136,6 @@ def test_a_sample_of_frontiers_is_monotone_and_holds_the_extremes(sizes, widths)
     assert len(set(found)) > min(100, len(found) // 2)
 
 
-def test_lines_may_have_holes():
+def test_lines_may_have_holes() -> None:
     holes = SearchLine({(4, 8): 1, (4, 32): 2, (6, 16): 3}, 0)
     assert holes.complete({}, lambda p: p[1] >= 16) == {(4, 8): False, (4, 32): True, (6, 16): True}

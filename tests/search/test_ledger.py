@@ -3,12 +3,15 @@ which hands trials out and tries failed ones again."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.grid.plan import plan
+from sweepd.grid.plan import Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.search.base import GridSearch
 from sweepd.search.estimate import ENOUGH, bills, trial_seconds
@@ -22,7 +25,7 @@ GRID = "task: {name: lis, n: 6}\nmodel: {name: standard, d: 8}\nseeds: [0, 1, 2,
 PLAN = plan(parse_grid(GRID, "grid.yaml", [], Path()))
 
 
-def ended(trial, attempt, status, **changes):
+def ended(trial: Trial, attempt: int, status: str, **changes: Any) -> dict[str, Any]:
     return {**ledger_columns(trial, attempt, "s"), "status": status, **changes}
 
 
@@ -34,7 +37,7 @@ ENDINGS = st.lists(
 
 @given(ENDINGS)
 @settings(deadline=None)
-def test_the_latest_ending_decides(endings):
+def test_the_latest_ending_decides(endings: list[tuple[int, int, str]]) -> None:
     table = TRIALS.concat([TRIALS.table([ended(PLAN.trials[i], a, s) for i, a, s in endings])])
     found = standing(PLAN.trials, table)
     latest = {}
@@ -48,7 +51,7 @@ def test_the_latest_ending_decides(endings):
     assert not found.other
 
 
-def test_what_another_code_did_can_be_taken_over():
+def test_what_another_code_did_can_be_taken_over() -> None:
     first, second, *_ = PLAN.trials
     old = {"id": "0" * 20, "code": "oldcode", "trunk": "1" * 20}
     table = TRIALS.table(
@@ -65,14 +68,14 @@ def test_what_another_code_did_can_be_taken_over():
     assert [trial.code for trial in standing(taken, table).done] == ["oldcode"]
 
 
-def test_changed_files_are_named():
+def test_changed_files_are_named() -> None:
     ours = {"new": {"training.py": "b", "tasks/lis.py": "x"}}
     theirs = {"old": {"training.py": "a", "tasks/lis.py": "x", "gone.py": "g"}, "older": {"z": "1"}}
     assert changed_files(ours, theirs, {"old"}) == ["gone.py", "training.py"]
     assert changed_files(ours, theirs, {"unknown"}) == []
 
 
-def test_failed_trials_are_tried_again_after_the_others():
+def test_failed_trials_are_tried_again_after_the_others() -> None:
     search = searching([trial.id for trial in PLAN.trials[:3]])
     order = []
     while (trial := search.next()) is not None:
@@ -84,33 +87,35 @@ def test_failed_trials_are_tried_again_after_the_others():
     assert search.wanted() == list(PLAN.trials[3:]), "which are another driver's to run"
 
 
-def test_a_search_waits_for_what_is_out():
+def test_a_search_waits_for_what_is_out() -> None:
     search = searching([PLAN.trials[0].id])
     trial = search.next()
-    assert search.next() is None and not search.finished
+    assert trial is not None and search.next() is None and not search.finished
     search.ended(trial, Outcome("failed"))
     assert search.next() is trial
 
 
-def test_close_calls_get_further_seeds_on_the_whole_grid_too():
+def test_close_calls_get_further_seeds_on_the_whole_grid_too() -> None:
     grid = GRID.replace("[0, 1, 2, 3, 4, 5]", "{start: 1, max: 4}")
     search = GridSearch(plan(parse_grid(grid, "grid.yaml", [], Path())))
     search.learn({}, {trial.id for trial in search.plan.trials})
     seeds = []
     for acc in (0.91, 0.95):
         assert len(search.wanted()) == 1
-        seeds.append((trial := search.next()).seed)
+        trial = search.next()
+        assert trial is not None
+        seeds.append(trial.seed)
         search.ended(trial, Outcome("completed", acc, 1024))
     assert seeds == [0, 1] and search.finished and not search.wanted()
 
 
-def searching(mine):
+def searching(mine: Collection[str]) -> GridSearch:
     search = GridSearch(PLAN)
     search.learn({}, set(mine))
     return search
 
 
-def test_estimates_follow_recorded_times():
+def test_estimates_follow_recorded_times() -> None:
     low, high = sweep_seconds(TRIALS.concat([]))
     one_low, one_high = trial_seconds(1000, PLAN.trials[0].train_flops)
     assert (low, high) == (6 * one_low / 2, 6 * one_high / 2)
@@ -124,6 +129,6 @@ def test_estimates_follow_recorded_times():
     assert abs(low / (6 * 7 * middle / 2) - 1) < 1e-9 and abs(high / low - 1) < 1e-9
 
 
-def sweep_seconds(recorded):
+def sweep_seconds(recorded: pa.Table) -> tuple[float, float]:
     bill = bills(searching([]), 2, recorded)["grid"]
     return bill.seconds_low, bill.seconds_high

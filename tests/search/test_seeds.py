@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from fake_store import FakeStore, now, planned
@@ -12,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import simulated
 
-from sweepd.grid.options import Goal
+from sweepd.grid.options import Goal, PassRule
+from sweepd.grid.plan import Trial
 from sweepd.query.answers import ask
 from sweepd.search.seeds import CellSeeds, Outcome
 
@@ -23,7 +26,7 @@ STATUSES = st.sampled_from(["completed", "solved", "stopped", "diverged"])
 
 
 @st.composite
-def outcomes(draw, metric, most=3):
+def outcomes(draw: st.DrawFn, metric: str, most: int = 3) -> dict[str, Outcome]:
     ended = {}
     for trial in TRIALS[:most]:
         if draw(st.booleans()):
@@ -34,13 +37,13 @@ def outcomes(draw, metric, most=3):
     return ended
 
 
-def jury(goal, rule, seeds=3, first=3):
+def jury(goal: Goal, rule: PassRule, seeds: int = 3, first: int = 3) -> CellSeeds:
     return CellSeeds(goal, rule, TRIALS[:seeds], first)
 
 
 @given(st.data(), GOALS, RULES)
 @settings(deadline=None, max_examples=60)
-def test_a_verdict_is_what_a_question_says(data, goal, rule):
+def test_a_verdict_is_what_a_question_says(data: st.DataObject, goal: Goal, rule: PassRule) -> None:
     ended = data.draw(outcomes(goal.metric))
     store = FakeStore()
     rows = [planned(seed=seed) for seed in range(3)]
@@ -61,7 +64,9 @@ def test_a_verdict_is_what_a_question_says(data, goal, rule):
     RULES,
 )
 @settings(deadline=None, max_examples=60)
-def test_with_further_seeds_it_is_what_a_question_says_too(seeds, first, rule):
+def test_with_further_seeds_it_is_what_a_question_says_too(
+    seeds: list[Any], first: int, rule: PassRule
+) -> None:
     store, rows = FakeStore(), [planned(seed=seed) for seed in range(5)]
     store.add_sweep("s", rows, extra_seeds=list(range(first, 5)), **{"pass": rule})
     ended, lost = {}, set()
@@ -82,13 +87,15 @@ def test_with_further_seeds_it_is_what_a_question_says_too(seeds, first, rule):
 
 @given(st.data(), GOALS, RULES)
 @settings(deadline=None)
-def test_needed_seeds_are_as_few_as_may_decide(data, goal, rule):
+def test_needed_seeds_are_as_few_as_may_decide(
+    data: st.DataObject, goal: Goal, rule: PassRule
+) -> None:
     ended = data.draw(outcomes(goal.metric))
     found = jury(goal, rule)
     needed = found.needed(ended)
     waiting = [trial for trial in TRIALS[:3] if trial.id not in ended]
 
-    def decided_with(trials):
+    def decided_with(trials: Sequence[Trial]) -> bool:
         ends = (Outcome("completed", 0.0, 100), Outcome("completed", 1e9, 100))
         ends = ends if goal.metric == "loss" else (ends[0], Outcome("completed", 1.0, 100))
         return any(
@@ -107,7 +114,7 @@ def test_needed_seeds_are_as_few_as_may_decide(data, goal, rule):
     assert (found.passes(ended) is not None) == (needed == ())
 
 
-def test_seeds_that_are_lost_leave_the_others_to_decide():
+def test_seeds_that_are_lost_leave_the_others_to_decide() -> None:
     found, goal = jury(Goal("acc", ">", 0.9), "median"), 0.95
     a, b, c = TRIALS[:3]
     passed = Outcome("completed", goal, 100)
@@ -128,7 +135,7 @@ def test_seeds_that_are_lost_leave_the_others_to_decide():
         ([0.91, 0.89, 0.9, 0.91, 0.9], 5),
     ],
 )
-def test_close_calls_call_further_seeds(scores, called):
+def test_close_calls_call_further_seeds(scores: list[float], called: int) -> None:
     found = jury(Goal("acc", ">", 0.9), "median", 5, 1)
     ended = {
         trial.id: Outcome("completed", score, 100)
@@ -138,7 +145,7 @@ def test_close_calls_call_further_seeds(scores, called):
     assert (found.needed(ended) == ()) == (called == len(scores))
 
 
-def test_a_lost_extra_seed_is_replaced():
+def test_a_lost_extra_seed_is_replaced() -> None:
     found = jury(Goal("acc", ">", 0.9), "median", 5, 1)
     ended = {TRIALS[0].id: Outcome("completed", 0.91, 100)}
     assert found.needed(ended, {TRIALS[1].id}) == (TRIALS[2],)
@@ -146,7 +153,7 @@ def test_a_lost_extra_seed_is_replaced():
     assert found.needed(ended, lost) == () and found.passes(ended, lost) is True
 
 
-def test_the_worst_is_no_number():
+def test_the_worst_is_no_number() -> None:
     assert Outcome("diverged").bounds("loss") == (math.inf, math.inf)
     assert Outcome("diverged").bounds("acc") == (0.0, 0.0)
     assert Outcome("completed", math.nan).bounds("acc") == (0.0, 1.0)

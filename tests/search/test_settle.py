@@ -6,21 +6,23 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import drive
 
-from sweepd.grid.options import Goal, Settle
+from sweepd.grid.options import Goal, PassRule, Settle
 from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import parse_grid
-from sweepd.search.base import Allowance
+from sweepd.search.base import Allowance, Search
 from sweepd.search.estimate import bills
 from sweepd.search.seeds import Outcome
-from sweepd.search.settle import AtRate, Final, progress, standing
+from sweepd.search.settle import AtRate, Final, Runs, Standing, progress, standing
 from sweepd.search.staircase import search_of
 from sweepd.store.schema import TRIALS
 
@@ -42,16 +44,19 @@ def planned(search: str, *sets: str) -> Plan:
     return plan(parse_grid(GRID, "simulated.yaml", [f"search={search}", *sets], Path()))
 
 
-def runs(*seeds: dict[int, float], total: int = 4096):
+def runs(*seeds: dict[int, float], total: int = 4096) -> Runs:
     return {
         seed: {steps: Final(score, total) for steps, score in scores.items()}
         for seed, scores in enumerate(seeds)
     }
 
 
-def stands(rates, *rest):
+def stands(
+    rates: Sequence[Runs], goal: Goal, rule: PassRule, settle: Settle, budget: int
+) -> Standing:
     """`standing` of what ended at rates that rise."""
-    return standing([AtRate(10.0**i, runs) for i, runs in enumerate(rates)], *rest)
+    at_rates = [AtRate(10.0**i, runs) for i, runs in enumerate(rates)]
+    return standing(at_rates, goal, rule, settle, budget)
 
 
 FLAT = {1000: 0.50, 2000: 0.502, 4000: 0.503}
@@ -71,30 +76,30 @@ PASSING = {1000: 0.92}
         (({1000: 0.88, 2000: 0.89, 4000: 0.892},) * 3, "moving"),  # within the evaluation error
     ],
 )
-def test_when_a_cell_is_settled(seeds, settled):
+def test_when_a_cell_is_settled(seeds: tuple[dict[int, float], ...], settled: str) -> None:
     assert stands([runs(*seeds)], GOAL, "median", SETTLE, 1000).settled == settled
 
 
-def test_a_pass_that_took_too_long_for_the_largest_budget_settles_nothing():
+def test_a_pass_that_took_too_long_for_the_largest_budget_settles_nothing() -> None:
     found = stands([runs(FLAT, FLAT, FLAT)], GOAL, "median", SETTLE, 8000)
     assert found.settled == "moving" and "32000" in found.reason
 
 
-def test_a_best_rate_at_the_edge_never_settles():
+def test_a_best_rate_at_the_edge_never_settles() -> None:
     worse = {steps: score - 0.1 for steps, score in FLAT.items()}
     flat, low = runs(FLAT, FLAT, FLAT), runs(worse, worse, worse)
     assert stands([low, flat], GOAL, "median", SETTLE, 1000).settled == "untested"
     assert stands([low, flat, low], GOAL, "median", SETTLE, 1000).settled == "yes"
 
 
-def test_the_second_best_rate_must_stand_still_too():
+def test_the_second_best_rate_must_stand_still_too() -> None:
     behind = {1000: 0.45, 2000: 0.6, 4000: 0.72}
     flat, rising = runs(FLAT, FLAT, FLAT), runs(behind, behind, behind)
     worst = runs(*[{1000: 0.1}] * 3)
     assert stands([worst, flat, rising], GOAL, "median", SETTLE, 1000).settled == "moving"
 
 
-def test_losses_fall():
+def test_losses_fall() -> None:
     goal = Goal("loss", "<", 0.1)
     flat = {seed: {s: Final(0.5) for s in FLAT} for seed in range(3)}
     falling = {seed: {s: Final(800 / s) for s in FLAT} for seed in range(3)}
@@ -107,7 +112,9 @@ def test_losses_fall():
     st.floats(0, 0.3),
     st.integers(64, 10_000),
 )
-def test_more_that_is_missing_and_more_answers_never_unsettle(scores, gain, total):
+def test_more_that_is_missing_and_more_answers_never_unsettle(
+    scores: list[float], gain: float, total: int
+) -> None:
     """A goal further away, or the same scores on a larger sample, leave a settled cell settled."""
     seeds = [{1000: s - gain / 2, 2000: s - gain / 10, 4000: s} for s in scores]
     found = progress(runs(*seeds, total=total), GOAL, "median")
@@ -120,7 +127,7 @@ def test_more_that_is_missing_and_more_answers_never_unsettle(scores, gain, tota
         assert further.stands_still and surer.stands_still
 
 
-def truth(seed: int, noise: float = 0.004):
+def truth(seed: int, noise: float = 0.004) -> Callable[[Trial], Outcome]:
     """Outcomes of trials whose scores approach a limit as a power of the steps, at rates of which
     the middle one is best. The limit rises with d and falls with the size."""
     rng = random.Random(seed)
@@ -129,8 +136,9 @@ def truth(seed: int, noise: float = 0.004):
 
     def outcome_of(trial: Trial) -> Outcome:
         own = random.Random(f"{seed} {trial.id}")
+        d: Any = trial.axes["d"]
         need = needs[SIZES.index(trial.size)]
-        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(trial.axes["d"] / need))))
+        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(d / need))))
         rate = abs(math.log(trial.train.peak_lr(32) / 3e-3))
         score = limit - (trial.train.steps / early) ** -power - 0.05 * rate + own.gauss(0, noise)
         return Outcome("completed", min(1.0, max(0.0, score)), 4096)
@@ -138,13 +146,15 @@ def truth(seed: int, noise: float = 0.004):
     return outcome_of
 
 
-def rows(plan: Plan, ledger: dict[str, Outcome]):
+def rows(plan: Plan, ledger: dict[str, Outcome]) -> dict[float, tuple[float | None, int, str]]:
     """For each size: the least d that passes, at which budget, and how it stands."""
     [stair] = search_of(planned("staircase", *_sets(plan))).stairs
+    settle = plan.grid.settle
+    assert settle is not None
     passes = {at: stair.passes(at, ledger, ()) for at in stair.cells}
     known = {at: found for at, found in passes.items() if found is not None}
     return {
-        size: (at.value, at.budget, stair.standing(at, plan.grid.settle, ledger).settled)
+        size: (at.value, at.budget, stair.standing(at, settle, ledger).settled)
         for size, at in stair.answers(known, ledger, ()).items()
     }
 
@@ -161,7 +171,9 @@ def _sets(plan: Plan) -> tuple[str, ...]:
     st.randoms(use_true_random=False),
 )
 @settings(deadline=None, max_examples=12)
-def test_answers_do_not_depend_on_order_slots_and_restarts(seed, search, tuned, slots, order):
+def test_answers_do_not_depend_on_order_slots_and_restarts(
+    seed: int, search: str, tuned: bool, slots: int, order: random.Random
+) -> None:
     sets = ("tune=[train.lr]", f"train.lr={list(RATES)}") if tuned else ()
     made, outcome_of = planned(search, *sets), truth(seed)
     calm, ended, _ = drive(lambda: search_of(made), outcome_of)
@@ -174,7 +186,7 @@ def test_answers_do_not_depend_on_order_slots_and_restarts(seed, search, tuned, 
 
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=10)
-def test_failures_of_a_worker_change_no_answer(seed, order):
+def test_failures_of_a_worker_change_no_answer(seed: int, order: random.Random) -> None:
     made, outcome_of = planned("staircase"), truth(seed)
     tries: dict[str, int] = defaultdict(int)
 
@@ -189,10 +201,10 @@ def test_failures_of_a_worker_change_no_answer(seed, order):
 
 @given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=10)
-def test_only_cells_that_decide_are_trained_for_longer(seed):
+def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
     made = planned("staircase")
     ledger, ended, _ = drive(lambda: search_of(made), truth(seed))
-    longer = {(t.size, t.axes["d"]) for t in ended if t.train.steps > 1000}
+    longer: set[tuple[int, Any]] = {(t.size, t.axes["d"]) for t in ended if t.train.steps > 1000}
     least = {size: value for size, (value, *_) in rows(made, ledger).items()}
     first = {
         size: min((d for d in WIDTHS if passes_at_first(made, ledger, size, d)), default=math.inf)
@@ -200,7 +212,8 @@ def test_only_cells_that_decide_are_trained_for_longer(seed):
     }
     for size, d in longer:
         assert d < first[size] or first[size] == math.inf, "a cell that passes is not"
-        below = [w for w in WIDTHS if least[size] is not None and w < least[size]]
+        value = least[size]
+        below = [w for w in WIDTHS if value is not None and w < value]
         assert d >= max(below, default=0), "nor one that is further down"
     assert all(trial.train.steps <= 16_000 for trial in ended)
 
@@ -214,7 +227,7 @@ def passes_at_first(made: Plan, ledger: dict[str, Outcome], size: int, d: int) -
     return sum(score > 0.9 for score in scores if score is not None) >= 2
 
 
-def test_settling_a_sweep_that_is_done_adds_only_what_is_needed():
+def test_settling_a_sweep_that_is_done_adds_only_what_is_needed() -> None:
     outcome_of = truth(3)
     without = planned("staircase", "settle=off")
     ledger, _, _ = drive(lambda: search_of(without), outcome_of)
@@ -223,11 +236,11 @@ def test_settling_a_sweep_that_is_done_adds_only_what_is_needed():
     assert added and not {trial.id for trial in added} & ledger.keys()
 
 
-def test_an_allowance_ends_settling_and_nothing_else():
+def test_an_allowance_ends_settling_and_nothing_else() -> None:
     made, outcome_of = planned("staircase"), truth(3)
     without, _, _ = drive(lambda: search_of(planned("staircase", "settle=off")), outcome_of)
 
-    def poor():
+    def poor() -> Search:
         search = search_of(made)
         search.allowance = Allowance(flops=0)
         return search
@@ -237,7 +250,7 @@ def test_an_allowance_ends_settling_and_nothing_else():
     assert without.keys() <= ledger.keys()
 
 
-def test_a_pass_at_the_best_of_several_rates_is_confirmed_on_a_fresh_seed():
+def test_a_pass_at_the_best_of_several_rates_is_confirmed_on_a_fresh_seed() -> None:
     made = planned("staircase", "tune=[train.lr]", f"train.lr={list(RATES)}", "model.d=32")
     lucky = {(trial.id) for trial in made.planned if trial.seed < 2 and trial.size == 4}
 
@@ -253,7 +266,7 @@ def test_a_pass_at_the_best_of_several_rates_is_confirmed_on_a_fresh_seed():
     assert not stair.passes((4, 32), ledger, ())
 
 
-def test_the_edge_of_the_rates_is_widened():
+def test_the_edge_of_the_rates_is_widened() -> None:
     """Where the largest rate is the best one, larger ones that the grid does not name are tried."""
     made = planned("staircase", "tune=[train.lr]", "train.lr=[1e-4, 3e-4, 1e-3]", "model.d=[4, 8]")
 
@@ -262,13 +275,13 @@ def test_the_edge_of_the_rates_is_widened():
         return Outcome("completed", 0.5 - 0.05 * away, 100_000)
 
     _, ended, _ = drive(lambda: search_of(made), outcome_of)
-    rates = {trial.axes["lr"] for trial in ended}
+    rates: set[Any] = {trial.axes["lr"] for trial in ended}
     assert max(rates) == pytest.approx(1e-2, rel=0.2) and min(rates) == 1e-4
     longest = [trial for trial in ended if trial.train.steps >= 4000]
     assert {trial.axes["lr"] for trial in longest} == {0.00333333, 0.001}
 
 
-def test_what_settling_may_cost_is_a_range():
+def test_what_settling_may_cost_is_a_range() -> None:
     made, outcome_of = planned("staircase"), truth(5)
     search = search_of(made)
     search.learn({}, ())

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sweepd.models.base import Architecture
+from sweepd.models.base import TransformerArchitecture
 from sweepd.models.dot_free import DotFree
 from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.linear import Linear
@@ -15,7 +15,15 @@ from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx
 
-ARCHITECTURES = [Standard, Sparse, Linear, LinRpe, LogRpe, DotFree, Tmx]
+ARCHITECTURES: list[type[TransformerArchitecture]] = [
+    Standard,
+    Sparse,
+    Linear,
+    LinRpe,
+    LogRpe,
+    DotFree,
+    Tmx,
+]
 
 LENGTHS = (87, 221, 355, 505)
 TABLE_2 = {  # P1: least GFLOPs above 90% on arithmetic, and the widths that they belong to
@@ -26,7 +34,7 @@ TABLE_2 = {  # P1: least GFLOPs above 90% on arithmetic, and the widths that the
 
 
 @pytest.mark.parametrize("kind", TABLE_2)
-def test_weight_flops_are_those_of_table_2(kind: type[Architecture]) -> None:
+def test_weight_flops_are_those_of_table_2(kind: type[TransformerArchitecture]) -> None:
     for L, d, published in zip(LENGTHS, *TABLE_2[kind], strict=True):
         ours = sum(part.flops_weights for part in kind(d).parts(vocab=21, L=L))
         assert ours == 24 * 3 * d**2 * L + 2 * d * 21 * L
@@ -34,7 +42,7 @@ def test_weight_flops_are_those_of_table_2(kind: type[Architecture]) -> None:
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
-def test_weight_flops_are_what_torch_counts(kind: type[Architecture]) -> None:
+def test_weight_flops_are_what_torch_counts(kind: type[TransformerArchitecture]) -> None:
     architecture, vocab, L = kind(32, layers=2), 11, 9
     model = architecture.build(vocab, L, L, torch.Generator())
     tokens = torch.randint(vocab, (1, L))
@@ -56,7 +64,7 @@ def test_weight_flops_are_what_torch_counts(kind: type[Architecture]) -> None:
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
-def test_all_flops_are_the_weights_and_attention(kind: type[Architecture]) -> None:
+def test_all_flops_are_the_weights_and_attention(kind: type[TransformerArchitecture]) -> None:
     architecture = kind(32)
     parts = {part.name: part for part in architecture.parts(vocab=21, L=87)}
     attention = dict(architecture.attention_flops(87))
@@ -66,7 +74,7 @@ def test_all_flops_are_the_weights_and_attention(kind: type[Architecture]) -> No
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
-def test_state_bytes_are_what_the_memory_holds(kind: type[Architecture]) -> None:
+def test_state_bytes_are_what_the_memory_holds(kind: type[TransformerArchitecture]) -> None:
     """At a length where no architecture's buffers have room to spare: L a multiple of B."""
     architecture, vocab, L = kind(32, layers=2), 5, 64
     model = architecture.build(vocab, L, L, torch.Generator())
@@ -77,7 +85,7 @@ def test_state_bytes_are_what_the_memory_holds(kind: type[Architecture]) -> None
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
-def test_building_is_a_function_of_the_generator_alone(kind: type[Architecture]) -> None:
+def test_building_is_a_function_of_the_generator_alone(kind: type[TransformerArchitecture]) -> None:
     def weights(seed: int) -> dict[str, torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
         return kind(16, positions="learned").build(7, 20, 30, generator).state_dict()
@@ -131,6 +139,8 @@ def test_impossible_values_are_refused(wrong: dict[str, object], message: str) -
 
 
 @pytest.mark.parametrize("kind", [Linear, DotFree, Tmx])
-def test_rotary_positions_are_refused_where_no_product_can_turn(kind: type[Architecture]) -> None:
+def test_rotary_positions_are_refused_where_no_product_can_turn(
+    kind: type[TransformerArchitecture],
+) -> None:
     with pytest.raises(ValueError, match=r"positions = 'rotary': .*; use .*none"):
         kind(16, positions="rotary")

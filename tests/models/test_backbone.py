@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.models._backbone import State, Transformer, rotated, sinusoids
-from sweepd.models.base import Architecture
+from sweepd.models.base import TransformerArchitecture
 from sweepd.models.dot_free import DotFree
 from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.linear import Linear
@@ -38,7 +38,7 @@ ARCHITECTURES = [
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES, ids=repr)
 
 
-def built(architecture: Architecture, L: int = 50) -> Transformer:
+def built(architecture: TransformerArchitecture, L: int = 50) -> Transformer:
     generator = torch.Generator().manual_seed(0)
     return architecture.build(VOCAB, L, CAPACITY, generator).double().eval()
 
@@ -48,7 +48,7 @@ def tokens(rows: int, length: int) -> torch.Tensor:
 
 
 @every_architecture
-def test_a_later_token_changes_no_earlier_output(architecture: Architecture) -> None:
+def test_a_later_token_changes_no_earlier_output(architecture: TransformerArchitecture) -> None:
     model, rows = built(architecture), tokens(1, CAPACITY)
     for at in (0, 1, 63, 64, 100, CAPACITY - 1):
         changed = rows.clone()
@@ -59,7 +59,7 @@ def test_a_later_token_changes_no_earlier_output(architecture: Architecture) -> 
 
 
 @every_architecture
-def test_a_prefix_gives_the_same_logits(architecture: Architecture) -> None:
+def test_a_prefix_gives_the_same_logits(architecture: TransformerArchitecture) -> None:
     model, rows = built(architecture), tokens(2, CAPACITY)
     full = model(rows)
     for length in (1, 31, 64, 65, 97):
@@ -70,7 +70,7 @@ def test_a_prefix_gives_the_same_logits(architecture: Architecture) -> None:
 @settings(deadline=None, max_examples=8)
 @given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=4), steps=st.integers(1, 80))
 def test_decoding_equals_the_full_pass(
-    architecture: Architecture, lengths: list[int], steps: int
+    architecture: TransformerArchitecture, lengths: list[int], steps: int
 ) -> None:
     """Rows at different positions, prompts padded with rubbish, one row leaving half-way."""
     model, rows = built(architecture), torch.arange(len(lengths))
@@ -92,7 +92,9 @@ def test_decoding_equals_the_full_pass(
 
 
 @every_architecture
-def test_selected_rows_are_copies_in_the_order_asked_for(architecture: Architecture) -> None:
+def test_selected_rows_are_copies_in_the_order_asked_for(
+    architecture: TransformerArchitecture,
+) -> None:
     model, rows = built(architecture), tokens(3, 40)
     with torch.no_grad():
         state = model.prefill(rows, torch.tensor([40, 7, 20]))
@@ -114,7 +116,7 @@ def test_prefill_leaves_the_callers_lengths_alone() -> None:
 
 
 @every_architecture
-def test_bfloat16_autocast_stays_near(architecture: Architecture) -> None:
+def test_bfloat16_autocast_stays_near(architecture: TransformerArchitecture) -> None:
     model, rows = built(architecture).float(), tokens(2, 100)
     with torch.no_grad():
         exact = model(rows)

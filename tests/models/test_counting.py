@@ -38,7 +38,8 @@ class Net(nn.Module):
             h = torch.relu(layer(h))
         h = h @ self.mix
         scores = (h @ h.mT).tril()
-        return self.head(scores @ h)
+        outputs: Tensor = self.head(scores @ h)
+        return outputs
 
 
 def test_products_are_counted_by_child_and_told_from_those_with_weights() -> None:

@@ -24,7 +24,8 @@ class Sums(nn.Module):
         self.embedding = nn.Embedding(VOCAB, VOCAB)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        return self.embedding(tokens_BT).cumsum(1)
+        logits_BTV: Tensor = self.embedding(tokens_BT).cumsum(1)
+        return logits_BTV
 
 
 def test_a_model_that_steps_is_its_own_decoder() -> None:
@@ -57,7 +58,8 @@ def test_rerunning_gives_what_steps_give(kind: type[Architecture]) -> None:
 
 
 def test_a_prompt_without_tokens_can_be_continued() -> None:
-    model = Rerun(Sums())
+    sums = Sums()
+    model = Rerun(sums)
     state = model.prefill(torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 0]))
     logits = model.step(torch.tensor([3, 5]), state)
-    torch.testing.assert_close(logits, model.model.embedding.weight[[3, 5]])
+    torch.testing.assert_close(logits, sums.embedding.weight[[3, 5]])

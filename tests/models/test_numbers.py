@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -11,21 +12,22 @@ from torch.utils.flop_counter import FlopCounterMode
 from sweepd.grid.costs import costs
 from sweepd.grid.registry import find_model, shipped_models
 from sweepd.models._backbone import NumberEmbedding, Transformer
-from sweepd.models.base import Architecture
+from sweepd.models.base import TransformerArchitecture
 from sweepd.models.standard import Standard
 
 L = 20
 every_architecture = pytest.mark.parametrize(
     "architecture",
     [
-        find_model(entry.name, Path())(d=16, layers=2, heads=2, positions="none")
+        kind(d=16, layers=2, heads=2, positions="none")
         for entry in shipped_models()
+        for kind in [cast("type[TransformerArchitecture]", find_model(entry.name, Path()))]
     ],
     ids=lambda architecture: type(architecture).__name__,
 )
 
 
-def built(architecture: Architecture) -> Transformer:
+def built(architecture: TransformerArchitecture) -> Transformer:
     return architecture.build(0, L, L, torch.Generator().manual_seed(0)).double().eval()
 
 
@@ -35,7 +37,7 @@ def numbers(rows: int) -> torch.Tensor:
 
 
 @every_architecture
-def test_a_later_number_changes_no_earlier_output(architecture: Architecture) -> None:
+def test_a_later_number_changes_no_earlier_output(architecture: TransformerArchitecture) -> None:
     model, rows = built(architecture), numbers(2)
     before = model(rows)
     assert before.shape == (2, L, 1)
@@ -48,7 +50,7 @@ def test_a_later_number_changes_no_earlier_output(architecture: Architecture) ->
 
 
 @every_architecture
-def test_step_by_step_equals_the_full_pass(architecture: Architecture) -> None:
+def test_step_by_step_equals_the_full_pass(architecture: TransformerArchitecture) -> None:
     model, rows = built(architecture), numbers(3)
     with torch.no_grad():
         state = model.prefill(rows[:, :8], torch.full((3,), 8))
@@ -57,7 +59,7 @@ def test_step_by_step_equals_the_full_pass(architecture: Architecture) -> None:
 
 
 @every_architecture
-def test_its_ends_cost_a_vector_each(architecture: Architecture) -> None:
+def test_its_ends_cost_a_vector_each(architecture: TransformerArchitecture) -> None:
     parts = {part.name: part for part in architecture.parts(0, L)}
     for end in ("embedding", "head"):
         assert parts[end].flops == parts[end].flops_weights == 2 * 16 * L

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -256,7 +257,8 @@ def test_a_task_that_draws_has_the_sample_of_its_twin_that_fills(
 def test_a_task_that_fills_draws_the_parts_of_its_rows(
     kind: type[ChainTask], size: int, seed: int
 ) -> None:
-    task = kind(**{kind.size_field: size})
+    sizes: dict[str, Any] = {kind.size_field: size}
+    task = kind(**sizes)
     row = np.zeros((1, task.prompt_length + task.chain_length + task.answer_length + 1), int)
     task.fill(np.random.default_rng(seed), row)
     prompt, chain, answer = task.draw(np.random.default_rng(seed))

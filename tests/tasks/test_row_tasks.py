@@ -72,11 +72,13 @@ class Drawn(RowTask):
 
     @property
     def vocab(self) -> tuple[str, ...]:
-        return self.of.vocab
+        vocab: tuple[str, ...] = self.of.vocab
+        return vocab
 
     @property
     def length(self) -> int:
-        return self.of.length
+        length: int = self.of.length
+        return length
 
     def draw(self, rng: np.random.Generator) -> Any:
         return self.of.draw(rng)

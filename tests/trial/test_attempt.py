@@ -3,17 +3,21 @@ one never stopped, what it leaves behind for others, and what its ending says.""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from sweepd.grid.plan import plan
+from sweepd.grid.plan import Trial, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
-from sweepd.trial.checkpoints import Checkpoint, outlook
+from sweepd.trial.checkpoints import outlook
+from sweepd.trial.training import Training
 
 GRID = """
 task: {name: lis, n: 2, value_range: 16}
@@ -24,12 +28,18 @@ evaluate: {check_every: 20, check_samples: 16, verdict_samples: 32}
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread() -> Iterator[None]:
     """Of a trial this small, more of them make a slower one."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def training_of(attempt: Attempt) -> Training:
+    """The training of an attempt that has begun."""
+    assert attempt.training is not None
+    return attempt.training
 
 
 class Runs:
@@ -39,57 +49,58 @@ class Runs:
         self.store = Store.create(str(folder / "results"))
         self.number = 1000
 
-    def trial(self, *sets: str):
+    def trial(self, *sets: str) -> Trial:
         [trial] = plan(parse_grid(GRID, "grid.yaml", sets, Path())).trials
         return trial
 
-    def begin(self, trial) -> Attempt:
+    def begin(self, trial: Trial) -> Attempt:
         self.number += 1
         attempt = Attempt(self.store, trial, self.number, "s", Path(), "cpu", 1e9)
         attempt.begin()
         return attempt
 
-    def at(self, trial, step: int) -> Attempt:
+    def at(self, trial: Trial, step: int) -> Attempt:
         """An attempt that has come to this step."""
         attempt = self.begin(trial)
-        while attempt.training.step < step:
+        training = training_of(attempt)
+        while training.step < step:
             attempt.advance(0.0)
-        assert attempt.training.step == step
+        assert training.step == step
         return attempt
 
-    def run(self, *sets: str) -> dict:
+    def run(self, *sets: str) -> dict[str, Any]:
         trial = self.trial(*sets)
         attempt = self.begin(trial)
         while attempt.status is None:
             attempt.advance(9.0)
         return self.ending(trial)
 
-    def ending(self, trial) -> dict:
+    def ending(self, trial: Trial) -> dict[str, Any]:
         rows = [row for row in self.store.read_trials().table.to_pylist() if row["id"] == trial.id]
         return max(rows, key=lambda row: row["attempt"])
 
-    def metrics(self, trial) -> dict[int, tuple]:
+    def metrics(self, trial: Trial) -> dict[int, tuple[Any, ...]]:
         """By step, all that was measured but times."""
         rows = self.store.read_metrics([trial.id]).table.to_pylist()
         newest = {row["step"]: row for row in sorted(rows, key=lambda row: row["attempt"])}
         names = ("loss", "acc", "chain_acc", "lr", "tokens", "train_flops")
         return {step: tuple(row[name] for name in names) for step, row in newest.items()}
 
-    def checkpoints(self, trial) -> list[str]:
+    def checkpoints(self, trial: Trial) -> list[str]:
         return self.store.checkpoints(trial.trunk)
 
-    def lines(self, *trials) -> list[str]:
+    def lines(self, *trials: Trial) -> list[str]:
         table = self.store.read_trials().table
         return list(outlook(trials, table, self.store.checkpoints).lines())
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path / "one")
 
 
 @pytest.fixture
-def fresh(tmp_path):
+def fresh(tmp_path: Path) -> Runs:
     """Another store, in which nothing has run."""
     return Runs(tmp_path / "other")
 
@@ -97,12 +108,12 @@ def fresh(tmp_path):
 SCORES = ("status", "acc", "correct", "chain_acc", "total", "loss", "step", "tokens", "train_flops")
 
 
-def scores(ending: dict) -> tuple:
+def scores(ending: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(ending[name] for name in SCORES)
 
 
 @pytest.mark.parametrize("step", [20, 50])
-def test_a_trial_given_up_and_then_wanted_in_full(runs, fresh, step):
+def test_a_trial_given_up_and_then_wanted_in_full(runs: Runs, fresh: Runs, step: int) -> None:
     """At step 20 its state is one of the trunk, at step 50, in the decay, its own alone."""
     trial = runs.trial("train.decay=0.4", "evaluate.check_every=10")
     given_up = runs.at(trial, step)
@@ -112,7 +123,7 @@ def test_a_trial_given_up_and_then_wanted_in_full(runs, fresh, step):
         *("stopped", step),
         trial.train_flops * step / 60,
     )
-    assert ending["tokens"] == given_up.training.tokens and ending["seconds"] > 0
+    assert ending["tokens"] == training_of(given_up).tokens and ending["seconds"] > 0
     assert [ending[name] for name in ("acc", "chain_acc", "loss", "total")] == [None] * 4
     assert runs.metrics(trial)[step][1] is not None
     kept = Checkpoint(step, trial.id, kept=step == 20).name
@@ -128,7 +139,9 @@ def test_a_trial_given_up_and_then_wanted_in_full(runs, fresh, step):
 
 
 @pytest.mark.parametrize("schedule", ["wsd", "constant"])
-def test_more_steps_continue_where_the_shorter_run_was_kept(runs, fresh, schedule):
+def test_more_steps_continue_where_the_shorter_run_was_kept(
+    runs: Runs, fresh: Runs, schedule: str
+) -> None:
     short, sets = f"train.schedule={schedule}", (f"train.schedule={schedule}", "train.steps=90")
     first = runs.run(short)
     start = 30 if schedule == "wsd" else 60
@@ -141,7 +154,7 @@ def test_more_steps_continue_where_the_shorter_run_was_kept(runs, fresh, schedul
     assert runs.metrics(longer) == {step: whole[step] for step in whole if step > start}
 
 
-def test_a_run_cut_twice_keeps_its_parent(runs):
+def test_a_run_cut_twice_keeps_its_parent(runs: Runs) -> None:
     first = runs.run()
     longer = runs.trial("train.steps=90")
     runs.at(longer, 40).interrupt()
@@ -150,7 +163,7 @@ def test_a_run_cut_twice_keeps_its_parent(runs):
     assert (ending["status"], ending["parent"]) == ("completed", first["id"])
 
 
-def test_a_solved_run_answers_at_once_or_trains_on(runs, fresh):
+def test_a_solved_run_answers_at_once_or_trains_on(runs: Runs, fresh: Runs) -> None:
     """Any check passes a mark this low, and so does the verdict."""
     solved = ("stop.success=1e-9", "goal=acc >= 0", "train.lr=0.01")
     first = runs.run(*solved)
@@ -168,7 +181,7 @@ def test_a_solved_run_answers_at_once_or_trains_on(runs, fresh):
         latest = ending
 
 
-def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs, fresh):
+def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs: Runs, fresh: Runs) -> None:
     """Whether it would have been solved on the way, nobody looked."""
     runs.run("train.lr=0.01")
     for sets in [("stop.success=1e-9",), ("stop.success=1", "evaluate.check_samples=17")]:
@@ -179,7 +192,7 @@ def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs, fresh):
         assert ending["parent"] is None and scores(ending) == scores(never)
 
 
-def test_a_budget_of_tokens_is_extended(runs, fresh):
+def test_a_budget_of_tokens_is_extended(runs: Runs, fresh: Runs) -> None:
     each = runs.run()["tokens"] // 60
     sets = ("seeds=[5]", f"stop.tokens={25 * each - 1}")
     cut = runs.run(*sets)
@@ -193,7 +206,7 @@ def test_a_budget_of_tokens_is_extended(runs, fresh):
     assert (less["parent"], less["step"]) == (None, 15)
 
 
-def test_a_state_at_the_last_step_needs_a_verdict_alone(runs, fresh):
+def test_a_state_at_the_last_step_needs_a_verdict_alone(runs: Runs, fresh: Runs) -> None:
     sets = ("train.schedule=constant",)
     first = runs.run(*sets)
     other = (*sets, "evaluate.verdict_samples=33")
@@ -202,14 +215,15 @@ def test_a_state_at_the_last_step_needs_a_verdict_alone(runs, fresh):
 
 
 @pytest.mark.parametrize("lr", ["1e38", "0.01"])
-def test_divergence_leaves_no_state_behind(runs, fresh, lr):
+def test_divergence_leaves_no_state_behind(runs: Runs, fresh: Runs, lr: str) -> None:
     """lr = 1e38 diverges at once; the other is torn apart in its decay, past the state kept."""
     sets = (f"train.lr={lr}", "train.warmup=0", "train.clip=1e38")
     trial = runs.trial(*sets)
     attempt = runs.begin(trial)
+    training = training_of(attempt)
     while attempt.status is None:
-        if attempt.training.step == 35:
-            for weights in attempt.training.model.parameters():
+        if training.step == 35:
+            for weights in training.model.parameters():
                 weights.data.fill_(float("nan"))
         attempt.advance(0.0)
     assert attempt.status == "diverged" and runs.ending(trial)["acc"] is None
@@ -226,7 +240,9 @@ def test_divergence_leaves_no_state_behind(runs, fresh, lr):
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-100], lambda data: _flipped(data)])
-def test_a_damaged_checkpoint_is_skipped(runs, fresh, damage):
+def test_a_damaged_checkpoint_is_skipped(
+    runs: Runs, fresh: Runs, damage: Callable[[bytes], bytes]
+) -> None:
     first = runs.trial("train.steps=40")
     runs.run("train.steps=40")
     runs.run()
@@ -245,12 +261,12 @@ def _flipped(data: bytes) -> bytes:
     return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
 
 
-def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs):
+def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Runs) -> None:
     trial = runs.trial()
     attempt = runs.at(trial, 20)
     [first] = attempt.news()
     assert first.step == 20 and not attempt.news()
-    while attempt.training.step < 45:
+    while training_of(attempt).step < 45:
         attempt.advance(0.0)
     assert [check.step for check in attempt.news()] == [40]
     attempt.interrupt()

@@ -3,11 +3,13 @@ said of it before a launch, from a ledger made up here (`test_attempt` does it f
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sweepd.grid.plan import plan
+from sweepd.grid.plan import Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.schema import TRIALS
@@ -17,23 +19,28 @@ from sweepd.trial.endings import ledger_columns
 GRID = "task: {name: lis, n: 6}\nmodel: {name: standard, d: 8}\n"
 
 
-def planned(*sets):
+def planned(*sets: str) -> Sequence[Trial]:
     return plan(parse_grid(GRID, "grid.yaml", sets, Path())).trials
 
 
-def only(*sets):
+def only(*sets: str) -> Trial:
     [trial] = planned(*sets)
     return trial
 
 
-def ended(trial, status="completed", step=1000, **more):
+def ended(trial: Trial, status: str = "completed", step: int = 1000) -> dict[str, Any]:
     spent = {"step": step, "tokens": 10 * step, "seconds": 0.01 * step}
-    return {**ledger_columns(trial, 1001, "s"), "status": status, **spent, **more}
+    return {**ledger_columns(trial, 1001, "s"), "status": status, **spent}
 
 
-def lines(todo, *rows, kept=(), other=()):
+def lines(
+    todo: Sequence[Trial],
+    *rows: dict[str, Any],
+    kept: Iterable[tuple[Trial, int]] = (),
+    other: Iterable[tuple[Trial, int]] = (),
+) -> list[str]:
     """kept: (trial, step) of checkpoints kept; other: of checkpoints of a running trial."""
-    names = {}
+    names: dict[str, list[str]] = {}
     for found, is_kept in ((kept, True), (other, False)):
         for trial, step in found:
             names.setdefault(trial.trunk, []).append(Checkpoint(step, trial.id, is_kept).name)
@@ -41,7 +48,7 @@ def lines(todo, *rows, kept=(), other=()):
     return list(outlook(todo, table, lambda trunk: names.get(trunk, [])).lines())
 
 
-def test_the_furthest_on_the_way_comes_first():
+def test_the_furthest_on_the_way_comes_first() -> None:
     trial, longer = only("train.steps=500"), only("train.steps=1000")  # trunks end at 400 and 800
     names = [
         Checkpoint(*each).name
@@ -55,13 +62,13 @@ def test_the_furthest_on_the_way_comes_first():
     assert [found.step for found in reachable(longer, names)] == [950, 800, 400, 300]
 
 
-def test_nothing_is_said_of_a_first_run():
+def test_nothing_is_said_of_a_first_run() -> None:
     assert lines(planned("seeds=[0,1,2]")) == []
     unrelated = [only(change) for change in ("model.d=16", "train.lr=1e-3", "seeds=[9]")]
     assert lines(planned(), *(ended(trial, step=500) for trial in unrelated)) == []
 
 
-def test_longer_trials_continue_and_say_from_where():
+def test_longer_trials_continue_and_say_from_where() -> None:
     short, early = only("train.steps=500"), only("train.steps=500", "seeds=[1]")
     rows = [ended(short, step=500), ended(early, "stopped", 200)]
     kept = [(short, 400), (early, 200)]
@@ -71,7 +78,7 @@ def test_longer_trials_continue_and_say_from_where():
     assert lines(todo[:1], *rows, kept=kept) == [said.replace("s 200 to", "").replace(": 2", ": 1")]
 
 
-def test_so_do_interrupted_ones():
+def test_so_do_interrupted_ones() -> None:
     trial = only()
     assert lines([trial], ended(trial, "interrupted", 70), other=[(trial, 70)]) == [
         "trials that can continue earlier runs, from step 70: 1"
@@ -79,7 +86,7 @@ def test_so_do_interrupted_ones():
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])
-def test_a_rate_that_depends_on_the_steps_starts_again(schedule):
+def test_a_rate_that_depends_on_the_steps_starts_again(schedule: str) -> None:
     sets = (f"train.schedule={schedule}", "seeds=[0,1,2]")
     rows = [ended(trial, step=500) for trial in planned(*sets, "train.steps=500")[:2]]
     assert lines(planned(*sets), *rows) == [
@@ -88,7 +95,7 @@ def test_a_rate_that_depends_on_the_steps_starts_again(schedule):
     ]
 
 
-def test_so_does_one_whose_rate_falls_earlier():
+def test_so_does_one_whose_rate_falls_earlier() -> None:
     short = only("train.steps=500", "train.decay=0")
     [line] = lines([only("train.decay=0.6")], ended(short, step=500), kept=[(short, 500)])
     assert line.endswith(
@@ -96,7 +103,7 @@ def test_so_does_one_whose_rate_falls_earlier():
     )
 
 
-def test_so_does_one_of_which_nothing_was_kept():
+def test_so_does_one_of_which_nothing_was_kept() -> None:
     short = only("train.steps=500")
     [line] = lines([only()], ended(short, "diverged", 20))
     assert line.endswith("1: earlier runs saved no state that they would pass through")
@@ -118,7 +125,9 @@ def test_so_does_one_of_which_nothing_was_kept():
         (["stop.flops=1e18"], ["stop.plateau={grace: 9}"], True),
     ],
 )
-def test_what_ends_a_trial_must_not_have_ended_it_before(past, now, continues):
+def test_what_ends_a_trial_must_not_have_ended_it_before(
+    past: list[str], now: list[str], continues: bool
+) -> None:
     """The other run is known up to step 400, where it was kept."""
     short = only("train.steps=500", *past)
     [line] = lines([only(*now)], ended(short, step=400), kept=[(short, 400)])
@@ -126,7 +135,7 @@ def test_what_ends_a_trial_must_not_have_ended_it_before(past, now, continues):
     assert continues or "stop rules might have ended the earlier runs" in line
 
 
-def test_values_are_compared_as_what_they_mean():
+def test_values_are_compared_as_what_they_mean() -> None:
     """In a ledger with rates of both kinds the column holds text."""
     short = only("train.steps=500", "train.lr=1e-3")
     rule = ended(only("seeds=[4]"), step=500)

@@ -16,7 +16,7 @@ LATEST = MetricRow(10, 0.25, 0.5, None, 0.01, 100, 1.0, 1e6)
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_the_row_of_the_ledger_extends_the_row_of_the_plan():
+def test_the_row_of_the_ledger_extends_the_row_of_the_plan() -> None:
     columns = ledger_columns(TRIAL, 1001, "s")
     assert columns["train_flops"] is None  # of the plan it is a budget, here what was spent
     assert {**TRIAL.row(), "train_flops": None}.items() <= columns.items()
@@ -26,7 +26,7 @@ def test_the_row_of_the_ledger_extends_the_row_of_the_plan():
 @pytest.mark.parametrize(
     "status, loss", [("interrupted", 0.25), ("failed", 0.25), ("stopped", None)]
 )
-def test_an_ending_without_a_test_score(status, loss):
+def test_an_ending_without_a_test_score(status: str, loss: float | None) -> None:
     columns = ledger_columns(TRIAL, 1001, "s")
     row = ending_row(columns, status, "why", None, LATEST, STARTED)
     assert row.items() >= {"status": status, "error": "why", "loss": loss, "acc": None}.items()
@@ -35,7 +35,7 @@ def test_an_ending_without_a_test_score(status, loss):
     assert row.keys() <= known
 
 
-def test_errors_are_told_in_text_that_can_be_stored():
+def test_errors_are_told_in_text_that_can_be_stored() -> None:
     class Untellable(Exception):
         def __str__(self) -> str:
             raise RuntimeError

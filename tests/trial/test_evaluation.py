@@ -7,14 +7,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.models.base import Architecture
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
-from sweepd.tasks.base import EOS, IGNORE, Split
+from sweepd.tasks.base import EOS, IGNORE, ChainTask, Split, Task
 from sweepd.tasks.edit_distance import EditDistance
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
@@ -22,12 +24,19 @@ from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.trial.evaluation import ROWS_AT_ONCE, decode, evaluate, loss_of, teacher_forced
 from sweepd.trial.training import Training
 
-TASKS = [LIS(n=4, value_range=8), Arithmetic(operators=2, modulus=5), EditDistance(n=3)]
-MODELS = [Standard(d=8, layers=1, heads=2), Linear(d=8, layers=1, heads=2),
-          Sparse(d=8, layers=1, heads=2)]  # fmt: skip
+TASKS: list[ChainTask] = [
+    LIS(n=4, value_range=8),
+    Arithmetic(operators=2, modulus=5),
+    EditDistance(n=3),
+]
+MODELS: list[Architecture] = [
+    Standard(d=8, layers=1, heads=2),
+    Linear(d=8, layers=1, heads=2),
+    Sparse(d=8, layers=1, heads=2),
+]
 
 
-def trained(task, architecture, steps):
+def trained(task: Task, architecture: Architecture, steps: int) -> nn.Module:
     """A model that is right sometimes: its rows fail at all sorts of places."""
     train = Train(steps=steps, batch_size=32, schedule="constant", lr=1e-2)
     evaluation = Evaluate(check_every=10**6, verdict_samples=1)
@@ -38,7 +47,7 @@ def trained(task, architecture, steps):
 
 
 @torch.inference_mode()
-def decoded_plainly(model, task, prompt):
+def decoded_plainly(model: nn.Module, task: Task, prompt: list[int]) -> list[int] | None:
     """Greedy decoding by a full forward pass for every token; None without <eos> in time."""
     row = list(prompt)
     while len(row) < task.capacity:
@@ -52,7 +61,9 @@ def decoded_plainly(model, task, prompt):
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
 @pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("steps", [1, 150])
-def test_counts_equal_those_of_plain_decoding(task, architecture, steps):
+def test_counts_equal_those_of_plain_decoding(
+    task: ChainTask, architecture: Architecture, steps: int
+) -> None:
     model = trained(task, architecture, steps).double()
     chains = task.sample(np.random.default_rng(3), 60, Split.TEST)
     correct = chain_correct = 0
@@ -65,7 +76,7 @@ def test_counts_equal_those_of_plain_decoding(task, architecture, steps):
     assert (score.total, score.correct, score.chain_correct) == (60, correct, chain_correct)
 
 
-def test_loss_is_the_mean_over_chain_tokens():
+def test_loss_is_the_mean_over_chain_tokens() -> None:
     task = TASKS[1]
     model = trained(task, MODELS[0], 50).double()
     chains = task.sample(np.random.default_rng(0), 300, Split.CHECK)
@@ -78,7 +89,7 @@ def test_loss_is_the_mean_over_chain_tokens():
 
 
 @pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
-def test_rows_decode_alike_alone_and_together(architecture):
+def test_rows_decode_alike_alone_and_together(architecture: Architecture) -> None:
     """Rows stand at their own positions and leave as they end: company changes nothing."""
     task = TASKS[2]
     model = trained(task, architecture, 60).double()
@@ -90,7 +101,7 @@ def test_rows_decode_alike_alone_and_together(architecture):
         assert alone == row == decoded_plainly(model, task, chains.tokens[i, : given[i]].tolist())
 
 
-def test_first_error_is_the_first_wrong_argmax():
+def test_first_error_is_the_first_wrong_argmax() -> None:
     task = TASKS[0]
     model = trained(task, MODELS[0], 100)
     chains = task.sample(np.random.default_rng(1), 50, Split.TRAIN)
@@ -109,7 +120,7 @@ def test_first_error_is_the_first_wrong_argmax():
 
 
 @pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
-def test_ids_without_a_chain_count_one_by_one(architecture):
+def test_ids_without_a_chain_count_one_by_one(architecture: Architecture) -> None:
     task = AdaptiveMemory(memories=1, longest=4, symbols=3, length=12)
     model = trained(task, architecture, 60)
     batch = task.sample(np.random.default_rng(0), ROWS_AT_ONCE + 40, Split.TEST)
@@ -130,7 +141,7 @@ def test_ids_without_a_chain_count_one_by_one(architecture):
 
 @pytest.mark.parametrize("task", [FixedMemory(longest=4, values="reals", length=12),
                                   SparseMemory(length=12)], ids=repr)  # fmt: skip
-def test_real_numbers_have_a_mean_squared_error_and_no_accuracy(task):
+def test_real_numbers_have_a_mean_squared_error_and_no_accuracy(task: Task) -> None:
     model = trained(task, MODELS[0], 60)
     batch = task.sample(np.random.default_rng(0), ROWS_AT_ONCE + 40, Split.TEST)
     with torch.inference_mode():
@@ -142,7 +153,7 @@ def test_real_numbers_have_a_mean_squared_error_and_no_accuracy(task):
 
 
 @pytest.mark.parametrize("kind", ["ids", "reals"])
-def test_no_loss_and_no_gradient_where_there_is_no_target(kind):
+def test_no_loss_and_no_gradient_where_there_is_no_target(kind: str) -> None:
     if kind == "ids":
         outputs, targets = torch.randn(2, 3, 5), torch.tensor([[1, IGNORE, 4], [IGNORE, 0, 2]])
     else:
@@ -151,13 +162,14 @@ def test_no_loss_and_no_gradient_where_there_is_no_target(kind):
     outputs.requires_grad_()
     mean = loss_of(outputs, targets)
     torch.testing.assert_close(mean, loss_of(outputs, targets, "sum") / 4)
-    mean.backward()
+    mean.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
     unscored = torch.tensor([[False, True, False], [True, False, False]])
+    assert outputs.grad is not None
     assert (outputs.grad[unscored] == 0).all()
     assert (outputs.grad[~unscored] != 0).any(-1).all()
 
 
-def test_evaluation_leaves_the_mode_as_it_was():
+def test_evaluation_leaves_the_mode_as_it_was() -> None:
     task, model = TASKS[0], trained(TASKS[0], MODELS[0], 1)
     chains = task.sample(np.random.default_rng(1), 4, Split.CHECK)
     for training in (True, False):

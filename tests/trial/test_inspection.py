@@ -290,4 +290,4 @@ def test_our_models_pass(model: str, task: str) -> None:
     kind = registry.find_task(task, Path())
     problem = kind(values="reals") if task == "adaptive_memory" else kind()  # type: ignore[call-arg]
     found = registry.find_model(model, Path())
-    assert list(model_faults(Subject(model, found), found(**SMALL), problem)) == []  # type: ignore[arg-type]
+    assert list(model_faults(Subject(model, found), found(**SMALL), problem)) == []

@@ -4,6 +4,7 @@ version of `torture/test_kills.py`, which takes every step."""
 from __future__ import annotations
 
 from itertools import cycle
+from pathlib import Path
 
 from torture.survival import outcome, survive
 from torture.zygote import Zygote
@@ -23,7 +24,7 @@ STEPS = [
 ]
 
 
-def test_kills_and_power_cuts_at_every_kind_of_step(tmp_path):
+def test_kills_and_power_cuts_at_every_kind_of_step(tmp_path: Path) -> None:
     with Zygote() as zygote:
         done, steps = zygote.run(tmp_path / "whole", tmp_path / "told of the whole")
         assert done and set(STEPS) <= set(steps)

@@ -10,10 +10,11 @@ import pytest
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt
 
 
 @pytest.fixture
-def broken(tmp_path, monkeypatch):
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Attempt, Store]:
     """An attempt on its way, and its store, which refuses metrics from now on."""
     monkeypatch.setenv("SWEEPD_RESCUE", str(tmp_path / "rescue"))
     store = Store.create(str(tmp_path / "store"))
@@ -27,9 +28,12 @@ def broken(tmp_path, monkeypatch):
     return attempt, store
 
 
-def test_it_is_saved_elsewhere_and_taken_in_by_the_next(broken, tmp_path):
+def test_it_is_saved_elsewhere_and_taken_in_by_the_next(
+    broken: tuple[Attempt, Store], tmp_path: Path
+) -> None:
     attempt, store = broken
     attempt.pending.append({"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0})
+    assert attempt.training is not None
     step = attempt.training.step
     with pytest.raises(EnvironmentFailure, match=r"disk full; trial \w+ is saved in .*rescue"):
         attempt.interrupt()
@@ -42,7 +46,9 @@ def test_it_is_saved_elsewhere_and_taken_in_by_the_next(broken, tmp_path):
     assert (row["status"], row["attempt"]) == ("interrupted", 1001)
 
 
-def test_where_nothing_can_be_saved_the_last_checkpoint_counts(broken, monkeypatch):
+def test_where_nothing_can_be_saved_the_last_checkpoint_counts(
+    broken: tuple[Attempt, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     attempt, store = broken
 
     def nowhere() -> Store:
@@ -55,7 +61,9 @@ def test_where_nothing_can_be_saved_the_last_checkpoint_counts(broken, monkeypat
     assert attempt.status is None
 
 
-def test_an_attempt_that_has_ended_loses_nothing(broken, tmp_path):
+def test_an_attempt_that_has_ended_loses_nothing(
+    broken: tuple[Attempt, Store], tmp_path: Path
+) -> None:
     attempt, _ = broken
     attempt.pending.clear()
     attempt.interrupt()

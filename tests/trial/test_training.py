@@ -9,7 +9,7 @@ import math
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
+from typing import Literal, cast, get_args
 
 import pytest
 import torch
@@ -18,42 +18,74 @@ from hypothesis import strategies as st
 
 from sweepd.grid.registry import find_model, find_task, shipped_models, shipped_tasks
 from sweepd.grid.settings import Evaluate, LrRule, Schedule, Stop, Train
+from sweepd.models.base import Architecture, TransformerArchitecture
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
-from sweepd.tasks.base import Split
+from sweepd.tasks.base import Split, Task
 from sweepd.tasks.ed_local import LocalEditDistance
 from sweepd.tasks.edit_distance import EditDistance
 from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
-from sweepd.trial.training import LOG_EVERY, Stream, Training, generator, lr_factor
+from sweepd.trial.evaluation import Score
+from sweepd.trial.training import (
+    LOG_EVERY,
+    MetricRow,
+    Stream,
+    Training,
+    TrainingResult,
+    generator,
+    lr_factor,
+)
 
 TASK = LIS(n=4, value_range=8)
 EVALUATE = Evaluate(check_every=30, check_samples=32, verdict_samples=64)
-MODELS = [
+MODELS: list[Architecture] = [
     Standard(d=8, layers=1, heads=2, dropout=0.2),
     Linear(d=8, layers=1, heads=2, dropout=0.2),
     Sparse(d=8, layers=1, heads=2, positions="learned"),
 ]
 
 
-def started(architecture=MODELS[0], train=None, stop=None, seed=0, task=TASK):
+def started(
+    architecture: Architecture = MODELS[0],
+    train: Train | None = None,
+    stop: Stop | None = None,
+    seed: int = 0,
+    task: Task = TASK,
+) -> Training:
     train = train or Train(steps=60, batch_size=8, warmup=10)
     return Training(task, architecture, train, EVALUATE, stop or Stop(), seed, 1.0, "cpu")
 
 
-def finish(training):
+def finish(training: Training) -> list[MetricRow]:
     """All rows to the end, without their times."""
     rows = [row for row in training.advance() if row is not None]
     return [dataclasses.replace(row, seconds=0.0) for row in rows]
 
 
-EVERY_MODEL = [find_model(entry.name, Path()) for entry in shipped_models()]
-EVERY_TASK = [
+def ended(training: Training) -> TrainingResult:
+    """How a run that is over ended."""
+    assert training.result is not None
+    return training.result
+
+
+def score_of(training: Training) -> Score:
+    """The test score of a run that is over."""
+    score = ended(training).score
+    assert score is not None
+    return score
+
+
+EVERY_MODEL = [
+    cast("type[TransformerArchitecture]", find_model(entry.name, Path()))
+    for entry in shipped_models()
+]
+EVERY_TASK: list[Task] = [
     LIS(n=4, value_range=8),
     LIS(n=4, value_range=8, cot=False),
     EditDistance(n=3, shorter=1),
@@ -68,7 +100,7 @@ EVERY_TASK = [
 ]
 
 
-def test_these_are_all_tasks():
+def test_these_are_all_tasks() -> None:
     assert {type(task) for task in EVERY_TASK} == {
         find_task(entry.name, Path()) for entry in shipped_tasks()
     }
@@ -78,17 +110,19 @@ def test_these_are_all_tasks():
 @pytest.mark.parametrize(
     ("schedule", "cut"), [*zip(get_args(Schedule), (7, 30, 40, 55), strict=True)]
 )
-def test_a_restored_snapshot_continues_bitwise(model, schedule, cut):
+def test_a_restored_snapshot_continues_bitwise(
+    model: type[TransformerArchitecture], schedule: Schedule, cut: int
+) -> None:
     train = Train(steps=60, batch_size=8, warmup=10, schedule=schedule)
     continues_bitwise(TASK, model(d=8, layers=1, heads=2, dropout=0.2), train, cut)
 
 
 @pytest.mark.parametrize("task", EVERY_TASK, ids=repr)
-def test_so_it_does_on_every_task(task):
+def test_so_it_does_on_every_task(task: Task) -> None:
     continues_bitwise(task, MODELS[0], Train(steps=60, batch_size=8, warmup=10), cut=40)
 
 
-def continues_bitwise(task, architecture, train, cut):
+def continues_bitwise(task: Task, architecture: Architecture, train: Train, cut: int) -> None:
     whole = started(architecture, train, task=task)
     rows = finish(whole)
     first = started(architecture, train, task=task)
@@ -106,20 +140,20 @@ def continues_bitwise(task, architecture, train, cut):
     assert second.result == whole.result
 
 
-def test_rows_and_checks_come_when_they_are_due():
+def test_rows_and_checks_come_when_they_are_due() -> None:
     rows = finish(started())
     assert [row.step for row in rows] == list(range(LOG_EVERY, 61, LOG_EVERY))
     assert [row.step for row in rows if row.acc is not None] == [30, 60]
     assert [row.train_flops for row in rows] == [row.step for row in rows]
 
 
-def test_real_targets_have_a_loss_alone():
+def test_real_targets_have_a_loss_alone() -> None:
     training = started(stop=Stop(success=0.5), task=SparseMemory(length=12))
     rows = finish(training)
     assert {row.acc for row in rows} == {row.chain_acc for row in rows} == {None}
     assert rows[-1].tokens == 60 * 8 * 12
-    score = training.result.score
-    assert training.result.status == "completed" and math.isfinite(score.loss)
+    score = score_of(training)
+    assert ended(training).status == "completed" and math.isfinite(score.loss)
     assert (score.acc, score.correct, score.total) == (None, None, 64 * 12)
 
 
@@ -133,22 +167,23 @@ LEARNING = Train(steps=400, batch_size=32)
         (FixedMemory(memories=2, longest=4, symbols=2, length=16), 2),
     ],
 )
-def test_fixed_memories_are_learned(task, layers):
+def test_fixed_memories_are_learned(task: Task, layers: int) -> None:
     training = started(Standard(d=32, layers=layers, heads=2), LEARNING, task=task)
     finish(training)
-    assert training.result.score.acc > 0.9
+    acc = score_of(training).acc
+    assert acc is not None and acc > 0.9
 
 
 @pytest.mark.parametrize("kernel", ["exponential", "polynomial"])
-def test_sparse_memories_are_learned(kernel):
+def test_sparse_memories_are_learned(kernel: Literal["exponential", "polynomial"]) -> None:
     task = SparseMemory(kernel, 1.0, length=16)
     training = started(Standard(d=32, layers=1, heads=2), LEARNING, task=task)
     finish(training)
-    assert training.result.score.loss < 0.02  # of a variance of nearly 1
+    assert score_of(training).loss < 0.02  # of a variance of nearly 1
 
 
 @pytest.mark.parametrize("schedule", ["wsd", "constant"])
-def test_a_longer_run_passes_through_the_same_weights(schedule):
+def test_a_longer_run_passes_through_the_same_weights(schedule: Schedule) -> None:
     short, long = (
         Train(steps=steps, batch_size=8, warmup=10, schedule=schedule) for steps in (40, 80)
     )
@@ -162,50 +197,51 @@ def test_a_longer_run_passes_through_the_same_weights(schedule):
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
 
 
-def test_seeds_differ_and_repeat():
+def test_seeds_differ_and_repeat() -> None:
     once, again, other = (finish(started(seed=seed)) for seed in (0, 0, 1))
     assert once == again != other
 
 
-def test_divergence_is_an_ending_without_a_score():
+def test_divergence_is_an_ending_without_a_score() -> None:
     training = started(train=Train(steps=60, batch_size=8, lr=1e38, warmup=0, clip=1e38))
     rows = finish(training)
-    assert training.result.status == "diverged" and training.result.score is None
+    assert ended(training) == TrainingResult("diverged", None)
     assert not math.isfinite(rows[-1].loss)
 
 
-def test_success_needs_the_verdict_to_confirm_the_check():
+def test_success_needs_the_verdict_to_confirm_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     train = Train(steps=240, batch_size=32, lr=1e-2, warmup=10)
     solved = started(train=train, stop=Stop(success=0.2))
     finish(solved)
-    assert solved.result.status == "solved" and solved.step < 240
-    assert solved.result.score.total == EVALUATE.verdict_samples
-    assert solved.result.score.acc >= 0.2
+    assert ended(solved).status == "solved" and solved.step < 240
+    score = score_of(solved)
+    assert score.total == EVALUATE.verdict_samples
+    assert score.acc is not None and score.acc >= 0.2
 
     unconfirmed = started(train=train, stop=Stop(success=0.2))
-    unconfirmed.test_score = lambda: dataclasses.replace(solved.result.score, correct=0)
+    monkeypatch.setattr(unconfirmed, "test_score", lambda: dataclasses.replace(score, correct=0))
     finish(unconfirmed)
-    assert unconfirmed.result.status == "completed" and unconfirmed.step == 240
+    assert ended(unconfirmed).status == "completed" and unconfirmed.step == 240
 
 
-def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it():
+def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it() -> None:
     each = TASK.batch(generator(0, Stream.DATA, 0), 8, Split.TRAIN).scored.sum()
     for tokens, step in [(1, 1), (each, 1), (each + 1, 2), (7 * each, 7), (30 * each, 30)]:
         training = started(stop=Stop(tokens=int(tokens)))
         rows = finish(training)
-        assert (training.result.status, training.step, rows[-1].step) == ("completed", step, step)
-        assert rows[-1].acc == training.result.score.acc
-        assert training.result.score.total == EVALUATE.verdict_samples
+        assert (ended(training).status, training.step, rows[-1].step) == ("completed", step, step)
+        assert rows[-1].acc == score_of(training).acc
+        assert score_of(training).total == EVALUATE.verdict_samples
 
 
 @pytest.fixture
-def ticking(monkeypatch):
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by a second whenever it is read."""
     ticks = itertools.count()
     monkeypatch.setattr("sweepd.trial.training.time.perf_counter", lambda: float(next(ticks)))
 
 
-def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking):
+def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking: None) -> None:
     """A step without a row takes one second, one with a row two."""
     training = started(stop=Stop(seconds=15.0))
     for row in training.advance():
@@ -218,10 +254,10 @@ def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking):
     later.restore(later.read(training.snapshot()))
     for _ in later.advance():
         time.perf_counter()
-    assert (later.step, later.result.status, later.seconds) == (14, "completed", 16.0)
+    assert (later.step, ended(later).status, later.seconds) == (14, "completed", 16.0)
 
 
-def test_samples_of_a_trial_share_no_input():
+def test_samples_of_a_trial_share_no_input() -> None:
     """Training, checks and verdict draw from splits that are disjoint by construction."""
     inputs = {}
     for stream, split in [
@@ -250,7 +286,7 @@ TRAINS = st.builds(
 
 @given(TRAINS)
 @settings(deadline=None)
-def test_learning_rate_schedules(train):
+def test_learning_rate_schedules(train: Train) -> None:
     factors = [lr_factor(train, step) for step in range(train.steps)]
     assert all(0 <= factor <= 1 for factor in factors)
     warm = [(step + 1) / train.warmup if step < train.warmup else 1 for step in range(train.steps)]
@@ -264,7 +300,7 @@ def test_learning_rate_schedules(train):
 
 @given(TRAINS, st.integers(1, 300))
 @settings(deadline=None)
-def test_a_trunk_does_not_depend_on_the_number_of_steps(train, steps):
+def test_a_trunk_does_not_depend_on_the_number_of_steps(train: Train, steps: int) -> None:
     """Up to the earlier trunk's end, both budgets prescribe the same rates."""
     if train.extensible:
         other = dataclasses.replace(train, steps=steps)
@@ -272,7 +308,7 @@ def test_a_trunk_does_not_depend_on_the_number_of_steps(train, steps):
             assert lr_factor(train, step) == lr_factor(other, step)
 
 
-def test_lr_rule_is_a_capped_power_of_the_width():
+def test_lr_rule_is_a_capped_power_of_the_width() -> None:
     rule = LrRule(base=5e-3, at_d=32, power=-0.5, max=1e-2)
     assert rule.at(32) == 5e-3
     assert rule.at(128) == pytest.approx(2.5e-3)

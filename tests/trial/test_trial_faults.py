@@ -58,7 +58,7 @@ def run(folder: Path, task: str, *sets: str) -> tuple[Store, Attempt]:
 
 
 @pytest.mark.parametrize("fault", [*faulty.ERRORS, *faulty.BATCHES, *faulty.SAMPLES])
-def test_errors_and_rubbish_fail(folder, fault):
+def test_errors_and_rubbish_fail(folder: Path, fault: str) -> None:
     store, made = run(folder, "Rubbish", f"task.fault={fault}")
     [row] = store.read_trials().table.to_pylist()
     assert (row["status"], row["acc"], row["error"]) == ("failed", None, made.report()["error"])
@@ -67,7 +67,7 @@ def test_errors_and_rubbish_fail(folder, fault):
     assert "Traceback" in log and len(log) < 3 * MOST_TOLD
 
 
-def test_a_flood_of_output_is_cut(folder, monkeypatch):
+def test_a_flood_of_output_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "FLUSH_SECONDS", 0.0)
     store, made = run(folder, "Flood")
     assert made.status == "completed"

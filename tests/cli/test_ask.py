@@ -67,9 +67,13 @@ def test_the_table_shows_what_the_condition_is_about(printed: Callable[..., list
 
 def test_a_value_that_is_known_from_above_only_says_so(printed: Callable[..., list[str]]) -> None:
     [_, row] = printed("min d by size where acc > 0.9 and d = 16")
-    assert row.startswith("lis 8 standard ≤ 16 at most untested: the grid has no smaller value 2 of 2")
+    assert row.startswith(
+        "lis 8 standard ≤ 16 at most untested: the grid has no smaller value 2 of 2"
+    )
     [_, row] = printed("min loss by size where acc > 0.9")
-    assert row.startswith("lis 8 standard ≤ 0.06 at most untested: the question is not about one score 2 of 2")
+    assert row.startswith(
+        "lis 8 standard ≤ 0.06 at most untested: the question is not about one score 2 of 2"
+    )
 
 
 def test_an_accuracy_in_percent_is_refused(printed: Callable[..., list[str]]) -> None:
@@ -79,7 +83,9 @@ def test_an_accuracy_in_percent_is_refused(printed: Callable[..., list[str]]) ->
 
 def test_a_seed_that_diverged_is_named(printed: Callable[..., list[str]]) -> None:
     [_, row] = printed("min d by size where loss < 0.1 and d = 8")
-    assert row == "lis 8 standard 8 above untested: not trained for 2000 steps 0 of 2 0.4 … diverged 0"
+    assert (
+        row == "lis 8 standard 8 above untested: not trained for 2000 steps 0 of 2 0.4 … diverged 0"
+    )
 
 
 def test_the_frontier_has_its_interval_like_min(printed: Callable[..., list[str]]) -> None:

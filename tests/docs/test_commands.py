@@ -74,7 +74,11 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) 
     store = Store.create(str(folder / "sweepd-results"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    run(store, folder / "grids" / "mini.yaml", ["task.n=4", "model.d=8", "seeds=[0]", "settle=off", *TINY])
+    run(
+        store,
+        folder / "grids" / "mini.yaml",
+        ["task.n=4", "model.d=8", "seeds=[0]", "settle=off", *TINY],
+    )
     run(store, folder / "small.yaml", TINY)
     overrides = ["task.n=[4,8,10]", "model.d=[8,16]", "seeds=[0]", "settle=off", *TINY]
     trial = run(store, folder / "grids" / "quickstart.yaml", overrides)

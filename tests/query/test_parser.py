@@ -14,7 +14,20 @@ from sweepd.errors import UserError
 from sweepd.query.expressions import Column
 from sweepd.query.parser import Question, parse
 
-COLUMNS = ["task", "model", "size", "L", "d", "heads", "flops", "acc", "chain_acc", "loss", "n", "by x"]
+COLUMNS = [
+    "task",
+    "model",
+    "size",
+    "L",
+    "d",
+    "heads",
+    "flops",
+    "acc",
+    "chain_acc",
+    "loss",
+    "n",
+    "by x",
+]
 
 
 def ask(text: str) -> Question:

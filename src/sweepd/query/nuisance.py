@@ -77,11 +77,12 @@ def _as_one(
     budgets: str | None,
 ) -> Cell:
     ordered = [axis for axis in axes if axis != budgets]
-    outcome = together(_decided(rivals, ordered) if budgets in axes else rivals, condition)
+    along = budgets if budgets in axes else None
+    outcome = together(_decided(rivals, ordered) if along else rivals, condition)
     candidates = [rival for rival in rivals if rival.outcome or not outcome]
-    if outcome and budgets in axes:
-        least = min(rival.row[budgets] for rival in candidates)
-        candidates = [rival for rival in candidates if rival.row[budgets] == least]
+    if outcome and along:
+        least = min(rival.row[along] for rival in candidates)
+        candidates = [rival for rival in candidates if rival.row[along] == least]
     best = max(candidates, key=merit)
     return replace(
         best,

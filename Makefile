@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 .PHONY: quickstart test torture clusters install lint types check clean
 
 quickstart: install
-	$(BIN)/sweepd launch grids/quickstart.yaml --yes
+	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
 	@echo
 	@echo '$$ sweepd query "min d where acc>0.9" --sweep quickstart'
 	@$(BIN)/sweepd query "min d where acc>0.9" --sweep quickstart

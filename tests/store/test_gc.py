@@ -99,6 +99,14 @@ def test_what_is_garbage_and_what_is_not(store: Store) -> None:
     assert again.read_log("aa") == "a word\n"
 
 
+def test_what_a_sweep_may_still_train_for_longer_is_left(store: Store) -> None:
+    """A sweep that settles plans longer trials, which start from the states of their trunk."""
+    longer = {**plan_row("a-longer", "t1"), "on_demand": True}
+    store.save_sweep("settles", "", SweepInfo(goal="acc > 0.9"), [longer])
+    kept = {one.name for one in store.garbage(0) if one.kind == "kept"}
+    assert not any(".keep." in name and name.startswith("checkpoints/t1/") for name in kept)
+
+
 def test_what_a_running_driver_may_use_is_left(store: Store) -> None:
     found = store.garbage(0)
     with subprocess.Popen(

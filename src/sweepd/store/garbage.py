@@ -34,11 +34,13 @@ def find(
     tables: Iterable[TableFolder],
     trials: pa.Table,
     in_use: Collection[str],
+    plans: pa.Table,
     written_until: float,
 ) -> list[Garbage]:
     """All garbage written up to a time by the folder's clock.
 
-    `trials` tells which trials have ended, `in_use` the trunks of sweeps that a driver runs.
+    `trials` tells which trials have ended, `in_use` the trunks of sweeps that a driver runs, and
+    `plans` the trials of all sweeps: states from which one may still train for longer are kept.
     """
     found: list[tuple[str, str, File]] = []
     for table in tables:
@@ -46,7 +48,7 @@ def find(
     found += [("leftover", "", file) for file in folder.asides()]
     found += [
         (kind, "checkpoints", file)
-        for kind, file in _checkpoints(folder.files("checkpoints"), trials, in_use)
+        for kind, file in _checkpoints(folder.files("checkpoints"), trials, plans, in_use)
     ]
     return [
         Garbage(kind, f"{below}/{file.name}".lstrip("/"), file.size)
@@ -56,18 +58,26 @@ def find(
 
 
 def _checkpoints(
-    files: Iterable[File], trials: pa.Table, in_use: Collection[str]
+    files: Iterable[File], trials: pa.Table, plans: pa.Table, in_use: Collection[str]
 ) -> Iterator[tuple[str, File]]:
     latest: dict[str, tuple[int, str]] = {}
     names = (trials[name].to_pylist() for name in ("id", "attempt", "status"))
     for trial, attempt, status in zip(*names, strict=True):
         latest[trial] = max(latest.get(trial, (0, "")), (attempt, status or ""))
+    columns = (plans[name].to_pylist() for name in ("id", "trunk", "on_demand"))
+    extensible = {
+        trunk
+        for id_, trunk, on_demand in zip(*columns, strict=True)
+        if on_demand and latest.get(id_, (0, ""))[1] not in DONE
+    }
     for file in files:
         trunk, _, name = file.name.partition("/")
         checkpoint = Checkpoint.parse(name)
         if not checkpoint or trunk in in_use:
             continue
         _, status = latest.get(checkpoint.trial, (0, ""))
+        if checkpoint.kept and trunk in extensible:
+            continue
         if checkpoint.kept or status == "stopped":
             yield "kept", file
         elif status in DONE:

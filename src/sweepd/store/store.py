@@ -177,6 +177,7 @@ class Store:
                 (self._trials, self._metrics),
                 self.read_trials().table,
                 set(running.table["trunk"].to_pylist()),
+                self.read_plans(None).table,
                 now - older_than_seconds,
             )
         finally:

@@ -21,6 +21,8 @@ MIN_COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
     "acc_low", "acc_high", "acc_seed_min", "acc_seed_max",
     "loss", "loss_seed_min", "loss_seed_max", "close", "at", "edge", "verdict",
+    "steps", "fail_steps", "gain", "missing", "rates", "settled", "why", "least_any",
+    "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
 ]  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> di
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["median", "all", "mean"]))
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=12, derandomize=True)
 def test_questions_say_what_the_search_knows(
     tmp_path_factory: pytest.TempPathFactory, seed: int, tuned: bool, rule: str
 ) -> None:

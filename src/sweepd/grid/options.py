@@ -155,6 +155,8 @@ class Searches:
     staircase: Staircase | None
 
 
+LEAST_SEEDS = 3
+"""With which an answer may settle: one seed alone, or two, may be stuck or lucky."""
 FRESH_SEEDS = 2
 """How many fresh seeds confirm a pass. Where 95% of seeds pass, both do in 90% of cases; where 20%
 pass, in 4%."""

@@ -31,6 +31,7 @@ from sweepd.grid.axes import (
 from sweepd.grid.fingerprint import FOLDERS, Kind
 from sweepd.grid.options import (
     FRESH_SEEDS,
+    LEAST_SEEDS,
     Goal,
     PassRule,
     Resources,
@@ -45,8 +46,6 @@ from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 
 MOST_TRIALS = 100_000
-LEAST_SEEDS = 3
-"""With which a grid may ask for settled answers."""
 SWEEP_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
 ALIAS = r"[A-Za-z_][A-Za-z0-9._-]{0,99}"
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from sweepd.grid.options import FRESH_SEEDS, Goal
+from sweepd.grid.options import FRESH_SEEDS, LEAST_SEEDS, Goal
 from sweepd.query.bounds import Candidate, judge
 from sweepd.query.cells import Cell
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, goal_of
 from sweepd.query.minima import MinRow
 from sweepd.query.nuisance import place
-from sweepd.search.settle import LEAST_SEEDS, AtRate, Final, Standing, standing
+from sweepd.search.settle import AtRate, Final, Standing, standing
 
 SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled", "why")
 RULES = ("any", "median", "all")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Literal
 
-from sweepd.grid.options import Goal, PassRule, Settle
+from sweepd.grid.options import LEAST_SEEDS, Goal, PassRule, Settle
 from sweepd.intervals import wilson
 
 STILL_TO_COME = 2.0
@@ -32,8 +32,6 @@ NEXT_GAIN = STILL_TO_COME / (1 + STILL_TO_COME)
 """Gain of the next doubling, as a multiple of the last one's, by the same β."""
 Z = 1.645
 """Standard errors above which 5% of a normal distribution lie."""
-LEAST_SEEDS = 3
-"""One seed alone, or two, never settle a cell."""
 BEST_RATES = 2
 """How many of a cell's rates are trained for longer: the best at first need not be the best
 later."""

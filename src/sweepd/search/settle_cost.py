@@ -19,13 +19,13 @@ def settling_ranges(
     outcomes: Outcomes,
     weights: Sequence[Callable[[Trial], float]],
 ) -> tuple[list[float], list[float]]:
-    """The least and the greatest sum of each weight over the trials that settling may still run,
-    over every monotone frontier.
+    """A low and a high sum of each weight over the trials that settling may still run, over every
+    monotone frontier.
 
-    At the least, each deciding cell fails at one rate and stands still as soon as it may. At the
-    greatest, the best rates of all cells below and at the frontier's largest are trained for as
-    long as `settle` allows. The first weight counts trials. By the others a trial that continues a
-    shorter one weighs the share of its steps that it adds.
+    Low: each deciding cell fails at one rate and stands still as soon as it may. High: in each row
+    the dearest of the failing cells is trained at its best rates for as long as `settle` allows.
+    That is no bound, since a value may fall more than once. The first weight counts trials. By the
+    others a trial that continues a shorter one weighs the share of its steps that it adds.
     """
     least, greatest = [0.0] * len(weights), [0.0] * len(weights)
     for stair in stairs:

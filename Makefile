@@ -22,7 +22,7 @@ quickstart: install
 	@echo 'Results lie in ./sweepd-results. Next, for example:'
 	@echo '  $(BIN)/sweepd query "frontier flops, acc" --sweep quickstart'
 	@echo '  $(BIN)/sweepd sql "SELECT model, n, d, seed, status, acc FROM trials ORDER BY ALL"'
-	@echo '  $(BIN)/sweepd launch grids/quickstart.yaml --set model.d=[8,16,32,64,128]   # runs only what is new'
+	@echo '  $(BIN)/sweepd launch grids/quickstart.yaml   # goes on settling'
 
 # On all cores; tests/e2e/conftest.py says which tests at the command line stay together.
 test: install

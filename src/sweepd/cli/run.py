@@ -221,7 +221,9 @@ def _launch(
     placement = site.placement(per_trial(grid, site))
     with _stopping() as stop:
         launched = driver.launch(planned.search, store, placement, stop, progress, say)
-    done = f"{len(launched.standing.done)} of {expected.trials} trials"
+    after = launched.standing
+    trials = len(after.done) + sum(not trial.on_demand for trial in after.todo)
+    done = f"{len(after.done)} of {trials} trials"
     if not something_to_do:
         say(f"sweep {grid.name}: nothing to do, {done} are done")
         return

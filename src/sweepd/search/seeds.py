@@ -12,12 +12,11 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
 from typing import Any
 
-from sweepd.grid.options import MEAN_DIGITS, RANGES, Goal, PassRule
+from sweepd.grid.options import RANGES, Goal, PassRule
 from sweepd.grid.plan import Plan, Trial
-from sweepd.intervals import wilson
+from sweepd.search.pooling import is_near, pooled
 
 Bounds = tuple[float, float]
 
@@ -102,11 +101,7 @@ class CellSeeds:
             return True
         scores = [outcome.score for outcome in ran if outcome.score is not None]
         totals = [outcome.total for outcome in ran if outcome.total]
-        if self.goal.metric == "loss" or not scores or not totals:
-            return False
-        total = sum(totals) if self.rule == "mean" else max(totals)
-        low, high = wilson(self._pooled(scores), total)
-        return low <= self.goal.threshold <= high
+        return is_near(scores, totals, self.goal, self.rule)
 
     def called(self, outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:
         """The seeds that count by now, whether or not they have ended."""
@@ -146,23 +141,12 @@ class CellSeeds:
             decisive = self.rule == "any"
             return decisive if decisive in votes else None if None in votes else not decisive
         lows, highs = zip(*bounds, strict=True)
-        return self._vote(self._pooled(lows), self._pooled(highs))
+        metric = self.goal.metric
+        return self._vote(pooled(lows, self.rule, metric), pooled(highs, self.rule, metric))
 
     def _vote(self, low: float, high: float) -> bool | None:
         met = self.goal.met(low)
         return met if met == self.goal.met(high) else None
-
-    def _pooled(self, scores: Sequence[float]) -> float:
-        lower_is_better = self.goal.metric == "loss"
-        match self.rule:
-            case "mean":
-                return round(fmean(scores), MEAN_DIGITS)
-            case "median":
-                return float(median(scores))
-            case "all":
-                return max(scores) if lower_is_better else min(scores)
-            case "any":
-                return min(scores) if lower_is_better else max(scores)
 
 
 def cells_of(plan: Plan) -> list[CellSeeds]:

@@ -18,13 +18,13 @@ question what its rows may claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Literal
 
 from sweepd.grid.options import LEAST_SEEDS, Goal, PassRule, Settle
-from sweepd.intervals import wilson
+from sweepd.search.pooling import is_near, pooled
 
 STILL_TO_COME = 2.0
 """Gain of all further doublings, as a multiple of the last one's: β = .58."""
@@ -120,7 +120,8 @@ def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -
         return None
     finals = {seed: runs[seed][steps if at is None else at] for seed, at in passed.items()}
     sign = 1 if goal.comparison.startswith(">") else -1
-    score = pooled([final.score for final in finals.values()], rule, goal)
+    scores = [final.score for final in finals.values()]
+    score = pooled(scores, rule, goal.metric)
     missing = sign * (goal.threshold - score)
     if goal.met(score) or not math.isfinite(missing):
         return None
@@ -134,7 +135,8 @@ def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -
     error = math.sqrt(sum(e**2 for e in errors)) / len(errors)
     if len(gains) > 1:
         error = max(error, stdev(gains) / math.sqrt(len(gains)))
-    close = len(failing) < len(runs) or _holds(score, finals.values(), goal, rule)
+    totals = [final.total for final in finals.values() if final.total]
+    close = len(failing) < len(runs) or is_near(scores, totals, goal, rule)
     return Progress(steps, gain, missing, error, close)
 
 
@@ -208,20 +210,6 @@ def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None
     return "high" if len(peaks) > 1 and best.peak_lr == max(peaks) else None
 
 
-def pooled(scores: Sequence[float], rule: PassRule, goal: Goal) -> float:
-    """The scores of a cell's seeds as one, by the pass rule."""
-    falls = goal.comparison.startswith("<")
-    match rule:
-        case "mean":
-            return fmean(scores)
-        case "median":
-            return float(median(scores))
-        case "all":
-            return max(scores) if falls else min(scores)
-        case "any":
-            return min(scores) if falls else max(scores)
-
-
 def _passed_at(finals: Mapping[int, Final], goal: Goal) -> int | None:
     """The least budget at which a seed met the goal."""
     return min((steps for steps, final in finals.items() if goal.met(final.score)), default=None)
@@ -234,12 +222,3 @@ def _error(final: Final) -> float:
     total = final.total + 4
     share = (final.score * final.total + 2) / total
     return math.sqrt(share * (1 - share) / total)
-
-
-def _holds(score: float, finals: Iterable[Final], goal: Goal, rule: PassRule) -> bool:
-    """Whether the interval of the evaluation error holds the goal."""
-    totals = [final.total for final in finals if final.total]
-    if not totals or not 0 <= score <= 1:
-        return False
-    low, high = wilson(score, sum(totals) if rule == "mean" else max(totals))
-    return low <= goal.threshold <= high

@@ -70,9 +70,7 @@ def listing(answers: Mapping[int, Mapping[Key, Row]]) -> Iterator[str]:
             )
 
 
-def agreement(
-    answers: Mapping[int, Mapping[Key, Row]], widths: Sequence[float]
-) -> Iterator[str]:
+def agreement(answers: Mapping[int, Mapping[Key, Row]], widths: Sequence[float]) -> Iterator[str]:
     """How far apart settled answers of one row are, in steps of the grid's widths. An answer above
     the grid counts as the step after its largest width."""
     apart: Counter[int] = Counter()

@@ -71,6 +71,8 @@ class Answer:
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
     """Which scores a question is about: acc, loss or both."""
+    cells: Sequence[Mapping[str, Any]] = ()
+    """Of `min`: what each cell of the grid says (`cell_rows`)."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ def answer(views: Views, text: str) -> Answer:
         )
     about = condition.about.union(*(node.about for _, node in question.expressions))
     about = about or frozenset({"acc"})
-    return Answer(reply.columns, reply.rows, notes, damaged, about, reply.cells)
+    met = goal_of(condition)
+    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells)
 
 
 def _merit(question: Question, condition: Node) -> Merit:

@@ -33,10 +33,10 @@ def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping
     another one's checkpoint, also what that one had measured before.
 
     At most about `most` points of each curve, evenly spread over its checks, the last included.
+    The metrics must have been read (`Views.prepare`).
     """
     if not ids:
         return {}
-    views.prepare("metrics")
     wanted = ", ".join("'" + id_.replace("'", "''") + "'" for id_ in sorted(ids))
     rows = views.fetch(
         f"""

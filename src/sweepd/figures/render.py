@@ -1,0 +1,69 @@
+"""Figures as files: vector and pixel formats at their width on paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from sweepd.figures.page import figure, page
+from sweepd.figures.panels import Drawing
+from sweepd.figures.style import WIDTHS, Look, themed
+
+Draw = Callable[[Look], Drawing]
+FORMS = ("svg", "png", "pdf", "html")
+PIXELS_PER_INCH = 300
+ON_SCREEN = Look(WIDTHS["two"], ink="currentColor", paper="transparent")
+"""In a page, which enlarges its figures to its own width, and has a light and a dark form."""
+_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+
+
+def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
+    """A figure as a file of one of FORMS, as wide as so many columns of a paper (WIDTHS)."""
+    look = Look(WIDTHS[columns])
+    if form == "html":
+        shown = {"figures": {"figure": specified(draw, ON_SCREEN, title)}}
+        return page(title, figure("figure", title), shown)
+    return rendered(fitted(draw, look, title), form)
+
+
+def fitted(draw: Draw, look: Look, title: str) -> dict[str, Any]:
+    """The specification of a figure that is as wide as it should be.
+
+    How much room axes take depends on their letters, so it is measured, and the panels get what is
+    left.
+    """
+    for _ in range(2):
+        specification = specified(draw, look, title)
+        found = _SIZE.search(_svg(specification))
+        assert found is not None
+        excess = float(found[1]) - look.width
+        if abs(excess) <= 1:
+            break
+        look = look.narrower(excess)
+    return specified(draw, look, title)
+
+
+def specified(draw: Draw, look: Look, title: str) -> dict[str, Any]:
+    """The specification of a figure that takes about its width."""
+    drawing = draw(look)
+    return themed(drawing.chart, drawing.data, look, title)
+
+
+def rendered(specification: dict[str, Any], form: str) -> bytes:
+    """A figure as `svg`, `pdf` or `png`; its lengths are points."""
+    import vl_convert
+
+    match form:
+        case "svg":
+            return _SIZE.sub(r'width="\1pt" height="\2pt"', _svg(specification), count=1).encode()
+        case "pdf":
+            return vl_convert.vegalite_to_pdf(specification)
+    assert form == "png", form
+    return vl_convert.vegalite_to_png(specification, ppi=PIXELS_PER_INCH)
+
+
+def _svg(specification: dict[str, Any]) -> str:
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(specification)

@@ -92,7 +92,7 @@ class Network:
             case dict():
                 return self._hides_weights(list(value.values()))
             case nn.Module():
-                found = list(value.parameters())
+                found: list[Tensor] = list(value.parameters())
             case Tensor():
                 found = [value] if value.requires_grad else []
             case _:
@@ -238,7 +238,10 @@ class Network:
     def _can_decode(self) -> bool:
         """Whether the model gives `prefill` and `step`. Only chains make use of them, so for other
         tasks they may be left out."""
-        if decoder(self.model) is not self.model or self.rows.shape[1] < 3:
+        if (
+            not (hasattr(self.model, "prefill") and hasattr(self.model, "step"))
+            or self.rows.shape[1] < 3
+        ):
             return False
         if isinstance(self.task, ChainTask):
             return True

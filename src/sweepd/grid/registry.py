@@ -146,7 +146,19 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
+_held: dict[tuple[Kind, str, Path], type] = {}
+"""Classes whose files are not read again."""
+
+
+def hold(kind: Kind, name: str, base: Path) -> None:
+    """Find a class, and have this process keep it as it is now, whatever becomes of its file.
+    UserError as above."""
+    _held[kind, name, base] = _find(kind, name, base)
+
+
 def _find(kind: Kind, name: str, base: Path) -> type:
+    if held := _held.get((kind, name, base)):
+        return held
     try:
         path = fingerprint.source(kind, name, base)
     except FileNotFoundError:

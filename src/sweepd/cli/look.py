@@ -71,7 +71,7 @@ def sample(
     from sweepd.trial.training import Stream, generator
 
     found = registry.find_task(task, Path())
-    given = _parsed(settings)
+    given = parsed(settings)
     made = _made(task, found, given)
     _refuse_leftovers(given, task)
     try:
@@ -102,7 +102,7 @@ def flops(
     from sweepd.grid.costs import costs
     from sweepd.grid.settings import Train
 
-    form, given = form_of(as_json, as_csv), _parsed(settings)
+    form, given = form_of(as_json, as_csv), parsed(settings)
     L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
     problem = _made(task, registry.find_task(task, Path()), given)
     architecture = _made(model, registry.find_model(model, Path()), given)
@@ -205,7 +205,7 @@ def _list(found: Iterable[Entry], form: Form) -> None:
     emit(["name", "summary", "parameters", "source"], rows, form)
 
 
-def _parsed(settings: list[str] | None) -> dict[str, Any]:
+def parsed(settings: list[str] | None) -> dict[str, Any]:
     """`key=value` options, their values read as YAML."""
     from sweepd.grid.yamlfile import Document, GridError, override
 

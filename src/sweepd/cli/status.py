@@ -68,16 +68,11 @@ def logs(
     results: Results = None,
 ) -> None:
     """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
+    from sweepd.store.endings import find_trial
     from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
-    known = set(store.read_plans().table.column("id").to_pylist())
-    known |= set(store.read_trials().table.column("id").to_pylist())
-    matching = sorted(id_ for id_ in known if id_.startswith(trial))
-    if len(matching) != 1:
-        found = f"{len(matching)} trials" if matching else "no trial"
-        raise UserError(f"{trial}: {found} of {store.address} has such an id (see `sweepd status`)")
-    sys.stdout.write(store.read_log(matching[0]))
+    sys.stdout.write(store.read_log(find_trial(store, trial)))
 
 
 def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, Any]]]:

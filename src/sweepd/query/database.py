@@ -1,14 +1,16 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
-The tables are read through the store and copied into memory. DuckDB touches no file, no network
-and no Python object, and what a query changes is gone with the connection.
+The tables are read through the store and copied into memory, except for large files of metrics,
+which DuckDB scans through the store (`sweepd.query.metrics_sql`). It reaches no other file, no
+network and no Python object, and what a query changes is gone with the connection.
 `sweepd.query.cells_sql` says how cells are made out of trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -29,10 +31,12 @@ from sweepd.query.cells_sql import (
     reached_sql,
     told_apart_sql,
 )
+from sweepd.query.metrics_sql import SCANNED, attach, copy
 from sweepd.statuses import STATUSES
+from sweepd.store.runs import no_runs
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Damaged, Read
+from sweepd.store.tables import Damaged, Live, Read
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 """Whose trials count. A function returns the digest of the code that (task, model) names now: its
@@ -58,7 +62,7 @@ class Source(Protocol):
     def load_grid(self, name: str) -> str: ...
     def read_plans(self, sweeps: list[str] | None) -> Read: ...
     def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
-    def read_metrics(self, ids: Collection[str] | None = None) -> Read: ...
+    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,8 @@ class Views:
     whole_store: bool
     notes: list[str]
     damaged: tuple[Damaged, ...]
+    failures: list[Exception] = field(default_factory=list)
+    """Why scanned files could not be read."""
 
     @cached_property
     def columns(self) -> list[str]:
@@ -196,13 +202,28 @@ class Views:
     def _run(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         self.connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
-            result = self.connection.execute(sql)
-            return [column[0] for column in result.description or ()], result.fetchall()
+            with self._scanning():
+                result = self.connection.execute(sql)
+                return [column[0] for column in result.description or ()], result.fetchall()
         finally:
             self.connection.execute("ROLLBACK")
 
+    @contextmanager
+    def _scanning(self) -> Iterator[None]:
+        """EnvironmentFailure if a scanned file cannot be read."""
+        self.failures.clear()
+        try:
+            yield
+        except duckdb.Error:
+            for error in self.failures:
+                gone = f"{error}: deleted while it was read; ask again"
+                raise EnvironmentFailure(
+                    gone if isinstance(error, FileNotFoundError) else str(error)
+                ) from error
+            raise
+
     def prepare(self, text: str) -> tuple[Damaged, ...]:
-        """Read the metrics, which takes long, if a text names them or GOAL_COST.
+        """Look through the metrics, which may take long, if a text names them or GOAL_COST.
 
         Call it before `columns`: those have GOAL_COST from then on.
         """
@@ -212,32 +233,40 @@ class Views:
         wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
         if GOAL_COST in text:
             if not self.whole_store:  # a trial that was continued may be in none of these sweeps
-                _copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
+                copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
             wanted = makers_sql(wanted)
-        ids = None if self.whole_store else [row[0] for row in self.fetch(wanted)]
-        read = self.source.read_metrics(ids)
-        _copy(self.connection, "raw.metrics", read.table)
+        ids = None
+        if not self.whole_store:
+            self.connection.execute(f"CREATE OR REPLACE TABLE raw.wanted AS {wanted}")
+            ids = [row[0] for row in self.fetch("FROM raw.wanted")]
+        live = self.source.live_metrics(ids)
+        attach(self.connection, live, self.failures, "" if ids is None else "raw.wanted")
         if GOAL_COST in text:
             goals = [info.goal for info in self.infos.values()]
-            self.connection.execute(reached_sql(goals, self.member))
+            with self._scanning():
+                self.connection.execute(reached_sql(goals, self.member))
             self.connection.execute(cells_sql(self.identity, self.member, OF_TRIALS))
-        return read.damaged
+        return live.damaged
 
 
 def sandbox() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that reaches nothing outside itself."""
-    return duckdb.connect(
+    """An empty database in memory that reaches nothing outside itself but the files of metrics
+    that `attach` gives to it."""
+    con = duckdb.connect(
         ":memory:",
         config={
-            "enable_external_access": "false",
             "autoload_known_extensions": "false",
             "autoinstall_known_extensions": "false",
             "python_enable_replacements": "false",
+            "enable_external_file_cache": "false",
             "temp_directory": "",
             "memory_limit": "4GB",
-            "threads": "2",
         },
     )
+    con.execute(f"SET allowed_directories = ['{SCANNED}']")
+    con.execute("SET enable_external_access = false")
+    con.execute("CREATE SCHEMA raw")
+    return con
 
 
 def connect(
@@ -270,11 +299,10 @@ def connect(
         )
 
     con = sandbox()
-    con.execute("CREATE SCHEMA raw")
-    _copy(con, "raw.planned", plans.table)
-    _copy(con, "raw.attempts", trials.table)
-    _copy(con, "raw.parents", _parents(trials.table))
-    _copy(con, "raw.metrics", METRICS.concat([]))
+    copy(con, "raw.planned", plans.table)
+    copy(con, "raw.attempts", trials.table)
+    copy(con, "raw.parents", _parents(trials.table))
+    attach(con, Live(METRICS.concat([]), {}, no_runs(), ()), [])
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     con.execute(told_apart_sql())
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
@@ -336,12 +364,6 @@ def _task_fields(sweep: str, grid: str) -> set[str]:
             f"the frozen grid of sweep {sweep} is damaged: {error}; launch it again"
         ) from error
     return fields - {"name"}
-
-
-def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    con.register("arrow", table)
-    con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
-    con.unregister("arrow")
 
 
 def _parents(trials: pa.Table) -> pa.Table:

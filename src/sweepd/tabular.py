@@ -91,7 +91,8 @@ class Table:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell(row[name]))}</td>" for name in self.columns)
+            "<tr>"
+            + "".join(f"<td>{escape(cell(row[name]))}</td>" for name in self.columns)
             + "</tr>"
             for row in self.arrow.slice(0, MOST_SHOWN).to_pylist()
         )

@@ -16,9 +16,9 @@ from sweepd.cli.output import (
     form_of,
     report_damage,
     results_address,
-    table,
 )
 from sweepd.errors import UserError
+from sweepd.listing import listing
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def status(
     while watch:
         columns, rows = _rows(store, sweep)
         clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-        print(f"{clear}{table(columns, rows)}", flush=True)
+        print(f"{clear}{listing(columns, rows)[0]}", flush=True)
         if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
             return
         time.sleep(WATCH_SECONDS)

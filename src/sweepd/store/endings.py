@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from sweepd.errors import UserError
 from sweepd.statuses import UNTRIED
-from sweepd.store.store import Store
 from sweepd.store.schema import key_numbers, taken
+from sweepd.store.store import Store
 
 
 def latest(trials: pa.Table) -> pa.Table:

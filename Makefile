@@ -11,7 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-parts test-e2e torture clusters install lint types check clean
+.PHONY: quickstart test test-parts test-e2e torture clusters dist install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
@@ -52,6 +52,12 @@ types: install
 	$(BIN)/mypy
 
 check: lint types test
+
+# The source archive and the wheel, with their metadata checked (docs/release.md).
+dist: install
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
 
 # The stamp file is made again when one of the files that decide the environment changes.
 install: $(VENV)/.installed

@@ -25,7 +25,7 @@ function show(handler, event, item, value) {
 
 const options = {
   mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: show,
-  logLevel: vega.Error,
+  logLevel: 1, // errors; an empty layer is none
   loader: { load: () => Promise.reject(new Error("this page loads nothing")) },
 };
 

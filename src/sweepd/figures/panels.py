@@ -90,6 +90,14 @@ class Asked:
         others = [n for n in self.named if n not in {"task", "model", *self.sizes}]
         return [name for name in others if len({row[name] for row in rows}) > 1]
 
+    @cached_property
+    def cell_of(self) -> Mapping[tuple[Any, ...], int]:
+        """By a row's group: the number of the cell that passes there, else of the one that
+        decides the row."""
+        cells = [cell for cell in self.answer.cells if cell["stands"]]
+        told = [cell for cell in cells if cell["decides"]] + [c for c in cells if c["wins"]]
+        return {tuple(cell[name] for name in self.named): cell["cell"] for cell in told}
+
     def where(self, row: Row) -> str:
         """The size of a row, and what else tells it apart from others, in words."""
         size = [f"{self.size_fields.get(row['task'], 'size')} = {row['size']}"]

@@ -32,7 +32,6 @@ const options = {
 /** Draws a figure; a click on a cell of the grid shows its learning curves. */
 async function draw(element) {
   const { view } = await vegaEmbed(element, data.figures[element.dataset.figure], options);
-  element.querySelector("svg").setAttribute("aria-hidden", "true");
   if (!data.curves) return;
   element.toggleAttribute("data-clicks", true);
   view.addEventListener("click", (event, item) => {

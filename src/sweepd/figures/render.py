@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 from sweepd.figures.page import figure, page
@@ -39,7 +40,7 @@ def fitted(draw: Draw, look: Look, title: str) -> dict[str, Any]:
         assert found is not None
         excess = float(found[1]) - look.width
         if abs(excess) <= 1:
-            break
+            return specification
         look = look.narrower(excess)
     return specified(draw, look, title)
 
@@ -56,7 +57,9 @@ def rendered(specification: dict[str, Any], form: str) -> bytes:
 
     match form:
         case "svg":
-            return _SIZE.sub(r'width="\1pt" height="\2pt"', _svg(specification), count=1).encode()
+            label = escape(specification["description"])
+            told = rf'role="img" aria-label="{label}" width="\1pt" height="\2pt"'
+            return _SIZE.sub(told, _svg(specification), count=1).encode()
         case "pdf":
             return vl_convert.vegalite_to_pdf(specification)
     assert form == "png", form

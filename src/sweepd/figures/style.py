@@ -50,6 +50,11 @@ class Look:
     aside: float = 46
     """How much of the width the left axis and its title take."""
 
+    @property
+    def legends(self) -> str:
+        """How several legends stand below a figure."""
+        return "vertical" if self.width < BESIDE else "horizontal"
+
     def panel(self, columns: int) -> float:
         """The width of each of so many panels side by side."""
         return max((self.width - self.aside - GAP * (columns - 1)) / columns, 20)
@@ -59,6 +64,8 @@ class Look:
         return replace(self, aside=self.aside + by)
 
 
+BESIDE = 400
+"""The width, in points, from which on legends stand side by side."""
 GAP = 8
 """Between panels."""
 LEGEND_SYMBOL = 26
@@ -152,5 +159,6 @@ def _config(look: Look) -> dict[str, Any]:
             "gradientThickness": 6,
             "offset": 4,
             "padding": 0,
+            "layout": {"bottom": {"anchor": "start", "direction": look.legends}},
         },
     }

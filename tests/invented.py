@@ -7,6 +7,8 @@ import math
 from fake_store import FakeStore, Row
 from questions import SIZE_FIELDS, planned_on
 
+from sweepd.store.store import Store
+
 HOSTILE = "</script><script>window.ran = 1</script><img src=x onerror='window.ran = 2'>"
 WIDTHS, SIZES = (8, 16, 32, 64), (8, 16, 32, 64)
 
@@ -33,7 +35,8 @@ def store() -> FakeStore:
     store.add_sweep("s", planned, size_fields=SIZE_FIELDS)
     for trial in planned:
         n, d, model, seed = trial["n"], trial["d"], trial["model"], trial["seed"]
-        acc = round(1 / (1 + math.exp(-4 * math.log2(d / needed(model, n)) - 2.5)) - 0.01 * seed, 3)
+        logit = 4 * math.log2(d / needed(model, n)) + 2.5 - seed / 4
+        acc = round(1 / (1 + math.exp(-logit)), 3)
         if model == "sparse" and n == SIZES[-1]:
             if d == 8:
                 store.end(trial, "failed", None, error=HOSTILE, step=0)
@@ -47,3 +50,12 @@ def store() -> FakeStore:
             at = {"id": trial["id"], "attempt": 1000, "step": step, "acc": acc * step / 100}
             store.steps.append({**at, "loss": 1 - acc, "seconds": 0.1})
     return store
+
+
+def save(address: str) -> Store:
+    """The same in a store on a disk."""
+    found, kept = store(), Store.create(address)
+    kept.save_sweep("s", found.load_grid("s"), found.load_sweep("s"), trials())
+    kept.write_trials(found.endings)
+    kept.write_metrics(found.steps)
+    return kept

@@ -51,7 +51,7 @@ def curves(
     of_trials = base.encode(
         alt.X(
             "step:Q",
-            title="steps of training",
+            title="steps",
             scale=alt.Scale(zero=True),
             axis=alt.Axis(tickCount=3, format="~s", grid=False),
         ),

@@ -45,7 +45,7 @@ async function showCurves(cell) {
   const rows = trials.flatMap(([id, seed, steps, scores]) =>
     steps.map((step, i) => ({ trial: id, seed, step, score: scores[i] })));
   panel.querySelector("h2").textContent = told;
-  panel.querySelector("p").textContent = `sweepd logs ${trials.map(([id]) => id).join(" · sweepd logs ")}`;
+  panel.querySelector("p").textContent = trials.map(([id]) => `sweepd logs ${id.slice(0, 8)}`).join(" · ");
   panel.hidden = false;
   const curve = structuredClone(data.figures.curve);
   curve.datasets.curve = rows;

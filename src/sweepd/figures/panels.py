@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweepd.errors import SweepdError, UserError
@@ -135,8 +136,12 @@ def by_model(
     note stands after them in the legend."""
     import altair as alt
 
-    columns = legend_columns(models, look)
-    legend = alt.Legend(title=note, titleOrient="right", columns=columns, symbolOpacity=1)
+    legend = alt.Legend(
+        title=note,
+        titleOrient="bottom" if look.narrow else "right",
+        columns=legend_columns(models, look),
+        symbolOpacity=1,
+    )
 
     def shown_as(of: Sequence[str]) -> dict[str, Any]:
         scale = alt.Scale(domain=models, range=of)
@@ -150,7 +155,8 @@ def side_by_side(names: Sequence[str], look: Look) -> tuple[float, int]:
     """The width of panels that stand in as few lines as their names allow, and how many stand in
     each line."""
     longest = max(map(len, names)) * 0.5 * NORMAL
-    columns = max(1, min(len(names), MOST_BESIDE, int(look.width / max(longest, LEAST_PANEL))))
+    most = max(1, min(MOST_BESIDE, int(look.width / max(longest, LEAST_PANEL))))
+    columns = ceil(len(names) / ceil(len(names) / most))
     return look.panel(columns), columns
 
 

@@ -43,7 +43,7 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     )
     x = alt.X(
         "step:Q",
-        title="steps of training",
+        title="steps",
         scale=alt.Scale(type="log", base=2, nice=False, padding=8),
         axis=alt.Axis(values=steps, format="~s", labelOverlap=True, grid=False),
     )

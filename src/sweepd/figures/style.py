@@ -51,9 +51,9 @@ class Look:
     """How much of the width the left axis and its title take."""
 
     @property
-    def legends(self) -> str:
-        """How several legends stand below a figure."""
-        return "vertical" if self.width < BESIDE else "horizontal"
+    def narrow(self) -> bool:
+        """Whether legends stand below one another."""
+        return self.width < BESIDE
 
     def panel(self, columns: int) -> float:
         """The width of each of so many panels side by side."""
@@ -159,6 +159,11 @@ def _config(look: Look) -> dict[str, Any]:
             "gradientThickness": 6,
             "offset": 4,
             "padding": 0,
-            "layout": {"bottom": {"anchor": "start", "direction": look.legends}},
+            "layout": {
+                "bottom": {
+                    "anchor": "start",
+                    "direction": "vertical" if look.narrow else "horizontal",
+                }
+            },
         },
     }

@@ -51,7 +51,7 @@ def curves(
     of_trials = base.encode(
         alt.X(
             "step:Q",
-            title="steps of training",
+            title="steps",
             scale=alt.Scale(zero=True),
             axis=alt.Axis(tickCount=3, format="~s", grid=False),
         ),
@@ -77,7 +77,7 @@ def curves(
 
 def _told(asked: Asked, row: Row, trial: Row, curve: Curve) -> Iterator[dict[str, Any]]:
     told = {name: trial[name] for name in ("seed", "status")} | {"trial": trial["id"]}
-    told |= {"value": row["value"], "at": row["at"]}
+    told |= {name: row[name] for name in ("value", "at", "cell")}
     for step, score in curve:
         yield {**told, "part": "curve", "step": step, "score": score}
     score = trial[asked.score]

@@ -6,15 +6,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sweepd.figures.least import exponent
-from sweepd.figures.panels import Asked, Drawing, NothingToDraw, Row, by_model, is_, tooltip
-from sweepd.figures.style import SMALL, Look, ordered
+from sweepd.figures.panels import (
+    Asked,
+    Drawing,
+    NothingToDraw,
+    Row,
+    by_model,
+    is_,
+    stacked,
+    tooltip,
+)
+from sweepd.figures.style import Look, ordered
 
 ROW_HEIGHT = 14
+PARTS = ("law", "theory", "bound", "none")
 ARROW = "M-1,0L1,0M.5,-.4L1,0L.5,.4"
 
 
 def exponents(asked: Asked, along: str, look: Look) -> Drawing:
-    """A row of the figure for each problem and model: the exponent and its 95% interval.
+    """A panel for each problem, with a row for each model: the exponent and its 95% interval.
 
     A stroke is the exponent that theory gives, with an arrow where theory gives a lower bound.
     NothingToDraw if no row of the answer has an exponent.
@@ -26,33 +36,30 @@ def exponents(asked: Asked, along: str, look: Look) -> Drawing:
         reasons = "; ".join(f"{row['task']}, {row['model']}: {row['reason']}" for row in rows)
         raise NothingToDraw(f"nothing to draw: no law could be fitted ({reasons})")
     models = ordered([row["model"] for row in rows])
-    found = asked.problems(rows)
-    told = [{"problem": name, **row} for name, members in found.items() for row in _told(members)]
-    colour, shape = by_model(models, look)
+    colour, shape = ({**option, "legend": None} for option in by_model(models, look))
     base = alt.Chart().encode(
         alt.Y("model:N", sort=models, title=None, axis=alt.Axis(grid=False, domain=False)),
         alt.X("x:Q", title=f"exponent of least {asked.name} in {along}"),
+        alt.Color(**colour),
     )
-    plain = {name: option for name, option in colour.items() if name != "legend"}
-    of_part = {
-        part: base.transform_filter(is_("part", part)).encode(alt.Color(**plain, legend=None))
-        for part in ("law", "theory", "bound", "none")
-    }
+    of_part = {part: base.transform_filter(is_("part", part)) for part in PARTS}
     shown = tooltip(model="model", told="exponent", theory="theory", points="sizes", seeds="seeds")
-    layers = [
+    panel = alt.layer(
         of_part["law"].mark_rule(strokeWidth=1.5).encode(alt.X("low:Q"), alt.X2("high")),
         of_part["law"]
         .mark_point(filled=True, size=34, opacity=1)
-        .encode(alt.Shape(**{**shape, "legend": None}), tooltip=shown),
-        of_part["theory"].mark_tick(thickness=1.5, color=look.ink, size=11),
+        .encode(alt.Shape(**shape), tooltip=shown),
+        of_part["theory"].mark_tick(thickness=1.5, size=11),
         of_part["bound"].mark_point(shape=ARROW, size=70, xOffset=6, strokeWidth=1.2),
-        of_part["none"].mark_text(align="left", fontSize=SMALL).encode(text="told:N"),
-    ]
-    chart = alt.layer(*layers, data=alt.NamedData("laws")).properties(
-        width=look.panel(1), height=alt.Step(ROW_HEIGHT)
+        of_part["none"].mark_text(align="left").encode(text="told:N"),
     )
-    chart = chart.facet(row=alt.Row("problem:N", sort=list(found), title=None))
-    return Drawing(chart.resolve_scale(y="independent"), {"laws": told})
+    charts, found = [], {}
+    for name, members in asked.problems(rows).items():
+        height = ROW_HEIGHT * len({row["model"] for row in members})
+        chart = panel.properties(data=alt.NamedData(name), width=look.panel(1), height=height)
+        charts.append(chart.properties(title=name))
+        found[name] = list(_told(members))
+    return Drawing(stacked(charts).resolve_scale(x="shared"), found)
 
 
 def _told(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:

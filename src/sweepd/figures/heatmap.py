@@ -104,7 +104,7 @@ def _problem(
         )
     if marked:
         layers.append(_marks(base, {row["mark"] for row in marked}, look))
-    layers += _frontier_lines(base, look)
+    layers += _frontier_lines(base, {row["part"] for row in told})
     chart = alt.layer(*layers, data=alt.NamedData(name))
     column = alt.Column("model:N", sort=models, title=None)
     return chart.facet(column=column).properties(title=name), told
@@ -172,7 +172,8 @@ def _frontier(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str
                 yield {**found, "value": low, "to": high, "settled": settled}
 
 
-def _frontier_lines(base: alt.Chart, look: Look) -> Iterator[alt.Chart]:
+def _frontier_lines(base: Any, parts: Collection[str]) -> Iterator[Any]:
+    """A layer for each kind of piece: its name says at which edge of which cells it ends."""
     import altair as alt
 
     dash = alt.StrokeDash(
@@ -181,16 +182,13 @@ def _frontier_lines(base: alt.Chart, look: Look) -> Iterator[alt.Chart]:
         legend=alt.Legend(title="frontier", symbolType="stroke", symbolStrokeColor=LINE),
     )
     x = base.encoding.x.bandPosition(0)
-    for at in (0, 1):
-        y = base.encoding.y.bandPosition(at)
-        yield (
-            base.transform_filter(is_("part", f"flat {at}"))
-            .mark_rule(strokeWidth=2, stroke=LINE)
-            .encode(x, alt.X2("size", bandPosition=1), y, dash)
-        )
-        for to in (0, 1):
-            yield (
-                base.transform_filter(is_("part", f"step {at} {to}"))
-                .mark_rule(strokeWidth=2, stroke=LINE)
-                .encode(x, y, alt.Y2("to", bandPosition=to), dash)
-            )
+    for part in sorted(parts):
+        kind, *edges = part.split()
+        if kind not in ("flat", "step"):
+            continue
+        at = base.encoding.y.bandPosition(int(edges[0]))
+        to: Any = alt.X2("size", bandPosition=1)
+        if kind == "step":
+            to = alt.Y2("to", bandPosition=int(edges[1]))
+        rule = base.transform_filter(is_("part", part)).mark_rule(strokeWidth=2, stroke=LINE)
+        yield rule.encode(x, at, to, dash)

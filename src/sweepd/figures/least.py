@@ -102,7 +102,7 @@ def _layers(
         )
     bars = base.transform_filter(is_("part", "bar"))
     yield bars.mark_rule(strokeWidth=3, opacity=0.35).encode(alt.Y2("to:Q"), alt.Color(**colour))
-    for verdict, (path, below) in ARROWS.items():
+    for verdict, (path, below) in ((v, ARROWS[v]) for v in ARROWS if v in parts):
         ends = base.transform_filter(is_("part", verdict))
         yield ends.mark_point(
             shape=path, yOffset=below, size=90, strokeWidth=1.2, opacity=1, filled=False
@@ -138,6 +138,7 @@ def _known(
         value, fail = row["value"], row["fail"]
         told = {
             "model": row["model"],
+            "cell": asked.cell_of.get(tuple(row[name] for name in asked.named)),
             "x": row[along] * spread ** (APART * aside),
             "size": f"{row['size']} (L = {row['L']})" if "L" in row else row.get("size"),
             "known": bound(asked.expression, row),

@@ -25,14 +25,13 @@ function show(handler, event, item, value) {
 
 const options = {
   mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: show,
-  logLevel: vega.Error,
+  logLevel: 1, // errors; an empty layer is none
   loader: { load: () => Promise.reject(new Error("this page loads nothing")) },
 };
 
 /** Draws a figure; a click on a cell of the grid shows its learning curves. */
 async function draw(element) {
   const { view } = await vegaEmbed(element, data.figures[element.dataset.figure], options);
-  element.querySelector("svg").setAttribute("aria-hidden", "true");
   if (!data.curves) return;
   element.toggleAttribute("data-clicks", true);
   view.addEventListener("click", (event, item) => {
@@ -46,7 +45,7 @@ async function showCurves(cell) {
   const rows = trials.flatMap(([id, seed, steps, scores]) =>
     steps.map((step, i) => ({ trial: id, seed, step, score: scores[i] })));
   panel.querySelector("h2").textContent = told;
-  panel.querySelector("p").textContent = `sweepd logs ${trials.map(([id]) => id).join(" · sweepd logs ")}`;
+  panel.querySelector("p").textContent = trials.map(([id]) => `sweepd logs ${id.slice(0, 8)}`).join(" · ");
   panel.hidden = false;
   const curve = structuredClone(data.figures.curve);
   curve.datasets.curve = rows;

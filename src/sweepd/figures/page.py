@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -28,7 +29,7 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
     that name in `data["figures"]` is drawn.
     """
     style, script = _asset("page.css"), _asset("page.js")
-    scripts = [_vega(), script]
+    scripts = [prepared().result(), script]
     return (
         Template(_asset("page.html"))
         .substitute(
@@ -110,9 +111,16 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+def prepared() -> Future[str]:
+    """Vega, Vega-Lite and Vega-Embed as one script, made in the background: it takes seconds."""
     import vl_convert
 
-    bundle: Any = vl_convert.javascript_bundle  # its stub demands an argument
-    return str(bundle()).replace("</script", "<\\/script")
+    def script() -> str:
+        bundle: Any = vl_convert.javascript_bundle  # its stub demands an argument
+        return str(bundle()).replace("</script", "<\\/script")
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(script)
+    finally:
+        pool.shutdown(wait=False)

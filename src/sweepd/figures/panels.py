@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweepd.errors import SweepdError, UserError
@@ -90,6 +91,14 @@ class Asked:
         others = [n for n in self.named if n not in {"task", "model", *self.sizes}]
         return [name for name in others if len({row[name] for row in rows}) > 1]
 
+    @cached_property
+    def cell_of(self) -> Mapping[tuple[Any, ...], int]:
+        """By a row's group: the number of the cell that passes there, else of the one that
+        decides the row."""
+        cells = [cell for cell in self.answer.cells if cell["stands"]]
+        told = [cell for cell in cells if cell["decides"]] + [c for c in cells if c["wins"]]
+        return {tuple(cell[name] for name in self.named): cell["cell"] for cell in told}
+
     def where(self, row: Row) -> str:
         """The size of a row, and what else tells it apart from others, in words."""
         size = [f"{self.size_fields.get(row['task'], 'size')} = {row['size']}"]
@@ -127,8 +136,12 @@ def by_model(
     note stands after them in the legend."""
     import altair as alt
 
-    columns = legend_columns(models, look)
-    legend = alt.Legend(title=note, titleOrient="right", columns=columns, symbolOpacity=1)
+    legend = alt.Legend(
+        title=note,
+        titleOrient="bottom" if look.narrow else "right",
+        columns=legend_columns(models, look),
+        symbolOpacity=1,
+    )
 
     def shown_as(of: Sequence[str]) -> dict[str, Any]:
         scale = alt.Scale(domain=models, range=of)
@@ -142,7 +155,8 @@ def side_by_side(names: Sequence[str], look: Look) -> tuple[float, int]:
     """The width of panels that stand in as few lines as their names allow, and how many stand in
     each line."""
     longest = max(map(len, names)) * 0.5 * NORMAL
-    columns = max(1, min(len(names), MOST_BESIDE, int(look.width / max(longest, LEAST_PANEL))))
+    most = max(1, min(MOST_BESIDE, int(look.width / max(longest, LEAST_PANEL))))
+    columns = ceil(len(names) / ceil(len(names) / most))
     return look.panel(columns), columns
 
 

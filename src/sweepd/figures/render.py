@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def fitted(draw: Draw, look: Look, title: str) -> dict[str, Any]:
         assert found is not None
         excess = float(found[1]) - look.width
         if abs(excess) <= 1:
-            break
+            return specification
         look = look.narrower(excess)
     return specified(draw, look, title)
 
@@ -78,7 +79,9 @@ def rendered(specification: dict[str, Any], form: str) -> bytes:
 
     match form:
         case "svg":
-            return _SIZE.sub(r'width="\1pt" height="\2pt"', _svg(specification), count=1).encode()
+            label = escape(specification["description"])
+            told = rf'role="img" aria-label="{label}" width="\1pt" height="\2pt"'
+            return _SIZE.sub(told, _svg(specification), count=1).encode()
         case "pdf":
             return vl_convert.vegalite_to_pdf(specification)
     assert form == "png", form

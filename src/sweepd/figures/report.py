@@ -14,7 +14,7 @@ from sweepd.errors import SweepdError
 from sweepd.figures.curves import one_cell
 from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.origin import Launches, cost, failures, origin, repeating
-from sweepd.figures.page import figure, page, table
+from sweepd.figures.page import figure, page, prepared, table
 from sweepd.figures.panels import NothingToDraw, Row
 from sweepd.figures.render import ON_SCREEN, specified
 from sweepd.figures.words import answered, caveats, question, table_rows
@@ -50,6 +50,7 @@ class Report:
 
     def page(self) -> bytes:
         """The page. A part that has no answer says why."""
+        prepared()
         figures, missing = self._figures()
         sections = {
             "Answer": self._answer,

@@ -43,7 +43,7 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     )
     x = alt.X(
         "step:Q",
-        title="steps of training",
+        title="steps",
         scale=alt.Scale(type="log", base=2, nice=False, padding=8),
         axis=alt.Axis(values=steps, format="~s", labelOverlap=True, grid=False),
     )
@@ -67,7 +67,7 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
         for trial in trials.get(row["cell"], ()):
             if trial[asked.score] is not None and row["steps"]:
                 yield {
-                    **{name: row[name] for name in ("model", "value")},
+                    **{name: row[name] for name in ("model", "value", "cell")},
                     "part": "seed",
                     "role": PASSES if row["wins"] else DECIDES,
                     "seed": trial["seed"],

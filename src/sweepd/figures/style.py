@@ -50,6 +50,11 @@ class Look:
     aside: float = 46
     """How much of the width the left axis and its title take."""
 
+    @property
+    def narrow(self) -> bool:
+        """Whether legends stand below one another."""
+        return self.width < BESIDE
+
     def panel(self, columns: int) -> float:
         """The width of each of so many panels side by side."""
         return max((self.width - self.aside - GAP * (columns - 1)) / columns, 20)
@@ -59,6 +64,8 @@ class Look:
         return replace(self, aside=self.aside + by)
 
 
+BESIDE = 400
+"""The width, in points, from which on legends stand side by side."""
 GAP = 8
 """Between panels."""
 LEGEND_SYMBOL = 26
@@ -152,5 +159,11 @@ def _config(look: Look) -> dict[str, Any]:
             "gradientThickness": 6,
             "offset": 4,
             "padding": 0,
+            "layout": {
+                "bottom": {
+                    "anchor": "start",
+                    "direction": "vertical" if look.narrow else "horizontal",
+                }
+            },
         },
     }

@@ -295,6 +295,7 @@ def sandbox() -> duckdb.DuckDBPyConnection:
             "memory_limit": "4GB",
         },
     )
+    con.execute("SET parquet_metadata_cache = true")  # files never change
     con.execute(f"SET allowed_directories = ['{SCANNED}']")
     con.execute("SET enable_external_access = false")
     con.execute("CREATE SCHEMA raw")

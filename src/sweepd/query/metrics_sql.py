@@ -39,6 +39,8 @@ def attach(
         from sweepd.query.scanning import ScannedFiles  # which takes a while
 
         files = ScannedFiles(live.scanned.values(), failures)
+        if files.protocol in con.list_filesystems():  # else the former one would still be asked
+            con.unregister_filesystem(files.protocol)
         con.register_filesystem(files)
         columns, paths = ", ".join(METRICS.fixed), list(files.files)
         rows += f" UNION ALL BY NAME SELECT {columns} FROM read_parquet({paths})"

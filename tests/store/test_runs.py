@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.store.runs import RUNS, joined, no_runs, runs_of
+from sweepd.store.runs import RUNS, joined, no_runs, overlapping, runs_of
 from sweepd.store.schema import METRICS
 
 KEYS = st.tuples(st.sampled_from("ab"), st.sampled_from([1000, 2000]), st.integers(0, 5))
@@ -35,7 +35,7 @@ def test_runs_hold_every_row_once_and_meet_where_steps_do(
         a[0] for a, b in combinations(runs, 2) if a[0] == b[0] and a[2] <= b[3] and b[2] <= a[3]
     }
     twice = {a[0] for a, b in combinations(keys, 2) if (a[0], a[2]) == (b[0], b[2])}
-    assert twice <= meets
+    assert twice <= meets == set(overlapping(found)["id"].to_pylist())
 
 
 def test_a_sorted_file_has_a_run_for_each_attempt() -> None:

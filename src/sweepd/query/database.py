@@ -34,7 +34,6 @@ from sweepd.query.cells_sql import (
 )
 from sweepd.query.metrics_sql import SCANNED, attach, copy
 from sweepd.statuses import STATUSES
-from sweepd.store.runs import no_runs
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Live, Read
@@ -341,7 +340,7 @@ def connect(
     copy(con, "raw.planned", plans.table)
     copy(con, "raw.attempts", trials.table)
     copy(con, "raw.parents", _parents(trials.table))
-    attach(con, Live(METRICS.concat([]), {}, no_runs(), ()), [])
+    attach(con, Live.of(METRICS.concat([])), [])
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     con.execute(told_apart_sql())
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweepd import cache
 from sweepd.store.parquet import Examined, to_parquet
-from sweepd.store.runs import RUNS
-from sweepd.store.storage import File, digest, from_json
+from sweepd.store.storage import DIGEST_LENGTH, File, digest, from_json
 
 FORMAT = 1
 """Of what is kept; another one is not found."""
-KNOWN = b"sweepd.known"
-"""Parquet metadata: JSON of what is known of a file besides its runs."""
+OVERLAPPING = "overlapping"
 SETTLED_SECONDS = 2.0
 """How old a file must be for its time to tell every later change: clocks of disks tick coarsely."""
 
@@ -34,27 +32,55 @@ class Remembered:
         self._folder = f"{digest(address.encode())}-{below}"
 
     def recall(self, file: File) -> Examined | None:
-        """What was found out about a file; None if nothing was."""
-        data = cache.recall(f"{self._folder}/{_name(file)}")
+        """What was found out about a file, without its runs; None if nothing was."""
+        data = cache.recall(f"{self._folder}/{_key(file)}")
         if data is None:
             return None
-        runs = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-        known = from_json(runs.schema.metadata[KNOWN], {"rows": int, "replaces": [str]})
-        return Examined(file, known["rows"], tuple(known["replaces"]), runs.cast(RUNS))
+        known = from_json(data, {"rows": int, "replaces": [str]})
+        return Examined(file, known["rows"], tuple(known["replaces"]), None)
+
+    def recall_runs(self, file: File) -> pa.Table | None:
+        data = cache.recall(f"{self._folder}/{_key(file)}.runs")
+        return None if data is None else _table(data)
 
     def keep(self, found: Examined) -> None:
-        """Remember a file, if its time tells every later change."""
-        if found.file.version is None and time.time() - found.file.written < SETTLED_SECONDS:
+        """Remember a file and its runs, if what the place says of it tells every later change."""
+        if not _is_settled(found.file):
             return
-        known = {KNOWN: json.dumps({"rows": found.rows, "replaces": found.replaces})}
-        data = to_parquet(found.runs.replace_schema_metadata(known))
-        cache.keep(f"{self._folder}/{_name(found.file)}", data)
+        name = f"{self._folder}/{_key(found.file)}"
+        cache.keep(f"{name}.runs", to_parquet(found.runs))
+        known = {"rows": found.rows, "replaces": found.replaces}
+        cache.keep(name, json.dumps(known).encode())
 
-    def forget_others(self, files: Iterable[File]) -> None:
-        """Drop what is known of all files but these."""
-        cache.forget_others(self._folder, {_name(file) for file in files})
+    def recall_overlapping(self, files: Collection[File]) -> pa.Table | None:
+        """Which trials have overlapping runs in these files together; None if that is not known."""
+        data = cache.recall(f"{self._folder}/{OVERLAPPING}")
+        if data is None or data[:DIGEST_LENGTH] != _key(*files).encode():
+            return None
+        return _table(data[DIGEST_LENGTH:])
+
+    def keep_overlapping(self, files: Collection[File], found: pa.Table) -> None:
+        """Remember that of these files, in place of all others."""
+        if all(map(_is_settled, files)):
+            data = _key(*files).encode() + to_parquet(found)
+            cache.keep(f"{self._folder}/{OVERLAPPING}", data)
+
+    def forget_others(self, files: Collection[File]) -> None:
+        """Drop what is known of each file but these."""
+        kept = {OVERLAPPING}
+        for file in files:
+            kept |= {_key(file), f"{_key(file)}.runs"}
+        cache.forget_others(self._folder, kept)
 
 
-def _name(file: File) -> str:
-    told = json.dumps([FORMAT, file.name, file.size, file.written, file.version])
-    return digest(told.encode())
+def _is_settled(file: File) -> bool:
+    return file.version is not None or time.time() - file.written >= SETTLED_SECONDS
+
+
+def _key(*files: File) -> str:
+    told = sorted((file.name, file.size, file.written, file.version or "") for file in files)
+    return digest(json.dumps([FORMAT, told]).encode())
+
+
+def _table(data: bytes) -> pa.Table:
+    return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)

@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.store.runs import runs_of
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Live, Read
@@ -64,8 +63,7 @@ class FakeStore:
     def live_metrics(self, ids: Collection[str] | None = None) -> Live:
         self.metrics_reads += 1
         rows = [row for row in self.steps if ids is None or row["id"] in ids]
-        table = METRICS.table(rows)
-        return Live(table, {}, runs_of(table), ())
+        return Live.of(METRICS.table(rows))
 
 
 def planned(

@@ -95,7 +95,7 @@ def sql(
     from sweepd.query.database import connect
 
     form, store = form_of(as_json, as_csv), _store(results)
-    answer = connect(store, code=codes(code, store), sweeps=sweep).sql(select)
+    answer = connect(store, code=codes(code, store), sweeps=sweep, about=select).sql(select)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)

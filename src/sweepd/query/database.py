@@ -8,6 +8,7 @@ network and no Python object, and what a query changes is gone with the connecti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +34,6 @@ from sweepd.query.cells_sql import (
 )
 from sweepd.query.metrics_sql import SCANNED, attach, copy
 from sweepd.statuses import STATUSES
-from sweepd.store.runs import no_runs
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Live, Read
@@ -51,6 +51,11 @@ SWEEPS = (
 )
 LONGEST = 2**62
 """Steps that nobody trains for."""
+VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
+ENDED = frozenset({"trials", "attempts", "metrics"})
+"""The views that hold what trials left behind. The others need the cells."""
+MADE = frozenset({"raw", "show", "query", "query_table"})
+"""Words of SQL that reach a view, or what it is made of, without its name."""
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
@@ -87,10 +92,9 @@ class Views:
 
     connection: duckdb.DuckDBPyConnection
     source: Source
-    axes: tuple[str, ...]
-    """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
-    by_code: bool
-    """Whether cells differ by code."""
+    code: CodeChoice
+    plan_axes: tuple[str, ...]
+    trial_axes: tuple[str, ...]
     infos: Mapping[str, SweepInfo]
     """sweep.json of each selected sweep."""
     whole_store: bool
@@ -98,6 +102,18 @@ class Views:
     damaged: tuple[Damaged, ...]
     failures: list[Exception] = field(default_factory=list)
     """Why scanned files could not be read."""
+    made: set[str] = field(default_factory=set)
+    """"cells", once they are."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
+        return tuple(dict.fromkeys(self.plan_axes + self.trial_axes))
+
+    @property
+    def by_code(self) -> bool:
+        """Whether cells differ by code."""
+        return isinstance(self.code, str)
 
     @cached_property
     def columns(self) -> list[str]:
@@ -169,6 +185,7 @@ class Views:
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""
+        self.make_cells()
         try:
             return self._run(sql)[1]
         except duckdb.Error as error:
@@ -187,6 +204,8 @@ class Views:
             statements = self.connection.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise UserError("one SELECT is wanted: sql only reads")
+            if not _names_only(text, ENDED):
+                self.make_cells()
             damaged += self.prepare(text)
             names, rows = self._run(text)
         except duckdb.Error as error:
@@ -222,6 +241,20 @@ class Views:
                 ) from error
             raise
 
+    def make_cells(self) -> None:
+        """Make the views `cells` and `sweeps`, once, and note how many trials no cell counts."""
+        if "cells" in self.made:
+            return
+        self.made.add("cells")
+        con = self.connection
+        _fill(con, "raw.counted", COUNTED, _counted(con, self.code, self.infos))
+        con.execute(members_sql(self.plan_axes, self.trial_axes, self.member))
+        con.execute(cells_sql(self.identity, self.member, MEASURED))
+        others = "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
+        [(left_out,)] = con.execute(others).fetchall()
+        if left_out:
+            self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
+
     def prepare(self, text: str) -> tuple[Damaged, ...]:
         """Look through the metrics, which may take long, if a text names them or GOAL_COST.
 
@@ -238,10 +271,12 @@ class Views:
         ids = None
         if not self.whole_store:
             self.connection.execute(f"CREATE OR REPLACE TABLE raw.wanted AS {wanted}")
-            ids = [row[0] for row in self.fetch("FROM raw.wanted")]
+            found = self.connection.execute("SELECT id FROM raw.wanted").fetchall()
+            ids = [row[0] for row in found]
         live = self.source.live_metrics(ids)
         attach(self.connection, live, self.failures, "" if ids is None else "raw.wanted")
         if GOAL_COST in text:
+            self.make_cells()
             goals = [info.goal for info in self.infos.values()]
             with self._scanning():
                 self.connection.execute(reached_sql(goals, self.member))
@@ -263,6 +298,7 @@ def sandbox() -> duckdb.DuckDBPyConnection:
             "memory_limit": "4GB",
         },
     )
+    con.execute("SET parquet_metadata_cache = true")  # files never change
     con.execute(f"SET allowed_directories = ['{SCANNED}']")
     con.execute("SET enable_external_access = false")
     con.execute("CREATE SCHEMA raw")
@@ -275,8 +311,13 @@ def connect(
     code: CodeChoice,
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
+    about: str | None = None,
 ) -> Views:
     """The views of some sweeps, or of the whole store.
+
+    `about`: the one text that will be asked of them by `sql`. If it names metrics alone, no plan
+    and no ending is read.
+
 
     `cells` are the planned ones and, over the whole store, those of trials that no plan has. A
     trial that is planned only for close calls, or on demand, is a member of its cell once it is
@@ -286,14 +327,15 @@ def connect(
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
     infos, damaged = _load_infos(source, sweeps)
-    plans = source.read_plans(None if sweeps is None else list(infos))
-    configs = None if sweeps is None else set(plans.table["config"].to_pylist())
-    trials = source.read_trials(configs)
-    plan_axes = [name for name in plans.table.column_names if name not in PLAN.fixed]
-    trial_axes = [name for name in trials.table.column_names if name not in TRIALS.fixed]
-
-    axes = tuple(dict.fromkeys(plan_axes + trial_axes))
-    if taken := _OWN.intersection(axes):
+    if sweeps is None and about is not None and _names_only(about, {"metrics"}):
+        plans, trials = Read(PLAN.concat([]), ()), Read(TRIALS.concat([]), ())
+    else:
+        plans = source.read_plans(None if sweeps is None else list(infos))
+        configs = None if sweeps is None else set(plans.table["config"].to_pylist())
+        trials = source.read_trials(configs)
+    plan_axes = tuple(name for name in plans.table.column_names if name not in PLAN.fixed)
+    trial_axes = tuple(name for name in trials.table.column_names if name not in TRIALS.fixed)
+    if taken := _OWN.intersection(plan_axes + trial_axes):
         raise UserError(
             f"fields named {', '.join(sorted(taken))}: `cells` has such columns; rename them"
         )
@@ -302,32 +344,29 @@ def connect(
     copy(con, "raw.planned", plans.table)
     copy(con, "raw.attempts", trials.table)
     copy(con, "raw.parents", _parents(trials.table))
-    attach(con, Live(METRICS.concat([]), {}, no_runs(), ()), [])
+    attach(con, Live.of(METRICS.concat([])), [])
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     con.execute(told_apart_sql())
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
     con.execute(endings_sql(selected))
-    _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))
     con.execute("SET lock_configuration = true")
-
-    views = Views(
+    return Views(
         con,
         source,
-        axes=axes,
-        by_code=isinstance(code, str),
-        infos=infos,
+        code,
+        plan_axes,
+        trial_axes,
+        infos,
         whole_store=sweeps is None,
         notes=[],
         damaged=(*damaged, *plans.damaged, *trials.damaged),
     )
-    con.execute(members_sql(plan_axes, trial_axes, views.member))
-    con.execute(cells_sql(views.identity, views.member, MEASURED))
-    [(others,)] = views.fetch(
-        "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
-    )
-    if others:
-        views.notes.append(f"left out: {others} trials that another code made (--code all)")
-    return views
+
+
+def _names_only(text: str, views: Collection[str]) -> bool:
+    """Whether a text names some of these views and no other, and can't make names as it runs."""
+    words = set(re.findall(r"\w+", text.lower()))
+    return bool(words.intersection(views)) and words.isdisjoint(VIEWS.difference(views) | MADE)
 
 
 def _load_infos(

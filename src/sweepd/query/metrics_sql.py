@@ -1,7 +1,7 @@
 """The view `metrics`: of each trial and step the newest attempt, wherever its row lies.
 
 Rows lie in the table `raw.loaded`, and in files that DuckDB scans. `raw.metrics` has all of them,
-some more than once. `raw.runs` (`sweepd.store.runs`) tells for which trials rows must be compared;
+some more than once. The store tells for which trials rows must be compared (`sweepd.store.runs`);
 all other rows count as they are. So a question over files without repetitions costs what DuckDB
 takes to scan them.
 """
@@ -33,31 +33,25 @@ def attach(
     `failures` gets the reason when a scanned file cannot be read later.
     """
     copy(con, "raw.loaded", live.table)
-    copy(con, "raw.runs", live.runs)
     rows = "FROM raw.loaded"
     if live.scanned:
         from sweepd.query.scanning import ScannedFiles  # which takes a while
 
         files = ScannedFiles(live.scanned.values(), failures)
+        if files.protocol in con.list_filesystems():  # else the former one would still be asked
+            con.unregister_filesystem(files.protocol)
         con.register_filesystem(files)
         columns, paths = ", ".join(METRICS.fixed), list(files.files)
         rows += f" UNION ALL BY NAME SELECT {columns} FROM read_parquet({paths})"
     if among:
         rows = f"FROM ({rows}) SEMI JOIN {among} USING (id)"
     con.execute(f"CREATE OR REPLACE VIEW raw.metrics AS {rows}")
-    con.execute(_OVERLAPPING)
-    [(overlapping,)] = con.execute("SELECT count(*) FROM raw.overlapping").fetchall()
-    con.execute(f"CREATE OR REPLACE VIEW metrics AS {_COMPARED if overlapping else _AS_THEY_ARE}")
+    repeats = live.overlapping.num_rows > 0
+    if repeats:
+        copy(con, "raw.overlapping", live.overlapping)
+    con.execute(f"CREATE OR REPLACE VIEW metrics AS {_COMPARED if repeats else _AS_THEY_ARE}")
 
 
-_OVERLAPPING = """
-    CREATE OR REPLACE TABLE raw.overlapping AS SELECT DISTINCT id FROM (
-        SELECT id, first <= max(last) OVER (
-            PARTITION BY id ORDER BY first ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS again FROM raw.runs
-    ) WHERE again
-"""
-"""Trials of which two runs may share a step."""
 _AS_THEY_ARE = "FROM raw.metrics"
 _COMPARED = """
     FROM raw.metrics ANTI JOIN raw.overlapping USING (id)

@@ -40,6 +40,7 @@ def newest_steps(source: Source, planned: pa.Table, ended: pa.Table) -> dict[str
     copy(con, "raw.planned", planned.select(["id"]))
     copy(con, "raw.ended", ended.select(["id", "attempt"]))
     live = source.live_metrics(planned["id"].to_pylist())
+    copy(con, "raw.runs", live.runs())
     attach(con, live, failures, among="raw.planned")
     try:
         return dict(con.execute(NEWEST).fetchall())

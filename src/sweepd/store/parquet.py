@@ -39,13 +39,14 @@ class Damaged:
 class Examined:
     """A file that is whole and has exactly the fixed columns, so that DuckDB may scan it.
 
-    replaces: the names of files whose rows it holds. runs: of `store.runs`, one table a row group.
+    replaces: the names of files whose rows it holds. runs: those of `store.runs`; None if this is
+    remembered, and they are yet to be recalled.
     """
 
     file: File
     rows: int
     replaces: tuple[str, ...]
-    runs: pa.Table
+    runs: pa.Table | None
 
 
 class Reader(io.RawIOBase):

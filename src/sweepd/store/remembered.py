@@ -1,29 +1,22 @@
-"""What was found out about large files, kept in the user's cache folder, so that a question need
-not read and hash gigabytes which have not changed since the last one.
-
-The folder is `$XDG_CACHE_HOME/sweepd`, or `~/.cache/sweepd`. It may be deleted at any time.
-"""
+"""What was found out about large files, so that a question need not read and hash gigabytes that
+have not changed since the last one (`sweepd.cache`)."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweepd.errors import SweepdError
-from sweepd.store.local import LocalFolder
+from sweepd import cache
 from sweepd.store.parquet import Examined, to_parquet
-from sweepd.store.runs import RUNS
 from sweepd.store.storage import DIGEST_LENGTH, File, digest, from_json
 
-KNOWN = b"sweepd.known"
-"""Parquet metadata: JSON of what is known of a file besides its runs."""
+FORMAT = 1
+"""Of what is kept; another one is not found."""
+OVERLAPPING = "overlapping"
 SETTLED_SECONDS = 2.0
 """How old a file must be for its time to tell every later change: clocks of disks tick coarsely."""
 
@@ -36,44 +29,58 @@ class Remembered:
     """
 
     def __init__(self, address: str, below: str) -> None:
-        self._place = f"{digest(address.encode())}/{below}"
+        self._folder = f"{digest(address.encode())}-{below}"
 
     def recall(self, file: File) -> Examined | None:
-        """What was found out about a file; None if nothing was, or if that can't be read."""
-        try:
-            stored = _cache().read(self._name(file))
-            data = stored[:-DIGEST_LENGTH]
-            if digest(data).encode() != stored[-DIGEST_LENGTH:]:
-                return None
-            runs = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-            known = from_json(runs.schema.metadata[KNOWN], {"rows": int, "replaces": [str]})
-        except (OSError, ValueError, KeyError, RuntimeError, pa.ArrowException, SweepdError):
-            return None  # whatever was wrong with it: the file itself is examined again
-        return Examined(file, known["rows"], tuple(known["replaces"]), runs.cast(RUNS))
+        """What was found out about a file, without its runs; None if nothing was."""
+        data = cache.recall(f"{self._folder}/{_key(file)}")
+        if data is None:
+            return None
+        known = from_json(data, {"rows": int, "replaces": [str]})
+        return Examined(file, known["rows"], tuple(known["replaces"]), None)
+
+    def recall_runs(self, file: File) -> pa.Table | None:
+        data = cache.recall(f"{self._folder}/{_key(file)}.runs")
+        return None if data is None else _table(data)
 
     def keep(self, found: Examined) -> None:
-        """Remember a file, if its time tells every later change and the cache can be written."""
-        if found.file.version is None and time.time() - found.file.written < SETTLED_SECONDS:
+        """Remember a file and its runs, if what the place says of it tells every later change."""
+        if not _is_settled(found.file):
             return
-        known = {KNOWN: json.dumps({"rows": found.rows, "replaces": found.replaces})}
-        data = to_parquet(found.runs.replace_schema_metadata(known))
-        with suppress(OSError, RuntimeError, SweepdError):  # then it is examined again next time
-            _cache().put(self._name(found.file), data + digest(data).encode())
+        name = f"{self._folder}/{_key(found.file)}"
+        cache.keep(f"{name}.runs", to_parquet(found.runs))
+        known = {"rows": found.rows, "replaces": found.replaces}
+        cache.keep(name, json.dumps(known).encode())
 
-    def forget_others(self, files: Iterable[File]) -> None:
-        """Drop what is known of all files but these."""
-        with suppress(OSError, RuntimeError, SweepdError):
-            cache, names = _cache(), {self._name(file) for file in files}
-            kept = (f"{self._place}/{file.name}" for file in cache.files(self._place))
-            cache.delete([name for name in kept if name not in names])
+    def recall_overlapping(self, files: Collection[File]) -> pa.Table | None:
+        """Which trials have overlapping runs in these files together; None if that is not known."""
+        data = cache.recall(f"{self._folder}/{OVERLAPPING}")
+        if data is None or data[:DIGEST_LENGTH] != _key(*files).encode():
+            return None
+        return _table(data[DIGEST_LENGTH:])
 
-    def _name(self, file: File) -> str:
-        told = json.dumps([file.name, file.size, file.written, file.version])
-        return f"{self._place}/{digest(told.encode())}"
+    def keep_overlapping(self, files: Collection[File], found: pa.Table) -> None:
+        """Remember that of these files, in place of all others."""
+        if all(map(_is_settled, files)):
+            data = _key(*files).encode() + to_parquet(found)
+            cache.keep(f"{self._folder}/{OVERLAPPING}", data)
+
+    def forget_others(self, files: Collection[File]) -> None:
+        """Drop what is known of each file but these."""
+        kept = {OVERLAPPING}
+        for file in files:
+            kept |= {_key(file), f"{_key(file)}.runs"}
+        cache.forget_others(self._folder, kept)
 
 
-def _cache() -> LocalFolder:
-    """RuntimeError for a user without a home, OSError if the folder can't be made."""
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "sweepd"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return LocalFolder(root)
+def _is_settled(file: File) -> bool:
+    return file.version is not None or time.time() - file.written >= SETTLED_SECONDS
+
+
+def _key(*files: File) -> str:
+    told = sorted((file.name, file.size, file.written, file.version or "") for file in files)
+    return digest(json.dumps([FORMAT, told]).encode())
+
+
+def _table(data: bytes) -> pa.Table:
+    return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)

@@ -33,6 +33,20 @@ def runs_of(rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=RUNS)
 
 
+def overlapping(runs: pa.Table) -> pa.Table:
+    """The trials, as a column `id`, of which two runs may share a step; some more than once.
+
+    Sorted by their first steps, the runs of a trial are apart if each is apart from the next.
+    """
+    if runs.num_rows < 2:
+        return runs.select(["id"]).slice(0, 0)
+    ids, first, last = key_numbers(runs, ("id", "first", "last"))
+    order = np.lexsort((first, ids))
+    same = ids[order][1:] == ids[order][:-1]
+    meets = first[order][1:] <= last[order][:-1]
+    return taken(runs.select(["id"]), order[1:][same & meets])
+
+
 def no_runs() -> pa.Table:
     return pa.Table.from_batches([], RUNS)
 

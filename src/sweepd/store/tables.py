@@ -24,7 +24,7 @@ from sweepd.store.parquet import (
     to_parquet,
 )
 from sweepd.store.remembered import Remembered
-from sweepd.store.runs import KEY, joined, runs_of
+from sweepd.store.runs import KEY, joined, overlapping, runs_of
 from sweepd.store.schema import Layout, Row
 from sweepd.store.storage import File, Folder, digest
 
@@ -63,13 +63,20 @@ class Live:
     """All rows where they lie, some of them more than once.
 
     scanned: large files with the fixed columns alone, by name. table: the rows of the others.
-    runs: those of `store.runs`, of all rows.
+    overlapping: the trials (`id`) of which rows may repeat a step. runs: gives those of
+    `store.runs`, of all rows.
     """
 
     table: pa.Table
-    scanned: dict[str, Reader]
-    runs: pa.Table
+    scanned: Mapping[str, Reader]
+    overlapping: pa.Table
+    runs: Callable[[], pa.Table]
     damaged: tuple[Damaged, ...]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Live:
+        """Rows that lie in memory."""
+        return cls(table, {}, overlapping(runs_of(table)), lambda: runs_of(table), ())
 
 
 @dataclass
@@ -157,9 +164,18 @@ class TableFolder:
         in little memory, however many they are."""
         found = self._find(only, self._small)
         table = self.layout.concat(found.tables)
-        runs = joined([runs_of(table), *(one.runs for one in found.examined)])
-        scanned = {one.file.name: self._reader(one.file) for one in found.examined}
-        return Live(table, scanned, runs, tuple(found.damaged))
+        files = [one.file for one in found.examined]
+
+        def runs() -> pa.Table:
+            return joined([runs_of(table), *map(self._runs, found.examined)])
+
+        repeated = None if table.num_rows else self._remembered.recall_overlapping(files)
+        if repeated is None:
+            repeated = overlapping(runs())
+            if not table.num_rows:
+                self._remembered.keep_overlapping(files, repeated)
+        scanned = {file.name: self._reader(file) for file in files}
+        return Live(table, scanned, repeated, runs, tuple(found.damaged))
 
     def damaged(self) -> list[Damaged]:
         """All damaged files, whatever is remembered of them."""
@@ -315,6 +331,18 @@ class TableFolder:
         if isinstance(found, Examined):
             self._remembered.keep(found)
         return found
+
+    def _runs(self, examined: Examined) -> pa.Table:
+        if examined.runs is not None:
+            return examined.runs
+        if (known := self._remembered.recall_runs(examined.file)) is not None:
+            return known
+        again = self._examine(examined.file)
+        if isinstance(again, Examined):
+            self._remembered.keep(again)
+            return again.runs
+        reason = again.reason if isinstance(again, Damaged) else "changed"
+        raise EnvironmentFailure(f"{examined.file.name}: {reason}; ask again")
 
     def _examine(self, file: File) -> Looked:
         return examine(self.folder, self.layout.name, file, self.layout)

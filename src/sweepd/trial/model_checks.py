@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sweepd.models.base import Architecture, Part, decoder
+from sweepd.models.base import Architecture, Part, can_decode, decoder
 from sweepd.tasks.base import ChainTask, Split, Task
 from sweepd.trial.findings import Wrong
 from sweepd.trial.task_checks import GENERATORS, seed_all

@@ -137,13 +137,13 @@ IN_MODELS = {
         "starts with other weights for the same seed (head.bias); draw them from the generator "
         "that `build` is given",
     ),
-    "super().__init__() forgotten": Mistake(
+    "`super().__init__()` forgotten": Mistake(
         "super().__init__()",
         "pass",
         "nn.Embedding",
         "weights",
-        "AttributeError: cannot assign module before Module.__init__() call; call "
-        "super().__init__() first in the module's __init__",
+        "AttributeError: cannot assign module before …; call `super().__init__()` first in the "
+        "module's `__init__`",
     ),
     "`build` with other parameters": Mistake(
         "def build(self, vocab, L, capacity, generator)",
@@ -356,7 +356,7 @@ IN_CLASSES = {
         "",
         "Mine lacks prompt_length",
     ),
-    "a field assigned in __post_init__": Mistake(
+    "a field assigned in `__post_init__`": Mistake(
         '    size_field = "n"',
         '    def __post_init__(self):\n        self.half = self.n // 2\n\n    size_field = "n"',
         "self.half",

@@ -48,6 +48,8 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) 
     folder = tmp_path_factory.mktemp("docs")
     for name in ("grids", "clusters"):
         shutil.copytree(ROOT / name, folder / name)
+    for example in (ROOT / "docs" / "examples").glob("*.py"):
+        shutil.copy(example, folder)
     [grid] = [
         "\n".join(block.lines)
         for block in blocks(ROOT / "docs" / "grid.md")

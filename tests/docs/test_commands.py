@@ -33,8 +33,8 @@ def test_it_runs(shown: Shown, docs_place: Place, monkeypatch: pytest.MonkeyPatc
     assert program == "sweepd", f"{shown}: run it, or say in NOT_RUN why not"
     if command == "launch" and "--dry-run" not in words:
         words.append("--dry-run")
-    if command == "logs":
-        words = [docs_place.trial[:8]]
+    if command in ("logs", "show"):
+        words = [docs_place.trial[:8] if re.fullmatch(r"[0-9a-f]{4}", w) else w for w in words]
     monkeypatch.chdir(docs_place.folder)
     monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
     for name, value in credentials(docs_place.endpoint).items():

@@ -21,7 +21,7 @@ PARTNERS = {"task": ("model", "standard"), "model": ("task", "lis")}
 """With what a class is checked that is named alone."""
 SMALL = {"d": 8, "n": 6}
 """Values of fields without a default, where --set does not say."""
-COLUMNS = ("check", "subject", "setting", "ok", "detail", "place")
+COLUMNS = ("check", "subject", "setting", "ok", "detail", "place", "raised")
 
 
 def register(app: typer.Typer) -> None:

@@ -182,8 +182,7 @@ def _variants(
         try:
             value = kind(**{name: choice.value for name, choice in point.items()})
         except Exception as error:  # a user's class may raise anything
-            message = reason(error)
-            document.refuse(blamed(message, written, keys), message)
+            document.refuse(blamed(str(error), written, keys), reason(error))
         else:
             variants.append(Variant(value, keys, written))
     return variants if len(document.problems) == before else None

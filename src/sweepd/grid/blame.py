@@ -31,7 +31,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         "no gradient reaches the weights: leave out .detach(), .item(), .numpy() and "
         "torch.no_grad() in `forward`",
     ),
-    (r"before Module.__init__\(\)", "call super().__init__() first in the module's __init__"),
+    (r"before Module.__init__\(\)", "call `super().__init__()` first in the module's `__init__`"),
     (
         r"shapes cannot be multiplied|must match the size|input.size\(-1\)|"
         r"normalized_shape|not broadcastable",

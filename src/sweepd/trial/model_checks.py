@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sweepd.models.base import Architecture, Part, decoder
+from sweepd.models.base import Architecture, Part, can_decode, decoder
 from sweepd.tasks.base import ChainTask, Split, Task
 from sweepd.trial.findings import Wrong
 from sweepd.trial.task_checks import GENERATORS, seed_all
@@ -238,10 +238,7 @@ class Network:
     def _can_decode(self) -> bool:
         """Whether the model gives `prefill` and `step`. Only chains make use of them, so for other
         tasks they may be left out."""
-        if (
-            not (hasattr(self.model, "prefill") and hasattr(self.model, "step"))
-            or self.rows.shape[1] < 3
-        ):
+        if not can_decode(self.model) or self.rows.shape[1] < 3:
             return False
         if isinstance(self.task, ChainTask):
             return True
@@ -262,7 +259,9 @@ class Network:
             return f"not compared: {error}"
         flops, with_weights = _totals(counted)
         if type(self.architecture).parts is Architecture.parts:
-            return f"{flops:,} FLOPs a row of {self.task.L} tokens, counted"
+            left_out = ", ".join(self.architecture.uncounted(*asked))
+            but = f", without {left_out}, which torch cannot count" if left_out else ""
+            return f"{flops:,} FLOPs a row of {self.task.L} tokens, counted{but}"
         stated, stated_with_weights = _totals(self.architecture.parts(*asked))
         low, high = with_weights * (1 - COUNTED), flops * (1 + COUNTED)
         told = None

@@ -138,7 +138,7 @@ def _shown(kind: str, figures: Mapping[str, Any], missing: Mapping[str, str]) ->
     shows = KINDS[kind].shows
     if kind in figures:
         return figure(kind, shows)
-    return f'<p class="quiet">{escape(shows)} Not drawn: {escape(missing[kind])}.</p>'
+    return f'<p class="quiet">{escape(shows)} {escape(missing[kind])}.</p>'
 
 
 def _tried(part: Callable[[], str]) -> str:

@@ -53,7 +53,7 @@ def curves(
             "step:Q",
             title="steps",
             scale=alt.Scale(zero=True),
-            axis=alt.Axis(tickCount=3, format="~s", grid=False),
+            axis=alt.Axis(tickCount=3, format=",d", grid=False),
         ),
         colour,
         tooltip=tooltip(trial="trial", seed="seed", value=asked.name, at="at", status="status"),

@@ -432,3 +432,23 @@ def test_axes_hold_every_field_of_every_block() -> None:
     taken = fields & set(RESERVED)
     assert taken == {"tokens", "seconds", "flops"}
     assert trial.axes.keys() == fields - taken | {f"stop_{name}" for name in taken}
+
+
+def test_what_decoding_costs_without_a_step(tmp_path: Path) -> None:
+    """Its forward passes over those of training, at most: told of the model, once."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom dataclasses import dataclass\n"
+        "from sweepd.models.base import Architecture\n\n"
+        "@dataclass(frozen=True)\nclass Mine(Architecture):\n"
+        "    def build(self, vocab, L, capacity, generator):\n"
+        "        width = self.d\n"
+        "        return torch.nn.Sequential(\n"
+        "            torch.nn.Embedding(vocab, width), torch.nn.Linear(width, vocab))\n"
+    )
+    sets = ["train={steps: 100, batch_size: 10}", "task.n=6"]
+    sets += ["evaluate={check_every: 40, check_samples: 5, verdict_samples: 90}"]
+    [note] = planned(*sets, "model={name: mine.py:Mine, d: [8, 16]}", base=tmp_path).notes
+    decoded = 16 - 7  # tokens of a row with <eos>, without the prompt and its separator
+    share = (2 * 5 + 90) * decoded / (3 * 100 * 10)
+    assert note.startswith("mine.py:Mine has no `step`") and f"up to {share:.0%} of" in note
+    assert planned(*sets).notes == ()

@@ -17,6 +17,8 @@ from sweepd.cli.output import (
     report_damage,
     results_address,
     say,
+    show,
+    width,
 )
 from sweepd.errors import EnvironmentFailure, UserError
 
@@ -55,6 +57,9 @@ def query(
         typer.Option(metavar="RULE", help="median, all, any or mean instead of the grid's rule."),
     ] = None,
     code: Code = "current",
+    wide: Annotated[
+        bool, typer.Option("--wide", help="One line a row of the answer, with all that is known.")
+    ] = False,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -67,6 +72,7 @@ def query(
     Exits with 1 if the answer has no row.
     """
     from sweepd.query.answers import ask
+    from sweepd.query.pivot import lines
 
     form, store = form_of(as_json, as_csv), _store(results)
     answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
@@ -75,6 +81,8 @@ def query(
     report_damage(answer.damaged)
     if form != "table" or "at" not in answer.columns:
         emit(answer.columns, answer.rows, form)
+    elif answer.summary and answer.rows and not wide:
+        show(lines(answer, width()))
     else:
         emit(_shown_columns(answer), [_shown(row) for row in answer.rows])
     if not answer.rows:

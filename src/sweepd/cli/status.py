@@ -56,7 +56,7 @@ def status(
     while watch:
         columns, rows = _rows(store, sweep)
         clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-        print(f"{clear}{table(columns, rows)}", flush=True)
+        print(f"{clear}{table(columns, rows)[0]}", flush=True)
         if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
             return
         time.sleep(WATCH_SECONDS)

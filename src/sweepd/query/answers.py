@@ -34,6 +34,7 @@ from sweepd.query.settled import (
     least_columns,
     settled_columns,
 )
+from sweepd.query.summary import summary
 
 
 def ask(
@@ -57,10 +58,11 @@ def ask(
     where = conjuncts(question.where or TRUE)
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])
-    notes = list(views.notes)
+    notes, asked = list(views.notes), question.condition
     if question.verb != "frontier" and condition == TRUE:
         goal = _goal(views)
         condition = of_goal(goal)
+        asked = f"{goal} where {asked}" if asked else str(goal)
         notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
 
     every = judged(views, question, selection, condition)
@@ -88,7 +90,9 @@ def ask(
             "or values of nuisance axes, than are planned"
         )
     about = condition.about.union(*(node.about for _, node in question.expressions))
-    return Answer(reply.columns, reply.rows, notes, damaged, about or frozenset({"acc"}))
+    selected = [cell for cell, holds in every if holds]
+    summed = summary(views, question, asked, grouping.group, selected)
+    return Answer(reply.columns, reply.rows, notes, damaged, about or frozenset({"acc"}), summed)
 
 
 def _merit(question: Question, condition: Node) -> Merit:

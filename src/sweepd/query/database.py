@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -33,6 +33,9 @@ from sweepd.statuses import STATUSES
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Read
+
+if TYPE_CHECKING:
+    from sweepd.query.summary import Summary
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 """Whose trials count. A function returns the digest of the code that (task, model) names now: its
@@ -71,6 +74,8 @@ class Answer:
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
     """Which scores a question is about: acc, loss or both."""
+    summary: Summary | None = None
+    """Of a `min`: what it is about, for people."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ class Question:
     by: tuple[str, ...] | None
     """Columns named by the question; None for the default group."""
     where: Node | None
+    condition: str = ""
+    """What follows `where`, as it was typed."""
 
 
 def parse(text: str, columns: Sequence[str]) -> Question:
@@ -59,10 +61,11 @@ class _Parser(Reader):
             raise self.error(GRAMMAR, 0)
         (_, places), *clauses = self.clauses(tokens, "~" if verb == "fit" else ",")
         by: tuple[str, ...] | None = None
-        where = None
+        where, condition = None, ""
         for word, divisions in clauses:
             if word == "where" and where is None:
                 where = self.expression(divisions[0], divisions[-1])
+                condition = self.fragment(divisions[0], divisions[-1])
             elif word != "where" and by is None and where is None:
                 by = tuple(self.named(*span) for span in self.items(divisions))
             else:
@@ -73,7 +76,7 @@ class _Parser(Reader):
             raise self.error(f"`{verb}` takes {wanted}", items[min(count, len(items) - 1)][0])
         along = self.named(*items.pop()) if verb == "fit" else None
         expressions = tuple((self.fragment(*s), self.expression(*s)) for s in items)
-        return Question(verb, expressions, along, by, where)
+        return Question(verb, expressions, along, by, where, condition)
 
     def clauses(self, tokens: list[re.Match[str]], divider: str) -> Iterator[tuple[str, list[int]]]:
         """Each keyword and the places that divide what follows it: its start, the verb's dividers

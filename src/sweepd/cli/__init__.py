@@ -9,7 +9,7 @@ from gc import freeze
 import typer
 
 from sweepd.cli import ask, cluster, compare, gc, look, run, status
-from sweepd.cli.output import say
+from sweepd.cli.output import say, say_everything, whoever_reads_may_leave
 from sweepd.errors import SweepdError
 
 app = typer.Typer(
@@ -27,8 +27,10 @@ for group in (run, status, cluster, ask, compare, look, gc):
 def main() -> None:
     """Run the command line. Here every error of sweepd's own becomes a message and an exit code."""
     atexit.register(_leave)
+    say_everything()
     try:
-        app()
+        with whoever_reads_may_leave():
+            app()
     except SweepdError as error:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -111,7 +112,8 @@ def sql(
 def export(
     sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A new .parquet or .csv file.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet or .csv file to make.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     results: Results = None,
 ) -> None:
     """Write the trials of a sweep (default: of the whole store) to one file."""
@@ -122,13 +124,18 @@ def export(
 
     if out.suffix not in (".parquet", ".csv"):
         raise UserError(f"--out {out}: end it in .parquet or .csv")
+    if out.exists() and not force:
+        raise UserError(f"--out {out}: there is such a file; choose another, or add --force")
     views = connect(_store(results), code="all", sweeps=[sweep] if sweep else None)
     report_damage(views.damaged)
     trials = views.connection.sql("SELECT * FROM trials ORDER BY id").to_arrow_table()
     write = pyarrow.parquet.write_table if out.suffix == ".parquet" else pyarrow.csv.write_csv
+    aside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        write(trials, str(out))
+        write(trials, str(aside))
+        aside.replace(out)
     except OSError as error:
+        aside.unlink(missing_ok=True)
         raise EnvironmentFailure(f"cannot write {out}: {error}") from error
     say(f"{trials.num_rows} trials written to {out}")
 

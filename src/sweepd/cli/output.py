@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import json
 import math
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -57,6 +60,33 @@ def results_address(given: str | None) -> str:
 def say(text: str) -> None:
     """Print a message for the person at the terminal, on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def say_everything() -> None:
+    """Make stdout and stderr take every character: in UTF-8 where the locale knows ASCII alone (as
+    Python itself does unless it is told not to), else with a `?` for those that it lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding="utf-8" if is_ascii else None, errors="replace")
+
+
+@contextmanager
+def whoever_reads_may_leave() -> Iterator[None]:
+    """Within this block, the end of the program that reads stdout (`| head`) is a quiet end of this
+    one, with exit code 0."""
+    try:
+        try:
+            yield
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # click has made it an exit code
+                raise end.__context__ from None
+            raise
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+        sys.exit(0)
 
 
 def confirmed(question: str, yes: bool) -> bool:

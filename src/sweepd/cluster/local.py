@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweepd.cluster.base import ClusterFile
+from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Nodes, Placement, Resources
 
 
@@ -31,4 +32,16 @@ class Local(ClusterFile):
     def slots(self, per_trial: Resources) -> int:
         if self.nodes or self.ray:
             return super().slots(per_trial)
+        if per_trial.gpus > (gpus := _gpus() if per_trial.gpus else 0):
+            raise EnvironmentFailure(
+                f"a trial asks for {per_trial}, and this machine has {gpus} GPUs: change "
+                "`resources` in the grid, or name a cluster with --cluster"
+            )
         return max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))
+
+
+def _gpus() -> int:
+    """How many GPUs this machine has that torch can use."""
+    import torch  # it takes a second, and only a trial that asks for GPUs needs it
+
+    return torch.cuda.device_count()

@@ -11,17 +11,22 @@ import dataclasses
 import json
 import math
 import re
+import sysconfig
+import traceback
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sweepd.grid.registry import REQUIRED, Parameter, closest, parameters
+from sweepd.closest import closest
+from sweepd.grid.fingerprint import INSTALLED, PACKAGE
+from sweepd.grid.registry import REQUIRED, Parameter, parameters
 from sweepd.grid.yamlfile import Document, Keys
 
 Fields = dict[str, Parameter]
@@ -181,16 +186,26 @@ def _variants(
         try:
             value = kind(**{name: choice.value for name, choice in point.items()})
         except Exception as error:  # a user's class may raise anything
-            message = reason(error)
-            document.refuse(blamed(message, written, keys), message)
+            document.refuse(blamed(str(error), written, keys), reason(error))
         else:
             variants.append(Variant(value, keys, written))
     return variants if len(document.problems) == before else None
 
 
 def reason(error: Exception) -> str:
-    """ValueErrors speak for themselves; other errors need their kind."""
-    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+    """What a class raised: ValueErrors speak for themselves, other errors need their kind. Where a
+    user's file raised it, the file and the line stand behind it."""
+    told = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if _is_users(Path(frame.filename))]
+    return f"{told} ({users[-1].filename}:{users[-1].lineno})" if users else told
+
+
+def _is_users(file: Path) -> bool:
+    """Whether a file is neither sweepd's, nor a library's, nor made up (`<string>`)."""
+    libraries = (PACKAGE, Path(sysconfig.get_path("stdlib")))
+    installed = INSTALLED.intersection(file.parts)
+    return file.is_file() and not installed and not any(map(file.is_relative_to, libraries))
 
 
 def scalar(kind: Any, raw: Any) -> Any:

@@ -259,14 +259,14 @@ class _Planner:
             vocab_size, distinct_inputs = len(task.vocab), float(task.distinct_inputs())
             return _Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs)
         except Exception as error:  # a user's task may raise anything
-            self.refuse(part.variant.blamed(message := reason(error)), message)
+            self.refuse(part.variant.blamed(str(error)), reason(error))
             return None
 
     def costs(self, setting: _Setting, part: _Part) -> Costs | None:
         try:
             found = costs(part.value, setting.vocab_size, setting.L, setting.capacity)
         except Exception as error:  # a user's model may raise anything
-            self.refuse(part.variant.blamed(message := reason(error)), message)
+            self.refuse(part.variant.blamed(str(error)), reason(error))
             return None
         counts = (found.params, found.flops, found.flops_weights, found.state_bytes or 0)
         if max(counts) > LARGEST_COUNT:

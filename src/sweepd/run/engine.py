@@ -152,4 +152,12 @@ def run(
         with watched, contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
             tuner.fit()
     if end.failure:
-        raise EnvironmentFailure(f"{end.failure}; launch again once that is mended")
+        raise EnvironmentFailure(_what_is_left(end.failure, store))
+
+
+def _what_is_left(failure: str, store: Store) -> str:
+    """A failure to write results, with the folder where they wait, and what to do."""
+    waiting = store.spilled()
+    if waiting and str(waiting) not in failure:
+        failure += f"; what could not be written waits in {waiting}"
+    return f"{failure}; launch again once that is mended"

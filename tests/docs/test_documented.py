@@ -57,8 +57,8 @@ for path_, command_ in COMMANDS.items():
             OPTIONS[tuple(parameter.opts), getattr(parameter, "help", None) or ""].append(path_)
 
 
-OTHERS = {"--help", "--no-kill", "--signal"}
-"""Options that are Typer's or Slurm's."""
+OTHERS = {"--help", "--version", "--install-completion", "--no-kill", "--signal"}
+"""Options of `sweepd` itself, Typer's or Slurm's."""
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from sweepd.cli.completion import SweepName, complete_question, complete_sweeps
 from sweepd.cli.output import (
     AsCsv,
     AsJson,
+    Form,
     Results,
     at_most,
     emit,
@@ -36,7 +38,12 @@ SPANS = {
 
 Sweeps = Annotated[
     list[str] | None,
-    typer.Option("--sweep", metavar="S", help="Only this sweep (repeatable). Default: all."),
+    typer.Option(
+        "--sweep",
+        metavar="S",
+        help="Only this sweep (repeatable). Default: all.",
+        autocompletion=complete_sweeps,
+    ),
 ]
 Code = Annotated[
     Literal["current", "all"],
@@ -51,7 +58,10 @@ def register(app: typer.Typer) -> None:
 
 
 def query(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", show_default=False)],
+    question: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUESTION]", show_default=False, autocompletion=complete_question),
+    ] = None,
     sweep: Sweeps = None,
     seeds: Annotated[
         str | None,
@@ -65,17 +75,22 @@ def query(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Answer a question, e.g. "min d where acc>0.9" or "frontier flops, acc by model".
+    """Answer a question; without one, list what can be asked of this store.
 
     min EXPR [by COL, …] [where PREDICATE]: the least value of EXPR among the cells that pass.
     frontier COST, SCORE [by …] [where …]: the cells that no other beats on both.
     fit EXPR ~ COL [by …] [where …]: the exponent of a power law, with its interval.
+    best COL [by …] [where …]: the value of an axis with the best score in each group.
+    max EXPR [by …] [where …]: the greatest value of EXPR in each group.
     Exits with 1 if the answer has no row.
     """
     from sweepd.query.answers import ask
     from sweepd.query.pivot import lines
 
     form, store = form_of(as_json, as_csv), _store(results)
+    if question is None:
+        _show_askable(store, codes(code, store), sweep, form)
+        return
     answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
     for note in answer.notes:
         say(note)
@@ -88,6 +103,17 @@ def query(
         emit(_shown_columns(answer), [_shown(row) for row in answer.rows])
     if not answer.rows:
         raise typer.Exit(1)
+
+
+def _show_askable(store: Store, code: CodeChoice, sweeps: list[str] | None, form: Form) -> None:
+    """Print the columns that questions may use, and questions to begin with."""
+    from sweepd.query.askable import askable
+
+    found, examples = askable(store, code=code, sweeps=sweeps)
+    report_damage(found.damaged)
+    emit(found.columns, found.rows, form)
+    for example in examples:
+        say(f'sweepd query "{example}"')
 
 
 def sql(
@@ -110,7 +136,7 @@ def sql(
 
 
 def export(
-    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    sweep: SweepName = None,
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet or .csv file to make.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,

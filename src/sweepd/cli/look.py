@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sweepd.cli.completion import complete_models, complete_tasks
 from sweepd.cli.output import AsCsv, AsJson, Form, Results, emit, form_of, results_address, say
 from sweepd.errors import SweepdError, UserError
 from sweepd.provenance import provenance
@@ -60,7 +61,7 @@ def schema() -> None:
 
 
 def sample(
-    task: Annotated[str, typer.Argument(metavar="TASK")],
+    task: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_tasks)],
     settings: Settings = None,
     count: Annotated[int, typer.Option(min=1)] = 5,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -85,8 +86,11 @@ def sample(
 
 
 def flops(
-    model: Annotated[str, typer.Argument(metavar="MODEL")],
-    task: Annotated[str, typer.Option(help="The task that the model is to learn.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", autocompletion=complete_models)],
+    task: Annotated[
+        str,
+        typer.Option(help="The task that the model is to learn.", autocompletion=complete_tasks),
+    ],
     settings: Settings = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,

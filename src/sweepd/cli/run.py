@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.cluster import draft, hand_over
+from sweepd.cli.completion import SweepName, complete_grid_files, complete_sweeps
 from sweepd.cli.output import (
     AsCsv,
     AsJson,
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
     from sweepd.search.base import Allowance
     from sweepd.store.store import Store
 
-GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
+GridFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRID", help="A grid in YAML (docs/grid.md).", autocompletion=complete_grid_files
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="key=value", help="Override a field, e.g. model.d=[32,64]."),
@@ -130,7 +136,7 @@ def launch(
 
 
 def resume(
-    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    sweep: SweepName = None,
     accept_code: AcceptCode = False,
     promote: Promote = False,
     max_flops: MaxFlops = None,
@@ -149,7 +155,10 @@ def resume(
         _launch(grid, cluster, store.address, options, yes)
 
 
-def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
+def cancel(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", autocompletion=complete_sweeps)],
+    results: Results = None,
+) -> None:
     """End a sweep cleanly, wherever it runs: its trials are saved and `resume` continues them."""
     from sweepd.run import launching
     from sweepd.store.store import Store

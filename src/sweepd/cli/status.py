@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sweepd.cli.completion import SweepName
 from sweepd.cli.output import (
     AsCsv,
     AsJson,
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    sweep: SweepName = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show it again until nothing runs.")
     ] = False,

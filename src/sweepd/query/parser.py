@@ -38,6 +38,9 @@ _TAKES: dict[Verb, tuple[int, str]] = {
 """How many items each verb takes, and in words."""
 
 
+VERBS = tuple(_TAKES)
+
+
 @dataclass(frozen=True)
 class Question:
     verb: Verb

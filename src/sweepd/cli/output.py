@@ -89,6 +89,16 @@ def whoever_reads_may_leave() -> Iterator[None]:
         sys.exit(0)
 
 
+def duration(seconds: float) -> str:
+    """A time span for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    for unit, length in (("min", 60), ("h", 3600), ("days", 86400)):
+        if seconds < 90 * length:
+            return f"{seconds / length:.{length > 60:d}f} {unit}"
+    return f"{seconds / (365 * 86400):.1f} years"
+
+
 def confirmed(question: str, yes: bool) -> bool:
     """Returns whether --yes or the person at the terminal agrees. UserError without either."""
     if yes:
@@ -157,6 +167,8 @@ def table(
     Where a line would be longer than `width`, long texts are folded, and then columns left out
     from the right. Returns the table and the names of the columns that it lacks.
     """
+    if not columns:
+        return "", []
     body = {name: [_cell(row.get(name)) for row in rows] for name in columns}
     widths = {name: max(map(len, [name, *texts])) for name, texts in body.items()}
     numeric = {name: _is_numeric([row.get(name) for row in rows]) for name in columns}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,16 +19,17 @@ from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
+    duration,
     emit,
     form_of,
     report_damage,
     results_address,
     say,
 )
-from sweepd.cli.progress import Progress, duration
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
+    from sweepd.cli.progress import Progress
     from sweepd.cluster import Cluster
     from sweepd.grid.spec import Grid
     from sweepd.run.driver import Launched
@@ -207,6 +207,7 @@ def _launch(
     options: Options,
     yes: bool,
 ) -> None:
+    from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
     from sweepd.run import driver
     from sweepd.run.launching import forecast, per_trial
@@ -226,10 +227,10 @@ def _launch(
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
             return
-    progress = Progress(planned.plan.trials, expected.to_run, expected.is_exact)
+    progress = Progress(planned.search, expected)
     placement = site.placement(per_trial(grid, site))
-    with _stopping() as stop:
-        launched = driver.launch(planned.search, store, placement, stop, progress, say)
+    with progress, _stopping(progress) as stop:
+        launched = driver.launch(planned.search, store, placement, stop, progress, progress.note)
     after = launched.standing
     trials = len(after.done) + sum(not trial.on_demand for trial in after.todo)
     done = f"{len(after.done)} of {trials} trials"
@@ -272,15 +273,15 @@ def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
 
 
 @contextmanager
-def _stopping() -> Iterator[threading.Event]:
+def _stopping(progress: Progress) -> Iterator[threading.Event]:
     """An event that Ctrl-C or SIGTERM sets; a second signal ends the process at once."""
     event = threading.Event()
 
     def ask(number: int, frame: object) -> None:
         if event.is_set():
-            os._exit(130)
+            progress.leave("", 130)
         event.set()
-        say("stopping: saving what runs (once more to leave at once)")
+        progress.note("stopping: saving what runs (once more to leave at once)")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

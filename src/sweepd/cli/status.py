@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,15 +17,15 @@ from sweepd.cli.output import (
     form_of,
     report_damage,
     results_address,
-    table,
 )
 from sweepd.errors import UserError
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
+    from sweepd.cli.output import Row
     from sweepd.store.store import Store
+    from sweepd.store.tables import Damaged
 
-WATCH_SECONDS = 2.0
 HIDDEN = {
     *("id", "trunk", "config", "code", "sweep", "size", "L"),
     *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 def status(
     sweep: SweepName = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again until nothing runs.")
+        bool, typer.Option("--watch", help="Show it as launch does, until nothing runs.")
     ] = False,
     results: Results = None,
     as_json: AsJson = False,
@@ -50,18 +50,16 @@ def status(
     """Show how all sweeps stand, or how each trial of one sweep stands."""
     from sweepd.store.store import Store
 
-    store = Store.open(results_address(results))
     form = form_of(as_json, as_csv)
     if watch and form != "table":
         raise UserError("--watch is for people: it excludes --json and --csv")
-    while watch:
-        columns, rows = _rows(store, sweep)
-        clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-        print(f"{clear}{table(columns, rows)[0]}", flush=True)
-        if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
+    if watch:
+        from sweepd.cli.watching import watched
+
+        watched(results_address(results), sweep)
+        if sweep:
             return
-        time.sleep(WATCH_SECONDS)
-    emit(*_rows(store, sweep), form)
+    emit(*_rows(Store.open(results_address(results)), sweep), form)
 
 
 def logs(
@@ -110,23 +108,10 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a planned trial, with its latest ending; `running` where the newest recorded step
     is of an attempt that has not ended and the sweep has a driver."""
-    from sweepd.store.endings import latest
-
     store.load_sweep(sweep)
     plan = store.read_plans([sweep]).table.to_pylist()
-    read = store.read_trials([trial["config"] for trial in plan])
-    report_damage(read.damaged)
-    endings = {row["id"]: row for row in latest(read.table).to_pylist()}
-    active: dict[str, dict[str, Any]] = {}
-    if store.driven_elsewhere([sweep]):
-        for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
-            ended = endings.get(row["id"])
-            newest = active.get(row["id"])
-            if (ended is None or ended["attempt"] < row["attempt"]) and (
-                newest is None
-                or (newest["attempt"], newest["step"]) < (row["attempt"], row["step"])
-            ):
-                active[row["id"]] = row
+    endings, active, damaged = standings(store, sweep, plan)
+    report_damage(damaged)
     varying = [
         name
         for name in (plan[0] if plan else ())
@@ -145,3 +130,24 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
         row["error"] = ended.get("error")
         rows.append(row)
     return [*shown, "status", "step", "acc", "seconds", "error"], rows
+
+
+def standings(
+    store: Store, sweep: str, plan: Sequence[Row]
+) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
+    """By id, the latest ending of each of the planned trials, and the newest step of each that
+    runs, if the sweep has a driver; and what could not be read."""
+    from sweepd.store.endings import latest
+
+    read = store.read_trials([trial["config"] for trial in plan])
+    endings: dict[str, Row] = {row["id"]: row for row in latest(read.table).to_pylist()}
+    active: dict[str, Row] = {}
+    if store.driven_elsewhere([sweep]):
+        for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
+            ended, newest = endings.get(row["id"]), active.get(row["id"])
+            if (ended is None or ended["attempt"] < row["attempt"]) and (
+                newest is None
+                or (newest["attempt"], newest["step"]) < (row["attempt"], row["step"])
+            ):
+                active[row["id"]] = row
+    return endings, active, read.damaged

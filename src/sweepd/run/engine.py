@@ -115,6 +115,7 @@ def run(
     EnvironmentFailure if results can't be written; whatever runs is then interrupted.
     """
     if not ray.is_initialized():
+        listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
         start_ray(placement.ray)
     if placement.ray:
         probe(store, spec.launch, placement, stopping)
@@ -148,6 +149,7 @@ def run(
                 verbose=0,
             ),
         )
+        listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         with watched, contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
             tuner.fit()

@@ -162,7 +162,7 @@ def test_the_picture() -> None:
     name = spot(6, 16).id[:8]
     assert drawn(picture(), 79, "Ctrl-C ends it").plain.splitlines() == [
         "sweep s: acc > 0.9, median of seeds",
-        "━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌ 47% · 2 of ~5 trials · 3.8e+07 of ~8e+07 FLOPs",
+        "━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌ 47% · 2 of ~5 trials · 3.8e+07 of ~8e+07 FLOPs",
         "1.3 trials/min · 2 min left",
         f"▸ {name} lis standard n=6 d=16 seed=0 step 37/100, acc 0.40",
         "1a2b: failed: no memory (`sweepd logs 1a2b`)",

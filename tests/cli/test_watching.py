@@ -1,4 +1,4 @@
-"""`status --watch`, from the store alone: it waits for a launch, shows its board, and ends with it."""
+"""`status --watch`, from the store alone: it waits for a launch, shows its board, ends with it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -229,7 +229,7 @@ def _launch(
             return
     progress = Progress(planned.search, expected)
     placement = site.placement(per_trial(grid, site))
-    with progress, _stopping(progress) as stop:
+    with progress if something_to_do else nullcontext(), _stopping(progress) as stop:
         launched = driver.launch(planned.search, store, placement, stop, progress, progress.note)
     after = launched.standing
     trials = len(after.done) + sum(not trial.on_demand for trial in after.todo)

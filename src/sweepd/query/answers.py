@@ -35,6 +35,8 @@ from sweepd.query.settled import (
     least_columns,
     settled_columns,
 )
+from sweepd.query.summary import summary
+from sweepd.query.winners import best, greatest, with_score
 
 
 def ask(
@@ -58,14 +60,15 @@ def answer(views: Views, text: str) -> Answer:
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
-    question = parse(text, views.columns)
+    question = with_score(views, parse(text, views.columns))
     where = conjuncts(question.where or TRUE)
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])
-    notes = list(views.notes)
-    if question.verb != "frontier" and condition == TRUE:
+    notes, asked = list(views.notes), question.condition
+    if question.verb in ("min", "fit") and condition == TRUE:
         goal = _goal(views)
         condition = of_goal(goal)
+        asked = f"{goal} where {asked}" if asked else str(goal)
         notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
 
     every = judged(views, question, selection, condition)
@@ -77,14 +80,7 @@ def answer(views: Views, text: str) -> Answer:
     budgets = "steps" if views.settles else None
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit, budgets)
     notes += _notes(cells, condition)
-    valued = [cell for cell in cells if cell.has_values]
-    match question.verb:
-        case "min":
-            reply = _min(views, grouping, cells, condition, merit)
-        case "frontier":
-            reply = _frontier(question, grouping, valued, merit)
-        case "fit":
-            reply = growth(views, question, grouping, valued, condition, merit)
+    reply = _reply(views, question, grouping, cells, condition, merit)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     partial = sum(not cell.complete for cell in reply.deciding)
     if partial and any(node.scores for _, node in question.expressions):
@@ -95,11 +91,39 @@ def answer(views: Views, text: str) -> Answer:
     about = condition.about.union(*(node.about for _, node in question.expressions))
     about = about or frozenset({"acc"})
     met = goal_of(condition)
-    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells)
+    selected = [cell for cell, holds in every if holds]
+    summed = summary(views, question, asked, grouping.group, selected)
+    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells, summed)
+
+
+def _reply(
+    views: Views,
+    question: Question,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    condition: Node,
+    merit: Merit,
+) -> Reply:
+    """The rows of the question's verb."""
+    if question.verb == "min":
+        return _min(views, grouping, cells, condition, merit)
+    valued = [cell for cell in cells if cell.has_values]
+    match question.verb:
+        case "frontier":
+            return _frontier(question, grouping, valued, merit)
+        case "fit":
+            return growth(views, question, grouping, valued, condition, merit)
+        case "best":
+            return best(question, grouping, valued, merit)
+        case "max":
+            return greatest(question, grouping, valued)
 
 
 def _merit(question: Question, condition: Node) -> Merit:
-    """By the score of a frontier, else by what the condition is about."""
+    """By the score of a frontier or of `best`, else by what the condition is about."""
+    if question.best:
+        of_loss = question.expressions[0][1] == Column("loss")
+        return lambda cell: cell.merit("loss" if of_loss else "acc")
     if question.verb != "frontier":
         return lambda cell: cell.merit("loss" if condition.about == {"loss"} else "acc")
     sign = -1 if question.expressions[1][1] == Column("loss") else 1

@@ -74,7 +74,7 @@ def group(
     sizes = {"size", "L", *(views.size_fields.get(c.row["task"], "size") for c in selected)}
     ranked = _ranked(views, question, sizes)
     apart = views.axes
-    if question.verb == "frontier":
+    if question.verb in ("frontier", "max"):
         apart = tuple(axis for axis in views.axes if axis in views.task_fields)
     if question.by is None:
         named = _default(views, [axis for axis in varying if axis in apart], ranked)
@@ -83,7 +83,9 @@ def group(
     group = tuple(dict.fromkeys(named))
     tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
     in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
-    shown = tuple({"d"} - in_columns) if question.verb == "frontier" else ()
+    if question.best:
+        in_columns.add(question.best)
+    shown = tuple({"d"} - in_columns) if question.verb in ("frontier", "max") else ()
     across_sizes = bool(sizes.intersection((*group, along)))
     size = [] if across_sizes or not _sizes_vary(cells) else ["size"]
     return Grouping(
@@ -106,6 +108,10 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
     """
     along = question.along
     ranked = {name for _, node in question.expressions for name in node.columns}
+    if question.best is not None:
+        if question.best not in views.axes:
+            raise UserError(f"best {question.best}: name an axis, one of {', '.join(views.axes)}")
+        ranked.add(question.best)
     if along is not None:
         if along in ranked or along not in {"size", "L", *views.axes}:
             raise UserError(f"~ {along}: fit along the size or an axis, not what is minimised")

@@ -19,6 +19,7 @@ from sweepd.query.nuisance import place
 from sweepd.search.settle import AtRate, Final, Standing, standing
 
 SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled", "why")
+UNCONFIRMED = "its pass at the best of several is not confirmed on a fresh seed"
 RULES = ("any", "median", "all")
 LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
 
@@ -84,9 +85,7 @@ def _standing(
     if not row.deciding:
         return Standing("untested", "the grid has no smaller value")
     if row.passing and not any(_confirmed(cell, ends) for cell in row.passing):
-        return Standing(
-            "untested", "its pass at the best of several is not confirmed on a fresh seed"
-        )
+        return Standing("untested", UNCONFIRMED)
     budget = steps or min(_steps(point) for cell in row.deciding for point in cell.points)
     found = [
         standing(_rates(cell, ends), goal, cell.row["pass"], views.settle, budget)

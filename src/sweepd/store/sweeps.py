@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.parquet import to_parquet
 from sweepd.store.schema import PLAN, Row
@@ -210,8 +211,9 @@ class SweepFolder:
         return text
 
     def _unknown(self, name: str) -> UserError:
-        known = ", ".join(self.names()) or "none"
-        return UserError(f"no sweep {name!r} in {self.folder.address}; there are: {known}")
+        names = self.names()
+        hint, known = closest(name, names), ", ".join(names) or "none"
+        return UserError(f"no sweep {name!r} in {self.folder.address}{hint}; there are: {known}")
 
 
 def _path(sweep: str, file: str) -> str:

@@ -26,7 +26,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import at_most
 
 if TYPE_CHECKING:
-    from sweepd.query.database import Answer
+    from sweepd.query.database import Answer, CodeChoice
     from sweepd.store.store import Store
 
 SPANS = {

@@ -21,7 +21,9 @@ from sweepd.errors import UserError
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
-    from sweepd.cli.output import Row
+    import pyarrow as pa
+
+    from sweepd.listing import Row
     from sweepd.store.store import Store
     from sweepd.store.tables import Damaged
 

@@ -103,8 +103,9 @@ def _running(store: Store, sweep: str | None) -> list[str]:
 def board_of(store: Store, sweep: str) -> Board:
     """How a sweep stands by what its store says. What cannot be read is left out."""
     info = store.load_sweep(sweep)
-    plan = store.read_plans([sweep]).table.to_pylist()
-    endings, active, _ = standings(store, sweep, plan)
+    planned = store.read_plans([sweep]).table
+    plan = planned.to_pylist()
+    endings, active, _ = standings(store, sweep, planned)
     launches = [made for made in store.launches() if made.get("sweep") == sweep]
     latest: Mapping[str, Any] = launches[-1] if launches else {}
     goal = Goal.parse(info.goal)

@@ -153,10 +153,18 @@ def _show_costs(totals: dict[str, Any], parts: Sequence[Part]) -> None:
     emit(columns, [{name: _grouped(row[name]) for name in columns} for row in rows])
 
 
-def doctor(results: Results = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def doctor(
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read every byte of the metrics stored.")
+    ] = False,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
     """Check what this machine can do. Exits with 3 if something that launch needs is missing."""
     form = form_of(as_json, as_csv)
-    checks = list(_checks(results_address(results)))
+    address = results_address(results)
+    checks = [*_checks(address), *(_deep_checks(address) if deep else ())]
     emit(["check", "ok", "detail"], checks, form)
     if not all(check["ok"] for check in checks):
         raise typer.Exit(3)
@@ -190,6 +198,18 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
         yield check("results", not damaged, detail)
     except SweepdError as error:
         yield check("results", False, str(error))
+
+
+def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
+    """A check of the metrics, and the damaged files by name."""
+    from sweepd.store.store import Store
+
+    if store := Store.find(address):
+        damaged = store.damaged_metrics()
+        detail = f"{len(damaged)} damaged files of metrics"
+        yield {"check": "metrics", "ok": not damaged, "detail": detail}
+        for file in damaged:
+            yield {"check": "metrics", "ok": False, "detail": f"{file.path}: {file.reason}"}
 
 
 def _list(found: Iterable[Entry], form: Form) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, Row, emit, form_of, results_address, say
+from sweepd.cli.output import AsCsv, AsJson, Results, emit, form_of, results_address, say
+from sweepd.listing import Row
 
 if TYPE_CHECKING:
     from sweepd.trial.account import Account

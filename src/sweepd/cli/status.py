@@ -16,9 +16,9 @@ from sweepd.cli.output import (
     form_of,
     report_damage,
     results_address,
-    table,
 )
 from sweepd.errors import UserError
+from sweepd.listing import listing
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def status(
     while watch:
         columns, rows = _rows(store, sweep)
         clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-        print(f"{clear}{table(columns, rows)}", flush=True)
+        print(f"{clear}{listing(columns, rows)[0]}", flush=True)
         if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
             return
         time.sleep(WATCH_SECONDS)
@@ -107,20 +107,17 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     from sweepd.store.endings import latest
 
     store.load_sweep(sweep)
-    plan = store.read_plans([sweep]).table.to_pylist()
+    planned = store.read_plans([sweep]).table
+    plan = planned.to_pylist()
     read = store.read_trials([trial["config"] for trial in plan])
     report_damage(read.damaged)
-    endings = {row["id"]: row for row in latest(read.table).to_pylist()}
+    latest_ones = latest(read.table)
+    endings = {row["id"]: row for row in latest_ones.to_pylist()}
     active: dict[str, dict[str, Any]] = {}
     if store.driven_elsewhere([sweep]):
-        for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
-            ended = endings.get(row["id"])
-            newest = active.get(row["id"])
-            if (ended is None or ended["attempt"] < row["attempt"]) and (
-                newest is None
-                or (newest["attempt"], newest["step"]) < (row["attempt"], row["step"])
-            ):
-                active[row["id"]] = row
+        from sweepd.query.running import newest_steps
+
+        active = newest_steps(store, planned, latest_ones)
     varying = [
         name
         for name in (plan[0] if plan else ())

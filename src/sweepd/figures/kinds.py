@@ -122,7 +122,7 @@ KINDS = {
         lambda asked: partial(exponents, asked.laws, asked.along),
     ),
     "curves": Kind(
-        "What the checks of each trial measured while it was trained.",
+        "What was measured of each trial while it was trained.",
         lambda asked: partial(curves, asked.least, asked.trials, asked.curves),
     ),
 }

@@ -74,7 +74,7 @@ class Answer:
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
     cells: Sequence[Mapping[str, Any]] = ()
-    """Of `min`: what each cell of the grid says (`cell_rows`)."""
+    """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's `cell`."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import time
@@ -11,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sweepd.cli.ask import Code, codes
+from sweepd.cli.ask import Code
 from sweepd.cli.output import Results, report_damage, results_address, say
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 
 if TYPE_CHECKING:
     from sweepd.figures.report import Report
     from sweepd.store.store import Store
 
 Kind = Literal["heatmap", "min", "frontier", "curves", "fit", "settle"]
-FORMS = ("svg", "png", "pdf", "html")
-
 WATCH_SECONDS = 10.0
 """Between two writings of a report."""
 
@@ -64,18 +61,17 @@ def plot(
     training budget).
     """
     from sweepd.figures.kinds import KINDS, Questions
-    from sweepd.figures.render import drawn
+    from sweepd.figures.render import drawn, form_of, write
+    from sweepd.query.current import codes
     from sweepd.query.database import connect
     from sweepd.store.store import Store
 
-    form = out.suffix.removeprefix(".")
-    if form not in FORMS:
-        raise UserError(f"--out {out}: end it in .svg, .png, .pdf or .html")
+    form = form_of(out)
     store = Store.open(results_address(results))
     views = connect(store, code=codes(code, store), sweeps=sweeps or None, seeds=seeds)
     asked = Questions(views, where=where, of=of, along=along, cost=cost)
     found = KINDS[kind]
-    _write(out, drawn(found.draw(asked), found.shows, form, width))
+    write(out, drawn(found.draw(asked), found.shows, form, width))
     for note in asked.notes:
         say(note)
     report_damage((*views.damaged, *asked.damaged))
@@ -99,6 +95,7 @@ def report(
     It has the answer and what is not certain about it, all figures, the paper's claims, failures,
     costs, where the results came from and the commands to repeat them.
     """
+    from sweepd.figures.render import write
     from sweepd.store.store import Store
 
     if out.suffix != ".html":
@@ -106,18 +103,19 @@ def report(
     store = Store.open(results_address(results))
     while True:
         runs = watch and bool(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
-        _write(out, _report(store, sweep, where, of, code).page())
+        write(out, _report(store, sweep, where, of, code).page())
         say(f"report written to {out}")
         if not runs:
             return
         time.sleep(WATCH_SECONDS)
 
 
-def _report(store: Store, sweep: str | None, where: str | None, of: str, code: str) -> Report:
+def _report(store: Store, sweep: str | None, where: str | None, of: str, code: Code) -> Report:
     from sweepd.figures.kinds import Questions
     from sweepd.figures.origin import Launches
     from sweepd.figures.report import Report, points_each
     from sweepd.query.claims import claims
+    from sweepd.query.current import codes
     from sweepd.query.database import connect
     from sweepd.query.paper import Measured
 
@@ -134,14 +132,3 @@ def _report(store: Store, sweep: str | None, where: str | None, of: str, code: s
         claims=lambda: claims(Measured(store, counted, sweeps)),
         command=shlex.join(["sweepd", *sys.argv[1:]]),
     )
-
-
-def _write(out: Path, content: bytes) -> None:
-    """Write a file at once: who reads it meanwhile sees the old one or the new one, whole."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(content)
-        aside.replace(out)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise EnvironmentFailure(f"cannot write {out}: {error}") from error

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.figures.page import figure, page
 from sweepd.figures.panels import Drawing
 from sweepd.figures.style import WIDTHS, Look, themed
@@ -17,6 +20,25 @@ PIXELS_PER_INCH = 300
 ON_SCREEN = Look(WIDTHS["two"], ink="currentColor", paper="transparent")
 """In a page, which enlarges its figures to its own width, and has a light and a dark form."""
 _SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+
+
+def form_of(out: Path) -> str:
+    """Which of FORMS a file of that name has. UserError if it is none."""
+    form = out.suffix.removeprefix(".")
+    if form not in FORMS:
+        raise UserError(f"{out}: end it in .svg, .png, .pdf or .html")
+    return form
+
+
+def write(out: Path, content: bytes) -> None:
+    """Write a file at once: who reads it meanwhile sees the old one or the new one, whole."""
+    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        aside.write_bytes(content)
+        aside.replace(out)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise EnvironmentFailure(f"cannot write {out}: {error}") from error
 
 
 def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:

@@ -79,13 +79,11 @@ def told_apart_sql() -> str:
 
 
 def endings_sql(selected: str) -> str:
-    """The views `attempts`, `trials` and `metrics`, of the attempts for which `selected` holds."""
+    """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
     CREATE VIEW trials AS FROM attempts
         QUALIFY row_number() OVER (PARTITION BY id ORDER BY attempt DESC) = 1;
-    CREATE VIEW metrics AS FROM raw.metrics
-        QUALIFY row_number() OVER (PARTITION BY id, step ORDER BY attempt DESC) = 1;
     """
 
 

@@ -76,7 +76,7 @@ def test_it_tells_failures_costs_origin_and_how_to_repeat_it(text: str) -> None:
     assert "0123abcd with uncommitted changes" in said and "torch 2.6" in said
     for line in ("git checkout 0123abcd", "sweepd launch 'my grid.yaml'", "sweepd report"):
         assert line in said
-    assert 'sweepd query "min d" --sweep s' in said
+    assert "sweepd query 'min d' --sweep s" in said
     assert "5 layers are like 3 on edit_distance" in said
 
 

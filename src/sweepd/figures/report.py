@@ -3,6 +3,7 @@ laws, the paper, failures, costs, where it came from and how to repeat it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,9 +111,9 @@ class Report:
         return table(list(rows[0]), rows, "The claims of Yang et al. (arXiv 2402.13934).")
 
     def _questions(self) -> Iterator[str]:
-        sweeps = "".join(f" --sweep {name}" for name in self.launches.sweeps)
+        sweeps = [word for name in self.launches.sweeps for word in ("--sweep", name)]
         for text in self.asked.texts.values():
-            yield f'sweepd query "{text}"{sweeps}'
+            yield shlex.join(["sweepd", "query", text, *sweeps])
 
     def _curves(self, least: Asked) -> dict[str, Any]:
         """For each cell that has learning curves, what it is and those of its trials."""

@@ -211,7 +211,7 @@ def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], mer
     notes = []
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
-    return Reply(columns, rows, unbeaten, notes)
+    return Reply(columns, rows, unbeaten, notes, [{"cell": c.row["cell"]} for c in unbeaten])
 
 
 def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:

@@ -86,7 +86,7 @@ class Answer:
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
     cells: Sequence[Mapping[str, Any]] = ()
-    """Of `min`: what each cell of the grid says (`cell_rows`)."""
+    """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's `cell`."""
     summary: Summary | None = None
     """Of a `min`: what it is about, for people."""
 

@@ -18,6 +18,7 @@ from sweepd.query.laws import (
     SHARE_SMALL,
     SMALL,
     SPARE,
+    STEEPEST,
     Law,
     difference,
     fit,
@@ -50,8 +51,8 @@ def slow_twin(points: Sequence[Point], rng: np.random.Generator) -> list[float]:
     draws = 400_000
     xs = [math.log2(point.x) for point in points]
     values = [math.log2(one.value) for point in points for one in point.tried]
-    reach = max(values) - min(values) + 2 * SPARE
-    slope = rng.uniform(-1, 1, draws) * reach / (max(xs) - min(xs))
+    reach = (max(values) - min(values) + 2 * SPARE) / (max(xs) - min(xs))
+    slope = rng.uniform(-1, 1, draws) * max(reach, 2 * STEEPEST)
     level = rng.uniform(min(values) - SPARE / 2, max(values) + SPARE / 2, draws)
     held = np.array([1 / scale for scale in SCALES])
     scale = rng.choice(SCALES, draws, p=held / held.sum())

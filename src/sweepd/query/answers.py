@@ -11,6 +11,7 @@ from sweepd.grid.options import Goal
 from sweepd.query.cells import SCORE_COLUMNS, Cell, judged
 from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
+from sweepd.query.exchange import with_exchange
 from sweepd.query.expressions import (
     TRUE,
     Column,
@@ -67,7 +68,9 @@ def ask(
     cells = [cell for cell, selected in every if selected]
     grouping = group(views, question, [cell for cell, _ in every], cells)
     merit = _merit(question, condition)
-    if views.settles and question.verb == "min" and "steps" in grouping.group:
+    of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
+    tried = [cell for cell in cells if cell.has_values]
+    if of_budgets:
         cells = within_budgets(cells, views.identity)
     budgets = "steps" if views.settles else None
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit, budgets)
@@ -76,6 +79,8 @@ def ask(
     match question.verb:
         case "min":
             reply = _min(views, grouping, cells, condition, merit)
+            if of_budgets:
+                reply = with_exchange(reply, grouping, tried)
         case "frontier":
             reply = _frontier(question, grouping, valued, merit)
         case "fit":

@@ -36,7 +36,7 @@ SLOPES, LEVELS = 161, 61
 """Steps of the grid over which the likelihood is averaged."""
 SPARE = 2.0
 """Octaves beyond the tried values in which a law may run: over all sizes it may climb or fall by
-the range of the tried values and twice this."""
+the range of the tried values and twice this, and in any case with an exponent of 2 · STEEPEST."""
 STEEPEST = 2.0
 """Greatest exponent that is held possible when laws are weighed against each other."""
 TINY = 1e-9
@@ -88,7 +88,8 @@ def fit(points: Sequence[Point]) -> Law:
 
     levels, sizes = _sizes(points)
     start = _starts(levels)
-    slopes = np.linspace(-1, 1, SLOPES) * (levels.height + 2 * SPARE) / sizes.span
+    steepest = max((levels.height + 2 * SPARE) / sizes.span, 2 * STEEPEST)
+    slopes = np.linspace(-1, 1, SLOPES) * steepest
     density = sizes.density(start, slopes, sizes.xs)
     slope = _slope(slopes, density.sum(axis=0))
     of_start = density.sum(axis=1)

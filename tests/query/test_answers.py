@@ -274,3 +274,44 @@ def test_any_question_is_answered_or_a_user_error(start: str, pieces: list[str])
         question(STORE, start + " ".join(pieces))
     except UserError as error:
         assert str(error)
+
+
+def test_the_least_compute_may_be_spent_on_width_or_on_steps() -> None:
+    store = FakeStore()
+    cost = {"train_flops": 0.0}
+    trials = [
+        planned(8, d, steps=steps) | cost | {"train_flops": 1.0 * d * steps}
+        for d in (8, 16)
+        for steps in (10, 30, 100)
+    ]
+    store.add_sweep("s", trials)
+    for trial in trials:
+        enough = {8: 100, 16: 30}[trial["d"]]
+        store.end(trial, "completed", 0.95 if trial["steps"] >= enough else 0.5)
+    [row] = question(store, "min train_flops where acc > 0.9").rows
+    assert (row["value"], row["at"]) == (480, '{"d": 16, "steps": 30}')
+    assert (row["fail"], row["verdict"]) == (240, "exact")
+
+
+def test_a_solved_trial_is_a_bound_in_a_frontier() -> None:
+    store = FakeStore()
+    trials = [planned(8, d) for d in (8, 16)]
+    store.add_sweep("s", trials)
+    store.end(trials[0], "solved", 0.96)
+    store.end(trials[1], "completed", 0.97)
+    answer = question(store, "frontier d, acc")
+    assert [row["solved"] for row in answer.rows] == [1, 0]
+    assert any(note.startswith("censored: 1 of 2 cells") for note in answer.notes)
+
+
+def test_the_interval_is_as_wide_as_the_sample_is_worth() -> None:
+    store = FakeStore()
+    trials = [planned(8, d) for d in (8, 16)]
+    store.add_sweep("s", trials)
+    store.end(trials[0], "completed", 0.95, commonest=0.3, chain_acc=0.9)
+    store.end(trials[1], "completed", 0.95, independent=25)
+    answer = question(store, "min d by d where acc > 0.9")
+    whole, part = answer.rows
+    assert (whole["acc_low"], whole["acc_high"]) == wilson(0.95, 100)
+    assert (part["acc_low"], part["acc_high"]) == wilson(0.95, 25)
+    assert (whole["commonest"], whole["chain_acc"], part["commonest"]) == (0.3, 0.9, None)

@@ -150,17 +150,28 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
             return ""
         return f"{row[low]:{form}} … {'diverged' if row[high] is None else format(row[high], form)}"
 
-    acc = "" if row["acc"] is None else f"{row['acc']:.3f}"
     return {
         **row,
         **{name: span(*span_of) for name, span_of in SPANS.items()},
         **({"value": at_most(row["value"])} if row.get("verdict") == "at most" else {}),
-        "acc": f"{acc} (close)" if row.get("close") else acc,
+        "acc": _accuracy(row),
         "passed": f"{row.get('passed')} of {row['seeds']}",
         "settled": _mark(row) if "settled" in row else "",
         "per halving": _factor(row),
         "at": "" if row["at"] == "{}" else row["at"],
     }
+
+
+def _accuracy(row: dict[str, Any]) -> str:
+    """A test score, whether its interval holds the threshold, and the accuracy of whole chains. In
+    a frontier, that of a trial that stopped as solved is a bound from below."""
+    if row["acc"] is None:
+        return ""
+    beside = ["close"] if row.get("close") else []
+    beside += [] if row["chain_acc"] is None else [f"chain {row['chain_acc']:.3f}"]
+    bound = "≥ " if row.get("solved") else ""
+    told = f" ({', '.join(beside)})" if beside else ""
+    return f"{bound}{row['acc']:.3f}{told}"
 
 
 def _factor(row: dict[str, Any]) -> str:

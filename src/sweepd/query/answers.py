@@ -163,7 +163,7 @@ def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dic
 
 def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Reply:
     (cost, _), (score, _) = question.expressions
-    own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "at", "edge"]
+    own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "solved", "at", "edge"]
     rows, unbeaten = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
@@ -173,6 +173,7 @@ def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], mer
                 found = {
                     **{name: cell.row[name] for name in grouping.shown},
                     "seeds": cell.row["ended"],
+                    "solved": cell.row["solved"],
                     **cell.scores(),
                     "at": grouping.at(cell),
                     "edge": cell.edge,
@@ -183,6 +184,11 @@ def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], mer
                 unbeaten.append(cell)
     columns = list(dict.fromkeys([*grouping.group, *own]))
     notes = []
+    if solved := sum(cell.row["solved"] > 0 for cell in cells):
+        notes.append(
+            f"censored: {solved} of {len(cells)} cells have seeds that stopped as solved; their "
+            "score is a bound from below, so one that is not shown may belong here"
+        )
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
     return Reply(columns, rows, unbeaten, notes)

@@ -18,7 +18,7 @@ from sweepd.statuses import RAN
 
 Score = Literal["acc", "loss"]
 SCORE_COLUMNS = (
-    *("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max"),
+    *("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "chain_acc", "commonest"),
     *("loss", "loss_seed_min", "loss_seed_max"),
 )
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
@@ -98,9 +98,10 @@ class Cell:
         """Accuracy and loss by pass rule, each with its spread over seeds; of the accuracy also
         Wilson's interval. An infinite loss, of seeds that diverged, is None."""
         acc = self.row["acc"]
-        total = self.row["total" if self.row["pass"] == "mean" else "total_of_one"]
-        interval = wilson(acc, total) if acc is not None and total else (None, None)
-        of_acc = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
+        worth = self.row["worth" if self.row["pass"] == "mean" else "worth_of_one"]
+        interval = wilson(acc, worth) if acc is not None and worth else (None, None)
+        of_acc = (acc, *interval, *map(self.row.get, ("acc_min", "acc_max")))
+        of_acc = (*of_acc, *map(self.row.get, ("chain_acc", "commonest")))
         of_loss = (self.row["loss"], self.row["loss_min"], self.row["loss_max"])
         return dict(zip(SCORE_COLUMNS, map(_finite, (*of_acc, *of_loss)), strict=True))
 

@@ -35,7 +35,7 @@ class Ends:
     def of(cls, views: Views, goal: Goal) -> Ends:
         """Reads them from the views. One that diverged has the worst score."""
         ended = views.fetch(
-            f"SELECT cell, seed, {goal.metric}, total FROM raw.outcomes "
+            f"SELECT cell, seed, {goal.metric}, worth FROM raw.outcomes "
             "WHERE NOT carried AND status IN ('completed', 'solved', 'diverged')"
         )
         by_cell: dict[int, dict[int, Final]] = defaultdict(dict)

@@ -16,6 +16,7 @@ from sweepd.query.expressions import Column
 from sweepd.query.parser import Question
 
 TRAINING = "train_flops"
+"""The cost that is spent on width, on steps, or on both."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Grouping:
     of_score: bool
     """Whether the question ranks a measured score and no setting of the grid."""
     of_compute: bool
-    """Whether it ranks training FLOPs, which buy width or steps: more of them need not be better."""
+    """Whether it ranks training FLOPs, which buy width or steps: more need not be better."""
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
         """The group's columns and its cells, in natural order."""

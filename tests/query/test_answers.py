@@ -21,8 +21,8 @@ from sweepd.store.store import Store
 GRID = "task: {name: lis, n: [6, 8]}"
 COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
-    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "loss", "loss_seed_min",
-    "loss_seed_max", "close", "at", "edge", "verdict",
+    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "chain_acc", "commonest",
+    "loss", "loss_seed_min", "loss_seed_max", "close", "at", "edge", "verdict",
     "steps", "fail_steps", "gain", "missing", "rates", "settled", "why", "least_any",
     "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
 ]  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_row_of_min() -> None:
             "task": "lis", "size": 8, "L": 19, "model": "standard",
             "value": 32, "fail": 16, "pass": 32, "inferred": 0, "passed": 2, "seeds": 3,
             "acc": 0.92, "acc_low": low, "acc_high": high,
-            "acc_seed_min": 0.89, "acc_seed_max": 0.99,
+            "acc_seed_min": 0.89, "acc_seed_max": 0.99, "chain_acc": None, "commonest": None,
             "loss": None, "loss_seed_min": None, "loss_seed_max": None,
             "close": True, "at": "{}", "edge": "", "verdict": "exact",
             "steps": None, "fail_steps": None, "gain": None, "missing": None, "rates": 1,
@@ -207,8 +207,8 @@ def test_a_row_of_the_frontier() -> None:
     answer = question(store, "frontier flops, acc where acc > 0.6 and size = 6")
     assert answer.columns == [
         "task", "size", "L", "model", "flops", "acc", "d", "seeds", "acc_low", "acc_high",
-        "acc_seed_min", "acc_seed_max", "loss", "loss_seed_min", "loss_seed_max", "at",
-        "edge",
+        "acc_seed_min", "acc_seed_max", "chain_acc", "commonest",
+        "loss", "loss_seed_min", "loss_seed_max", "solved", "at", "edge",
     ]  # fmt: skip
     found = [(row["model"], row["d"], row["acc"], row["at"]) for row in answer.rows]
     assert found == [("linear", 32, 0.95, '{"heads": 4}'), ("standard", 16, 0.95, '{"heads": 4}')]

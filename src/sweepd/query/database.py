@@ -46,7 +46,7 @@ CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 trials count, and those of codes accepted in its place. Where it returns None, since the present
 code cannot be found, the newest ending of each trial counts. "all": all trials, code by code."""
 
-_OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
+_OWN = frozenset({"cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "

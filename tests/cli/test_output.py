@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.cli.output import emit, form_of, show, table, width
+from sweepd.cli.output import emit, form_of, show, width
 from sweepd.errors import UserError
+from sweepd.listing import listing
 from sweepd.query.pivot import Line
 
 COLUMNS = ["name", "value", "ok", "at"]
@@ -25,7 +26,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def test_a_table_is_aligned() -> None:
-    text, left_out = table(COLUMNS, ROWS)
+    text, left_out = listing(COLUMNS, ROWS)
     assert left_out == []
     assert text.splitlines() == [
         "name        value  ok   at",
@@ -38,14 +39,14 @@ def test_a_table_is_aligned() -> None:
 def test_a_table_that_is_too_wide_is_folded_and_then_cut() -> None:
     rows = [{"id": 1, "why": "never trained at this size and rate", "acc": 0.5, "at": "x" * 40}]
     columns = ["id", "why", "acc", "at"]
-    text, left_out = table(columns, rows, 60)
+    text, left_out = listing(columns, rows, 60)
     assert left_out == []
     assert text.splitlines() == [
         "id  why                       acc  at",
         " 1  never trained at this     0.5  " + "x" * 25,
         "    size and rate                  " + "x" * 15,
     ]
-    text, left_out = table(columns, rows, 30)
+    text, left_out = listing(columns, rows, 30)
     assert left_out == ["at"]
     assert text.splitlines() == [
         "id  why                    acc",
@@ -61,7 +62,7 @@ def test_a_table_that_is_too_wide_is_folded_and_then_cut() -> None:
 def test_a_table_fits_and_keeps_every_word(texts: list[list[str]], room: int) -> None:
     columns = ["one", "two", "three"]
     rows = [dict(zip(columns, row, strict=True)) for row in texts]
-    text, left_out = table(columns, rows, room)
+    text, left_out = listing(columns, rows, room)
     assert max(map(len, text.splitlines())) <= room
     kept = columns[: len(columns) - len(left_out)]
     assert columns == [*kept, *left_out] and kept

@@ -14,7 +14,6 @@ from sweepd.cli.output import (
     AsJson,
     Form,
     Results,
-    at_most,
     emit,
     form_of,
     report_damage,
@@ -24,6 +23,7 @@ from sweepd.cli.output import (
     width,
 )
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.listing import at_most
 
 if TYPE_CHECKING:
     from sweepd.query.database import Answer, CodeChoice
@@ -85,6 +85,7 @@ def query(
     Exits with 1 if the answer has no row.
     """
     from sweepd.query.answers import ask
+    from sweepd.query.current import codes
     from sweepd.query.pivot import lines
 
     form, store = form_of(as_json, as_csv), _store(results)
@@ -125,10 +126,11 @@ def sql(
     as_csv: AsCsv = False,
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
+    from sweepd.query.current import codes
     from sweepd.query.database import connect
 
     form, store = form_of(as_json, as_csv), _store(results)
-    answer = connect(store, code=codes(code, store), sweeps=sweep).sql(select)
+    answer = connect(store, code=codes(code, store), sweeps=sweep, about=select).sql(select)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
@@ -211,23 +213,3 @@ def _store(results: str | None) -> Store:
     from sweepd.store.store import Store
 
     return Store.open(results_address(results))
-
-
-def codes(choice: str, store: Store) -> CodeChoice:
-    """Whose trials count: everybody's, or those of the code that a sweep would run now."""
-    from sweepd.grid.fingerprint import current_code
-
-    if choice == "all":
-        return "all"
-    sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
-    # A user's task or model is looked for where its grid was.
-    places = sorted(sweeps.values(), key=lambda info: info.base)
-
-    def current(task: str, model: str) -> str | None:
-        for info in places:
-            task_where, model_where = info.class_of("task", task), info.class_of("model", model)
-            if found := current_code(task_where, model_where, Path(info.base)):
-                return found.digest
-        return None
-
-    return current

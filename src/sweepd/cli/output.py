@@ -10,27 +10,22 @@ import math
 import os
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time
+from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sweepd.errors import UserError
+from sweepd.listing import Row, listing
 
 if TYPE_CHECKING:
     from sweepd.query.pivot import Line, Tone
     from sweepd.store.tables import Damaged
 
-Row = Mapping[str, Any]
 Form = Literal["table", "json", "csv"]
-_AT_MOST = "≤ "
-GAP = "  "
-FOLDED = 18
-"""How narrow a column of text may become where a table is too wide."""
 STYLES: dict[Tone, str] = {
     "plain": "",
     "title": "bold",
@@ -135,7 +130,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             writer.writerow(columns)
             writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
         case "table":
-            text, left_out = table(columns, rows, width())
+            text, left_out = listing(columns, rows, width())
             print(text)
             if left_out:
                 say(f"left out, as the terminal is too narrow: {', '.join(left_out)}")
@@ -157,89 +152,6 @@ def width() -> int | None:
     if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
         return None
     return shutil.get_terminal_size().columns
-
-
-def table(
-    columns: Sequence[str], rows: Sequence[Row], width: int | None = None
-) -> tuple[str, list[str]]:
-    """An aligned text table: numbers to the right, four significant digits, blanks for null.
-
-    Where a line would be longer than `width`, long texts are folded, and then columns left out
-    from the right. Returns the table and the names of the columns that it lacks.
-    """
-    if not columns:
-        return "", []
-    body = {name: [_cell(row.get(name)) for row in rows] for name in columns}
-    widths = {name: max(map(len, [name, *texts])) for name, texts in body.items()}
-    numeric = {name: _is_numeric([row.get(name) for row in rows]) for name in columns}
-    if width is not None:
-        widths = _fitted(widths, numeric, width)
-
-    def line(texts: Mapping[str, str]) -> str:
-        placed = (texts[n].rjust(w) if numeric[n] else texts[n].ljust(w) for n, w in widths.items())
-        return GAP.join(placed).rstrip()
-
-    lines = [line({name: name for name in widths})]
-    for i in range(len(rows)):
-        folded = {name: _folded(body[name][i], room) for name, room in widths.items()}
-        for j in range(max(map(len, folded.values()))):
-            lines.append(line({name: "".join(parts[j : j + 1]) for name, parts in folded.items()}))
-    return "\n".join(lines), [name for name in columns if name not in widths]
-
-
-def _fitted(natural: Mapping[str, int], numeric: Mapping[str, bool], width: int) -> dict[str, int]:
-    """The widths of as many of the columns, from the left, as fit; texts may become narrower."""
-    names = list(natural)
-    for count in range(len(names), 0, -1):
-        widths = {name: natural[name] for name in names[:count]}
-        narrowest = {
-            name: natural[name] if numeric[name] else min(natural[name], max(len(name), FOLDED))
-            for name in widths
-        }
-        excess = sum(widths.values()) + len(GAP) * (count - 1) - width
-        while excess > 0 and widths != narrowest:
-            widest = max(widths, key=lambda name: (widths[name] > narrowest[name], widths[name]))
-            widths[widest] -= 1
-            excess -= 1
-        if excess <= 0:
-            return widths
-    return {names[0]: natural[names[0]]}
-
-
-def _folded(text: str, width: int) -> list[str]:
-    if len(text) <= width:
-        return [text]
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-
-
-def _is_numeric(values: Sequence[object]) -> bool:
-    found = [value for value in values if value is not None]
-    return bool(found) and all(map(_is_number, found))
-
-
-def at_most(value: float) -> str:
-    """A number that is known from above only, as tables show it."""
-    return f"{_AT_MOST}{_cell(value)}"
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, str):
-        return value.startswith(_AT_MOST)
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _cell(value: object) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.4g}"
-        case datetime():
-            return value.isoformat(sep=" ", timespec="seconds")
-        case _:
-            return str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +21,9 @@ from sweepd.errors import UserError
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
-    from sweepd.cli.output import Row
+    import pyarrow as pa
+
+    from sweepd.listing import Row
     from sweepd.store.store import Store
     from sweepd.store.tables import Damaged
 
@@ -67,16 +68,11 @@ def logs(
     results: Results = None,
 ) -> None:
     """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
+    from sweepd.store.endings import find_trial
     from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
-    known = set(store.read_plans().table.column("id").to_pylist())
-    known |= set(store.read_trials().table.column("id").to_pylist())
-    matching = sorted(id_ for id_ in known if id_.startswith(trial))
-    if len(matching) != 1:
-        found = f"{len(matching)} trials" if matching else "no trial"
-        raise UserError(f"{trial}: {found} of {store.address} has such an id (see `sweepd status`)")
-    sys.stdout.write(store.read_log(matching[0]))
+    sys.stdout.write(store.read_log(find_trial(store, trial)))
 
 
 def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, Any]]]:
@@ -109,8 +105,9 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a planned trial, with its latest ending; `running` where the newest recorded step
     is of an attempt that has not ended and the sweep has a driver."""
     store.load_sweep(sweep)
-    plan = store.read_plans([sweep]).table.to_pylist()
-    endings, active, damaged = standings(store, sweep, plan)
+    planned = store.read_plans([sweep]).table
+    plan = planned.to_pylist()
+    endings, active, damaged = standings(store, sweep, planned)
     report_damage(damaged)
     varying = [
         name
@@ -133,21 +130,17 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def standings(
-    store: Store, sweep: str, plan: Sequence[Row]
+    store: Store, sweep: str, planned: pa.Table
 ) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
     """By id, the latest ending of each of the planned trials, and the newest step of each that
     runs, if the sweep has a driver; and what could not be read."""
     from sweepd.store.endings import latest
 
-    read = store.read_trials([trial["config"] for trial in plan])
-    endings: dict[str, Row] = {row["id"]: row for row in latest(read.table).to_pylist()}
+    read = store.read_trials(planned["config"].to_pylist())
+    ended = latest(read.table)
     active: dict[str, Row] = {}
     if store.driven_elsewhere([sweep]):
-        for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
-            ended, newest = endings.get(row["id"]), active.get(row["id"])
-            if (ended is None or ended["attempt"] < row["attempt"]) and (
-                newest is None
-                or (newest["attempt"], newest["step"]) < (row["attempt"], row["step"])
-            ):
-                active[row["id"]] = row
-    return endings, active, read.damaged
+        from sweepd.query.running import newest_steps
+
+        active = dict(newest_steps(store, planned, ended))
+    return {row["id"]: row for row in ended.to_pylist()}, active, read.damaged

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from sweepd.cluster.base import ClusterFile
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Nodes, Placement, Resources
+from sweepd.grid.options import Nodes, Placement, Resources, no_room
 
 
 class Local(ClusterFile):
@@ -32,16 +32,12 @@ class Local(ClusterFile):
     def slots(self, per_trial: Resources) -> int:
         if self.nodes or self.ray:
             return super().slots(per_trial)
-        if per_trial.gpus > (gpus := _gpus() if per_trial.gpus else 0):
-            raise EnvironmentFailure(
-                f"a trial asks for {per_trial}, and this machine has {gpus} GPUs: change "
-                "`resources` in the grid, or name a cluster with --cluster"
-            )
-        return max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))
+        cards = 0
+        if per_trial.gpus:
+            import torch  # takes a second, which only a trial with a GPU is worth
 
-
-def _gpus() -> int:
-    """How many GPUs this machine has that torch can use."""
-    import torch  # it takes a second, and only a trial that asks for GPUs needs it
-
-    return torch.cuda.device_count()
+            cards = torch.cuda.device_count()
+        machine = Nodes(most=1, cpus=len(os.sched_getaffinity(0)), gpus=cards)
+        if not machine.held(per_trial):
+            raise EnvironmentFailure(no_room(per_trial, [machine]))
+        return machine.held(per_trial)

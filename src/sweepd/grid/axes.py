@@ -11,21 +11,18 @@ import dataclasses
 import json
 import math
 import re
-import sysconfig
-import traceback
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sweepd.closest import closest
-from sweepd.grid.fingerprint import INSTALLED, PACKAGE
+from sweepd.grid.blame import place_of, told
 from sweepd.grid.registry import REQUIRED, Parameter, parameters
 from sweepd.grid.yamlfile import Document, Keys
 
@@ -193,19 +190,10 @@ def _variants(
 
 
 def reason(error: Exception) -> str:
-    """What a class raised: ValueErrors speak for themselves, other errors need their kind. Where a
-    user's file raised it, the file and the line stand behind it."""
-    told = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-    frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if _is_users(Path(frame.filename))]
-    return f"{told} ({users[-1].filename}:{users[-1].lineno})" if users else told
-
-
-def _is_users(file: Path) -> bool:
-    """Whether a file is neither sweepd's, nor a library's, nor made up (`<string>`)."""
-    libraries = (PACKAGE, Path(sysconfig.get_path("stdlib")))
-    installed = INSTALLED.intersection(file.parts)
-    return file.is_file() and not installed and not any(map(file.is_relative_to, libraries))
+    """ValueErrors speak for themselves; other errors need their kind and where they come from."""
+    if type(error) is ValueError:
+        return str(error)
+    return ": ".join(filter(None, (place_of(error), told(error))))
 
 
 def scalar(kind: Any, raw: Any) -> Any:

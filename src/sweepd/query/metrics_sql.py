@@ -1,0 +1,61 @@
+"""The view `metrics`: of each trial and step the newest attempt, wherever its row lies.
+
+Rows lie in the table `raw.loaded`, and in files that DuckDB scans. `raw.metrics` has all of them,
+some more than once. The store tells for which trials rows must be compared (`sweepd.store.runs`);
+all other rows count as they are. So a question over files without repetitions costs what DuckDB
+takes to scan them.
+"""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+
+from sweepd.store.schema import METRICS
+from sweepd.store.tables import Live
+
+SCANNED = "sweepd://metrics/"
+"""Where DuckDB finds the scanned files (`sweepd.query.scanning`)."""
+
+
+def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Make or replace a table."""
+    con.register("arrow", table)
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
+    con.unregister("arrow")
+
+
+def attach(
+    con: duckdb.DuckDBPyConnection, live: Live, failures: list[Exception], among: str = ""
+) -> None:
+    """Make or replace `raw.metrics` and `metrics`, of all trials or of those in a table `among`.
+
+    `failures` gets the reason when a scanned file cannot be read later.
+    """
+    copy(con, "raw.loaded", live.table)
+    rows = "FROM raw.loaded"
+    if live.scanned:
+        from sweepd.query.scanning import ScannedFiles  # which takes a while
+
+        files = ScannedFiles(live.scanned.values(), failures)
+        if files.protocol in con.list_filesystems():  # else the former one would still be asked
+            con.unregister_filesystem(files.protocol)
+        con.register_filesystem(files)
+        columns, paths = ", ".join(METRICS.fixed), list(files.files)
+        rows += f" UNION ALL BY NAME SELECT {columns} FROM read_parquet({paths})"
+    if among:
+        rows = f"FROM ({rows}) SEMI JOIN {among} USING (id)"
+    con.execute(f"CREATE OR REPLACE VIEW raw.metrics AS {rows}")
+    repeats = live.overlapping.num_rows > 0
+    if repeats:
+        copy(con, "raw.overlapping", live.overlapping)
+    con.execute(f"CREATE OR REPLACE VIEW metrics AS {_COMPARED if repeats else _AS_THEY_ARE}")
+
+
+_AS_THEY_ARE = "FROM raw.metrics"
+_COMPARED = """
+    FROM raw.metrics ANTI JOIN raw.overlapping USING (id)
+    UNION ALL
+    (FROM raw.metrics SEMI JOIN raw.overlapping USING (id)
+    QUALIFY row_number() OVER (PARTITION BY id, step ORDER BY attempt DESC, seconds) = 1)
+"""

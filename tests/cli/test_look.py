@@ -39,11 +39,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("sample mine.py:Bad", "mine.py:Bad: IndexError: list index out of range ({}:15)"),
-        ("sample mine.py:Bad --set k=1", "mine.py:Bad: KeyError: 'key' ({}:10)"),
-        ("flops standard --task mine.py:Bad --set k=1 --set d=8", "KeyError: 'key' ({}:10)"),
-        ("plan grid1.yaml", "grid1.yaml:1: task: KeyError: 'key' ({}:10)"),
-        ("plan grid2.yaml", "grid2.yaml:1: task.k: k = 2: is not allowed ({}:12)"),
+        ("sample mine.py:Bad", "mine.py:Bad: {}:15: IndexError: list index out of range"),
+        ("sample mine.py:Bad --set k=1", "mine.py:Bad: {}:10: KeyError: 'key'"),
+        ("flops standard --task mine.py:Bad --set k=1 --set d=8", "{}:10: KeyError: 'key'"),
+        ("plan grid1.yaml", "grid1.yaml:1: task: {}:10: KeyError: 'key'"),
+        ("plan grid2.yaml", "grid2.yaml:1: task.k: k = 2: is not allowed"),
         ("sample lis --set n=0", "lis: n = 0: must be from 1 to"),
     ],
 )
@@ -69,4 +69,4 @@ def test_a_gpu_that_is_not_there_is_refused_in_the_plan(
     assert inprocess_run("plan one.yaml").code == 0
     answer = inprocess_run("plan two.yaml")
     assert answer.code == 3
-    assert "2 GPUs, and this machine has 1 GPUs" in answer.err and "resources" in answer.err
+    assert "2 GPUs" in answer.err and "`resources`" in answer.err

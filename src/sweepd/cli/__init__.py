@@ -11,26 +11,14 @@ import typer
 from typer.core import TyperGroup
 
 from sweepd import __version__
-from sweepd.cli import (
-    ask,
-    begin,
-    check,
-    cluster,
-    compare,
-    draw,
-    gc,
-    look,
-    run,
-    show,
-    status,
-)
+from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, run, show, status
 from sweepd.cli.output import say, say_everything, whoever_reads_may_leave
 from sweepd.errors import SweepdError
 
 SECTIONS = {
-    "Begin": ("init", "tasks", "models", "sample", "flops", "schema", "doctor"),
-    "Run": ("plan", "launch", "resume", "status", "logs", "cancel"),
-    "Ask": ("query", "sql", "compare", "export"),
+    "Begin": ("init", "check", "tasks", "models", "sample", "flops", "schema", "doctor"),
+    "Run": ("plan", "launch", "resume", "status", "logs", "show", "cancel"),
+    "Ask": ("query", "plot", "report", "compare", "sql", "export"),
     "Keep house": ("gc", "cluster"),
 }
 """How --help groups the commands."""
@@ -61,7 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (begin, run, status, show, cluster, ask, draw, compare, look, check, gc):
+for group in (begin, run, status, cluster, ask, draw, compare, look, check, show, gc):
     group.register(app)
 
 

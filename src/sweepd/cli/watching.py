@@ -104,18 +104,19 @@ def board_of(store: Store, sweep: str) -> Board:
     """How a sweep stands by what its store says. What cannot be read is left out."""
     info = store.load_sweep(sweep)
     planned = store.read_plans([sweep]).table
-    plan = planned.to_pylist()
     endings, active, _ = standings(store, sweep, planned)
     launches = [made for made in store.launches() if made.get("sweep") == sweep]
     latest: Mapping[str, Any] = launches[-1] if launches else {}
     goal = Goal.parse(info.goal)
-    spots = [Spot.of(row, {*info.extra_seeds, *info.fresh_seeds}) for row in plan]
+    spots = [Spot.of(row, {*info.extra_seeds, *info.fresh_seeds}) for row in planned.to_pylist()]
     first = 1000 * latest.get("number", 0)
     states, errors, named = {}, [], labels(spots)
     for spot in spots:
         ended, now = endings.get(spot.id), active.get(spot.id)
         if now:
-            states[spot.id] = State(RUNNING, now["step"], now[goal.metric])
+            states[spot.id] = State(
+                RUNNING, now["step"], now["acc"] if goal.metric == "acc" else None
+            )
         elif ended:
             earlier = ended["status"] in DONE and ended["attempt"] < first
             states[spot.id] = State(

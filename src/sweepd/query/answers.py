@@ -94,10 +94,9 @@ def answer(views: Views, text: str) -> Answer:
             "or values of nuisance axes, than are planned"
         )
     about = condition.about.union(*(node.about for _, node in question.expressions))
-    about = about or frozenset({"acc"})
-    met = goal_of(condition)
     selected = [cell for cell, holds in every if holds]
     summed = summary(views, question, asked, grouping.group, selected)
+    about, met = about or frozenset({"acc"}), goal_of(condition)
     return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells, summed)
 
 

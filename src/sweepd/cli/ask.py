@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,7 +23,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
     from sweepd.query.database import Answer, CodeChoice
-    from sweepd.store.store import Store
+    from sweepd.store.store import Store, SweepInfo
 
 SPANS = {
     "95%": ("acc_low", "acc_high", ".3f"),
@@ -173,17 +174,23 @@ def _store(results: str | None) -> Store:
 
 
 def codes(choice: str, store: Store) -> CodeChoice:
-    """Whose trials count: everybody's, or those of the code that a sweep would run now."""
-    from sweepd.grid.fingerprint import current_code
+    """Whose trials count: everybody's, or those of the code that a sweep would run now.
 
+    Nothing is looked for before a question needs it.
+    """
     if choice == "all":
         return "all"
-    sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
-    # A user's task or model is looked for where its grid was.
-    places = sorted(sweeps.values(), key=lambda info: info.base)
+
+    @cache
+    def places() -> list[SweepInfo]:
+        """A user's task or model is looked for where its grid was."""
+        sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
+        return sorted(sweeps.values(), key=lambda info: info.base)
 
     def current(task: str, model: str) -> str | None:
-        for info in places:
+        from sweepd.grid.fingerprint import current_code
+
+        for info in places():
             task_where, model_where = info.class_of("task", task), info.class_of("model", model)
             if found := current_code(task_where, model_where, Path(info.base)):
                 return found.digest

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.parquet import (
@@ -155,8 +154,10 @@ class TableFolder:
         found = self._find(only, list)
         table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
+            import pyarrow.compute  # which takes a while
+
             wanted = pa.array(list(only), pa.string())
-            table = table.filter(pc.is_in(table[self.layout.filed_by], wanted))
+            table = table.filter(pyarrow.compute.is_in(table[self.layout.filed_by], wanted))
         return Read(table, tuple(found.damaged))
 
     def live(self, only: Collection[str] | None = None) -> Live:

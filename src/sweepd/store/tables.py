@@ -34,6 +34,8 @@ COMPACTED, ROWS = "compacted", "rows"
 _HASH = re.compile(r"[0-9a-f]{1,100}")
 READERS = 16
 """Files read at once."""
+EXAMINERS = 4
+"""Large files examined at once, each in some ten megabytes of memory."""
 TOGETHER, TOGETHER_BYTES = 1000, 2**23
 """Files, and bytes of files, after which tables are put together: one of a row takes a thousand
 times its bytes."""
@@ -321,7 +323,7 @@ class TableFolder:
     def _examined(self, files: Collection[File]) -> dict[str, Looked]:
         if not files:
             return {}
-        with ThreadPoolExecutor(READERS) as pool:
+        with ThreadPoolExecutor(EXAMINERS) as pool:
             return dict(pool.map(lambda file: (file.name, self._recalled(file)), files))
 
     def _recalled(self, file: File) -> Looked:
@@ -365,11 +367,13 @@ class TableFolder:
 def _batches(files: Iterable[File]) -> Iterator[list[File]]:
     """Files in parts of at most TOGETHER, which end where they come to TOGETHER_BYTES."""
     batch: list[File] = []
+    size = 0
     for file in files:
         batch.append(file)
-        if len(batch) == TOGETHER or sum(f.size for f in batch) >= TOGETHER_BYTES:
+        size += file.size
+        if len(batch) == TOGETHER or size >= TOGETHER_BYTES:
             yield batch
-            batch = []
+            batch, size = [], 0
     if batch:
         yield batch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +11,6 @@ from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
-    at_most,
     emit,
     form_of,
     report_damage,
@@ -20,10 +18,11 @@ from sweepd.cli.output import (
     say,
 )
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.listing import at_most
 
 if TYPE_CHECKING:
-    from sweepd.query.database import Answer, CodeChoice
-    from sweepd.store.store import Store, SweepInfo
+    from sweepd.query.database import Answer
+    from sweepd.store.store import Store
 
 SPANS = {
     "95%": ("acc_low", "acc_high", ".3f"),
@@ -68,6 +67,7 @@ def query(
     Exits with 1 if the answer has no row.
     """
     from sweepd.query.answers import ask
+    from sweepd.query.current import codes
 
     form, store = form_of(as_json, as_csv), _store(results)
     answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
@@ -91,6 +91,7 @@ def sql(
     as_csv: AsCsv = False,
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
+    from sweepd.query.current import codes
     from sweepd.query.database import connect
 
     form, store = form_of(as_json, as_csv), _store(results)
@@ -171,29 +172,3 @@ def _store(results: str | None) -> Store:
     from sweepd.store.store import Store
 
     return Store.open(results_address(results))
-
-
-def codes(choice: str, store: Store) -> CodeChoice:
-    """Whose trials count: everybody's, or those of the code that a sweep would run now.
-
-    Nothing is looked for before a question needs it.
-    """
-    if choice == "all":
-        return "all"
-
-    @cache
-    def places() -> list[SweepInfo]:
-        """A user's task or model is looked for where its grid was."""
-        sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
-        return sorted(sweeps.values(), key=lambda info: info.base)
-
-    def current(task: str, model: str) -> str | None:
-        from sweepd.grid.fingerprint import current_code
-
-        for info in places():
-            task_where, model_where = info.class_of("task", task), info.class_of("model", model)
-            if found := current_code(task_where, model_where, Path(info.base)):
-                return found.digest
-        return None
-
-    return current

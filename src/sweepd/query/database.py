@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import PASS_RULES, Settle
+from sweepd.grid.options import PASS_RULES, Goal, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
@@ -80,6 +80,10 @@ class Answer:
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
     """Which scores a question is about: acc, loss or both."""
+    goal: Goal | None = None
+    """Its condition, if that is on one score and nothing else."""
+    cells: Sequence[Mapping[str, Any]] = ()
+    """Of `min`: what each cell of the grid says (`cell_rows`)."""
 
 
 @dataclass(frozen=True)

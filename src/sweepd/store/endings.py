@@ -13,8 +13,10 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pyarrow as pa
 
+from sweepd.errors import UserError
 from sweepd.statuses import UNTRIED
 from sweepd.store.schema import key_numbers, taken
+from sweepd.store.store import Store
 
 
 def latest(trials: pa.Table) -> pa.Table:
@@ -25,6 +27,17 @@ def latest(trials: pa.Table) -> pa.Table:
     order = np.lexsort((attempts, ids))
     is_last = np.append(ids[order][1:] != ids[order][:-1], True)
     return taken(trials, np.sort(order[is_last]))
+
+
+def find_trial(store: Store, start: str) -> str:
+    """The id of the one trial whose id begins so. UserError if there are none or several."""
+    known = set(store.read_plans().table.column("id").to_pylist())
+    known |= set(store.read_trials().table.column("id").to_pylist())
+    matching = sorted(id_ for id_ in known if id_.startswith(start))
+    if len(matching) != 1:
+        found = f"{len(matching)} trials" if matching else "no trial"
+        raise UserError(f"{start}: {found} of {store.address} has such an id (see `sweepd status`)")
+    return str(matching[0])
 
 
 def count_trials(

@@ -18,6 +18,7 @@ from sweepd.store.parquet import (
     Reader,
     examine,
     load,
+    read_groups,
     replaces,
     replacing,
     to_parquet,
@@ -152,8 +153,11 @@ class TableFolder:
             self._put(only if named else ROWS, table)
 
     def read(self, only: Collection[str] | None = None) -> Read:
-        """All rows, or those whose `layout.filed_by` is among these."""
-        found = self._find(only, list)
+        """All rows, or those whose `layout.filed_by` is among these: of a large file, the row
+        groups that may hold them."""
+        found = self._find(only, list if only is None else self._small)
+        for one in found.examined:
+            found.tables.append(read_groups(self._reader(one.file), self.layout, only or ()))
         table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
             import pyarrow.compute  # which takes a while

@@ -98,9 +98,7 @@ def test_only_a_deep_look_sees_what_keeps_size_and_time(
     assert damaged.path == str(files[0])
 
 
-def test_one_trial_is_read_from_its_row_groups_alone(
-    metrics: TableFolder, tmp_path: Path
-) -> None:
+def test_one_trial_is_read_from_its_row_groups_alone(metrics: TableFolder, tmp_path: Path) -> None:
     with patch("sweepd.store.parquet.ROW_GROUP", 2000):
         ids = [f"{i:020x}" for i in range(20)]
         rows = [{"id": id, "attempt": 1000, "step": at} for id in ids for at in range(2000)]

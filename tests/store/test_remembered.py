@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweepd import cache
-from sweepd.store import tables
+from sweepd.store import looking, tables
 from sweepd.store.local import LocalFolder
 from sweepd.store.schema import METRICS
 from sweepd.store.tables import Live, TableFolder
@@ -24,7 +24,7 @@ A, B = "aa" * 10, "bb" * 10
 @pytest.fixture(autouse=True)
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All files count as large."""
-    monkeypatch.setattr(tables, "SMALL_BYTES", -1)
+    monkeypatch.setattr(looking, "SMALL_BYTES", -1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 

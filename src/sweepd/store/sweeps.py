@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store.looking import READERS, Loader
 from sweepd.store.parquet import to_parquet
 from sweepd.store.schema import PLAN, Row
 from sweepd.store.storage import (
@@ -21,7 +22,7 @@ from sweepd.store.storage import (
     is_name,
     to_json,
 )
-from sweepd.store.tables import READERS, Damaged, Loader, Read
+from sweepd.store.tables import Damaged, Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {

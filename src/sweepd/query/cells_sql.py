@@ -82,8 +82,9 @@ def endings_sql(selected: str) -> str:
     """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
-    CREATE VIEW trials AS FROM attempts
-        QUALIFY row_number() OVER (PARTITION BY id ORDER BY attempt DESC) = 1;
+    CREATE VIEW trials AS FROM attempts SEMI JOIN (
+            SELECT id, max(attempt) AS attempt FROM attempts GROUP BY id
+        ) USING (id, attempt);
     """
 
 

@@ -11,7 +11,6 @@ import pytest
 from sweepd.errors import UserError
 from sweepd.grid.registry import (
     REQUIRED,
-    closest,
     entry,
     find_model,
     find_task,
@@ -198,8 +197,3 @@ def test_parameters_of_settings() -> None:
     assert found["steps"].default == 1000
     assert found["lr"].default == LrRule(base=5e-3)
     assert found["lr"].type == float | LrRule
-
-
-def test_closest() -> None:
-    assert closest("stps", ["steps", "batch"]) == " (did you mean steps?)"
-    assert closest("zzz", ["steps"]) == ""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,20 +14,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.cluster import draft, hand_over
+from sweepd.cli.completion import SweepName, complete_grid_files, complete_sweeps
 from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
+    duration,
     emit,
     form_of,
     report_damage,
     results_address,
     say,
 )
-from sweepd.cli.progress import Progress, duration
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
+    from sweepd.cli.progress import Progress
     from sweepd.cluster import Cluster
     from sweepd.grid.spec import Grid
     from sweepd.run.driver import Launched
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
     from sweepd.search.base import Allowance
     from sweepd.store.store import Store
 
-GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
+GridFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRID", help="A grid in YAML (docs/grid.md).", autocompletion=complete_grid_files
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="key=value", help="Override a field, e.g. model.d=[32,64]."),
@@ -87,10 +93,15 @@ def plan(
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.grid.spec import load_grid
+    from sweepd.query.precision import precision_notes
+    from sweepd.run.launching import forecast
 
     form = form_of(as_json, as_csv)
     asked, site = load_grid(grid, overrides or []), _site(cluster)
-    expected = _forecast(asked, site, _address(results, site), accept_code)
+    made = _planned(asked, _existing(_address(results, site)), accept_code, "search")
+    for note in precision_notes(made.plan):
+        say(note)
+    expected = forecast(made, site)
     if form == "table":
         _show(expected, cluster)
     else:
@@ -130,7 +141,7 @@ def launch(
 
 
 def resume(
-    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    sweep: SweepName = None,
     accept_code: AcceptCode = False,
     promote: Promote = False,
     max_flops: MaxFlops = None,
@@ -149,7 +160,10 @@ def resume(
         _launch(grid, cluster, store.address, options, yes)
 
 
-def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
+def cancel(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", autocompletion=complete_sweeps)],
+    results: Results = None,
+) -> None:
     """End a sweep cleanly, wherever it runs: its trials are saved and `resume` continues them."""
     from sweepd.run import launching
     from sweepd.store.store import Store
@@ -198,6 +212,7 @@ def _launch(
     options: Options,
     yes: bool,
 ) -> None:
+    from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
     from sweepd.run import driver
     from sweepd.run.launching import forecast, per_trial
@@ -217,10 +232,10 @@ def _launch(
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
             return
-    progress = Progress(planned.plan.trials, expected.to_run, expected.is_exact)
+    progress = Progress(planned.search, expected)
     placement = site.placement(per_trial(grid, site))
-    with _stopping() as stop:
-        launched = driver.launch(planned.search, store, placement, stop, progress, say)
+    with progress if something_to_do else nullcontext(), _stopping(progress) as stop:
+        launched = driver.launch(planned.search, store, placement, stop, progress, progress.note)
     after = launched.standing
     trials = len(after.done) + sum(not trial.on_demand for trial in after.todo)
     done = f"{len(after.done)} of {trials} trials"
@@ -263,15 +278,15 @@ def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
 
 
 @contextmanager
-def _stopping() -> Iterator[threading.Event]:
+def _stopping(progress: Progress) -> Iterator[threading.Event]:
     """An event that Ctrl-C or SIGTERM sets; a second signal ends the process at once."""
     event = threading.Event()
 
     def ask(number: int, frame: object) -> None:
         if event.is_set():
-            os._exit(130)
+            progress.leave("", 130)
         event.set()
-        say("stopping: saving what runs (once more to leave at once)")
+        progress.note("stopping: saving what runs (once more to leave at once)")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -92,9 +92,9 @@ class Questions:
 
     def _asked(self, text: str, expression: str) -> Asked:
         found = answer(self.views, text)
+        self.notes.extend(note for note in found.notes if note not in self.notes)
         if not found.rows:
             raise NothingToDraw(f"nothing to draw: `{text}` has no row")
-        self.notes.extend(note for note in found.notes if note not in self.notes)
         return Asked(found, expression, self.views.size_fields)
 
 

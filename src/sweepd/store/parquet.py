@@ -145,8 +145,10 @@ def examine(
 
 
 def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
-    """The row groups of an examined file that may hold rows filed by one of these values.
-    EnvironmentFailure if they can't be read."""
+    """The rows of an examined file that are filed by one of these values, from the row groups that
+    may hold them. EnvironmentFailure if they can't be read."""
+    import pyarrow.compute as pc  # which takes a while
+
     try:
         parquet = pq.ParquetFile(reader)
         column = parquet.schema_arrow.get_field_index(layout.filed_by)
@@ -161,7 +163,8 @@ def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.T
             or not span.has_min_max
             or any(span.min <= value <= span.max for value in wanted)
         ]
-        return layout.conform(parquet.read_row_groups(groups, use_threads=False))
+        table = layout.conform(parquet.read_row_groups(groups, use_threads=False))
+        return table.filter(pc.is_in(table[layout.filed_by], pa.array(list(wanted), pa.string())))
     except (OSError, ValueError, pa.ArrowException) as error:
         where = reader.folder.where(reader.path)
         raise EnvironmentFailure(

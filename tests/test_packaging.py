@@ -77,6 +77,8 @@ for arguments in json.loads(sys.argv[1]):
             ],
             {"duckdb", "pyarrow"},
         ),
+        ([["plot", "min", "--out", "figure.svg"]], {"duckdb", "pyarrow"}),
+        ([["report", "--out", "report.html"]], {"duckdb", "pyarrow", "numba"}),
         (
             [
                 ["tasks"],
@@ -118,7 +120,8 @@ def test_the_wheel_alone_lists_every_task_and_model(tmp_path: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     for kind in ("tasks", "models"):
         assert {f"sweepd/{kind}/{path.name}" for path in (ROOT / kind).glob("*.py")} <= held
-    assert "sweepd/py.typed" in held
+    assert {"sweepd/py.typed", "sweepd/figures/page.html"} <= held
+    assert {"sweepd/figures/page.css", "sweepd/figures/page.js"} <= held
     assert {f"sweepd/grids/{path.name}" for path in (ROOT / "grids").glob("*.yaml")} <= held
 
     site = tmp_path / "site"

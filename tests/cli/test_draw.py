@@ -56,6 +56,7 @@ def test_plot_asks_what_its_options_say(folder: Path) -> None:
         (("report", "--out", "page.pdf"), 2, "end it in .html"),
         (("plot", "min", "nobody", "--out", "f.svg"), 2, "no sweep 'nobody'"),
         (("plot", "min", "--out", "f.svg", "--where", "dd > 3"), 2, "dd"),
+        (("plot", "min", "--out", "f.svg", "--of", "n"), 2, "against the size"),
         (("plot", "heatmap", "--out", "f.svg", "--where", "d > 999"), 1, "nothing to draw"),
         (("report", "--out", "f.html", "--where", "d > 999"), 1, "nothing to draw"),
         (("plot", "min", "--out", "no/such/folder.svg"), 3, "cannot write no/such/folder.svg"),

@@ -16,6 +16,7 @@ NOT_RUN = {
     ".venv/bin/python -m pytest": "pytest in pytest",
     "lint-imports": "tests/test_packaging.py runs it",
     "ls ": "no command of ours",
+    "sweepd plot fit": "needs three sizes that something is known of; tests/figures draw it",
     "sweepd cluster ": "needs a cluster; tests/cluster and tests/machines run them",
     "sweepd resume example --cluster": "needs a cluster; tests/machines runs it",
 }

@@ -79,7 +79,7 @@ def query(
 
     min EXPR [by COL, …] [where PREDICATE]: the least value of EXPR among the cells that pass.
     frontier COST, SCORE [by …] [where …]: the cells that no other beats on both.
-    fit EXPR ~ COL [by …] [where …]: the exponent of a power law, with its interval.
+    fit EXPR ~ COL [by …] [where …]: how it grows: an exponent with its interval, and laws.
     best COL [by …] [where …]: the value of an axis with the best score in each group.
     max EXPR [by …] [where …]: the greatest value of EXPR in each group.
     Exits with 1 if the answer has no row.
@@ -96,10 +96,12 @@ def query(
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
-    if form != "table" or "at" not in answer.columns:
+    if form != "table":
         emit(answer.columns, answer.rows, form)
     elif answer.summary and answer.rows and not wide:
         show(lines(answer, width()))
+    elif "exponent" in answer.columns:
+        emit(_law_columns(answer), [_shown_law(row) for row in answer.rows])
     else:
         emit(_shown_columns(answer), [_shown(row) for row in answer.rows])
     if not answer.rows:
@@ -175,6 +177,7 @@ def _shown_columns(answer: Answer) -> list[str]:
     if "verdict" in answer.columns:
         groups = answer.columns[: answer.columns.index("value")]
         own = ["value", "fail", "verdict", "settled", "passed", *scores, "inferred"]
+        own += ["per halving"] if "per_halving" in answer.columns else []
     else:
         groups = answer.columns[: answer.columns.index("seeds") + 1]
         own = scores
@@ -190,16 +193,65 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
             return ""
         return f"{row[low]:{form}} … {'diverged' if row[high] is None else format(row[high], form)}"
 
-    acc = "" if row["acc"] is None else f"{row['acc']:.3f}"
     return {
         **row,
         **{name: span(*span_of) for name, span_of in SPANS.items()},
         **({"value": at_most(row["value"])} if row.get("verdict") == "at most" else {}),
-        "acc": f"{acc} (close)" if row.get("close") else acc,
+        "acc": _accuracy(row),
         "passed": f"{row.get('passed')} of {row['seeds']}",
         "settled": _mark(row) if "settled" in row else "",
+        "per halving": _factor(row),
         "at": "" if row["at"] == "{}" else row["at"],
     }
+
+
+def _accuracy(row: dict[str, Any]) -> str:
+    """A test score, whether its interval holds the threshold, and the accuracy of whole chains. In
+    a frontier, that of a trial that stopped as solved is a bound from below."""
+    if row["acc"] is None:
+        return ""
+    beside = ["close"] if row.get("close") else []
+    beside += [] if row["chain_acc"] is None else [f"chain {row['chain_acc']:.3f}"]
+    bound = "≥ " if row.get("solved") else ""
+    told = f" ({', '.join(beside)})" if beside else ""
+    return f"{bound}{row['acc']:.3f}{told}"
+
+
+def _factor(row: dict[str, Any]) -> str:
+    """How many times the steps one halving costs."""
+    if row.get("per_halving") is None:
+        return ""
+    low, high = row["per_halving_low"], row["per_halving_high"]
+    return f"{row['per_halving']:.2g} times ({low:.2g} … {high:.2g})"
+
+
+def _law_columns(answer: Answer) -> list[str]:
+    """Columns of the table that people see of a `fit`."""
+    groups = answer.columns[: answer.columns.index("exponent")]
+    told = ["exponent", "95%", "growth", "law", "points", "censored", "seeds", "over standard"]
+    return [*groups, *told, "predicted", "at_hand", "agrees", "reason"]
+
+
+def _shown_law(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `fit` for people. Of the laws it shows those that weigh a tenth or more."""
+    prefix = "weight_"
+    weights = {name.removeprefix(prefix): row[name] for name in row if name.startswith(prefix)}
+    heavy = sorted((-w, name) for name, w in weights.items() if w is not None and w >= 0.1)
+    over = row["over_standard"]
+    return {
+        **row,
+        "exponent": row["exponent"] and round(row["exponent"], 2),
+        "95%": _between(row["low"], row["high"]),
+        "law": ", ".join(f"{name} {-w:.2f}" for w, name in heavy),
+        "over standard": ""
+        if over is None
+        else f"{over:+.2f} ({_between(row['over_standard_low'], row['over_standard_high'])})",
+        "at_hand": row["at_hand"] and round(row["at_hand"], 2),
+    }
+
+
+def _between(low: float | None, high: float | None) -> str:
+    return "" if low is None else f"{low:.2f} … {high:.2f}"
 
 
 def _mark(row: dict[str, Any]) -> str:

@@ -93,10 +93,15 @@ def plan(
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.grid.spec import load_grid
+    from sweepd.query.precision import precision_notes
+    from sweepd.run.launching import forecast
 
     form = form_of(as_json, as_csv)
     asked, site = load_grid(grid, overrides or []), _site(cluster)
-    expected = _forecast(asked, site, _address(results, site), accept_code)
+    made = _planned(asked, _existing(_address(results, site)), accept_code, "search")
+    for note in precision_notes(made.plan):
+        say(note)
+    expected = forecast(made, site)
     if form == "table":
         _show(expected, cluster)
     else:

@@ -12,6 +12,7 @@ from sweepd.query.cell_rows import cell_rows
 from sweepd.query.cells import SCORE_COLUMNS, Cell, judged
 from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
+from sweepd.query.exchange import with_exchange
 from sweepd.query.expressions import (
     TRUE,
     Column,
@@ -75,12 +76,16 @@ def answer(views: Views, text: str) -> Answer:
     cells = [cell for cell, selected in every if selected]
     grouping = group(views, question, [cell for cell, _ in every], cells)
     merit = _merit(question, condition)
-    if views.settles and question.verb == "min" and "steps" in grouping.group:
+    of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
+    tried = [cell for cell in cells if cell.has_values]
+    if of_budgets:
         cells = within_budgets(cells, views.identity)
     budgets = "steps" if views.settles else None
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit, budgets)
     notes += _notes(cells, condition)
     reply = _reply(views, question, grouping, cells, condition, merit)
+    if of_budgets:
+        reply = with_exchange(reply, grouping, tried)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     partial = sum(not cell.complete for cell in reply.deciding)
     if partial and any(node.scores for _, node in question.expressions):
@@ -188,7 +193,7 @@ def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dic
 
 def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Reply:
     (cost, _), (score, _) = question.expressions
-    own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "at", "edge"]
+    own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "solved", "at", "edge"]
     rows, unbeaten = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
@@ -198,6 +203,7 @@ def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], mer
                 found = {
                     **{name: cell.row[name] for name in grouping.shown},
                     "seeds": cell.row["ended"],
+                    "solved": cell.row["solved"],
                     **cell.scores(),
                     "at": grouping.at(cell),
                     "edge": cell.edge,
@@ -208,9 +214,14 @@ def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], mer
                 unbeaten.append(cell)
     columns = list(dict.fromkeys([*grouping.group, *own]))
     notes = []
+    if solved := sum(cell.row["solved"] > 0 for cell in cells):
+        notes.append(
+            f"censored: {solved} of {len(cells)} cells have seeds that stopped as solved; their "
+            "score is a bound from below, so one that is not shown may belong here"
+        )
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
-    return Reply(columns, rows, unbeaten, notes)
+    return Reply(columns, rows, unbeaten, notes, [{"cell": c.row["cell"]} for c in unbeaten])
 
 
 def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:

@@ -82,8 +82,9 @@ def endings_sql(selected: str) -> str:
     """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
-    CREATE VIEW trials AS FROM attempts
-        QUALIFY row_number() OVER (PARTITION BY id ORDER BY attempt DESC) = 1;
+    CREATE VIEW trials AS FROM attempts SEMI JOIN (
+            SELECT id, max(attempt) AS attempt FROM attempts GROUP BY id
+        ) USING (id, attempt);
     """
 
 
@@ -209,11 +210,12 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
     rest = [name for name in identity if name != "steps"]
     steps = "members.steps" if "steps" in identity else "0"
     family = f"dense_rank() OVER (ORDER BY {', '.join(f'members.{quoted(n)}' for n in rest)})"
-    carried = ["status", "correct", "total", *scores, *bounds]
+    carried = ["status", "correct", "total", "worth", "commonest", *scores, *bounds]
     return f"""
     CREATE OR REPLACE TABLE raw.own AS
         SELECT cell, pass, members.seed, members.on_demand, members.fresh, status, correct, total,
-            seconds, {family} AS family, {steps} AS steps, {", ".join(map(_score_sql, scores))}
+            coalesce(independent, total) AS worth, commonest, seconds,
+            {family} AS family, {steps} AS steps, {", ".join(map(_score_sql, scores))}
         FROM raw.members JOIN raw.rules USING (cell)
             LEFT JOIN raw.endings USING ({member}) {reached};
 
@@ -251,11 +253,12 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
                 {", ".join(f"{pooled(score)} AS {score}" for score in scores)},
                 {", ".join(extremes)},
                 sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
-                max(total) AS total_of_one, avg(seconds) AS seconds
+                sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
+                max(commonest) AS commonest, avg(seconds) AS seconds
             FROM raw.outcomes GROUP BY cell
         ) USING (cell);
     CREATE OR REPLACE VIEW cells AS
-        SELECT * EXCLUDE (cell, total_of_one) {never} FROM raw.cells ORDER BY cell;
+        SELECT * EXCLUDE (cell, worth, worth_of_one) {never} FROM raw.cells ORDER BY cell;
     """
 
 

@@ -46,7 +46,7 @@ CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 trials count, and those of codes accepted in its place. Where it returns None, since the present
 code cannot be found, the newest ending of each trial counts. "all": all trials, code by code."""
 
-_OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
+_OWN = frozenset({"cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
@@ -86,7 +86,7 @@ class Answer:
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
     cells: Sequence[Mapping[str, Any]] = ()
-    """Of `min`: what each cell of the grid says (`cell_rows`)."""
+    """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's `cell`."""
     summary: Summary | None = None
     """Of a `min`: what it is about, for people."""
 

@@ -29,9 +29,10 @@ class LedgerRow:
     chain_acc: float | None
     loss: float | None
     total: int | None
+    independent: int | None
 
     def outcome(self, metric: str) -> Outcome:
-        return Outcome(self.status, getattr(self, metric), self.total)
+        return Outcome(self.status, getattr(self, metric), self.independent or self.total)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store.looking import READERS, Loader
 from sweepd.store.parquet import to_parquet
 from sweepd.store.schema import PLAN, Row
 from sweepd.store.storage import (
@@ -22,7 +23,7 @@ from sweepd.store.storage import (
     is_name,
     to_json,
 )
-from sweepd.store.tables import READERS, Damaged, Loader, Read
+from sweepd.store.tables import Damaged, Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {

@@ -18,20 +18,24 @@ import torch
 
 from sweepd.grid import registry
 from sweepd.grid.blame import place_of, told
-from sweepd.models.base import Architecture
 from sweepd.tasks.base import Task
-from sweepd.trial.cases import Case
+from sweepd.trial.cases import Case, Kind
 from sweepd.trial.findings import Finding, Subject, Wrong
 from sweepd.trial.model_checks import MODEL_CHECKS, Network
 from sweepd.trial.rehearsal import TRIAL_CHECKS, Rehearsal
 from sweepd.trial.task_checks import TASK_CHECKS
 
-ENTRY = {
+ENTRY: dict[Kind, re.Pattern[str]] = {
     "task": re.compile(r"\bdef (draw|fill)\b"),
     "model": re.compile(r"\bdef build\b"),
     "trial": re.compile(r"\bdef forward\b"),
 }
 """How the line of a class looks where what it gives is made."""
+CHECKS: dict[Kind, Mapping[str, Callable[[Any], str]]] = {
+    "task": TASK_CHECKS,
+    "model": MODEL_CHECKS,
+    "trial": TRIAL_CHECKS,
+}
 Begin = Callable[[str], None]
 """Is told the name of each check before it begins: it may hang, or take the process along."""
 
@@ -41,39 +45,30 @@ def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterat
     begin("made")
     task_class = registry.find_task(case.task_where, base)
     model_class = registry.find_model(case.model_where, base)
-    task_subject = Subject(case.task_name, task_class)
-    model_subject = Subject(case.model_name, model_class)
-    with _own_generators():
+
+    def looked_at() -> Task | Network | Rehearsal:
+        task = task_class(**case.task)
         if case.kind == "task":
-
-            def task() -> Task:
-                return task_class(**case.task)
-
-            yield from _found(task_subject, case, task, TASK_CHECKS, begin)
-            return
-
-        def both() -> tuple[Task, Architecture]:
-            return task_class(**case.task), model_class(**case.model)
-
+            return task
+        architecture = model_class(**case.model)
         if case.kind == "model":
-            with torch.no_grad():
-                network = lambda: Network(*both()[::-1])  # noqa: E731
-                yield from _found(model_subject, case, network, MODEL_CHECKS, begin)
-        else:
-            rehearsal = lambda: Rehearsal(*both(), case.batch_size)  # noqa: E731
-            yield from _found(model_subject, case, rehearsal, TRIAL_CHECKS, begin)
+            return Network(architecture, task)
+        return Rehearsal(task, architecture, case.batch_size)
+
+    subject = Subject(case.name, task_class if case.kind == "task" else model_class)
+    with _own_generators(), torch.set_grad_enabled(case.kind == "trial"):
+        yield from _found(subject, case, looked_at, begin)
 
 
 def _found(
     subject: Subject,
     case: Case,
     make: Callable[[], Any],
-    checks: Mapping[str, Callable[[Any], str]],
     begin: Begin,
 ) -> Iterator[Finding]:
     """Yields the finding of each check, up to the first that finds something wrong."""
     looked_at: Any = None
-    for name, check in checks.items():
+    for name, check in CHECKS[case.kind].items():
         begin(name)
         about = name, subject.name, str(case)
         try:

@@ -32,8 +32,8 @@ def filled(address: str, sweep: str = "s") -> Store:
     fake.end(trials[0], "completed", 0.5, attempt=1001, step=100)
     fake.end(trials[1], "completed", 0.95, attempt=1000 * number + 1, step=100)
     fake.end(trials[2], "failed", attempt=1000 * number + 1, error="no memory\nat all")
-    store.save_sweep(sweep, GRID, INFO, trials)
     store.write_trials(fake.endings)
+    store.save_sweep(sweep, GRID, INFO, trials)
     return store
 
 

@@ -37,7 +37,8 @@ def test_it_runs(shown: Shown, docs_place: Place, monkeypatch: pytest.MonkeyPatc
     if command in ("logs", "show"):
         words = [docs_place.trial[:8] if re.fullmatch(r"[0-9a-f]{4}", w) else w for w in words]
     monkeypatch.chdir(docs_place.folder)
-    monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
+    for name in ("SWEEPD_RESULTS", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
     for name, value in credentials(docs_place.endpoint).items():
         monkeypatch.setenv(name, value)
     answer = inprocess.sweepd(command, *words)

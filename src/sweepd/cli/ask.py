@@ -26,7 +26,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import at_most
 
 if TYPE_CHECKING:
-    from sweepd.query.database import Answer, CodeChoice
+    from sweepd.query.database import Answer, CodeChoice, Views
     from sweepd.store.store import Store
 
 SPANS = {
@@ -142,22 +142,44 @@ def sql(
 def export(
     sweep: SweepName = None,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet or .csv file to make.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .parquet or .csv file to make.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="TRACKER", help="tensorboard, wandb, trackio or mlflow."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     results: Results = None,
 ) -> None:
-    """Write the trials of a sweep (default: of the whole store) to one file."""
+    """Write the trials of a sweep (default: of the whole store) to one file, or hand them with
+    their learning curves to a tracker."""
+    from sweepd.query.database import connect
+
+    if (out is None) == (to is None):
+        raise UserError("say either --out FILE or --to TRACKER")
+    views = connect(_store(results), code="all", sweeps=[sweep] if sweep else None)
+    report_damage(views.damaged)
+    if out is not None:
+        _write(views, out, force)
+        return
+    from sweepd.cli.tracking import FOLDER
+    from sweepd.trackers.base import connect as connect_to
+    from sweepd.trackers.stored import hand_over
+
+    assert to is not None
+    say(f"{hand_over(views, connect_to(to, FOLDER))} trials handed to {to}")
+
+
+def _write(views: Views, out: Path, force: bool) -> None:
+    """Write the view `trials` to a file."""
     import pyarrow.csv
     import pyarrow.parquet
-
-    from sweepd.query.database import connect
 
     if out.suffix not in (".parquet", ".csv"):
         raise UserError(f"--out {out}: end it in .parquet or .csv")
     if out.exists() and not force:
         raise UserError(f"--out {out}: there is such a file; choose another, or add --force")
-    views = connect(_store(results), code="all", sweeps=[sweep] if sweep else None)
-    report_damage(views.damaged)
     trials = views.connection.sql("SELECT * FROM trials ORDER BY id").to_arrow_table()
     write = pyarrow.parquet.write_table if out.suffix == ".parquet" else pyarrow.csv.write_csv
     aside = out.with_name(f".{out.name}.{os.getpid()}")

@@ -26,6 +26,7 @@ from sweepd.cli.output import (
     results_address,
     say,
 )
+from sweepd.cli.tracking import LogTo, telling
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def launch(
     promote: Promote = False,
     max_flops: MaxFlops = None,
     max_hours: MaxHours = None,
+    log_to: LogTo = None,
     results: Results = None,
 ) -> None:
     """Run a grid. The same command again continues it and skips what is done.
@@ -129,7 +131,7 @@ def launch(
     from sweepd.grid.spec import load_grid
 
     asked = load_grid(grid, overrides or [])
-    options = Options(accept_code, promote, max_flops, max_hours)
+    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()))
     if not dry_run:
         _launch(asked, cluster, results, options, yes)
         return
@@ -146,6 +148,7 @@ def resume(
     promote: Promote = False,
     max_flops: MaxFlops = None,
     max_hours: MaxHours = None,
+    log_to: LogTo = None,
     cluster: ClusterFile = None,
     yes: Yes = False,
     results: Results = None,
@@ -155,7 +158,7 @@ def resume(
     from sweepd.store.store import Store
 
     store = Store.open(_address(results, _site(cluster)))
-    options = Options(accept_code, promote, max_flops, max_hours)
+    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()))
     with saved_grid(store, sweep, say) as grid:
         _launch(grid, cluster, store.address, options, yes)
 
@@ -182,6 +185,7 @@ class Options:
     promote: bool
     max_flops: float | None
     max_hours: float | None
+    log_to: tuple[str, ...]
 
     def sent(self) -> list[str]:
         """The options that a driver elsewhere has to be told."""
@@ -190,7 +194,7 @@ class Options:
         told = [option for option, wanted in flags.items() if wanted]
         for option, number in numbers.items():
             told += [option, f"{number:g}"] if number is not None else []
-        return told
+        return [*told, *(word for name in self.log_to for word in ("--log-to", name))]
 
     def allowance(self) -> Allowance:
         """What settling may spend. UserError if a limit is negative."""
@@ -234,8 +238,12 @@ def _launch(
             return
     progress = Progress(planned.search, expected)
     placement = site.placement(per_trial(grid, site))
-    with progress if something_to_do else nullcontext(), _stopping(progress) as stop:
-        launched = driver.launch(planned.search, store, placement, stop, progress, progress.note)
+    with (
+        progress if something_to_do else nullcontext(),
+        telling(options.log_to, grid.name, progress) as listener,
+        _stopping(progress) as stop,
+    ):
+        launched = driver.launch(planned.search, store, placement, stop, listener, progress.note)
     after = launched.standing
     trials = len(after.done) + sum(not trial.on_demand for trial in after.todo)
     done = f"{len(after.done)} of {trials} trials"

@@ -35,7 +35,9 @@ class Answer:
     deeds: list[str]
 
     def written_outside(self, folder: Path) -> list[str]:
-        return [deed for deed in self.deeds if not deed.partition(" ")[2].startswith(str(folder))]
+        """What was done elsewhere than in a folder and in the user's cache."""
+        inside = (str(folder), os.environ["XDG_CACHE_HOME"])
+        return [deed for deed in self.deeds if not deed.partition(" ")[2].startswith(inside)]
 
 
 _deeds: list[str] | None = None

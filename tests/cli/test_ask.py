@@ -95,7 +95,7 @@ def test_a_seed_that_diverged_is_named(printed: Callable[..., list[str]]) -> Non
 def test_the_frontier_has_its_interval_like_min(printed: Callable[..., list[str]]) -> None:
     assert printed("frontier flops, acc") == [
         "task size L model flops acc d seeds 95% seeds' acc at",
-        "lis 8 19 standard 29192 0.300 8 2 0.219 … 0.396 0.000 … 0.600",
+        "lis 8 19 standard 29192 0.300 (chain 0.000) 8 2 0.219 … 0.396 0.000 … 0.600",
         "lis 8 19 standard 116752 0.940 16 2 0.875 … 0.972 0.930 … 0.950",
     ]
     assert printed("frontier params, loss") == [

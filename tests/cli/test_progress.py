@@ -28,12 +28,12 @@ def test_a_trial_that_fails_names_its_log(capsys: pytest.CaptureFixture[str]) ->
     ending = {"status": "failed", "acc": None, "loss": None, "error": "ValueError: no\nmore"}
     shown.ended(trial, ending)
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"[ 0/~25] {trial.id[:8]} lis standard ")
+    assert line.startswith(f"[ 0/~26] {trial.id[:8]} lis standard ")
     assert line.endswith(f" seed=0: failed: ValueError: no (`sweepd logs {trial.id}`)")
     assert shown.board().errors == (line.partition("] ")[2],)
     shown.ended(trial, {**ending, "status": "completed", "acc": 0.5, "error": None})
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("[ 1/~25]") and line.endswith("completed, acc 0.5")
+    assert line.startswith("[ 1/~26]") and line.endswith("completed, acc 0.5")
 
 
 def test_what_takes_the_time_before_the_first_step_is_said(

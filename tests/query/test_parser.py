@@ -22,6 +22,7 @@ COLUMNS = [
     "d",
     "heads",
     "flops",
+    "train_flops",
     "acc",
     "chain_acc",
     "loss",

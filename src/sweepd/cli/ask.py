@@ -96,7 +96,7 @@ def query(
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
-    if form != "table":
+    if form != "table" or not answer.columns:
         emit(answer.columns, answer.rows, form)
     elif answer.summary and answer.rows and not wide:
         show(lines(answer, width()))

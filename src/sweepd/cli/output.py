@@ -147,11 +147,10 @@ def show(lines: Iterable[Line]) -> None:
 
 
 def width() -> int | None:
-    """How many characters a line may have: as many as the terminal, or $COLUMNS, has; None where
-    the output goes into a file or to a program."""
-    if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
-        return None
-    return shutil.get_terminal_size().columns
+    """How many characters a line may have: as many as the terminal has; None where the output goes
+    into a file or to a program. (Programs that use readline set $COLUMNS for all that they start,
+    so it says nothing off a terminal.)"""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _plain(value: Any) -> Any:

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sweepd.trackers.base import Run, Tracker, connect
-from sweepd.trackers.forwarding import Forwarder
-from sweepd.trackers.stored import COSTS, FINAL, numbers
-
 if TYPE_CHECKING:
     from sweepd.cli.progress import Progress
     from sweepd.grid.plan import Trial
+    from sweepd.trackers.base import Run, Tracker
 
 FOLDER = Path("sweepd-trackers")
 """Where trackers that write files put them, unless their own settings say otherwise."""
@@ -43,11 +40,13 @@ class Told:
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         self.progress.running(trial, report)
-        self._log(trial, report, numbers(report, ("acc",)))
+        self._log(trial, report)
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
+        from sweepd.trackers.stored import FINAL, numbers
+
         self.progress.ended(trial, report)
-        self._log(trial, report, {})
+        self._begin(trial)
         run, _ = self.known.pop(trial.id)
         for tracker in self.trackers:
             tracker.end(run, report["status"], numbers(report, FINAL))
@@ -55,8 +54,11 @@ class Told:
     def lost_ray(self, reason: str) -> NoReturn:
         self.progress.lost_ray(reason)
 
-    def _log(self, trial: Trial, report: dict[str, Any], values: dict[str, float]) -> None:
-        """Begin the run of a trial that is new, and log what a later step than before has."""
+    def _begin(self, trial: Trial) -> None:
+        """Begin the run of a trial that is new."""
+        from sweepd.trackers.base import Run
+        from sweepd.trackers.stored import COSTS
+
         if trial.id not in self.known:
             label = self.progress.label(trial)
             costs = {name: getattr(trial, name) for name in COSTS if hasattr(trial, name)}
@@ -64,7 +66,14 @@ class Told:
             self.known[trial.id] = (Run(trial.id, label, self.sweep, settings), -1)
             for tracker in self.trackers:
                 tracker.begin(self.known[trial.id][0])
+
+    def _log(self, trial: Trial, report: dict[str, Any]) -> None:
+        """Log the accuracy of the latest check, if the trial is at a later step than before."""
+        from sweepd.trackers.stored import numbers
+
+        self._begin(trial)
         run, before = self.known[trial.id]
+        values = numbers(report, ("acc",))
         step = report.get("step") or 0
         if values and step > before:
             self.known[trial.id] = (run, step)
@@ -78,6 +87,9 @@ def telling(names: Sequence[str], sweep: str, progress: Progress) -> Iterator[To
     if not names:
         yield progress
         return
+    from sweepd.trackers.base import connect
+    from sweepd.trackers.forwarding import Forwarder
+
     trackers = [Forwarder(name, connect(name, FOLDER), progress.note) for name in names]
     try:
         yield Told(progress, trackers, sweep)

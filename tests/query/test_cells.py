@@ -166,7 +166,7 @@ def test_resampled_cells_pass_as_often_as_draws_do(rule: str, condition: str, sh
     store.end(alone[0], "completed", 0.95)
     store.end(alone[1], "completed", 0.1)
     views = connect(store, code=now)
-    question = parse(f"fit d ~ L where {condition}", views.columns)
+    question = parse(f"fit d ~ L where {condition}", views.columns, {})
     node = question.where
     assert node is not None
     cells = [cell for cell, _ in judged(views, question, TRUE, node)]

@@ -21,7 +21,7 @@ COLUMNS = ["d", "acc", "acc_min", "chain_acc", "loss", "loss_max"]
 
 
 def condition(predicate: str) -> Node:
-    found = parse(f"min d where {predicate}", COLUMNS).where
+    found = parse(f"min d where {predicate}", COLUMNS, {}).where
     assert found is not None
     return found
 

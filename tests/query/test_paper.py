@@ -123,7 +123,7 @@ def test_every_shipped_grid_says_what_it_answers(path: Path) -> None:
     axes = {name for trial in shipped(path).trials for name in trial.axes}
     columns = [*axes, "task", "model", "size", "L", "params", "flops", "acc", "loss"]
     for text in asked:
-        assert set(parse(text, columns).by or ()) <= set(columns)
+        assert set(parse(text, columns, {}).by or ()) <= set(columns)
 
 
 def paper(name: str) -> Plan:

@@ -154,6 +154,6 @@ def test_a_lost_extra_seed_is_replaced() -> None:
 
 
 def test_the_worst_is_no_number() -> None:
-    assert Outcome("diverged").bounds("loss") == (math.inf, math.inf)
-    assert Outcome("diverged").bounds("acc") == (0.0, 0.0)
-    assert Outcome("completed", math.nan).bounds("acc") == (0.0, 1.0)
+    assert Outcome("diverged").bounds(Goal("loss", "<", 0.1)) == (math.inf, math.inf)
+    assert Outcome("diverged").bounds(Goal("acc", ">", 0.9)) == (0.0, 0.0)
+    assert Outcome("completed", math.nan).bounds(Goal("acc", ">", 0.9)) == (0.0, 1.0)

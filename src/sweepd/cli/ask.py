@@ -21,15 +21,10 @@ from sweepd.cli.output import (
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sweepd.query.database import Answer, CodeChoice
     from sweepd.store.store import Store
-
-SPANS = {
-    "95%": ("acc_low", "acc_high", ".3f"),
-    "seeds' acc": ("acc_seed_min", "acc_seed_max", ".3f"),
-    "seeds' loss": ("loss_seed_min", "loss_seed_max", ".3g"),
-}
-"""Columns that people see in place of two, in this format; --json and --csv have all of them."""
 
 Sweeps = Annotated[
     list[str] | None,
@@ -76,7 +71,7 @@ def query(
     if form != "table" or "at" not in answer.columns:
         emit(answer.columns, answer.rows, form)
     else:
-        emit(_shown_columns(answer), [_shown(row) for row in answer.rows])
+        emit(_shown_columns(answer), [_shown(row, answer.about) for row in answer.rows])
     if not answer.rows:
         raise typer.Exit(1)
 
@@ -128,7 +123,8 @@ def export(
 def _shown_columns(answer: Answer) -> list[str]:
     """Columns of the table that people see of a `min` or a `frontier`."""
     scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
-    scores += [name for name in ("loss", "seeds' loss") if "loss" in answer.about]
+    for score in sorted(answer.about - {"acc"}):
+        scores += [score, f"seeds' {score}"]
     if "verdict" in answer.columns:
         groups = answer.columns[: answer.columns.index("value")]
         own = ["value", "fail", "verdict", "settled", "passed", *scores, "inferred"]
@@ -139,18 +135,25 @@ def _shown_columns(answer: Answer) -> list[str]:
     return list(dict.fromkeys([*groups, *own, "at", *edge]))
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: dict[str, Any], about: Iterable[str]) -> dict[str, Any]:
     """A row for people: what belongs together in one column, what is empty left out."""
 
     def span(low: str, high: str, form: str) -> str:
-        if row[low] is None:
+        if row[low] is None and row[high] is None:
             return ""
-        return f"{row[low]:{form}} … {'diverged' if row[high] is None else format(row[high], form)}"
+        ends = (row[low], row[high])
+        return " … ".join("diverged" if end is None else format(end, form) for end in ends)
 
     acc = "" if row["acc"] is None else f"{row['acc']:.3f}"
     return {
         **row,
-        **{name: span(*span_of) for name, span_of in SPANS.items()},
+        "95%": span("acc_low", "acc_high", ".3f"),
+        **{
+            f"seeds' {score}": span(
+                f"{score}_seed_min", f"{score}_seed_max", ".3f" if score == "acc" else ".3g"
+            )
+            for score in about
+        },
         **({"value": at_most(row["value"])} if row.get("verdict") == "at most" else {}),
         "acc": f"{acc} (close)" if row.get("close") else acc,
         "passed": f"{row.get('passed')} of {row['seeds']}",
@@ -179,13 +182,12 @@ def codes(choice: str, store: Store) -> CodeChoice:
     if choice == "all":
         return "all"
     sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
-    # A user's task or model is looked for where its grid was.
+    # A user's class is looked for where its grid was.
     places = sorted(sweeps.values(), key=lambda info: info.base)
 
     def current(task: str, model: str) -> str | None:
         for info in places:
-            task_where, model_where = info.class_of("task", task), info.class_of("model", model)
-            if found := current_code(task_where, model_where, Path(info.base)):
+            if found := current_code(info.classes_of(task, model), Path(info.base)):
                 return found.digest
         return None
 

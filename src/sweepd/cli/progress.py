@@ -3,11 +3,12 @@ that shows what is running."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd.cli.output import say
@@ -58,7 +59,9 @@ class Progress:
         self.now.pop(trial.id, None)
         self.done += report["status"] in DONE
         scores = "".join(
-            f", {name} {report[name]:.3g}" for name in ("acc", "loss") if report[name] is not None
+            f", {name} {report[name]:.3g}"
+            for name in trial.metrics
+            if name != "chain_acc" and report.get(name) is not None
         )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         if report["status"] == "failed":
@@ -78,16 +81,20 @@ class Progress:
         return " ".join([trial.task_name, trial.model_name, *fields, f"seed={trial.seed}"])
 
     def _running_line(self) -> str:
-        parts = [
-            f"{self.label(trial)} step {report['step']}/{trial.train.steps}"
-            + ("" if report["acc"] is None else f" acc {report['acc']:.2f}")
-            for trial, report in self.now.values()
-        ]
+        parts = [self._stands(trial, report) for trial, report in self.now.values()]
         passed = time.monotonic() - self.started
         line = f"{self.done}/{self.about}{self.todo} done after {duration(passed)}"
         if 0 < self.done < self.todo:
             line += f", about {duration(passed / self.done * (self.todo - self.done))} left"
         return f"{line}; running: {'; '.join(parts)}"
+
+    def _stands(self, trial: Trial, report: Mapping[str, Any]) -> str:
+        """Where a trial is: its step, of how many if that is known, and its first score."""
+        of_all = f"/{trial.train.steps}" if trial.train.steps else ""
+        told = [f"{self.label(trial)} step {report['step']}{of_all}"]
+        known = (name for name in trial.metrics if report[name] is not None)
+        told += [f"{name} {report[name]:.2f}" for name in itertools.islice(known, 1)]
+        return " ".join(told)
 
     def _say(self, line: str) -> None:
         if self.moving:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sweepd.run.driver import Launched
     from sweepd.run.launching import Aim, Codes, Forecast, Planned
     from sweepd.search.base import Allowance
+    from sweepd.search.estimate import Bill
     from sweepd.store.store import Store
 
 GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
@@ -244,13 +245,19 @@ def _launch(
 
 def _announce(expected: Forecast) -> None:
     """Say what a launch is about to run."""
-    low, high = duration(expected.expected.seconds_low), duration(expected.expected.seconds_high)
     about = "" if expected.is_exact else "~"
     say(
         f"sweep {expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
         f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, about "
-        f"{low} to {high}{_dollars(expected)}"
+        f"{_span(expected.expected)}{_dollars(expected)}"
     )
+
+
+def _span(bill: Bill) -> str:
+    """How long it takes, for people."""
+    if math.isnan(bill.seconds_high):
+        return "unknown time (none of its loop's trials has ended in these results)"
+    return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
 
 def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
@@ -336,7 +343,7 @@ def _show(expected: Forecast, cluster: Path | None) -> None:
 
 def _dollars(expected: Forecast) -> str:
     low, high = expected.cost_low, expected.cost_high
-    return f", ${low:.2f} to ${high:.2f}" if high else ""
+    return f", ${low:.2f} to ${high:.2f}" if high > 0 else ""
 
 
 def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
@@ -354,7 +361,7 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
             "to_run": round(bill.trials),
             "train_flops": bill.train_flops,
             "share": f"{bill.train_flops / whole:.1%}",
-            "time": f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}",
+            "time": _span(bill),
         }
 
 

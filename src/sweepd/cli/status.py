@@ -111,7 +111,7 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     is of an attempt that has not ended and the sweep has a driver."""
     from sweepd.store.endings import latest
 
-    store.load_sweep(sweep)
+    scores = ["acc", *store.load_sweep(sweep).metrics]
     plan = store.read_plans([sweep]).table.to_pylist()
     read = store.read_trials([trial["config"] for trial in plan])
     report_damage(read.damaged)
@@ -139,8 +139,8 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
         row = {name: trial[name] for name in shown}
         row["status"] = "running" if now else ended.get("status", UNTRIED)
         row["step"] = now["step"] if now else ended.get("step")
-        row["acc"] = ended.get("acc") if now is None else now["acc"]
+        row |= {name: (ended if now is None else now).get(name) for name in scores}
         row["seconds"] = now["seconds"] if now else ended.get("seconds")
         row["error"] = ended.get("error")
         rows.append(row)
-    return [*shown, "status", "step", "acc", "seconds", "error"], rows
+    return [*shown, "status", "step", *scores, "seconds", "error"], rows

@@ -1,4 +1,4 @@
-"""Tasks and models by where their class is: ours by their file's name, a user's as
+"""Tasks, models and loops by where their class is: ours by their file's name, a user's as
 `path/to/file.py:Name` (relative to the grid's folder) or `package.module:Name`.
 
 Finding one imports that one file; nothing heavy is imported before.
@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sweepd.errors import UserError
-from sweepd.grid import fingerprint
+from sweepd.grid import fingerprint, loops
 from sweepd.grid.fingerprint import Kind
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ def find_task(name: str, base: Path) -> type[Task]:
 def find_model(name: str, base: Path) -> type[Architecture]:
     """The class of a model. UserError if there is none, or if it cannot be used."""
     return cast("type[Architecture]", _find("model", name, base))
+
+
+def find_loop(name: str, base: Path) -> type:
+    """The class of a user's own training loop. UserError as for a task."""
+    return _find("loop", name, base)
 
 
 def is_own(where: str) -> bool:
@@ -137,8 +142,8 @@ def _find(kind: Kind, name: str, base: Path) -> type:
     classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, root)]
     if not (isinstance(found, type) and issubclass(found, root)):
         have = ", ".join(n for n in classes if n != root.__name__) or "none"
-        wanted = f"sweepd.{kind}s.base.{root.__name__}"
-        raise UserError(f"{path} has no {kind} named {class_name} (a subclass of {wanted}): {have}")
+        wanted = "" if root is object else f" (a subclass of sweepd.{kind}s.base.{root.__name__})"
+        raise UserError(f"{path} has no {kind} named {class_name}{wanted}: {have}")
     if fault := _fault(kind, found):
         raise UserError(f"{path}:{line_of(found)}: {class_name} {fault}")
     return found
@@ -149,6 +154,10 @@ def _unknown(kind: Kind, name: str, base: Path) -> UserError:
     if colon:
         looked = (base / where).absolute() if where.endswith(".py") else f"module {where}"
         return UserError(f"no {kind} {name}: there is no {looked}")
+    if kind not in fingerprint.FOLDERS:
+        return UserError(
+            f"no {kind} is named {name}; write path/to/file.py:Name or package.module:Name"
+        )
     shipped = _shipped(kind)
     return UserError(
         f"no {kind} is named {name}{closest(name, shipped)}; there are {', '.join(shipped)}, "
@@ -179,7 +188,9 @@ def _shipped_class(kind: Kind, name: str) -> type | None:
 
 
 def _root(kind: Kind) -> type:
-    """Imported late: NumPy, numba and torch take seconds."""
+    """What a class must derive from. Imported late: NumPy, numba and torch take seconds."""
+    if kind == "loop":
+        return object
     if kind == "task":
         from sweepd.tasks.base import Task
 
@@ -207,6 +218,8 @@ def _fault(kind: Kind, found: type) -> str | None:
             return "has a field `name`, which a grid uses for the class; rename it"
         if not _is_scalar(parameter.type):
             return f"has a field {name} that is no int, float, str, bool, None or Literal of these"
+    if kind == "loop":
+        return loops.fault(found, fields)
     if kind == "task" and getattr(found, "size_field", None) not in fields:
         return "lacks `size_field`, the name of the field that is its size"
     if kind == "task" and not getattr(found, "metrics", None):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isfinite
 from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid.options import Goal
-from sweepd.query.cells import SCORE_COLUMNS, Cell, judged
+from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
 from sweepd.query.expressions import (
@@ -53,20 +53,23 @@ def ask(
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
-    question = parse(text, views.columns)
+    question = parse(text, views.columns, views.own)
     where = conjuncts(question.where or TRUE)
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])
     notes = list(views.notes)
     if question.verb != "frontier" and condition == TRUE:
         goal = _goal(views)
-        condition = of_goal(goal)
-        notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
+        condition = of_goal(goal, views.own)
+        names = " or ".join(("acc", "loss", *views.own))
+        notes.append(f"the question asks nothing of {names}, so the goal decides: {goal}")
 
-    every = judged(views, question, selection, condition)
+    about = condition.about.union(*(node.about for _, node in question.expressions))
+    own = {name: better for name, better in views.own.items() if name in about}
+    every = judged(views, question, selection, condition, own)
     cells = [cell for cell, selected in every if selected]
     grouping = group(views, question, [cell for cell, _ in every], cells)
-    merit = _merit(question, condition)
+    merit = _merit(question, condition, own)
     if views.settles and question.verb == "min" and "steps" in grouping.group:
         cells = within_budgets(cells, views.identity)
     budgets = "steps" if views.settles else None
@@ -75,9 +78,9 @@ def ask(
     valued = [cell for cell in cells if cell.has_values]
     match question.verb:
         case "min":
-            reply = _min(views, grouping, cells, condition, merit)
+            reply = _min(views, grouping, cells, condition, merit, score_columns(own))
         case "frontier":
-            reply = _frontier(question, grouping, valued, merit)
+            reply = _frontier(question, grouping, valued, merit, score_columns(own))
         case "fit":
             reply = growth(views, question, grouping, valued, condition, merit)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
@@ -87,15 +90,18 @@ def ask(
             f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
-    about = condition.about.union(*(node.about for _, node in question.expressions))
     return Answer(reply.columns, reply.rows, notes, damaged, about or frozenset({"acc"}))
 
 
-def _merit(question: Question, condition: Node) -> Merit:
-    """By the score of a frontier, else by what the condition is about."""
+def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
+    """By the score of a frontier, else by what the condition is about: a metric of users' own
+    loops, else the loss where it is that alone, else the accuracy."""
     if question.verb != "frontier":
-        return lambda cell: cell.merit("loss" if condition.about == {"loss"} else "acc")
-    sign = -1 if question.expressions[1][1] == Column("loss") else 1
+        score = next(iter(own), "loss" if condition.about == {"loss"} else "acc")
+        return lambda cell: cell.merit(score)
+    node = question.expressions[1][1]
+    falls = isinstance(node, Column) and (node.name == "loss" or node.own == "down")
+    sign = -1 if falls else 1
 
     def merit(cell: Cell) -> float:
         score = cell.values[1]
@@ -104,27 +110,26 @@ def _merit(question: Question, condition: Node) -> Merit:
     return merit
 
 
-MIN_COLUMNS = (
-    *("value", "fail", "pass", "inferred", "passed", "seeds"),
-    *SCORE_COLUMNS,
-    *("close", "at", "edge", "verdict"),
-)
-"""Columns of a row of `min` besides its group's."""
-
-
 def _min(
-    views: Views, grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Merit
+    views: Views,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    condition: Node,
+    merit: Merit,
+    scores: Sequence[str],
 ) -> Reply:
     found = min_rows(views, grouping, cells)
     goal = goal_of(condition)
     ends = Ends.of(views, goal) if goal and not grouping.of_score else None
-    columns = list(dict.fromkeys([*grouping.group, *MIN_COLUMNS, *SETTLED_COLUMNS, *LEAST_COLUMNS]))
+    own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
+    every = [*grouping.group, *own, "verdict", *SETTLED_COLUMNS, *LEAST_COLUMNS]
+    columns = list(dict.fromkeys(every))
     rows = []
     for row in found:
         told = (
             settled_columns(views, found, row, condition, ends) | least_columns(row) | row.columns
         )
-        told |= _told(grouping, row, condition, merit)
+        told |= dict.fromkeys(scores) | _told(grouping, row, condition, merit)
         rows.append({name: told[name] for name in columns})
     notes = merged_notes(grouping, cells)
     at_the_smallest = sum(row.passes_at_the_smallest for row in found)
@@ -138,9 +143,9 @@ def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dic
     least value, or the best of the largest value that was tried."""
     bound = row.bound
     best = max(row.passing or row.largest_tried, key=merit, default=None)
-    scores = best.scores() if best else dict.fromkeys(SCORE_COLUMNS)
+    scores = best.scores() if best else {}
     shown = best if best and (best.outcome or best.measured) else None
-    told = {
+    return {
         "value": bound.value,
         "fail": bound.fail,
         "pass": bound.value,
@@ -148,17 +153,22 @@ def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dic
         "passed": best.passed if best else 0,
         "seeds": best.decided if best else 0,
         **scores,
-        "close": _close(scores["acc_low"], scores["acc_high"], thresholds(condition)),
+        "close": _close(scores.get("acc_low"), scores.get("acc_high"), thresholds(condition)),
         "at": shown and grouping.at(shown),
         "edge": shown and shown.edge,
         "verdict": bound.kind,
     }
-    return {name: told[name] for name in MIN_COLUMNS}
 
 
-def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Reply:
+def _frontier(
+    question: Question,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    merit: Merit,
+    scores: Sequence[str],
+) -> Reply:
     (cost, _), (score, _) = question.expressions
-    own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "at", "edge"]
+    own = [cost, score, *grouping.shown, "seeds", *scores, "at", "edge"]
     rows, unbeaten = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
@@ -201,8 +211,8 @@ def _goal(views: Views) -> Goal:
         goal = Goal.parse(text)
     except ValueError as error:
         raise UserError(f"the goal of the sweeps, {text!r}, cannot be read: {error}") from None
-    if goal.metric not in MEASURED:
-        raise UserError(f"the goal of the sweeps, {text}, is about none of {', '.join(MEASURED)}")
+    if goal.metric not in (known := (*MEASURED, *views.own)):
+        raise UserError(f"the goal of the sweeps, {text}, is about none of {', '.join(known)}")
     return goal
 
 

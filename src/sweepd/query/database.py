@@ -7,7 +7,7 @@ and no Python object, and what a query changes is gone with the connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -16,16 +16,19 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import PASS_RULES, Settle
+from sweepd.grid.options import PASS_RULES, Better, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
     OF_TRIALS,
     SCORES,
+    Scores,
     cells_sql,
     endings_sql,
     makers_sql,
     members_sql,
+    metrics_sql,
+    quoted,
     reached_sql,
     told_apart_sql,
 )
@@ -70,7 +73,7 @@ class Answer:
     notes: list[str]
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
-    """Which scores a question is about: acc, loss or both."""
+    """Which scores a question is about: acc, loss, metrics of users' own loops."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Views:
     """Whether cells differ by code."""
     infos: Mapping[str, SweepInfo]
     """sweep.json of each selected sweep."""
+    own: Scores
+    """Metrics of users' own loops: columns of `trials`, and scores of `cells`."""
     whole_store: bool
     notes: list[str]
     damaged: tuple[Damaged, ...]
@@ -100,9 +105,10 @@ class Views:
         return [row[0] for row in self.fetch("DESCRIBE raw.cells")]
 
     @property
-    def scores(self) -> list[str]:
+    def scores(self) -> Scores:
         """Scores of trials that cells have."""
-        return [name for name in OF_TRIALS if name in self.raw_columns]
+        known = {**OF_TRIALS, **self.own}
+        return {name: better for name, better in known.items() if name in self.raw_columns}
 
     @property
     def code_column(self) -> list[str]:
@@ -213,10 +219,13 @@ class Views:
         ids = None if self.whole_store else [row[0] for row in self.fetch(wanted)]
         read = self.source.read_metrics(ids)
         _copy(self.connection, "raw.metrics", read.table)
+        _add_columns(self.connection, "raw.metrics", self.own)
+        self.connection.execute(metrics_sql())
         if GOAL_COST in text:
             goals = [info.goal for info in self.infos.values()]
-            self.connection.execute(reached_sql(goals, self.member))
-            self.connection.execute(cells_sql(self.identity, self.member, OF_TRIALS))
+            self.connection.execute(reached_sql(goals, self.member, {**MEASURED, **self.own}))
+            scores = {**OF_TRIALS, **self.own}
+            self.connection.execute(cells_sql(self.identity, self.member, scores))
         return read.damaged
 
 
@@ -257,7 +266,8 @@ def connect(
     configs = None if sweeps is None else set(plans.table["config"].to_pylist())
     trials = source.read_trials(configs)
     plan_axes = [name for name in plans.table.column_names if name not in PLAN.fixed]
-    trial_axes = [name for name in trials.table.column_names if name not in TRIALS.fixed]
+    own = _own_metrics(infos, plan_axes)
+    trial_axes = [n for n in trials.table.column_names if n not in TRIALS.fixed and n not in own]
 
     axes = tuple(dict.fromkeys(plan_axes + trial_axes))
     if taken := _OWN.intersection(axes):
@@ -269,12 +279,14 @@ def connect(
     con.execute("CREATE SCHEMA raw")
     _copy(con, "raw.planned", plans.table)
     _copy(con, "raw.attempts", trials.table)
+    _add_columns(con, "raw.attempts", own)
     _copy(con, "raw.parents", _parents(trials.table))
     _copy(con, "raw.metrics", METRICS.concat([]))
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     con.execute(told_apart_sql())
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
     con.execute(endings_sql(selected))
+    con.execute(metrics_sql())
     _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))
     con.execute("SET lock_configuration = true")
 
@@ -284,12 +296,13 @@ def connect(
         axes=axes,
         by_code=isinstance(code, str),
         infos=infos,
+        own=own,
         whole_store=sweeps is None,
         notes=[],
         damaged=(*damaged, *plans.damaged, *trials.damaged),
     )
     con.execute(members_sql(plan_axes, trial_axes, views.member))
-    con.execute(cells_sql(views.identity, views.member, MEASURED))
+    con.execute(cells_sql(views.identity, views.member, {**MEASURED, **own}))
     [(others,)] = views.fetch(
         "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
     )
@@ -315,6 +328,28 @@ def _load_infos(
                 raise
             damaged.append(Damaged(f"sweep {name}", str(error)))
     return infos, damaged
+
+
+def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> dict[str, Better]:
+    """The metrics of users' own loops. UserError where sweeps do not agree on one."""
+    found: dict[str, Better] = {}
+    for sweep, info in infos.items():
+        for name, better in info.metrics.items():
+            if name in plan_axes or found.get(name, better) != better:
+                other = "a field" if name in plan_axes else f"better {found[name]}"
+                raise UserError(
+                    f"{name} is a metric, better {better}, in sweep {sweep} and {other} in "
+                    "another: ask one sweep at a time (--sweep)"
+                )
+            found[name] = "up" if better == "up" else "down"
+    return found
+
+
+def _add_columns(con: duckdb.DuckDBPyConnection, table: str, scores: Iterable[str]) -> None:
+    """Have a table hold these scores, also where no trial that reports them has ended."""
+    for name in map(quoted, scores):
+        con.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {name} DOUBLE")
+        con.execute(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE DOUBLE")
 
 
 def _task_fields(sweep: str, grid: str) -> set[str]:

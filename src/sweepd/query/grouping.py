@@ -83,7 +83,8 @@ def group(
     group = tuple(dict.fromkeys(named))
     tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
     in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
-    shown = tuple({"d"} - in_columns) if question.verb == "frontier" else ()
+    widths = {"d"}.intersection(views.axes)
+    shown = tuple(widths - in_columns) if question.verb == "frontier" else ()
     across_sizes = bool(sizes.intersection((*group, along)))
     size = [] if across_sizes or not _sizes_vary(cells) else ["size"]
     return Grouping(

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from sweepd.errors import UserError
 from sweepd.grid.fingerprint import Kind, fingerprint, source, trial_files
+from sweepd.grid.own import KINDS
 from sweepd.grid.plan import Trial
 from sweepd.grid.registry import is_own
 from sweepd.store.store import Store
@@ -55,20 +56,19 @@ def inspect_new(
 
 def _cases(trials: Sequence[Trial]) -> dict[tuple[Kind, str], Case]:
     """The user's own classes, tasks first, each with the cheapest of its trials."""
-    found: dict[tuple[Kind, str], Case] = {}
-    cheapest_first = sorted(trials, key=lambda trial: trial.flops)
-    for trial in cheapest_first:
-        if is_own(trial.task_where):
-            found.setdefault(("task", trial.task_where), ("task", trial))
-    for trial in cheapest_first:
-        if is_own(trial.model_where):
-            found.setdefault(("model", trial.model_where), ("model", trial))
-    return found
+    cheapest_first = sorted(trials, key=lambda trial: trial.flops or trial.effort)
+    found = {
+        (kind, where): (kind, trial)
+        for trial in reversed(cheapest_first)
+        for kind, where in trial.classes
+        if is_own(where)
+    }
+    return dict(sorted(found.items(), key=lambda case: KINDS.index(case[0][0])))
 
 
 def _digest(kind: Kind, trial: Trial, base: Path) -> str:
     """Names a class and all code that its trials run."""
-    where = trial.task_where if kind == "task" else trial.model_where
+    where = dict(trial.classes)[kind]
     file = source(kind, where, base)
     code = fingerprint(trial_files(file, file), base).digest
     return hashlib.sha256(f"{kind} {where.rpartition(':')[2]} {code}".encode()).hexdigest()[:20]

@@ -32,13 +32,14 @@ def keep_sources(plan: Plan, store: Store) -> Sources:
     """
     found: Sources = {}
     base = plan.grid.base
-    for task, model in dict.fromkeys((t.task_where, t.model_where) for t in plan.trials):
-        files = own_files([("task", task), ("model", model)], base)
+    for classes in dict.fromkeys(trial.classes for trial in plan.trials):
+        files = own_files(classes, base)
         if not (files.beside or files.packages):
             continue
-        code = trial_code(task, model, base).digest
+        code = trial_code(classes, base).digest
         if code not in plan.codes:
-            raise UserError(f"a file of {task} or {model} was changed meanwhile; launch again")
+            names = " or ".join(where for _, where in classes)
+            raise UserError(f"a file of {names} was changed meanwhile; launch again")
         kept = found.setdefault(code, {"beside": {}, "packages": {}})
         kept["beside"] |= {name: _kept(file, store) for name, file in files.beside.items()}
         kept["packages"] |= {name: _kept(file, store) for name, file in files.packages.items()}

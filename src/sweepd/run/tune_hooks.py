@@ -34,15 +34,18 @@ NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """What Ray's errors say where an actor was lost with its node, or where Ray could not find out
 within a minute whether it was."""
 
+MOST_STEPS = 2**31
+"""Where nobody says after how many steps a trial ends."""
+
 
 class Listener(Protocol):
     """Is told what happens to the trials, from the driver's thread."""
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
-        """A trial has trained on: `step`, and `acc` of its latest check."""
+        """A trial has trained on: `step`, and the scores of its latest check."""
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        """An attempt has ended: `status`, `acc`, `loss`, `error`."""
+        """An attempt has ended: `status`, `error`, and the scores that it has."""
 
     def lost_ray(self, reason: str) -> NoReturn:
         """Ray has died: nothing can run or be stopped any more. Called from another thread; must
@@ -211,7 +214,8 @@ class Rules(Disposable, FIFOScheduler):
         super().__init__()  # type: ignore[no-untyped-call]
         self.spec = spec
         self.mode = "min" if spec.goal.comparison.startswith("<") else "max"
-        self.horizon = max(trial.train.steps for trial in spec.trials)
+        steps = {trial.train.steps for trial in spec.trials}
+        self.horizon = max(steps) if all(steps) else MOST_STEPS
         self.heard: dict[str, int] = {}
         """the step of each trial's latest check: a trial tried again repeats earlier checks"""
         self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
@@ -247,7 +251,7 @@ class Rules(Disposable, FIFOScheduler):
         return bool(stands_still or behind)
 
     def _plateau(self, trial: Trial) -> TrialPlateauStopper:
-        rule, every = trial.stop.plateau, trial.evaluate.check_every
+        rule, every = trial.stop.plateau, trial.evaluate.check_every if trial.evaluate else 1
         assert rule is not None
         if (rule, every) not in self.plateaus:
             self.plateaus[rule, every] = TrialPlateauStopper(

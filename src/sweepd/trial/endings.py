@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 import socket
+import sysconfig
+import traceback
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from sweepd.errors import UserError
+from sweepd.grid.fingerprint import INSTALLED, PACKAGE
 from sweepd.grid.plan import Trial
 from sweepd.store.schema import Row
-from sweepd.trial.training import MetricRow, Training
+from sweepd.trial import loop
 
+SCORES = ("acc", "chain_acc", "correct", "chain_correct", "total")
+"""Columns of a test score; a loop of the user's own may have more."""
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 MOST_TOLD = 10_000
 """Characters of an error's text that are stored."""
 
@@ -33,33 +41,30 @@ def ending_row(
     columns: Row,
     status: str,
     error: str | None,
-    training: Training | None,
-    latest: MetricRow | None,
+    run: loop.Run | None,
+    latest: loop.Row | None,
     started: datetime,
 ) -> dict[str, Any]:
     """Returns the row that ends an attempt now.
 
-    columns: `ledger_columns`. training: None where the task or the model could not be made.
+    columns: `ledger_columns`. run: None where the user's classes could not be made.
     latest: the newest row of metrics, whose loss stands in for that of a missing test score.
     A `stopped` trial has no scores at all: nobody knows what the rest of its budget would give.
     """
-    score = training.result.score if training and training.result else None
-    loss = latest.loss if latest and status != "stopped" else None
+    loss = latest.columns().get("loss") if latest and status != "stopped" else None
+    scores = run.result.columns() if run and run.result else {}
     return {
         **columns,
         "status": status,
-        "error": error,
-        "acc": score and score.acc,
-        "chain_acc": score and score.chain_acc,
-        "correct": score and score.correct,
-        "chain_correct": score and score.chain_correct,
-        "total": score and score.total,
-        "loss": score.loss if score else loss,
-        "step": training.step if training else 0,
-        "tokens": training.tokens if training else 0,
-        "seconds": training.seconds if training else 0.0,
-        "train_flops": training.step * training.flops_per_step if training else 0.0,
-        "parent": training.parent if training else None,
+        "error": error or (run.result.error if run and run.result else None),
+        **dict.fromkeys(SCORES),
+        "loss": loss,
+        **scores,
+        "step": run.step if run else 0,
+        "tokens": run.tokens if run else 0,
+        "seconds": run.seconds if run else 0.0,
+        "train_flops": run.train_flops if run else 0.0,
+        "parent": run.parent if run else None,
         "started": started,
         "ended": datetime.now(UTC),
         "torch": torch.__version__,
@@ -68,12 +73,26 @@ def ending_row(
 
 
 def described(error: Exception) -> str:
-    """An exception as it is stored: its class and its text."""
+    """An exception as it is stored: its class and its text, behind the line of the user's own code
+    that raised it, if any did. A UserError says all that itself."""
     try:
         text = str(error)
     except Exception:  # a user's class may do anything
         text = "(its text can't be told)"
-    return storable(f"{type(error).__name__}: {text}")
+    if isinstance(error, UserError):
+        return storable(text)
+    lines = (
+        f"{frame.filename}:{frame.lineno}: "
+        for frame in reversed(traceback.extract_tb(error.__traceback__))
+        if _is_users(Path(frame.filename))
+    )
+    return storable(f"{next(lines, '')}{type(error).__name__}: {text}")
+
+
+def _is_users(file: Path) -> bool:
+    """Whether a file is neither sweepd's nor of a library."""
+    installed = INSTALLED.intersection(file.parts) or file.is_relative_to(STANDARD_LIBRARY)
+    return file.is_absolute() and not (installed or file.is_relative_to(PACKAGE))
 
 
 def storable(text: str) -> str:

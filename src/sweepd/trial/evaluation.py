@@ -8,7 +8,7 @@ reference up to their first error and are decoded from there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
@@ -44,6 +44,10 @@ class Score:
     @property
     def chain_acc(self) -> float | None:
         return None if self.chain_correct is None else self.chain_correct / self.total
+
+    def columns(self) -> dict[str, float | None]:
+        """All of it, as columns of `trials`."""
+        return {**asdict(self), "acc": self.acc, "chain_acc": self.chain_acc}
 
 
 def loss_of(

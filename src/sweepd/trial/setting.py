@@ -1,4 +1,4 @@
-"""The task and the model of a trial, as plain data that another process can be handed."""
+"""The classes of a trial and their fields, as plain data that another process can be handed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sweepd.grid.plan import Trial
 
 @dataclass(frozen=True)
 class Setting:
-    """What is inspected of a trial: names as in results, places as in the grid, and fields."""
+    """What is inspected of a trial: names as in results, places as in the grid, and fields; of a
+    loop, whose name is `model_name`, `loop` and `loop_where`."""
 
     task_name: str
     task_where: str
@@ -18,6 +19,8 @@ class Setting:
     model_name: str
     model_where: str
     model: dict[str, Any]
+    loop_where: str
+    loop: dict[str, Any]
 
 
 def setting_of(trial: Trial) -> Setting:

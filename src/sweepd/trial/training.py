@@ -65,6 +65,14 @@ class MetricRow:
     seconds: float
     train_flops: float
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """What its check measured; nothing where no accuracy was."""
+        return {} if self.acc is None else {"loss": self.loss, "acc": self.acc}
+
+    def columns(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 @dataclass(frozen=True)
 class Check:
@@ -75,6 +83,10 @@ class Check:
     chain_acc: float | None
     loss: float
 
+    def score(self, metric: str) -> float | None:
+        found: float | None = getattr(self, metric)
+        return found
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -82,10 +94,15 @@ class TrainingResult:
 
     status: str
     score: Score | None
+    error: str | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """Its score as columns of `trials`."""
+        return self.score.columns() if self.score else {}
 
 
 class Training:
-    """The model, optimizer and position of one trial.
+    """The model, optimizer and position of one trial: the built-in `loop.Run`.
 
     `advance()` trains a step at a time and sets `result` when the trial is over; it may be left
     after any step and called again. `snapshot()` and `restore()` carry the state over.
@@ -154,8 +171,13 @@ class Training:
                 lr,
                 self.tokens,
                 self.seconds,
-                self.step * self.flops_per_step,
+                self.train_flops,
             )
+
+    @property
+    def train_flops(self) -> float:
+        """Training FLOPs so far."""
+        return self.step * self.flops_per_step
 
     def train_step(self) -> tuple[float, torch.Tensor]:
         """One optimizer step on fresh data; returns its learning rate and its loss."""

@@ -248,7 +248,7 @@ def _announce(expected: Forecast) -> None:
     about = "" if expected.is_exact else "~"
     say(
         f"sweep {expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
-        f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, about "
+        f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, time "
         f"{_span(expected.expected)}{_dollars(expected)}"
     )
 
@@ -256,7 +256,7 @@ def _announce(expected: Forecast) -> None:
 def _span(bill: Bill) -> str:
     """How long it takes, for people."""
     if math.isnan(bill.seconds_high):
-        return "unknown time (none of its loop's trials has ended in these results)"
+        return "unknown: no trial of its loop has ended here"
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
 
@@ -359,8 +359,8 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
             **(shared if name == "grid" else dict.fromkeys(shared)),
             "search": _bill_name(name),
             "to_run": round(bill.trials),
-            "train_flops": bill.train_flops,
-            "share": f"{bill.train_flops / whole:.1%}",
+            "train_flops": bill.train_flops or None,
+            "share": f"{bill.train_flops / whole:.1%}" if bill.train_flops else None,
             "time": _span(bill),
         }
 

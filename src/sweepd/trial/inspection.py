@@ -1,4 +1,5 @@
-"""What is wrong with a user's own task or model that training would not show.
+"""What is wrong with a user's own task or model that training would not show; `loop_inspection`
+says it of a loop.
 
 A model that sees later tokens, a task that draws from a global generator or whose splits overlap:
 such code runs, and its numbers mean nothing. `inspect` looks at the smallest setting of each class
@@ -22,11 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sweepd.errors import UserError
 from sweepd.grid import registry
 from sweepd.grid.fingerprint import Kind
 from sweepd.grid.plan import Trial
 from sweepd.models.base import Architecture
 from sweepd.tasks.base import IGNORE, Batch, Chains, ChainTask, Split, Task
+from sweepd.trial.loop_inspection import loop_faults
 from sweepd.trial.setting import Setting
 from sweepd.trial.training import Stream, generator, torch_seed
 
@@ -72,12 +75,15 @@ class Raised(Exception):
 
 
 def inspect(kind: Kind, trial: Setting | Trial, base: Path) -> list[str]:
-    """What is wrong with the task or the model of a trial, in plain words, each with file and line.
+    """What is wrong with one of the classes of a trial, in plain words, each with file and line.
 
     `Raised` where the code does not get through a few batches.
     """
     with _own_generators():
         try:
+            if kind == "loop":
+                loop = registry.find_loop(trial.loop_where, base)(**trial.loop)
+                return list(loop_faults(loop))
             task_class = registry.find_task(trial.task_where, base)
             task = task_class(**trial.task)
             if kind == "task":
@@ -85,6 +91,8 @@ def inspect(kind: Kind, trial: Setting | Trial, base: Path) -> list[str]:
             model_class = registry.find_model(trial.model_where, base)
             subject = Subject(trial.model_name, model_class)
             return list(model_faults(subject, model_class(**trial.model), task))
+        except UserError as error:
+            return [str(error)]
         except Exception as error:  # a user's code may raise anything
             raise Raised(f"{type(error).__name__}: {str(error)[:500]}") from error
 

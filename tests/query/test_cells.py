@@ -169,7 +169,7 @@ def test_resampled_cells_pass_as_often_as_draws_do(rule: str, condition: str, sh
     question = parse(f"fit d ~ L where {condition}", views.columns, {})
     node = question.where
     assert node is not None
-    cells = [cell for cell, _ in judged(views, question, TRUE, node)]
+    cells = [cell for cell, _ in judged(views, question, TRUE, node, {})]
     draws = list(resampled(views, node, cells))
     assert len(draws) == RESAMPLES
     for drawn in draws:

@@ -248,7 +248,7 @@ def _announce(expected: Forecast) -> None:
     about = "" if expected.is_exact else "~"
     say(
         f"sweep {expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
-        f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, time "
+        f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, about "
         f"{_span(expected.expected)}{_dollars(expected)}"
     )
 
@@ -256,7 +256,7 @@ def _announce(expected: Forecast) -> None:
 def _span(bill: Bill) -> str:
     """How long it takes, for people."""
     if math.isnan(bill.seconds_high):
-        return "unknown: no trial of its loop has ended here"
+        return "an unknown time (no trial of this loop has ended here)"
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
 

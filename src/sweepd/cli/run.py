@@ -255,7 +255,7 @@ def _announce(expected: Forecast) -> None:
 
 def _span(bill: Bill) -> str:
     """How long it takes, for people."""
-    if math.isnan(bill.seconds_high):
+    if math.isinf(bill.seconds_high):
         return "an unknown time (no trial of this loop has ended here)"
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
@@ -343,7 +343,7 @@ def _show(expected: Forecast, cluster: Path | None) -> None:
 
 def _dollars(expected: Forecast) -> str:
     low, high = expected.cost_low, expected.cost_high
-    return f", ${low:.2f} to ${high:.2f}" if high > 0 else ""
+    return f", ${low:.2f} to ${high:.2f}" if 0 < high < math.inf else ""
 
 
 def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:

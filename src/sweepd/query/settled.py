@@ -89,13 +89,11 @@ def _standing(
             "untested", "its pass at the best of several is not confirmed on a fresh seed"
         )
     budget = steps or min(_steps(point) for cell in row.deciding for point in cell.points)
-    if not budget:
-        return Standing(
-            "untested", "nothing says how long its loop trains: it has no field `steps`"
-        )
     settle = views.settle
-    if not views.settles and row.deciding[0].row["L"] is None:  # a loop's steps may be anything
-        settle = replace(settle, least=1)
+    if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
+        settle = settle if views.settles else replace(settle, least=1)
+        if not budget:
+            return Standing("untested", "its loop has no `steps`: nobody knows how long it ran")
     found = [
         standing(_rates(cell, ends), goal, cell.row["pass"], settle, budget)
         for cell in row.deciding

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 from statistics import quantiles
 from typing import Any
 
@@ -41,8 +41,8 @@ def trial_seconds(steps: int, train_flops: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Bill:
-    """What is left to run: how many trials, their training FLOPs, and low and high wall time, NaN
-    where nobody knows it."""
+    """What is left to run: how many trials, their training FLOPs, and low and high wall time,
+    without an end where nobody knows it."""
 
     trials: float
     train_flops: float
@@ -65,7 +65,7 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
 
     def seconds(trial: Trial) -> tuple[float, float]:
         if trial.loop_where:
-            least, most = of_loops.get(trial.model_name, (nan, nan))
+            least, most = of_loops.get(trial.model_name, (0.0, inf))
             low, high = trial.effort * least, trial.effort * most
         else:
             low, high = trial_seconds(trial.train.steps, trial.train_flops or 0.0)

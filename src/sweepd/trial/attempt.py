@@ -111,7 +111,8 @@ class Attempt:
         """Save where training stands and end the attempt as `interrupted`."""
         with self.spiller.guarding():
             if self.status is None:
-                self._interrupt()
+                with self._recording_failure():
+                    self._interrupt()
 
     def give_up(self) -> None:
         """End the attempt as `stopped`, and keep where training stands in case somebody wants the
@@ -119,12 +120,13 @@ class Attempt:
         with self.spiller.guarding():
             if self.status is None:
                 assert self.training is not None
-                if self._on_trunk(self.training):
-                    self._keep(self.training)
-                else:
-                    self._checkpoint(self.training)
-                    self.own_checkpoints = []  # it outlives this ending
-                self._end("stopped")
+                with self._recording_failure():
+                    if self._on_trunk(self.training):
+                        self._keep(self.training)
+                    else:
+                        self._checkpoint(self.training)
+                        self.own_checkpoints = []  # it outlives this ending
+                    self._end("stopped")
 
     def save_all(self) -> None:
         """Write everything that is still in memory, and end the attempt."""

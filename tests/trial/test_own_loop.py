@@ -198,7 +198,11 @@ def test_a_wrong_row_is_an_error_that_says_where(runs: Runs, advance: str, messa
 @pytest.mark.parametrize(
     ("change", "place", "message"),
     [
-        (("return Walker(self)", "return 1"), "start", "returned 1 (int), which has no `advance()`"),
+        (
+            ("return Walker(self)", "return 1"),
+            "start",
+            "returned 1 (int), which has no `advance()`",
+        ),
         (("def load", "def take"), "start", "which has only one of `save()` and `load(data)`"),
         (("return json.dumps(self.at).encode()", "return self.at"), "save", "must return bytes"),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, ClassVar
 
 from sweepd.grid.options import BETTER, Better
@@ -133,7 +133,8 @@ def _costs(loop: Any) -> dict[str, float]:
     if not isinstance(told, Mapping) or not set(told) <= set(COSTS):
         raise ValueError(f"cost() gave {told!r}; it gives a mapping of some of {', '.join(COSTS)}")
     for name, value in told.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
+        most = inf if name == "train_flops" else 2**63
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < most:
             raise ValueError(f"cost() gave {name} = {value!r}; it must be a number, 0 or more")
     return dict(told)
 

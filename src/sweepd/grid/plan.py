@@ -343,7 +343,7 @@ class _Planner:
     def metrics(self, taken: Mapping[str, str]) -> Iterator[tuple[Block, str]]:
         """The metrics of the user's own loops, which become columns too."""
         settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
-        taken = {**taken, **dict.fromkeys(settings, "a setting of the built-in training")}
+        taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
         first: dict[str, tuple[Block, Better]] = {}
         for block in self.grid.blocks["loop"]:
             for name, better in _own_metrics(block):

@@ -411,12 +411,9 @@ class _Reader:
                 near, known = closest(metric, metrics), ", ".join(metrics)
                 self.refuse(("goal",), f"{name} reports no {metric}{near}; it reports {known}")
             elif isinstance(metrics, dict) and metrics[metric] != goal.better:
-                wanted = ">" if metrics[metric] == "up" else "<"
-                self.refuse(
-                    ("goal",),
-                    f"{name} says that {metric} is better {metrics[metric]}wards; "
-                    f"write {metric} {wanted} {goal.threshold:g}",
-                )
+                more, wanted = ("more", ">") if metrics[metric] == "up" else ("less", "<")
+                told = f"for {name}, {more} {metric} is better"
+                self.refuse(("goal",), f"{told}; write {metric} {wanted} {goal.threshold:g}")
         share, threshold = is_share(metric), goal.threshold
         if not math.isfinite(threshold) or (share and not 0 <= threshold <= 1):
             number = text.rpartition(goal.comparison)[2].strip()
@@ -493,7 +490,8 @@ class _Reader:
             problem = "it is tuned, so no part of the answer" if axis in nuisance else None
             problem = problem or self.no_number(axis, blocks)
             if problem:
-                self.refuse((*where, word), f"{axis}: {problem}")
+                hint = "; write search: {staircase: {minimize: …}}" if named == "staircase" else ""
+                self.refuse((*where, word), f"{axis}: {problem}{hint}")
         return rules
 
     def check_settle(

@@ -137,9 +137,15 @@ def test_a_class_that_is_no_loop(tmp_path: Path, change: tuple[str, str], messag
         (["loop.name=nowhere.py:Mine"], "no loop nowhere.py:Mine: there is no"),
         (["loop.name=lis"], "no loop is named lis; write path/to/file.py:Name or package.module:"),
         (["loop.as=a b"], "an alias has up to 100 letters"),
-        (["search=staircase"], "d: no field of this grid; write search: {staircase: {minimize: …}}"),
+        (
+            ["search=staircase"],
+            "d: no field of this grid; write search: {staircase: {minimize: …}}",
+        ),
         (["tune=[loop.lr]"], "loop.lr is no field of this grid"),
-        (["settle={least: 20, most: 80}", "seeds=[0,1,2]"], "write search: {staircase: {minimize: …}}, or"),
+        (
+            ["settle={least: 20, most: 80}", "seeds=[0,1,2]"],
+            "write search: {staircase: {minimize: …}}, or",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_loop(tmp_path: Path, sets: list[str], message: str) -> None:
@@ -175,7 +181,11 @@ def test_what_it_costs(tmp_path: Path) -> None:
 
 
 def test_settling_raises_its_steps(tmp_path: Path) -> None:
-    sets = ["seeds=[0,1,2]", "search={staircase: {minimize: hidden}}", "settle={least: 20, most: 35}"]
+    sets = [
+        "seeds=[0,1,2]",
+        "search={staircase: {minimize: hidden}}",
+        "settle={least: 20, most: 35}",
+    ]
     made = planned(tmp_path, *sets)
     on_demand = {(t.seed, t.train.steps) for t in made.trials if t.on_demand}
     fresh = {(seed, 10) for seed in made.grid.fresh_seeds}

@@ -226,18 +226,6 @@ def test_an_exception_is_told_with_its_line(runs: Runs) -> None:
     assert error == f"{runs.place('assert')}AssertionError: too near"
 
 
-def test_a_damaged_state_is_left_out(runs: Runs) -> None:
-    trial = runs.trial()
-    attempt = runs.begin(trial)
-    attempt.advance(0.0)
-    attempt.interrupt()
-    [name] = runs.store.checkpoints(trial.trunk)
-    data = runs.store.get_checkpoint(trial.trunk, name)
-    runs.store.put_checkpoint(trial.trunk, name, data[:-1])
-    assert runs.run(trial)["status"] == "completed"
-    assert "is damaged, trying an older one" in runs.store.read_log(trial.id)
-
-
 def test_the_limits_of_its_scores_are_those_of_all_trials() -> None:
     assert {name: LIMITS[name] for name in ("acc", "loss")} == {
         name: RANGES[name] for name in ("acc", "loss")

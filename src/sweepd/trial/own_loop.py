@@ -6,7 +6,6 @@ that it hands over is checked here: what is wrong is said with the file and the 
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import math
@@ -189,17 +188,12 @@ class OwnLoop:
             "seconds": self.seconds,
             "parent": self.parent,
             "generators": self.generators.to_json(),
-            "sha256": hashlib.sha256(saved).hexdigest(),
         }
         return json.dumps(head).encode() + b"\n" + saved
 
     def read(self, snapshot: bytes) -> dict[str, Any]:
-        """ValueError where it is damaged."""
         head, _, saved = snapshot.partition(b"\n")
-        state: dict[str, Any] = json.loads(head)
-        if hashlib.sha256(saved).hexdigest() != state["sha256"]:
-            raise ValueError("its digest is wrong")
-        return {**state, "saved": saved}
+        return {**json.loads(head), "saved": saved}
 
     def passes(self, state: dict[str, Any]) -> bool:
         return not self.stop.spent(0, state["seconds"])

@@ -20,6 +20,7 @@ from ray import tune
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
 from sweepd.grid.plan import Trial
+from sweepd.run.hanging import watched
 from sweepd.run.nodes import reach
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
@@ -85,7 +86,8 @@ class Worker(tune.Trainable):
             attempt = self.attempt = self.attempt or self._begin()
             news = attempt.news()  # what an earlier attempt checked comes before any training
             if not news:
-                attempt.advance(SLICE_SECONDS)
+                with watched(self.spec.hang_seconds, attempt.note):
+                    attempt.advance(SLICE_SECONDS)
                 news = attempt.news()
         except EnvironmentFailure as failure:  # no fault of the trial: the whole run ends
             self.attempt = None
@@ -122,7 +124,8 @@ class Worker(tune.Trainable):
             self.device,
             self.spec.checkpoint_seconds,
         )
-        attempt.begin()
+        with watched(self.spec.hang_seconds, attempt.note):
+            attempt.begin()
         return attempt
 
 

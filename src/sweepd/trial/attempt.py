@@ -247,6 +247,11 @@ class Attempt:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(self.trial.trunk, name)
 
+    def note(self, line: str) -> None:
+        """Write a line to the trial's log, at once."""
+        self._log(line)
+        self.store.flush_logs()
+
     def _log(self, line: str) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="seconds")
         self.store.append_log(self.trial.id, f"{stamp} attempt {self.number}: {line}\n")

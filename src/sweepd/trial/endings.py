@@ -81,12 +81,14 @@ def described(error: Exception) -> str:
         text = "(its text can't be told)"
     if isinstance(error, UserError):
         return storable(text)
-    lines = (
-        f"{frame.filename}:{frame.lineno}: "
-        for frame in reversed(traceback.extract_tb(error.__traceback__))
-        if _is_users(Path(frame.filename))
-    )
-    return storable(f"{next(lines, '')}{type(error).__name__}: {text}")
+    where = place(traceback.extract_tb(error.__traceback__))
+    return storable(f"{where}{type(error).__name__}: {text}")
+
+
+def place(stack: traceback.StackSummary) -> str:
+    """The last line of the user's own code in a stack, as `mine.py:3: `; nothing without one."""
+    own = (frame for frame in reversed(stack) if _is_users(Path(frame.filename)))
+    return next((f"{frame.filename}:{frame.lineno}: " for frame in own), "")
 
 
 def _is_users(file: Path) -> bool:

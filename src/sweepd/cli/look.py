@@ -117,7 +117,7 @@ def flops(
         "model": model,
         "task": task,
         "size": problem.size,
-        "d": architecture.d,
+        "d": getattr(architecture, "d", None),
         "L": L,
         "flops": found.flops,
         "flops_weights": found.flops_weights,

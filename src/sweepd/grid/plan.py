@@ -16,7 +16,7 @@ from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.loops import LoopBudget, LoopFacts
 from sweepd.grid.options import BETTER, Better
 from sweepd.grid.reserve import reserved
-from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.grid.settings import Evaluate, LrRule, Stop, Train
 from sweepd.grid.spec import SETTINGS, Grid
 from sweepd.grid.yamlfile import GridError, Keys, Problem
 from sweepd.statuses import STATUSES
@@ -382,12 +382,15 @@ class _Planner:
     def refuse_rates(self) -> None:
         """An lr rule is a power, which may be too large to compute."""
         for train, model in product([*self.trains, *self.reserve], self.models):
+            d = getattr(model.value, "d", None)
+            if d is None and isinstance(train.value.lr, LrRule):
+                message = f"a rule goes by d, which {model.name} does not have; write a number"
+                self.refuse(train.variant.written["lr"], f"{message}, such as train: {{lr: 1e-3}}")
+                continue
             try:
-                train.value.peak_lr(model.value.d)
+                train.value.peak_lr(d)
             except ArithmeticError:
-                message = (
-                    f"the rate at d = {model.value.d} cannot be computed; choose a milder power"
-                )
+                message = f"the rate at d = {d} cannot be computed; choose a milder power"
                 self.refuse(train.variant.written["lr"], message)
 
     def refuse_budgets(self, all_costs: Sequence[Sequence[Costs | None]]) -> None:

@@ -30,7 +30,7 @@ from sweepd.grid import fingerprint, loops
 from sweepd.grid.fingerprint import Kind
 
 if TYPE_CHECKING:
-    from sweepd.models.base import Architecture
+    from sweepd.models.base import Model
     from sweepd.tasks.base import Task
 
 REQUIRED: Any = object()
@@ -60,9 +60,9 @@ def find_task(name: str, base: Path) -> type[Task]:
     return cast("type[Task]", _find("task", name, base))
 
 
-def find_model(name: str, base: Path) -> type[Architecture]:
+def find_model(name: str, base: Path) -> type[Model]:
     """The class of a model. UserError if there is none, or if it cannot be used."""
-    return cast("type[Architecture]", _find("model", name, base))
+    return cast("type[Model]", _find("model", name, base))
 
 
 def find_loop(name: str, base: Path) -> type:
@@ -195,9 +195,9 @@ def _root(kind: Kind) -> type:
         from sweepd.tasks.base import Task
 
         return Task
-    from sweepd.models.base import Architecture
+    from sweepd.models.base import Model
 
-    return Architecture
+    return Model
 
 
 def _fault(kind: Kind, found: type) -> str | None:

@@ -27,7 +27,7 @@ from sweepd.errors import UserError
 from sweepd.grid import registry
 from sweepd.grid.fingerprint import Kind
 from sweepd.grid.plan import Trial
-from sweepd.models.base import Architecture
+from sweepd.models.base import Model
 from sweepd.tasks.base import IGNORE, Batch, Chains, ChainTask, Split, Task
 from sweepd.trial.loop_inspection import loop_faults
 from sweepd.trial.setting import Setting
@@ -252,7 +252,7 @@ def _inputs(task: Task, split: Split) -> set[bytes]:
 
 
 @torch.no_grad()
-def model_faults(subject: Subject, architecture: Architecture, task: Task) -> Iterator[str]:
+def model_faults(subject: Subject, architecture: Model, task: Task) -> Iterator[str]:
     """What is wrong with the network that an architecture builds, on rows of the task."""
     rows = torch.from_numpy(task.batch(generator(0, Stream.DATA, 0), 4, Split.TRAIN).inputs)
     vocab = len(task.vocab)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from sweepd.grid.settings import Evaluate, Stop, Train, unsolved
-from sweepd.models.base import Architecture
+from sweepd.models.base import Model
 from sweepd.tasks.base import Split, Task
 from sweepd.trial.adamw import AdamW
 from sweepd.trial.evaluation import Score, evaluate, loss_of
@@ -111,7 +111,7 @@ class Training:
     def __init__(
         self,
         task: Task,
-        architecture: Architecture,
+        architecture: Model,
         train: Train,
         evaluation: Evaluate,
         stop: Stop,
@@ -124,14 +124,14 @@ class Training:
         initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
         model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
         self.model = model.to(self.device)
+        self.peak_lr = train.peak_lr(getattr(architecture, "d", None))
         self.optimizer = AdamW(
             self.model.parameters(),
-            lr=train.peak_lr(architecture.d),
+            lr=self.peak_lr,
             betas=(train.beta1, train.beta2),
             weight_decay=train.weight_decay,
             fused=True,
         )
-        self.peak_lr = train.peak_lr(architecture.d)
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0

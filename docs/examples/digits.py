@@ -23,7 +23,7 @@ class Digits:
 
     task = "digits"
     size_field = "classes"
-    metrics = {"acc": "up", "f1": "up"}  # noqa: RUF012
+    metrics = {"acc": "up", "f1": "up"}
 
     def start(self, seed: int, device: str) -> Fit:
         return Fit(self, seed)

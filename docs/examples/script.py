@@ -22,7 +22,7 @@ class Parity:
 
     task = "parity_table"
     size_field = "n"
-    metrics = {"loss": "down", "acc": "up"}  # noqa: RUF012
+    metrics = {"loss": "down", "acc": "up"}
 
     def start(self, seed: int, device: str) -> Script:
         return Script(self, device)

@@ -365,12 +365,13 @@ class _Reader:
         """Whether a class may have this alias; what is wrong with it is refused."""
         called, own = alias.value, registry.is_own(name)
         other, place = self.aliases.setdefault((kind, called), (name, alias.keys))
+        folder = FOLDERS["task" if kind == "task" else "model"]
         message = None
         if not own and called != name:
             message = f"{name} comes with sweepd and keeps its name; `as` names a class of yours"
         elif own and not re.fullmatch(ALIAS, called):
             message = "an alias has up to 100 letters, digits, '.', '_' and '-', a letter first"
-        elif (file := FOLDERS.get(kind, Path()) / f"{called}.py").is_file() and own:  # type: ignore[call-overload]
+        elif own and (file := folder / f"{called}.py").is_file():
             message = f"the name of what comes with sweepd ({file}); choose another"
         elif other != name:
             message = f"{other} is called so already ({self.document.place(place)}); choose another"

@@ -101,7 +101,8 @@ def _passes(
         return True
     if maker is None:
         return trial.stop.success is None
-    same_checks = all(maker[field.name] == row[field.name] for field in fields(Evaluate))
+    checks = [field.name for field in fields(Evaluate)]  # a loop of the user's own has none
+    same_checks = all(maker.get(name) == row.get(name) for name in checks)
     return unsolved(trial.stop.success, maker["success"], same_checks) and not trial.stop.spent(
         maker["tokens"] or 0, maker["seconds"] or 0.0
     )

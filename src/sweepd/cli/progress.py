@@ -92,7 +92,7 @@ class Progress:
         """Where a trial is: its step, of how many if that is known, and its first score."""
         of_all = f"/{trial.train.steps}" if trial.train.steps else ""
         told = [f"{self.label(trial)} step {report['step']}{of_all}"]
-        known = (name for name in trial.metrics if report[name] is not None)
+        known = (name for name in trial.metrics if report.get(name) is not None)
         told += [f"{name} {report[name]:.2f}" for name in itertools.islice(known, 1)]
         return " ".join(told)
 

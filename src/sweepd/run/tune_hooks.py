@@ -105,7 +105,8 @@ class Suggestions(Disposable, Searcher):
             self.end.failure = self.end.failure or result["failure"]
         elif result and result["status"] is None:  # signals end the run without this call
             self.search.ended(trial, Outcome("stopped"))
-            self.listener.ended(trial, {**result, "status": "stopped", "acc": None})
+            unscored = dict.fromkeys(trial.metrics)
+            self.listener.ended(trial, {**result, **unscored, "status": "stopped"})
         elif result:
             score = result[self.search.plan.grid.goal.metric]
             self.search.ended(trial, Outcome(result["status"], score, result["total"]))

@@ -1,4 +1,7 @@
-"""Where a trial stands that makes no step: told in its log before its worker is killed."""
+"""Where a trial stands that makes no step: told in its log before its worker is killed.
+
+Code that holds Python's lock meanwhile, as some C code does, cannot be looked at.
+"""
 
 from __future__ import annotations
 

@@ -195,8 +195,7 @@ class Watchdog(Disposable, tune.Callback):
         if trial in self.hung:
             return (
                 f"no step for {self.spec.hang_seconds:g} s (hang_seconds) after step "
-                f"{trial.last_result.get('step', 0)}: its worker was killed; "
-                "its log says where it stood"
+                f"{trial.last_result.get('step', 0)}: its worker was killed"
             )
         account = Path(trial.error_file).read_text() if trial.error_file else ""
         return storable(account.partition("\n")[2].strip()) or "the worker was lost"

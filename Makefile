@@ -11,7 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test torture clusters install lint types check clean
+.PHONY: quickstart test test-parts test-e2e torture clusters dist install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
@@ -24,9 +24,15 @@ quickstart: install
 	@echo '  $(BIN)/sweepd sql "SELECT model, n, d, seed, status, acc FROM trials ORDER BY ALL"'
 	@echo '  $(BIN)/sweepd launch grids/quickstart.yaml   # goes on settling'
 
-# On all cores; tests/e2e/conftest.py says which tests at the command line stay together.
+# Two runs side by side, since each waits as often as it works: tests of the parts, and tests at the
+# command line, which tests/e2e/conftest.py keeps together where they share a launch.
 test: install
+	@$(MAKE) --no-print-directory -j2 --output-sync=line test-parts test-e2e
+
+test-parts: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/e2e
+
+test-e2e: install
 	$(BIN)/python -m pytest -q -n auto tests/e2e
 
 torture: install
@@ -46,6 +52,12 @@ types: install
 	$(BIN)/mypy
 
 check: lint types test
+
+# The source archive and the wheel, with their metadata checked (docs/release.md).
+dist: install
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
 
 # The stamp file is made again when one of the files that decide the environment changes.
 install: $(VENV)/.installed

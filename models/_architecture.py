@@ -53,6 +53,12 @@ class Model(ABC):
         here as torch counts them, by child module."""
         return list(_counted(self, vocab, L).parts)
 
+    def uncounted(self, vocab: int, L: int) -> tuple[str, ...]:
+        """Returns the operators that `parts` leaves out since torch cannot count them: none where a
+        subclass states its own parts."""
+        states = type(self).parts is not Architecture.parts
+        return () if states else _counted(self, vocab, L).unknown
+
     def state_bytes(self, vocab: int, L: int) -> int | None:
         """Returns the bytes (float32) of the decoding state after L tokens of one sequence, or
         None where it is not known."""

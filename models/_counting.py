@@ -5,6 +5,7 @@ Tensors there have shapes and no numbers, so nothing is allocated and nothing is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+UNCOUNTED = re.compile(r"fft|linalg|cholesky|triangular|cdist|einsum|rnn|lstm|gru")
+"""torch's operators that multiply and that it does not count, by parts of their names."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Part:
     """Every matrix product, attention scores and values included."""
     flops_weights: int
     """Products with weights only: the count that reproduces P1's Table 2."""
+    counted: bool = False
+    """whether torch counted it, and no formula of the architecture's own"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ class Count:
     """one for each child module of the model that multiplies, and one for the model's own code"""
     kept_floats: int
     """floats that the backward pass needs of it"""
+    unknown: tuple[str, ...]
+    """operators that torch cannot count, and that may multiply: their FLOPs are left out"""
 
 
 def count(model: nn.Module, inputs_1T: Tensor) -> Count:
@@ -41,7 +50,7 @@ def count(model: nn.Module, inputs_1T: Tensor) -> Count:
 
     FLOPs are those that torch's FlopCounterMode knows: matrix products, convolutions and fused
     attention, masked pairs included. A product counts as one with weights where a factor is a
-    parameter or a view of one. A kernel that torch cannot count is left out.
+    parameter or a view of one. A kernel that torch cannot count is left out, and named.
     """
     weights = {_storage(parameter) for parameter in model.parameters()}
     held = weights | {_storage(buffer) for buffer in model.buffers()}
@@ -70,10 +79,32 @@ def count(model: nn.Module, inputs_1T: Tensor) -> Count:
 
     mapping = {operator: noted(formula) for operator, formula in flop_registry.items()}
     counter = FlopCounterMode(display=False, custom_mapping=mapping)
-    with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
+    seen = _Seen()
+    with counter, seen, saved_tensors_hooks(keep, lambda tensor: tensor):
         model(inputs_1T)
-    parts = tuple(Part(name, *of_part) for name, of_part in tally.items())
-    return Count(parts, sum(kept.values()) // 4)
+    parts = tuple(
+        Part(name, flops, with_weights, counted=True)
+        for name, (flops, with_weights) in tally.items()
+    )
+    return Count(parts, sum(kept.values()) // 4, tuple(sorted(seen.unknown)))
+
+
+class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the operators that FlopCounterMode passes over although they may multiply: those of
+    other libraries, and torch's own that UNCOUNTED names."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.unknown: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        operator = func._overloadpacket
+        foreign = func.namespace not in ("aten", "prim", "prims")
+        if operator not in flop_registry and (foreign or UNCOUNTED.search(str(operator))):
+            self.unknown.add(str(operator))
+        return func(*args, **(kwargs or {}))
 
 
 def _storage(tensor: Tensor) -> StorageWeakRef:

@@ -22,10 +22,13 @@ class Decoder(Protocol):
 
 
 def decoder(model: nn.Module) -> Decoder:
-    """Returns the model itself where it has `prefill` and `step`, else one that reruns it."""
-    if hasattr(model, "prefill") and hasattr(model, "step"):
-        return cast(Decoder, model)
-    return Rerun(model)
+    """Returns the model itself where it can decode, else one that reruns it."""
+    return cast(Decoder, model) if can_decode(model) else Rerun(model)
+
+
+def can_decode(model: nn.Module) -> bool:
+    """Returns whether a model has `prefill` and `step`."""
+    return hasattr(model, "prefill") and hasattr(model, "step")
 
 
 @dataclass

@@ -20,7 +20,7 @@ from sweepd.models._backbone import (
 )
 from sweepd.models._cache import CachedAttention
 from sweepd.models._counting import Part
-from sweepd.models._decoding import Decoder, decoder
+from sweepd.models._decoding import Decoder, can_decode, decoder
 from sweepd.models._transformer import TransformerArchitecture
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "State",
     "Transformer",
     "TransformerArchitecture",
+    "can_decode",
     "decoder",
     "read",
     "rotated",

@@ -158,7 +158,7 @@ class ChainTask(Task):
             ("chain", chain, self.chain_length, 1, True),
             ("answer", answer, self.answer_length, 0, False),
         ):
-            ids = self.ids([part] if isinstance(part, str) else part)
+            ids = self.ids([part] if part and isinstance(part, str) else part)
             where = f"{type(self).__name__}.draw: the {name}"
             if not (ids or free):
                 raise ValueError(f"{where} is empty")

@@ -10,7 +10,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Damaged, Read
+from sweepd.store.tables import Damaged, Live, Read
 
 Row = dict[str, Any]
 
@@ -60,10 +60,10 @@ class FakeStore:
         rows = [row for row in self.endings if configs is None or row["config"] in configs]
         return Read(TRIALS.table(rows), self.damaged)
 
-    def read_metrics(self, ids: Collection[str] | None = None) -> Read:
+    def live_metrics(self, ids: Collection[str] | None = None) -> Live:
         self.metrics_reads += 1
         rows = [row for row in self.steps if ids is None or row["id"] in ids]
-        return Read(METRICS.table(rows), ())
+        return Live.of(METRICS.table(rows))
 
 
 def planned(

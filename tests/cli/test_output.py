@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from sweepd.cli.output import emit, form_of, table
+from sweepd.cli.output import emit, form_of
 from sweepd.errors import UserError
+from sweepd.listing import listing
 
 COLUMNS = ["name", "value", "ok", "at"]
 ROWS: list[dict[str, Any]] = [
@@ -22,7 +23,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def test_a_table_is_aligned() -> None:
-    assert table(COLUMNS, ROWS).splitlines() == [
+    assert listing(COLUMNS, ROWS)[0].splitlines() == [
         "name        value  ok   at",
         "a          0.1235  yes  2026-01-02 03:04:05",
         "long name          no",

@@ -50,6 +50,14 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @each_page
+def test_named_tests_exist(page: Path) -> None:
+    """`folder/test_file.py::test_name`, below tests/."""
+    for file, test in re.findall(r"`([\w./]+\.py)::(\w+)`", page.read_text()):
+        defined = re.search(rf"(?m)^def {test}\(", (ROOT / "tests" / file).read_text())
+        assert defined, f"{name(page)}: {file} has no {test}"
+
+
+@each_page
 def test_paths_exist(page: Path) -> None:
     """A path counts as one of the repository if its first folder is: beside the page, at the top,
     or below tests/."""

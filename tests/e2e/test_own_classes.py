@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from shell import Shell
+from shell import ONE_AT_A_TIME, Shell
 from waiting import wait_until
 
 NET = """
@@ -64,6 +64,23 @@ def test_a_moved_store_goes_on_without_the_code_it_was_launched_with(
     [attempts] = shell.sql("SELECT count(*) AS n FROM attempts WHERE status = 'interrupted'")
     assert attempts["n"] > 0
     assert "nothing to do" in shell.run("resume").stderr
+
+
+def test_an_edit_in_mid_sweep_changes_nothing(
+    shell: Shell, running: Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
+) -> None:
+    """The trials that start after it run the code of the launch, too."""
+    shell.write("v1.py", NET.replace("LEVEL", "1"))
+    grid = GRID.replace("MODEL", "v1.py:Net") + f"resources: {ONE_AT_A_TIME}\nseeds: [0, 1]\n"
+    shell.write("grid.yaml", grid)
+    process = running(shell.start("launch", "grid.yaml", "--yes"))
+    checkpoints = shell.folder / "sweepd-results/checkpoints"
+    wait_until(lambda: any(checkpoints.glob("*/*.pt")), 300, process)
+    shell.write("v1.py", "1 / 0")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    rows = shell.sql("SELECT status, error FROM attempts")
+    assert rows == [{"status": "completed", "error": None}] * 2
 
 
 def test_a_model_that_sees_the_future_is_refused(shell: Shell) -> None:

@@ -399,7 +399,7 @@ def test_what_cannot_be_counted(tmp_path: Path) -> None:
         + "    @property\n    def capacity(self):\n        raise OSError(f'level {self.level}')\n"
     )
     assert problems(text=GRID.replace("name: lis", "name: mine.py:Mine"), base=tmp_path) == [
-        "grid.yaml:2: task: OSError: level 1"
+        f"grid.yaml:2: task: {tmp_path / 'mine.py'}:10: OSError: level 1"
     ]
     assert problems("train.lr={base: 1, power: 1000}", "model.d=1024") == [
         "(--set train.lr): train.lr: the rate at d = 1024 cannot be computed; choose a milder power"

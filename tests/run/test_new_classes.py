@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweepd.errors import UserError
-from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
-from sweepd.run import new_classes
+from sweepd.run import inspections, new_classes
 from sweepd.run.new_classes import inspect_new
 from sweepd.store.store import Store
 
@@ -52,8 +51,7 @@ def inspected(
 ) -> list[str]:
     (folder / "mine.py").write_text(MINE.replace("FILL", fill).replace("BUILD", build))
     said: list[str] = []
-    found = plan(parse_grid(GRID, "grid.yaml", sets, folder))
-    inspect_new(found.trials, folder, store, said.append)
+    inspect_new(parse_grid(GRID, "grid.yaml", sets, folder), store, said.append)
     return said
 
 
@@ -61,8 +59,8 @@ def test_what_is_right_is_inspected_once(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert inspected(tmp_path, store) == []
-    assert len(list(Path(store.address, "checked").iterdir())) == 2
-    monkeypatch.setattr(new_classes, "_in_a_process", lambda *_: pytest.fail("inspected again"))
+    assert len(list(Path(store.address, "checked").iterdir())) == 4
+    monkeypatch.setattr(new_classes, "findings", lambda *_: pytest.fail("inspected again"))
     assert inspected(tmp_path, store, "pass  # a remark") == []
     assert inspected(tmp_path, store, "pass", "pass", "task.n=8", "seeds=[3]") == []
     with pytest.raises(pytest.fail.Exception):
@@ -92,7 +90,7 @@ def test_what_takes_its_process_along_is_left_to_its_trials(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, fill: str, told: str
 ) -> None:
     if "sleep" in fill:
-        monkeypatch.setattr(new_classes, "MOST_SECONDS", 15)
+        monkeypatch.setattr(inspections, "MOST_SECONDS", 15)
     first, *_ = inspected(tmp_path, store, fill, "pass", "model.name=standard")
     assert first == f"mine.py:Problem could not be inspected: {told}; its trials will show"
     assert not Path(store.address, "checked").exists()

@@ -6,17 +6,20 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
+from sweepd.grid import registry
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import parse_grid
 from sweepd.provenance import home
 from sweepd.run import driver
-from sweepd.run.own_code import MOST_BYTES, folder_of
+from sweepd.run.own_code import MOST_BYTES, as_launched, folder_of
 from sweepd.store.store import Store
 
 NET = """
@@ -158,6 +161,44 @@ def test_a_file_that_changed_meanwhile(folder: Path, store: Store) -> None:
     (folder / "v1.py").write_text(f"{NET}\nA = 1\n")
     with pytest.raises(UserError, match=r"v1.py:Net was changed meanwhile; launch again"):
         driver._save(found, store)
+
+
+@pytest.mark.parametrize("edit", ["changed", "gone", "helper"])
+def test_a_worker_runs_the_code_of_the_launch(
+    folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch, edit: str
+) -> None:
+    """Whatever becomes of its files: before it starts, and while it runs."""
+    monkeypatch.setattr(registry, "_held", {})
+    made = planned(folder)
+    driver._save(made, store)
+    path = folder / ("beside_own_code.py" if edit == "helper" else "v1.py")
+    right = path.read_text()
+
+    def worker() -> tuple[Path, str | None]:
+        forget_imports()
+        registry._held.clear()
+        return as_launched("s", made.trials, folder, made.codes, store, stack)
+
+    def spoil() -> None:
+        if edit == "gone":
+            path.unlink()
+        else:
+            path.write_text("1 / 0\n")
+
+    def level(base: Path) -> Any:
+        return registry.find_model("v1.py:Net", base)(d=8).level  # type: ignore[attr-defined]
+
+    with ExitStack() as stack:
+        base, note = worker()
+        assert base == folder and note is None
+        spoil()
+        assert level(base) == 3, "loaded before the edit"
+        base, note = worker()
+        assert base != folder and note is not None and "was changed since the launch" in note
+        assert level(base) == 3, "put back from the store"
+        path.write_text(f"# A remark.\n{right}")
+        base, note = worker()
+        assert base == folder and note is None and level(base) == 3
 
 
 @pytest.mark.parametrize("damage", ["", "changed"])

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sweepd.cli.ask import codes
 from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, Trial, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.query.answers import ask
+from sweepd.query.current import codes
 from sweepd.run import driver
 from sweepd.run.own_code import refuse_namesakes
 from sweepd.search.ledger import standing

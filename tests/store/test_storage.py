@@ -45,6 +45,15 @@ def test_put_replaces_and_create_does_not(folder: Folder) -> None:
         folder.read("a/b/x")
 
 
+def test_parts_are_read(folder: Folder) -> None:
+    folder.put("a/x", b"0123456789")
+    assert folder.read_part("a/x", 0, 3) == b"012"
+    assert folder.read_part("a/x", 4, 6) == b"456789"
+    assert folder.read_part("a/x", 8, 6) == b"89"
+    with pytest.raises(FileNotFoundError):
+        folder.read_part("a/none", 0, 1)
+
+
 def test_listings_go_down_in_order_and_only_where_asked(folder: Folder) -> None:
     for name in ("a/2", "a/1/z", "ab/1", "b"):
         folder.put(name, name.encode())

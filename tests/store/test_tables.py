@@ -25,9 +25,10 @@ from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.local import LocalFolder
+from sweepd.store.parquet import load, to_parquet
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import File
-from sweepd.store.tables import Read, TableFolder, load, to_parquet
+from sweepd.store.tables import Read, TableFolder
 
 A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
 
@@ -461,8 +462,9 @@ def test_few_files_are_left_and_rows_rewritten_seldom(batches: list[int]) -> Non
             metrics.compact(at_least=1)
             [made] = [f for f in {*files(metrics)} - before if f.name.startswith("compacted-")]
             rewritten += pq.read_metadata(made).num_rows
-        tables, replaced = metrics._load_compacted(metrics._files())
-        sizes = sorted(tables[name].num_rows for name in tables.keys() - replaced)
+        metrics._note_compacted(metrics._files())
+        live = metrics._compacted.keys() - metrics._replaced
+        sizes = sorted(metrics._compacted[name] for name in live)
         assert sum(sizes) == len(keys(metrics.read())) == sum(batches)
         assert all(2 * small < large for small, large in pairwise(sizes))
         assert rewritten <= sum(batches) * (1 + math.log(max(1, sum(batches)), 1.5))

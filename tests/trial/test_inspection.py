@@ -6,11 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from sweepd.grid import registry
-from sweepd.grid.plan import Trial, plan
 from sweepd.grid.spec import parse_grid
-from sweepd.trial.inspection import Raised, Subject, inspect, model_faults, task_faults
+from sweepd.trial.cases import cases_of
+from sweepd.trial.inspection import inspect
+from sweepd.trial.model_checks import MODEL_CHECKS, Network
+from sweepd.trial.task_checks import TASK_CHECKS
 
 GRID = """
 name: a
@@ -127,14 +130,14 @@ TASKS = {
     def fill(self, rng, tokens):
         super().fill(np.random.default_rng(np.random.randint(9)), tokens)
 """,
-        "draws from the global generator of numpy's (np.random.…)",
+        "draws from numpy's global generator",
     ),
     "python's generator": (
         """
     def fill(self, rng, tokens):
         super().fill(np.random.default_rng(random.randrange(99)), tokens)
 """,
-        "draws from the global generator of Python's (random.…)",
+        "draws from Python's global generator",
     ),
     "the system's generator": (
         """
@@ -199,16 +202,21 @@ TASKS = {
 }
 
 
-def trial_of(folder: Path, task: str = "lis", model: str = "standard", *sets: str) -> Trial:
+def faults(
+    kind: str, folder: Path, *sets: str, task: str = "lis", model: str = "standard"
+) -> list[str]:
+    """What is wrong with the task or the model of a grid, in its smallest setting."""
     text = GRID.replace("TASK", task).replace("MODEL", model)
-    return plan(parse_grid(text, "grid.yaml", sets, folder)).trials[0]
+    cases = cases_of(parse_grid(text, "grid.yaml", sets, folder))
+    case = next(case for case in cases if case.kind == kind)
+    return [str(finding) for finding in inspect(case, folder) if not finding.ok]
 
 
 @pytest.mark.parametrize("mistake", MODELS)
 def test_what_is_wrong_with_a_model(tmp_path: Path, mistake: str) -> None:
     body, told = MODELS[mistake]
     (tmp_path / "v1.py").write_text(MODEL + body)
-    [fault] = inspect("model", trial_of(tmp_path, model="v1.py:Net"), tmp_path)
+    [fault] = faults("model", tmp_path, model="v1.py:Net")
     assert told in fault
     assert fault.startswith(f"{tmp_path / 'v1.py'}:") and " v1.py:Net " in fault
 
@@ -218,24 +226,28 @@ def test_what_is_wrong_with_a_task(tmp_path: Path, mistake: str) -> None:
     body, told = TASKS[mistake]
     (tmp_path / "mine.py").write_text(TASK + body)
     few = "task.value_range=5", "task.n=4"  # or no input would be drawn twice
-    found = inspect("task", trial_of(tmp_path, "mine.py:Problem", "standard", *few), tmp_path)
-    assert len(found) >= 1 and told in found[0]
-    assert found[0].startswith(f"{tmp_path / 'mine.py'}:")
+    [fault] = faults("task", tmp_path, *few, task="mine.py:Problem")
+    assert told in fault
+    assert fault.startswith(f"{tmp_path / 'mine.py'}:")
 
 
 def test_a_global_generator_is_shown_by_its_line(tmp_path: Path) -> None:
     body, _ = TASKS["python's generator"]
     text = TASK + body
     (tmp_path / "mine.py").write_text(text)
-    [fault] = inspect("task", trial_of(tmp_path, "mine.py:Problem"), tmp_path)
+    [fault] = faults("task", tmp_path, task="mine.py:Problem")
     [line] = [i for i, line in enumerate(text.splitlines(), 1) if "randrange" in line]
     assert fault.startswith(f"{tmp_path / 'mine.py'}:{line}: ")
 
 
-def test_what_raises_is_left_to_its_trials(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(TASK + "    def fill(self, rng, tokens):\n        1 / 0\n")
-    with pytest.raises(Raised, match="ZeroDivisionError: division by zero"):
-        inspect("task", trial_of(tmp_path, "mine.py:Problem"), tmp_path)
+def test_what_raises_is_told_apart_and_has_its_line(tmp_path: Path) -> None:
+    text = TASK + "    def fill(self, rng, tokens):\n        1 / 0\n"
+    (tmp_path / "mine.py").write_text(text)
+    grid = GRID.replace("TASK", "mine.py:Problem").replace("MODEL", "standard")
+    case = cases_of(parse_grid(grid, "grid.yaml", [], tmp_path))[0]
+    [finding] = inspect(case, tmp_path)
+    assert finding.raised and finding.detail == "ZeroDivisionError: division by zero"
+    assert finding.place == f"{tmp_path / 'mine.py'}:{len(text.splitlines())}"
 
 
 PLAIN = """
@@ -265,8 +277,7 @@ class Net(Architecture):
 def test_a_plain_module_without_prefill_and_step(tmp_path: Path, both: bool) -> None:
     """Passes, unless it reads its rows from both ends."""
     (tmp_path / "v1.py").write_text(PLAIN.replace("BOTH", str(both)))
-    trial = trial_of(tmp_path, "lis", "standard", "model={name: v1.py:Net, d: 8}")
-    found = inspect("model", trial, tmp_path)
+    found = faults("model", tmp_path, "model={name: v1.py:Net, d: 8}")
     assert ["is not causal" in fault for fault in found] == [True] * both
 
 
@@ -281,7 +292,9 @@ def test_our_tasks_pass(task: str) -> None:
         for name, field in registry.parameters(found).items()
         if field.default is registry.REQUIRED
     }
-    assert list(task_faults(Subject(task, found), found(**required))) == []
+    problem = found(**required)
+    for check in TASK_CHECKS.values():
+        assert check(problem)
 
 
 @pytest.mark.parametrize("task", ["lis", "sparse_memory", "adaptive_memory"])
@@ -289,5 +302,39 @@ def test_our_tasks_pass(task: str) -> None:
 def test_our_models_pass(model: str, task: str) -> None:
     kind = registry.find_task(task, Path())
     problem = kind(values="reals") if task == "adaptive_memory" else kind()  # type: ignore[call-arg]
-    found = registry.find_model(model, Path())
-    assert list(model_faults(Subject(model, found), found(**SMALL), problem)) == []
+    network = Network(registry.find_model(model, Path())(**SMALL), problem)
+    with torch.no_grad():
+        for check in MODEL_CHECKS.values():
+            assert check(network)
+
+
+def test_the_cases_of_a_grid(tmp_path: Path) -> None:
+    """Each class at its smallest and its largest size, with the narrowest model, and in a trial."""
+    sets = "task.n=[6,4,9]", "model.d=[16,8]"
+    grid = GRID.replace("TASK", "lis").replace("MODEL", "[standard, linear]")
+    found = [
+        (case.kind, case.name, case.extent, case.size, case.model["d"])
+        for case in cases_of(parse_grid(grid, "grid.yaml", sets, tmp_path))
+    ]
+    ends = [("smallest", 4, 8), ("largest", 9, 8)]
+    assert found == [
+        *[("task", "lis", *end) for end in ends],
+        *[("model", model, *end) for model in ("standard", "linear") for end in ends],
+        *[("trial", model, "smallest", 4, 8) for model in ("standard", "linear")],
+    ]
+
+
+def test_a_mistake_in_large_sizes_alone(tmp_path: Path) -> None:
+    """Positions that a table of 12 rows can't tell apart."""
+    body = """
+    def build(self, vocab, L, capacity, generator):
+        model = super().build(vocab, L, min(capacity, 12), generator)
+        return model
+"""
+    (tmp_path / "v1.py").write_text(MODEL + body)
+    text = GRID.replace("TASK", "lis").replace("MODEL", "v1.py:Net")
+    sets = "task.n=[2,6]", "model.positions=learned"
+    cases = cases_of(parse_grid(text, "grid.yaml", sets, tmp_path))
+    found = {case.extent: list(inspect(case, tmp_path)) for case in cases if case.kind == "model"}
+    assert all(finding.ok for finding in found["smallest"])
+    assert found["largest"][-1].raised and "room for 12" in found["largest"][-1].detail

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
-from sweepd.trial.inspection import Raised, inspect
+from sweepd.trial.cases import cases_of
+from sweepd.trial.findings import Finding
+from sweepd.trial.inspection import inspect
 
 LOOP = """
 import json, random, time
@@ -41,13 +42,14 @@ class Run:
 RIGHT = {"SEED": "seed", "ROW": "{'acc': self.at}", "SAVED": "[self.at, self.random.getstate()]"}
 
 
-def faults(folder: Path, **changes: str) -> list[str]:
+def faults(folder: Path, **changes: str) -> list[Finding]:
     text = LOOP
     for name, value in {**RIGHT, **changes}.items():
         text = text.replace(name, value)
     (folder / "mine.py").write_text(text)
     grid = parse_grid("loop: {name: mine.py:Mine}", "grid.yaml", [], folder)
-    return inspect("loop", plan(grid).trials[0], folder)
+    [case] = cases_of(grid)
+    return [finding for finding in inspect(case, folder) if not finding.ok]
 
 
 def test_what_is_right_passes(tmp_path: Path) -> None:
@@ -68,12 +70,13 @@ def test_a_mistake_is_found(
     tmp_path: Path, changes: dict[str, str], line: int, message: str
 ) -> None:
     [fault] = faults(tmp_path, **changes)
-    assert fault.startswith(f"{tmp_path}/mine.py:{line}: ") and message in fault
+    assert fault.place == f"{tmp_path}/mine.py:{line}" and not fault.raised
+    assert message in fault.detail
 
 
 def test_what_raises_is_left_to_its_trials(tmp_path: Path) -> None:
-    with pytest.raises(Raised, match="ZeroDivisionError"):
-        faults(tmp_path, ROW="1 / 0")
+    [fault] = faults(tmp_path, ROW="1 / 0")
+    assert fault.raised and "ZeroDivisionError" in fault.detail
 
 
 def test_a_loop_that_ends_early_and_one_without_save_pass(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from gc import freeze
 
 import typer
 
-from sweepd.cli import ask, cluster, compare, gc, look, run, status
+from sweepd.cli import ask, check, cluster, compare, draw, gc, look, run, show, status
 from sweepd.cli.output import say
 from sweepd.errors import SweepdError
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (run, status, cluster, ask, compare, look, gc):
+for group in (run, status, cluster, ask, draw, compare, look, check, show, gc):
     group.register(app)
 
 

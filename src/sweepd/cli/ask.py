@@ -11,7 +11,6 @@ from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
-    at_most,
     emit,
     form_of,
     report_damage,
@@ -19,11 +18,12 @@ from sweepd.cli.output import (
     say,
 )
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.listing import at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sweepd.query.database import Answer, CodeChoice
+    from sweepd.query.database import Answer
     from sweepd.store.store import Store
 
 Sweeps = Annotated[
@@ -62,6 +62,7 @@ def query(
     Exits with 1 if the answer has no row.
     """
     from sweepd.query.answers import ask
+    from sweepd.query.current import codes
 
     form, store = form_of(as_json, as_csv), _store(results)
     answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
@@ -85,10 +86,11 @@ def sql(
     as_csv: AsCsv = False,
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
+    from sweepd.query.current import codes
     from sweepd.query.database import connect
 
     form, store = form_of(as_json, as_csv), _store(results)
-    answer = connect(store, code=codes(code, store), sweeps=sweep).sql(select)
+    answer = connect(store, code=codes(code, store), sweeps=sweep, about=select).sql(select)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
@@ -173,22 +175,3 @@ def _store(results: str | None) -> Store:
     from sweepd.store.store import Store
 
     return Store.open(results_address(results))
-
-
-def codes(choice: str, store: Store) -> CodeChoice:
-    """Whose trials count: everybody's, or those of the code that a sweep would run now."""
-    from sweepd.grid.fingerprint import current_code
-
-    if choice == "all":
-        return "all"
-    sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
-    # A user's class is looked for where its grid was.
-    places = sorted(sweeps.values(), key=lambda info: info.base)
-
-    def current(task: str, model: str) -> str | None:
-        for info in places:
-            if found := current_code(info.classes_of(task, model), Path(info.base)):
-                return found.digest
-        return None
-
-    return current

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sweepd.cli.ask import Sweeps, codes
+from sweepd.cli.ask import Sweeps
 from sweepd.cli.output import (
     AsCsv,
     AsJson,
@@ -58,6 +58,7 @@ def compare(
 
 def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     """What the store has; nothing where no launch has made one in the default place."""
+    from sweepd.query.current import codes
     from sweepd.query.paper import Measured
     from sweepd.store.store import Store
 

@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +71,7 @@ def sample(
     from sweepd.trial.training import Stream, generator
 
     found = registry.find_task(task, Path())
-    given = _parsed(settings)
+    given = parsed(settings)
     made = _made(task, found, given)
     _refuse_leftovers(given, task)
     try:
@@ -102,7 +102,7 @@ def flops(
     from sweepd.grid.costs import costs
     from sweepd.grid.settings import Train
 
-    form, given = form_of(as_json, as_csv), _parsed(settings)
+    form, given = form_of(as_json, as_csv), parsed(settings)
     L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
     problem = _made(task, registry.find_task(task, Path()), given)
     architecture = _made(model, registry.find_model(model, Path()), given)
@@ -123,9 +123,12 @@ def flops(
         "flops_weights": found.flops_weights,
         "params": found.params,
         "state_bytes": found.state_bytes,
+        "counted": any(part.counted for part in found.parts),
         "batch_size": batch_size,
         "train_bytes": found.train_bytes(batch_size),
     }
+    if found.uncounted:
+        say(f"left out, since torch cannot count them: {', '.join(found.uncounted)}")
     if form == "table":
         _show_costs(totals, found.parts)
         return
@@ -135,7 +138,7 @@ def flops(
     emit(list(totals), [totals], form)
 
 
-def _show_costs(totals: dict[str, Any], parts: Iterable[Part]) -> None:
+def _show_costs(totals: dict[str, Any], parts: Sequence[Part]) -> None:
     """Print the costs of a model for people: the totals in a sentence, the parts in a table."""
     state = "unknown" if totals["state_bytes"] is None else f"{totals['state_bytes']:,}"
     say(
@@ -143,15 +146,25 @@ def _show_costs(totals: dict[str, Any], parts: Iterable[Part]) -> None:
         "{state} bytes of decoding state, {train_bytes:,.0f} bytes to train on {batch_size} rows "
         "at once".format(**totals, state=state)
     )
-    columns = ("name", "flops", "flops_weights")
-    rows = [*map(vars, parts), {**totals, "name": "total"}]
+    columns = ("name", "flops", "flops_weights", "how")
+    hows = ["counted" if part.counted else "stated" for part in parts]
+    rows = [{**vars(part), "how": how} for part, how in zip(parts, hows, strict=True)]
+    rows.append({**totals, "name": "total", "how": ""})
     emit(columns, [{name: _grouped(row[name]) for name in columns} for row in rows])
 
 
-def doctor(results: Results = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def doctor(
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read every byte of the metrics stored.")
+    ] = False,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
     """Check what this machine can do. Exits with 3 if something that launch needs is missing."""
     form = form_of(as_json, as_csv)
-    checks = list(_checks(results_address(results)))
+    address = results_address(results)
+    checks = [*_checks(address), *(_deep_checks(address) if deep else ())]
     emit(["check", "ok", "detail"], checks, form)
     if not all(check["ok"] for check in checks):
         raise typer.Exit(3)
@@ -187,6 +200,18 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
         yield check("results", False, str(error))
 
 
+def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
+    """A check of the metrics, and the damaged files by name."""
+    from sweepd.store.store import Store
+
+    if store := Store.find(address):
+        damaged = store.damaged_metrics()
+        detail = f"{len(damaged)} damaged files of metrics"
+        yield {"check": "metrics", "ok": not damaged, "detail": detail}
+        for file in damaged:
+            yield {"check": "metrics", "ok": False, "detail": f"{file.path}: {file.reason}"}
+
+
 def _list(found: Iterable[Entry], form: Form) -> None:
     from sweepd.grid import registry
 
@@ -205,7 +230,7 @@ def _list(found: Iterable[Entry], form: Form) -> None:
     emit(["name", "summary", "parameters", "source"], rows, form)
 
 
-def _parsed(settings: list[str] | None) -> dict[str, Any]:
+def parsed(settings: list[str] | None) -> dict[str, Any]:
     """`key=value` options, their values read as YAML."""
     from sweepd.grid.yamlfile import Document, GridError, override
 

@@ -7,21 +7,20 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from collections.abc import Iterable, Sequence
+from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sweepd.errors import UserError
+from sweepd.listing import Row, listing
 
 if TYPE_CHECKING:
     from sweepd.store.tables import Damaged
 
-Row = Mapping[str, Any]
 Form = Literal["table", "json", "csv"]
-_AT_MOST = "≤ "
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of flat objects.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
@@ -81,51 +80,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             writer.writerow(columns)
             writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
         case "table":
-            print(table(columns, rows))
-
-
-def table(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """An aligned text table: numbers to the right, four significant digits, blanks for null."""
-    body = [[_cell(row.get(name)) for name in columns] for row in rows]
-    numeric = [
-        any(_is_number(row.get(name)) for row in rows)
-        and all(row.get(name) is None or _is_number(row.get(name)) for row in rows)
-        for name in columns
-    ]
-    lines = [list(columns), *body]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, numeric, strict=True)
-        ).rstrip()
-        for line in lines
-    )
-
-
-def at_most(value: float) -> str:
-    """A number that is known from above only, as tables show it."""
-    return f"{_AT_MOST}{_cell(value)}"
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, str):
-        return value.startswith(_AT_MOST)
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _cell(value: object) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.4g}"
-        case datetime():
-            return value.isoformat(sep=" ", timespec="seconds")
-        case _:
-            return str(value)
+            print(listing(columns, rows)[0])
 
 
 def _plain(value: Any) -> Any:

@@ -214,7 +214,7 @@ def _launch(
     something_to_do = bool(planned.search.wanted())
     if something_to_do:
         _announce(expected)
-        inspect_new(planned.plan.trials, grid.base, store, say)
+        inspect_new(grid, store, say)
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
             return

@@ -16,9 +16,9 @@ from sweepd.cli.output import (
     form_of,
     report_damage,
     results_address,
-    table,
 )
 from sweepd.errors import UserError
+from sweepd.listing import listing
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def status(
     while watch:
         columns, rows = _rows(store, sweep)
         clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-        print(f"{clear}{table(columns, rows)}", flush=True)
+        print(f"{clear}{listing(columns, rows)[0]}", flush=True)
         if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
             return
         time.sleep(WATCH_SECONDS)
@@ -68,16 +68,11 @@ def logs(
     results: Results = None,
 ) -> None:
     """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
+    from sweepd.store.endings import find_trial
     from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
-    known = set(store.read_plans().table.column("id").to_pylist())
-    known |= set(store.read_trials().table.column("id").to_pylist())
-    matching = sorted(id_ for id_ in known if id_.startswith(trial))
-    if len(matching) != 1:
-        found = f"{len(matching)} trials" if matching else "no trial"
-        raise UserError(f"{trial}: {found} of {store.address} has such an id (see `sweepd status`)")
-    sys.stdout.write(store.read_log(matching[0]))
+    sys.stdout.write(store.read_log(find_trial(store, trial)))
 
 
 def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, Any]]]:
@@ -112,20 +107,17 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     from sweepd.store.endings import latest
 
     scores = ["acc", *store.load_sweep(sweep).metrics]
-    plan = store.read_plans([sweep]).table.to_pylist()
+    planned = store.read_plans([sweep]).table
+    plan = planned.to_pylist()
     read = store.read_trials([trial["config"] for trial in plan])
     report_damage(read.damaged)
-    endings = {row["id"]: row for row in latest(read.table).to_pylist()}
+    latest_ones = latest(read.table)
+    endings = {row["id"]: row for row in latest_ones.to_pylist()}
     active: dict[str, dict[str, Any]] = {}
     if store.driven_elsewhere([sweep]):
-        for row in store.read_metrics([trial["id"] for trial in plan]).table.to_pylist():
-            ended = endings.get(row["id"])
-            newest = active.get(row["id"])
-            if (ended is None or ended["attempt"] < row["attempt"]) and (
-                newest is None
-                or (newest["attempt"], newest["step"]) < (row["attempt"], row["step"])
-            ):
-                active[row["id"]] = row
+        from sweepd.query.running import newest_steps
+
+        active = newest_steps(store, planned, latest_ones)
     varying = [
         name
         for name in (plan[0] if plan else ())

@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from sweepd.cluster.base import ClusterFile
-from sweepd.grid.options import Nodes, Placement, Resources
+from sweepd.errors import EnvironmentFailure
+from sweepd.grid.options import Nodes, Placement, Resources, no_room
 
 
 class Local(ClusterFile):
@@ -31,4 +32,12 @@ class Local(ClusterFile):
     def slots(self, per_trial: Resources) -> int:
         if self.nodes or self.ray:
             return super().slots(per_trial)
-        return max(1, int(len(os.sched_getaffinity(0)) / per_trial.cpus))
+        cards = 0
+        if per_trial.gpus:
+            import torch  # takes a second, which only a trial with a GPU is worth
+
+            cards = torch.cuda.device_count()
+        machine = Nodes(most=1, cpus=len(os.sched_getaffinity(0)), gpus=cards)
+        if not machine.held(per_trial):
+            raise EnvironmentFailure(no_room(per_trial, [machine]))
+        return machine.held(per_trial)

@@ -21,6 +21,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from sweepd.grid.blame import place_of, told
 from sweepd.grid.registry import REQUIRED, Parameter, closest, parameters
 from sweepd.grid.yamlfile import Document, Keys
 
@@ -181,16 +182,17 @@ def _variants(
         try:
             value = kind(**{name: choice.value for name, choice in point.items()})
         except Exception as error:  # a user's class may raise anything
-            message = reason(error)
-            document.refuse(blamed(message, written, keys), message)
+            document.refuse(blamed(str(error), written, keys), reason(error))
         else:
             variants.append(Variant(value, keys, written))
     return variants if len(document.problems) == before else None
 
 
 def reason(error: Exception) -> str:
-    """ValueErrors speak for themselves; other errors need their kind."""
-    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+    """ValueErrors speak for themselves; other errors need their kind and where they come from."""
+    if type(error) is ValueError:
+        return str(error)
+    return ": ".join(filter(None, (place_of(error), told(error))))
 
 
 def scalar(kind: Any, raw: Any) -> Any:

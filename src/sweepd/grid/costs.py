@@ -30,6 +30,10 @@ class Costs:
     batch_floats: int
     """what training holds once for all sequences of a batch"""
     parts: tuple[Part, ...]
+    uncounted: tuple[str, ...]
+    """operators that the FLOPs leave out"""
+    reruns: bool
+    """whether it has no `step`, so that decoding runs it on the whole prefix for every token"""
 
     def train_bytes(self, batch_size: int) -> float:
         """Memory of one training step on rows of L tokens, in float32: parameters, gradients and
@@ -50,6 +54,8 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
     """
     import torch
 
+    from sweepd.models.base import can_decode
+
     with torch.device("meta"):
         model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
     parts = tuple(architecture.parts(vocab_size, L))
@@ -62,6 +68,8 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
         row_floats=kept + 2 * L * (vocab_size or 1),
         batch_floats=shared,
         parts=parts,
+        uncounted=architecture.uncounted(vocab_size, L),
+        reruns=not can_decode(model),
     )
 
 

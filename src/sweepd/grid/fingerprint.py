@@ -10,15 +10,18 @@ trial's identity.
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.machinery
 import importlib.util
+import json
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from sweepd import cache
 from sweepd.errors import UserError
 
 Kind = Literal["task", "model", "loop"]
@@ -33,6 +36,8 @@ TRAINING = ("trial/training.py", "trial/evaluation.py", "grid/settings.py")
 LOOP = ("trial/own_loop.py",)
 """What a trial of a user's own loop runs besides that."""
 INSTALLED = {"site-packages", "dist-packages"}
+Parsed = tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
+_THIS_FILE = Path(__file__).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,21 @@ class Code:
     files: dict[str, str]
 
 
-@cache
-def _parsed(text: str) -> tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]:
-    """Fingerprint and imports of a source text. SyntaxError, ValueError for what is no Python."""
+@functools.cache
+def _parsed(text: str) -> Parsed:
+    """Fingerprint and imports of a source text. SyntaxError, ValueError for what is no Python.
+
+    It depends on nothing but the text, what parses it and this file, so it is kept by these.
+    """
+    name = f"parsed/{_hex(f'{sys.version} {_THIS_FILE} {text}', 32)}.json"
+    if kept := cache.recall(name):
+        digest, imports = json.loads(kept)
+        return digest, tuple((level, module, tuple(names)) for level, module, names in imports)
     tree = ast.parse(text)
     bound = sorted(set(_bound_from_sweepd(tree)))
-    return _hex("".join([*_canonical(tree), *bound])), tuple(_imports(tree))
+    parsed = _hex("".join([*_canonical(tree), *bound])), tuple(_imports(tree))
+    cache.keep(name, json.dumps(parsed).encode())
+    return parsed
 
 
 def source(kind: Kind, name: str, base: Path) -> Path:
@@ -120,7 +134,7 @@ def imported_names(path: Path) -> set[str]:
     return {name.partition(".")[0] for level, name, _ in _parse(path)[1] if not level}
 
 
-def _parse(path: Path) -> tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]:
+def _parse(path: Path) -> Parsed:
     try:
         return _parsed(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
@@ -263,5 +277,5 @@ def _joined(parts: list[ast.expr]) -> list[ast.expr]:
     return [part for part in joined if not (isinstance(part, ast.Constant) and part.value == "")]
 
 
-def _hex(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+def _hex(text: str, digits: int = 12) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]

@@ -143,6 +143,8 @@ class Plan:
     grid: Grid
     trials: tuple[Trial, ...]
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    """what else to know of its costs"""
     codes: dict[str, Code]
     """by digest"""
 
@@ -225,6 +227,8 @@ class _Setting:
     capacity: int
     vocab_size: int
     distinct_inputs: float
+    decoded: int
+    """most tokens of a row that are decoded"""
 
 
 class _Planner:
@@ -236,6 +240,7 @@ class _Planner:
         )
         self.reserve = list(_reserve(self.trains, grid))
         self.warned: list[str] = []
+        self.noted: list[str] = []
         self.run: dict[str, Code] = {}
         """codes by digest"""
 
@@ -249,7 +254,7 @@ class _Planner:
             trials.values(),
             key=lambda trial: (trial.on_demand, turn[trial.seed], trial.effort),
         )
-        return Plan(self.grid, tuple(order), tuple(self.warned), self.run)
+        return Plan(self.grid, tuple(order), tuple(self.warned), tuple(self.noted), self.run)
 
     def of_loops(self) -> Iterator[Trial]:
         """The trials of the user's own loops."""
@@ -319,6 +324,7 @@ class _Planner:
                 for rest in (*fresh, *longer):
                     trial = _trial(task, setting, model, cost, code, *rest)
                     yield replace(trial, on_demand=True)
+        self.noted += self.cost_notes(settings, all_costs)
 
     def refuse(self, keys: Keys, message: str) -> None:
         self.problems.append(Problem(self.grid.document.place(keys), keys, message))
@@ -363,16 +369,17 @@ class _Planner:
             if task.capacity > MOST_TOKENS:
                 raise ValueError(f"rows of up to {task.capacity:,} tokens are too long")
             vocab_size, distinct_inputs = len(task.vocab), float(task.distinct_inputs())
-            return _Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs)
+            decoded = task.capacity - getattr(task, "prompt_length", task.capacity)
+            return _Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs, decoded)
         except Exception as error:  # a user's task may raise anything
-            self.refuse(part.variant.blamed(message := reason(error)), message)
+            self.refuse(part.variant.blamed(str(error)), reason(error))
             return None
 
     def costs(self, setting: _Setting, part: _Part) -> Costs | None:
         try:
             found = costs(part.value, setting.vocab_size, setting.L, setting.capacity)
         except Exception as error:  # a user's model may raise anything
-            self.refuse(part.variant.blamed(message := reason(error)), message)
+            self.refuse(part.variant.blamed(str(error)), reason(error))
             return None
         counts = (found.params, found.flops, found.flops_weights, found.state_bytes or 0)
         if max(counts) > LARGEST_COUNT:
@@ -421,6 +428,37 @@ class _Planner:
             return None
         self.run[code.digest] = code
         return code
+
+    def cost_notes(
+        self, settings: Sequence[_Setting | None], all_costs: Sequence[Sequence[Costs | None]]
+    ) -> Iterator[str]:
+        """What the FLOPs of a model leave out, and what it costs to decode without a `step`; of
+        each model once, at its dearest."""
+        uncounted: dict[str, tuple[str, ...]] = {}
+        shares: dict[str, float] = {}
+        for setting, task_costs in zip(settings, all_costs, strict=True):
+            for model, cost in zip(self.models, task_costs, strict=True):
+                assert setting and cost
+                if cost.uncounted:
+                    uncounted[model.name] = cost.uncounted
+                if cost.reruns and setting.decoded:
+                    share = max(
+                        setting.decoded
+                        * _decoded_rows(train.value, evaluate.value)
+                        / (train_flops(1, train.value.batch_size) * train.value.steps)
+                        for train, evaluate in product(self.trains, self.evaluates)
+                    )
+                    shares[model.name] = max(share, shares.get(model.name, 0.0))
+        for name, operators in uncounted.items():
+            yield (
+                f"{name}: its FLOPs leave out {', '.join(operators)}, which torch cannot count; "
+                "give it `parts` of its own (docs/own.md)"
+            )
+        for name, share in shares.items():
+            yield (
+                f"{name} has no `step`, so it runs the whole prefix for every token that it "
+                f"decodes: checks and tests take up to {share:.0%} of the FLOPs of training"
+            )
 
     def warnings(self, task: _Part, setting: _Setting) -> Iterator[str]:
         """At most one: that a task setting has too few distinct inputs to mean anything."""
@@ -576,6 +614,12 @@ def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
     nuisance = {column(*name.split(".", 1)) for name in tune}
     same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
     return (trial.task_name, trial.model_name, trial.size, trial.model.get("d"), *same)
+
+
+def _decoded_rows(train: Train, evaluate: Evaluate) -> int:
+    """How many rows the checks and the test of a trial may decode."""
+    checks = (train.steps - 1) // evaluate.check_every
+    return checks * evaluate.check_samples + evaluate.verdict_samples
 
 
 def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:

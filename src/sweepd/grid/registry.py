@@ -70,6 +70,33 @@ def find_loop(name: str, base: Path) -> type:
     return _find("loop", name, base)
 
 
+def kind_of(name: str, base: Path) -> Kind:
+    """Whether a class is a task or a model. UserError if it is neither, or if there is none."""
+    kinds: tuple[Kind, ...] = ("task", "model")
+    if not is_own(name):
+        for kind in kinds:
+            if name in _shipped(kind):
+                return kind
+        known = [*_shipped("task"), *_shipped("model")]
+        raise UserError(
+            f"no task and no model is named {name}{closest(name, known)}; "
+            "name your own as path/to/file.py:Name"
+        )
+    try:
+        path = fingerprint.source("task", name, base)
+    except FileNotFoundError:
+        raise _unknown("task", name, base) from None
+    where, _, class_name = name.rpartition(":")
+    found = getattr(_module(where, path), class_name, None)
+    for kind in kinds:
+        if isinstance(found, type) and issubclass(found, _root(kind)):
+            return kind
+    bases = "sweepd.tasks.base.Task or sweepd.models.base.Architecture"
+    if found is None:
+        raise UserError(f"{path} has no class named {class_name}")
+    raise UserError(f"{path}:{line_of(found)}: {class_name} is no subclass of {bases}; derive it")
+
+
 def is_own(where: str) -> bool:
     """Whether a class is a user's own, by how a grid writes it."""
     return ":" in where
@@ -124,7 +151,19 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
+_held: dict[tuple[Kind, str, Path], type] = {}
+"""Classes whose files are not read again."""
+
+
+def hold(kind: Kind, name: str, base: Path) -> None:
+    """Find a class, and have this process keep it as it is now, whatever becomes of its file.
+    UserError as above."""
+    _held[kind, name, base] = _find(kind, name, base)
+
+
 def _find(kind: Kind, name: str, base: Path) -> type:
+    if held := _held.get((kind, name, base)):
+        return held
     try:
         path = fingerprint.source(kind, name, base)
     except FileNotFoundError:
@@ -135,8 +174,7 @@ def _find(kind: Kind, name: str, base: Path) -> type:
         if found is None:
             raise _unknown(kind, name, base)
         return found
-    with _readable_errors(path):
-        module = _load(path) if where.endswith(".py") else importlib.import_module(where)
+    module = _module(where, path)
     found = getattr(module, class_name, None)
     root = _root(kind)
     classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, root)]
@@ -147,6 +185,12 @@ def _find(kind: Kind, name: str, base: Path) -> type:
     if fault := _fault(kind, found):
         raise UserError(f"{path}:{line_of(found)}: {class_name} {fault}")
     return found
+
+
+def _module(where: str, path: Path) -> ModuleType:
+    """The module of a user's class, whose file is `path`."""
+    with _readable_errors(path):
+        return _load(path) if where.endswith(".py") else importlib.import_module(where)
 
 
 def _unknown(kind: Kind, name: str, base: Path) -> UserError:
@@ -227,14 +271,14 @@ def _fault(kind: Kind, found: type) -> str | None:
     return None
 
 
-def line_of(found: type, sign: re.Pattern[str] | None = None) -> int:
-    """The line of a class's file in which the class begins or, inside it, the sign is first found;
-    0 if there is none."""
+def line_of(found: Any, sign: re.Pattern[str] | None = None) -> int:
+    """The line in which a class or a function begins or, inside it, the sign is first found; 0 if
+    there is none."""
     try:
         lines, first = inspect.getsourcelines(found)
     except (OSError, TypeError):  # made by other means than a class statement
         return 0
-    sign = sign or re.compile(r"^\s*class\b")
+    sign = sign or re.compile(r"^\s*(class|def)\b")
     return next((first + i for i, text in enumerate(lines) if sign.search(text)), 0)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid.options import Goal
+from sweepd.query.cell_rows import cell_rows
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
@@ -49,7 +50,11 @@ def ask(
     `seeds` (median, all, any or mean) overrides the pass rule of the grids. UserError if the
     question, a sweep's name or the rule is wrong.
     """
-    views = connect(source, code=code, sweeps=sweeps, seeds=seeds)
+    return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds), text)
+
+
+def answer(views: Views, text: str) -> Answer:
+    """Answer a question over views that are there already. UserError if the question is wrong."""
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
@@ -90,7 +95,9 @@ def ask(
             f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
-    return Answer(reply.columns, reply.rows, notes, damaged, about or frozenset({"acc"}))
+    about = about or frozenset({"acc"})
+    met = goal_of(condition)
+    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells)
 
 
 def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
@@ -135,7 +142,7 @@ def _min(
     at_the_smallest = sum(row.passes_at_the_smallest for row in found)
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
-    return Reply(columns, rows, deciding(found, merit), notes)
+    return Reply(columns, rows, deciding(found, merit), notes, cell_rows(grouping, found, merit))
 
 
 def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dict[str, Any]:

@@ -95,14 +95,6 @@ def endings_sql(selected: str) -> str:
     """
 
 
-def metrics_sql() -> str:
-    """The view `metrics`."""
-    return """
-    CREATE OR REPLACE VIEW metrics AS FROM raw.metrics
-        QUALIFY row_number() OVER (PARTITION BY id, step ORDER BY attempt DESC) = 1;
-    """
-
-
 def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str) -> str:
     """The members of each cell, told apart by `member` (config, or id with code), and `sweeps`.
 
@@ -171,13 +163,31 @@ def makers_sql(ids: str) -> str:
     """
 
 
+def lineage_sql(of: str) -> str:
+    """`lineage`, for a recursive WITH: for each trial of a table, whose metrics are its own
+    (`maker`), and up to which step.
+
+    A trial that continued another one's checkpoint shares the rows of that one, its `parent`, up
+    to the first row of its own. An attempt that recorded no row made no step.
+    """
+    return f"""starts AS (
+            SELECT a.id, a.parent, coalesce(min(m.step), max(a.step) + 1, 0) AS step
+            FROM raw.parents AS a
+                LEFT JOIN raw.metrics AS m ON m.id = a.id AND m.attempt <= a.attempt
+            WHERE a.parent IS NOT NULL GROUP BY a.id, a.parent
+        ), lineage AS (
+            SELECT id AS trial, id AS maker, NULL::BIGINT AS until FROM {of}
+            UNION
+            SELECT trial, starts.parent, least(until, starts.step)
+            FROM lineage JOIN starts ON starts.id = maker
+        )"""
+
+
 def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
     """`raw.reached`: for each trial that ended, the training FLOPs at the first check that meets
     its cell's goal (`flops`), and its last recorded step.
 
-    A trial that continued another one's checkpoint shares the rows of that one, its `parent`, up
-    to the first row of its own. An attempt that recorded no row made no step. A loss is that of a
-    training batch, and is looked at only where there is a check.
+    A loss is that of a training batch, and is looked at only where there is a check.
     """
     read = dict(_readable(goals, scores))
     met = "".join(
@@ -188,17 +198,7 @@ def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
     known = ", ".join(f"'{text}'" for text in ["", *read])  # neither list below may be empty
     return f"""
     CREATE OR REPLACE TABLE raw.reached AS
-        WITH RECURSIVE starts AS (
-            SELECT a.id, a.parent, coalesce(min(m.step), max(a.step) + 1, 0) AS step
-            FROM raw.parents AS a
-                LEFT JOIN raw.metrics AS m ON m.id = a.id AND m.attempt <= a.attempt
-            WHERE a.parent IS NOT NULL GROUP BY a.id, a.parent
-        ), lineage AS (
-            SELECT id AS trial, id AS maker, NULL::BIGINT AS until FROM raw.endings
-            UNION
-            SELECT trial, starts.parent, least(until, starts.step)
-            FROM lineage JOIN starts ON starts.id = maker
-        )
+        WITH RECURSIVE {lineage_sql("raw.endings")}
         SELECT trial AS id, max(metrics.step) AS last_step,
             min(metrics.train_flops) FILTER (CASE rules.goal WHEN '' THEN false{met} END) AS flops
         FROM lineage JOIN raw.endings ON endings.id = trial

@@ -1,14 +1,17 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
-The tables are read through the store and copied into memory. DuckDB touches no file, no network
-and no Python object, and what a query changes is gone with the connection.
+The tables are read through the store and copied into memory, except for large files of metrics,
+which DuckDB scans through the store (`sweepd.query.metrics_sql`). It reaches no other file, no
+network and no Python object, and what a query changes is gone with the connection.
 `sweepd.query.cells_sql` says how cells are made out of trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -16,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import PASS_RULES, Better, Settle
+from sweepd.grid.options import PASS_RULES, Better, Goal, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
@@ -27,15 +30,14 @@ from sweepd.query.cells_sql import (
     endings_sql,
     makers_sql,
     members_sql,
-    metrics_sql,
-    quoted,
     reached_sql,
     told_apart_sql,
 )
+from sweepd.query.metrics_sql import SCANNED, add_columns, attach, copy
 from sweepd.statuses import STATUSES
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Damaged, Read
+from sweepd.store.tables import Damaged, Live, Read
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 """Whose trials count. A function returns the digest of the code that (task, model) names now: its
@@ -50,6 +52,11 @@ SWEEPS = (
 )
 LONGEST = 2**62
 """Steps that nobody trains for."""
+VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
+ENDED = frozenset({"trials", "attempts", "metrics"})
+"""The views that hold what trials left behind. The others need the cells."""
+MADE = frozenset({"raw", "show", "query", "query_table"})
+"""Words of SQL that reach a view, or what it is made of, without its name."""
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
@@ -61,7 +68,7 @@ class Source(Protocol):
     def load_grid(self, name: str) -> str: ...
     def read_plans(self, sweeps: list[str] | None) -> Read: ...
     def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
-    def read_metrics(self, ids: Collection[str] | None = None) -> Read: ...
+    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,10 @@ class Answer:
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
     """Which scores a question is about: acc, loss, metrics of users' own loops."""
+    goal: Goal | None = None
+    """Its condition, if that is on one score and nothing else."""
+    cells: Sequence[Mapping[str, Any]] = ()
+    """Of `min`: what each cell of the grid says (`cell_rows`)."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +93,9 @@ class Views:
 
     connection: duckdb.DuckDBPyConnection
     source: Source
-    axes: tuple[str, ...]
-    """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
-    by_code: bool
-    """Whether cells differ by code."""
+    code: CodeChoice
+    plan_axes: tuple[str, ...]
+    trial_axes: tuple[str, ...]
     infos: Mapping[str, SweepInfo]
     """sweep.json of each selected sweep."""
     own: Scores
@@ -93,6 +103,20 @@ class Views:
     whole_store: bool
     notes: list[str]
     damaged: tuple[Damaged, ...]
+    failures: list[Exception] = field(default_factory=list)
+    """Why scanned files could not be read."""
+    made: set[str] = field(default_factory=set)
+    """"cells", once they are."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Columns of `cells` that hold fields of task, model, train, evaluate and stop."""
+        return tuple(dict.fromkeys(self.plan_axes + self.trial_axes))
+
+    @property
+    def by_code(self) -> bool:
+        """Whether cells differ by code."""
+        return isinstance(self.code, str)
 
     @cached_property
     def columns(self) -> list[str]:
@@ -165,6 +189,7 @@ class Views:
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""
+        self.make_cells()
         try:
             return self._run(sql)[1]
         except duckdb.Error as error:
@@ -183,6 +208,8 @@ class Views:
             statements = self.connection.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise UserError("one SELECT is wanted: sql only reads")
+            if not _names_only(text, ENDED):
+                self.make_cells()
             damaged += self.prepare(text)
             names, rows = self._run(text)
         except duckdb.Error as error:
@@ -198,13 +225,42 @@ class Views:
     def _run(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         self.connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
-            result = self.connection.execute(sql)
-            return [column[0] for column in result.description or ()], result.fetchall()
+            with self._scanning():
+                result = self.connection.execute(sql)
+                return [column[0] for column in result.description or ()], result.fetchall()
         finally:
             self.connection.execute("ROLLBACK")
 
+    @contextmanager
+    def _scanning(self) -> Iterator[None]:
+        """EnvironmentFailure if a scanned file cannot be read."""
+        self.failures.clear()
+        try:
+            yield
+        except duckdb.Error:
+            for error in self.failures:
+                gone = f"{error}: deleted while it was read; ask again"
+                raise EnvironmentFailure(
+                    gone if isinstance(error, FileNotFoundError) else str(error)
+                ) from error
+            raise
+
+    def make_cells(self) -> None:
+        """Make the views `cells` and `sweeps`, once, and note how many trials no cell counts."""
+        if "cells" in self.made:
+            return
+        self.made.add("cells")
+        con = self.connection
+        _fill(con, "raw.counted", COUNTED, _counted(con, self.code, self.infos))
+        con.execute(members_sql(self.plan_axes, self.trial_axes, self.member))
+        con.execute(cells_sql(self.identity, self.member, {**MEASURED, **self.own}))
+        others = "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
+        [(left_out,)] = con.execute(others).fetchall()
+        if left_out:
+            self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
+
     def prepare(self, text: str) -> tuple[Damaged, ...]:
-        """Read the metrics, which takes long, if a text names them or GOAL_COST.
+        """Look through the metrics, which may take long, if a text names them or GOAL_COST.
 
         Call it before `columns`: those have GOAL_COST from then on.
         """
@@ -214,35 +270,46 @@ class Views:
         wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
         if GOAL_COST in text:
             if not self.whole_store:  # a trial that was continued may be in none of these sweeps
-                _copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
+                copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
             wanted = makers_sql(wanted)
-        ids = None if self.whole_store else [row[0] for row in self.fetch(wanted)]
-        read = self.source.read_metrics(ids)
-        _copy(self.connection, "raw.metrics", read.table)
-        _add_columns(self.connection, "raw.metrics", self.own)
-        self.connection.execute(metrics_sql())
+        ids = None
+        if not self.whole_store:
+            self.connection.execute(f"CREATE OR REPLACE TABLE raw.wanted AS {wanted}")
+            found = self.connection.execute("SELECT id FROM raw.wanted").fetchall()
+            ids = [row[0] for row in found]
+        live = self.source.live_metrics(ids)
+        among = "" if ids is None else "raw.wanted"
+        attach(self.connection, live, self.failures, among, tuple(self.own))
         if GOAL_COST in text:
+            self.make_cells()
             goals = [info.goal for info in self.infos.values()]
-            self.connection.execute(reached_sql(goals, self.member, {**MEASURED, **self.own}))
+            with self._scanning():
+                measured = {**MEASURED, **self.own}
+                self.connection.execute(reached_sql(goals, self.member, measured))
             scores = {**OF_TRIALS, **self.own}
             self.connection.execute(cells_sql(self.identity, self.member, scores))
-        return read.damaged
+        return live.damaged
 
 
 def sandbox() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that reaches nothing outside itself."""
-    return duckdb.connect(
+    """An empty database in memory that reaches nothing outside itself but the files of metrics
+    that `attach` gives to it."""
+    con = duckdb.connect(
         ":memory:",
         config={
-            "enable_external_access": "false",
             "autoload_known_extensions": "false",
             "autoinstall_known_extensions": "false",
             "python_enable_replacements": "false",
+            "enable_external_file_cache": "false",
             "temp_directory": "",
             "memory_limit": "4GB",
-            "threads": "2",
         },
     )
+    con.execute("SET parquet_metadata_cache = true")  # files never change
+    con.execute(f"SET allowed_directories = ['{SCANNED}']")
+    con.execute("SET enable_external_access = false")
+    con.execute("CREATE SCHEMA raw")
+    return con
 
 
 def connect(
@@ -251,8 +318,13 @@ def connect(
     code: CodeChoice,
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
+    about: str | None = None,
 ) -> Views:
     """The views of some sweeps, or of the whole store.
+
+    `about`: the one text that will be asked of them by `sql`. If it names metrics alone, no plan
+    and no ending is read.
+
 
     `cells` are the planned ones and, over the whole store, those of trials that no plan has. A
     trial that is planned only for close calls, or on demand, is a member of its cell once it is
@@ -262,53 +334,50 @@ def connect(
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
     infos, damaged = _load_infos(source, sweeps)
-    plans = source.read_plans(None if sweeps is None else list(infos))
-    configs = None if sweeps is None else set(plans.table["config"].to_pylist())
-    trials = source.read_trials(configs)
-    plan_axes = [name for name in plans.table.column_names if name not in PLAN.fixed]
+    if sweeps is None and about is not None and _names_only(about, {"metrics"}):
+        plans, trials = Read(PLAN.concat([]), ()), Read(TRIALS.concat([]), ())
+    else:
+        plans = source.read_plans(None if sweeps is None else list(infos))
+        configs = None if sweeps is None else set(plans.table["config"].to_pylist())
+        trials = source.read_trials(configs)
+    plan_axes = tuple(name for name in plans.table.column_names if name not in PLAN.fixed)
     own = _own_metrics(infos, plan_axes)
-    trial_axes = [n for n in trials.table.column_names if n not in TRIALS.fixed and n not in own]
-
-    axes = tuple(dict.fromkeys(plan_axes + trial_axes))
-    if taken := _OWN.intersection(axes):
+    known = TRIALS.fixed.keys() | own.keys()
+    trial_axes = tuple(name for name in trials.table.column_names if name not in known)
+    if taken := _OWN.intersection(plan_axes + trial_axes):
         raise UserError(
             f"fields named {', '.join(sorted(taken))}: `cells` has such columns; rename them"
         )
 
     con = sandbox()
-    con.execute("CREATE SCHEMA raw")
-    _copy(con, "raw.planned", plans.table)
-    _copy(con, "raw.attempts", trials.table)
-    _add_columns(con, "raw.attempts", own)
-    _copy(con, "raw.parents", _parents(trials.table))
-    _copy(con, "raw.metrics", METRICS.concat([]))
+    copy(con, "raw.planned", plans.table)
+    copy(con, "raw.attempts", trials.table)
+    add_columns(con, "raw.attempts", own)
+    copy(con, "raw.parents", _parents(trials.table))
+    attach(con, Live.of(METRICS.concat([])), [], own=tuple(own))
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     con.execute(told_apart_sql())
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
     con.execute(endings_sql(selected))
-    con.execute(metrics_sql())
-    _fill(con, "raw.counted", COUNTED, _counted(con, code, infos))
     con.execute("SET lock_configuration = true")
-
-    views = Views(
+    return Views(
         con,
         source,
-        axes=axes,
-        by_code=isinstance(code, str),
-        infos=infos,
-        own=own,
+        code,
+        plan_axes,
+        trial_axes,
+        infos,
+        own,
         whole_store=sweeps is None,
         notes=[],
         damaged=(*damaged, *plans.damaged, *trials.damaged),
     )
-    con.execute(members_sql(plan_axes, trial_axes, views.member))
-    con.execute(cells_sql(views.identity, views.member, {**MEASURED, **own}))
-    [(others,)] = views.fetch(
-        "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
-    )
-    if others:
-        views.notes.append(f"left out: {others} trials that another code made (--code all)")
-    return views
+
+
+def _names_only(text: str, views: Collection[str]) -> bool:
+    """Whether a text names some of these views and no other, and can't make names as it runs."""
+    words = set(re.findall(r"\w+", text.lower()))
+    return bool(words.intersection(views)) and words.isdisjoint(VIEWS.difference(views) | MADE)
 
 
 def _load_infos(
@@ -345,13 +414,6 @@ def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> 
     return found
 
 
-def _add_columns(con: duckdb.DuckDBPyConnection, table: str, scores: Iterable[str]) -> None:
-    """Have a table hold these scores, also where no trial that reports them has ended."""
-    for name in map(quoted, scores):
-        con.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {name} DOUBLE")
-        con.execute(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE DOUBLE")
-
-
 def _task_fields(sweep: str, grid: str) -> set[str]:
     """The fields of all task blocks of a frozen grid."""
     from sweepd.grid.yamlfile import GridError, parse
@@ -367,12 +429,6 @@ def _task_fields(sweep: str, grid: str) -> set[str]:
             f"the frozen grid of sweep {sweep} is damaged: {error}; launch it again"
         ) from error
     return fields - {"name"}
-
-
-def _copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    con.register("arrow", table)
-    con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
-    con.unregister("arrow")
 
 
 def _parents(trials: pa.Table) -> pa.Table:

@@ -10,8 +10,8 @@ from typing import Any
 
 from sweepd.grid.costs import costs
 from sweepd.grid.registry import find_model
-from sweepd.query.answers import ask
-from sweepd.query.database import CodeChoice, Source, connect
+from sweepd.query.answers import answer
+from sweepd.query.database import CodeChoice, Source, Views, connect
 from sweepd.store.tables import Damaged
 from sweepd.tasks.arithmetic import PUBLISHED_L, Arithmetic
 
@@ -40,14 +40,14 @@ class Measured:
     def __init__(
         self, source: Source | None, code: CodeChoice, sweeps: Sequence[str] | None = None
     ) -> None:
-        self.source, self.code, self.sweeps = source, code, sweeps
+        self.views: Views | None = None
         self.columns: set[str] = set()
         self.settings: tuple[str, ...] = ()
         """axes that make cells differ, but for d, sizes and nuisance axes"""
         self.notes: list[str] = []
         self.damaged: tuple[Damaged, ...] = ()
         if source is not None:
-            views = connect(source, code=code, sweeps=sweeps)
+            self.views = views = connect(source, code=code, sweeps=sweeps)
             self.columns = set(views.columns) if views.axes else set()
             ranked = {"d", *views.size_fields.values(), *views.tune}
             self.settings = tuple(axis for axis in views.axes if axis not in ranked)
@@ -55,9 +55,9 @@ class Measured:
 
     def rows(self, text: str, needs: Sequence[str] = ("d", "acc")) -> list[TableRow]:
         """The rows of an answer; none if the store lacks one of the columns that it needs."""
-        if self.source is None or not self.columns.issuperset(needs):
+        if self.views is None or not self.columns.issuperset(needs):
             return []
-        return ask(self.source, text, code=self.code, sweeps=self.sweeps).rows
+        return answer(self.views, text).rows
 
     @property
     def chains(self) -> str:

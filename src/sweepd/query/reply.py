@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ class Reply:
     deciding: list[Cell]
     """The cells on which the rows hang."""
     notes: list[str]
+    cells: Sequence[Mapping[str, Any]] = ()
+    """Of `min`: what each cell of the grid says (`cell_rows`)."""
 
 
 def deciding(found: Sequence[MinRow], merit: Merit) -> list[Cell]:

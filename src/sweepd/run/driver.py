@@ -202,6 +202,7 @@ def _run_round(
             grid.checkpoint_seconds,
             tuple(owned),
             grid.goal,
+            codes=frozenset(plan.codes),
             tune=grid.tune,
             in_full=frozenset(search.in_full),
             hang_seconds=grid.hang_seconds,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from traceback import extract_stack
 
-from sweepd.trial.endings import place
+from sweepd.grid.blame import is_own_file
 
 SHARE = 0.9
 """Of the time after which a worker is killed."""
@@ -28,8 +28,9 @@ def watched(hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]:
 
     def tell() -> None:
         stack = extract_stack(sys._current_frames()[thread])
-        where = place(stack).removesuffix(": ") or f"{stack[-1].filename}:{stack[-1].lineno}"
-        note(f"no step for {SHARE * hang_seconds:g} s; it stands at {where}")
+        own = [frame for frame in stack if is_own_file(frame.filename)]
+        at = (own or stack)[-1]
+        note(f"no step for {SHARE * hang_seconds:g} s; it stands at {at.filename}:{at.lineno}")
 
     timer = threading.Timer(SHARE * hang_seconds, tell)
     timer.daemon = True

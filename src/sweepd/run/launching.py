@@ -80,6 +80,7 @@ class Planned:
         """What the person who launches should know, in sentences."""
         for warning in self.plan.warnings:
             yield f"warning: {warning}"
+        yield from self.plan.notes
         yield from self.defaults
         if self.other_code:
             yield (

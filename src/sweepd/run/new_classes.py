@@ -1,122 +1,58 @@
 """Before the first trial of a class of the user's: is it right?
 
-Each is inspected once for each version of its code, in a process of its own, which user code may
-hang or take down. What is known to be right is remembered in the store.
+What is known to be right is remembered in the store, for each version of its code and each largest
+size.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 
 from sweepd.errors import UserError
-from sweepd.grid.fingerprint import Kind, fingerprint, source, trial_files
-from sweepd.grid.own import KINDS
-from sweepd.grid.plan import Trial
+from sweepd.grid.axes import canonical
+from sweepd.grid.fingerprint import fingerprint, source, trial_files
 from sweepd.grid.registry import is_own
+from sweepd.grid.spec import Grid
+from sweepd.run.inspections import findings
 from sweepd.store.store import Store
-from sweepd.trial.setting import Setting, setting_of
+from sweepd.trial.cases import Case, cases_of
 
-MOST_SECONDS = 120
-"""How long the inspection may take, torch's own import included."""
-PROGRAM = "from sweepd.run.new_classes import main; main()"
-
-Case = tuple[Kind, Trial]
+VERSION = 2
+"""Of the checks: what earlier ones found right is looked at again."""
 
 
-def inspect_new(
-    trials: Sequence[Trial], base: Path, store: Store, say: Callable[[str], None]
-) -> None:
-    """UserError with all that is wrong with the user's own classes of these trials, each looked at
-    in its cheapest setting. What raises is left to its trials, and said."""
-    cases = _cases(trials)
-    digests = {name: _digest(*case, base) for name, case in cases.items()}
-    new = [name for name in cases if not store.was_inspected(digests[name])]
+def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
+    """UserError with all that is wrong with the user's own classes of a grid, each looked at in its
+    smallest and its largest size. What raises is left to its trials, and said."""
+    own = [case for case in cases_of(grid) if case.kind != "trial" and is_own(case.where)]
+    cases = {_digest(case, grid.base): case for case in own}
+    new = {digest: case for digest, case in cases.items() if not store.was_inspected(digest)}
     if not new:
         return
-    found = _in_a_process([cases[name] for name in new], base)
-    faults = [fault for _, faults in found for fault in faults]
-    if faults:
-        raise UserError("\n".join(faults))
-    for name, (raised, _) in zip(new, found, strict=True):
-        kind, where = name
+    found = findings(list(new.values()), grid.base)
+    told = [finding for of_case in found for finding in of_case]
+    if wrong := [str(finding) for finding in told if not (finding.ok or finding.raised)]:
+        raise UserError("\n".join(wrong))
+    for (digest, case), of_case in zip(new.items(), found, strict=True):
+        raised = [finding for finding in of_case if finding.raised]
         if raised:
-            say(f"{where} could not be inspected: {raised}; its trials will show")
-        else:
-            store.note_inspected(digests[name], {"kind": kind, "class": where})
+            say(f"{case.where} could not be inspected: {raised[0].detail}; its trials will show")
+        elif of_case:
+            store.note_inspected(digest, {"kind": case.kind, "class": case.where})
 
 
-def _cases(trials: Sequence[Trial]) -> dict[tuple[Kind, str], Case]:
-    """The user's own classes, tasks first, each with the cheapest of its trials."""
-    cheapest_first = sorted(trials, key=lambda trial: trial.flops or trial.effort)
-    found = {
-        (kind, where): (kind, trial)
-        for trial in reversed(cheapest_first)
-        for kind, where in trial.classes
-        if is_own(where)
-    }
-    return dict(sorted(found.items(), key=lambda case: KINDS.index(case[0][0])))
-
-
-def _digest(kind: Kind, trial: Trial, base: Path) -> str:
-    """Names a class and all code that its trials run."""
-    where = dict(trial.classes)[kind]
-    file = source(kind, where, base)
+def _digest(case: Case, base: Path) -> str:
+    """Names a class and all code that its trials run; of its largest size the setting too."""
+    file = source("model" if case.kind == "trial" else case.kind, case.where, base)
     code = fingerprint(trial_files(file, file), base).digest
-    return hashlib.sha256(f"{kind} {where.rpartition(':')[2]} {code}".encode()).hexdigest()[:20]
-
-
-def _in_a_process(cases: Sequence[Case], base: Path) -> list[tuple[str | None, list[str]]]:
-    """For each case why it could not be inspected, if so, and what is wrong."""
-    with tempfile.TemporaryDirectory(prefix="sweepd-inspection-") as folder:
-        asked, told = Path(folder, "cases"), Path(folder, "findings")
-        settings = [[kind, asdict(setting_of(trial))] for kind, trial in cases]
-        asked.write_text(json.dumps({"base": str(base), "cases": settings}))
-        told.touch()
-        path = os.pathsep.join(filter(None, sys.path))
-        reason = f"it took more than {MOST_SECONDS} s"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(
-                # Without -P, files of any name in the current folder would shadow libraries.
-                [sys.executable, "-P", "-c", PROGRAM, str(asked), str(told)],
-                env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=MOST_SECONDS,
-            )
-            reason = f"its process died ({done.returncode})"
-        found = [tuple(json.loads(line)) for line in told.read_text().splitlines()]
-        return [*found, *[(reason, [])] * (len(cases) - len(found))]
-
-
-def main() -> None:
-    """Inspect the cases of one file, and write what was found to another, a line a case."""
-    import torch
-
-    from sweepd.trial.inspection import Raised, inspect
-
-    torch.set_num_threads(1)  # more would not pay for what is so small
-    asked, told = map(Path, sys.argv[1:])
-    given = json.loads(asked.read_text())
-    with told.open("a") as file:
-        wrong: list[str] = []
-        for kind, setting in given["cases"]:
-            if kind == "model" and wrong:
-                break  # whose task is right is not known
-            raised, faults = None, []
-            try:
-                faults = inspect(kind, Setting(**setting), Path(given["base"]))
-            except Raised as error:
-                raised = str(error)
-            wrong += faults
-            file.write(json.dumps([raised, faults]) + "\n")
-            file.flush()
+    setting = [case.task or case.loop, case.model if case.kind == "model" else None]
+    asked = [
+        VERSION,
+        case.kind,
+        case.where.rpartition(":")[2],
+        code,
+        setting if case.extent == "largest" else None,
+    ]
+    return hashlib.sha256(canonical(asked).encode()).hexdigest()[:20]

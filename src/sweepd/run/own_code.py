@@ -1,4 +1,5 @@
-"""The user's own code in the store: kept at launch, put back where the original is gone."""
+"""The user's own code in the store: kept at launch, put back where the original is gone or is
+another by now."""
 
 from __future__ import annotations
 
@@ -6,15 +7,16 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.fingerprint import fingerprint, source, trial_code, trial_files
+from sweepd.grid.fingerprint import current_code, fingerprint, source, trial_code, trial_files
 from sweepd.grid.own import KINDS, own_blocks, own_files
-from sweepd.grid.plan import Plan
+from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.registry import hold, is_own
 from sweepd.grid.spec import Grid
 from sweepd.provenance import ORIGIN
 from sweepd.store.store import Store, SweepInfo
@@ -74,6 +76,41 @@ def folder_of(
         say(f"{info.base} lacks {gone[0][1]}: going on with the code that {store.address} keeps")
         with _importable(folder):
             yield base
+
+
+def as_launched(
+    sweep: str,
+    trials: Iterable[Trial],
+    base: Path,
+    codes: Collection[str],
+    store: Store,
+    stack: ExitStack,
+) -> tuple[Path, str | None]:
+    """Load the user's classes of these trials as the launch found them, once for this process.
+
+    Returns the folder where their paths start: that of the grid, `base`. Where a file is another
+    now than in the launch, whose versions of the code are `codes`, it is a temporary one with the
+    files that the store keeps, which lasts as long as `stack`; then also what to note about it.
+    """
+    every = dict.fromkeys(trial.classes for trial in trials)
+    own = [classes for classes in every if any(is_own(where) for _, where in classes)]
+    note = None
+    for classes in own:
+        code = current_code(classes, base)
+        if code is None or code.digest not in codes:
+            names = " or ".join(where for _, where in classes)
+            note = f"the code of {names} was changed since the launch: running the "
+            note += f"launch's, which {store.address} keeps"
+    if note:
+        folder = stack.enter_context(TemporaryDirectory(prefix="sweepd-code-"))
+        base = _restore(store.load_sweep(sweep), store, Path(folder))
+        stack.enter_context(_importable(folder))
+    for classes in own:
+        for kind, where in classes:
+            if is_own(where):
+                with suppress(UserError):  # which the trial will raise, and record
+                    hold(kind, where, base)
+    return base, note
 
 
 def _own(info: SweepInfo) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ import faulthandler
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from sweepd.grid.options import Goal
 from sweepd.grid.plan import Trial
 from sweepd.run.hanging import watched
 from sweepd.run.nodes import reach
+from sweepd.run.own_code import as_launched
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 
@@ -45,6 +47,8 @@ class LaunchSpec:
     """the metric of the goal is what the rules watch that give up on trials"""
     attempt: type[Attempt] = Attempt
     """what runs a trial; a simulation brings its own"""
+    codes: frozenset[str] = frozenset()
+    """digests of the versions of the code that this launch runs"""
     tune: tuple[str, ...] = ()
     """nuisance axes, in which competitors differ"""
     in_full: frozenset[str] = frozenset()
@@ -75,6 +79,10 @@ class Worker(tune.Trainable):
         torch.set_num_threads(config["threads"])
         self.attempt: Attempt | None = None
         self.reached = False
+        self.held = ExitStack()
+        self.base, self.note = as_launched(
+            spec.sweep, spec.trials, spec.base, spec.codes, self.store, self.held
+        )
         faulthandler.cancel_dump_traceback_later()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -115,12 +123,15 @@ class Worker(tune.Trainable):
         if self.spec.record and not self.reached:  # a node may have come after the probe
             reach(self.spec.address, self.spec.launch, self.spec.record)
             self.reached = True
+        trial = self.spec.trials[self.config["index"]]
+        if self.note:
+            self.store.append_log(trial.id, f"{self.note}\n")
         attempt = self.spec.attempt(
             self.store,
-            self.spec.trials[self.config["index"]],
+            trial,
             self.config["attempt"],
             self.spec.sweep,
-            self.spec.base,
+            self.base,
             self.device,
             self.spec.checkpoint_seconds,
         )

@@ -105,6 +105,12 @@ class ObjectFolder:
     def read(self, name: str) -> bytes:
         return self.get(name).data
 
+    def read_part(self, name: str, start: int, length: int) -> bytes:
+        def get_range() -> bytes:
+            return bytes(obstore.get_range(self._store, name, start=start, length=length))
+
+        return self._trying("read", name, get_range)
+
     def get(self, name: str) -> Object:
         """FileNotFoundError if there is no such object."""
 

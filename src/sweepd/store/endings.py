@@ -13,20 +13,31 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pyarrow as pa
 
+from sweepd.errors import UserError
 from sweepd.statuses import UNTRIED
+from sweepd.store.schema import key_numbers, taken
+from sweepd.store.store import Store
 
 
 def latest(trials: pa.Table) -> pa.Table:
     """The latest ending of each trial, of a table of trials: that of its highest attempt."""
     if trials.num_rows < 2:
         return trials
-    ids = np.from_dlpack(trials["id"].combine_chunks().dictionary_encode().indices)
-    attempts = np.from_dlpack(trials["attempt"].combine_chunks())
+    ids, attempts = key_numbers(trials, ("id", "attempt"))
     order = np.lexsort((attempts, ids))
     is_last = np.append(ids[order][1:] != ids[order][:-1], True)
-    # Not pa.array, which would import pandas.
-    rows = pa.py_buffer(np.sort(order[is_last]).astype(np.int64))
-    return trials.take(pa.Array.from_buffers(pa.int64(), int(is_last.sum()), [None, rows]))
+    return taken(trials, np.sort(order[is_last]))
+
+
+def find_trial(store: Store, start: str) -> str:
+    """The id of the one trial whose id begins so. UserError if there are none or several."""
+    known = set(store.read_plans().table.column("id").to_pylist())
+    known |= set(store.read_trials().table.column("id").to_pylist())
+    matching = sorted(id_ for id_ in known if id_.startswith(start))
+    if len(matching) != 1:
+        found = f"{len(matching)} trials" if matching else "no trial"
+        raise UserError(f"{start}: {found} of {store.address} has such an id (see `sweepd status`)")
+    return str(matching[0])
 
 
 def count_trials(

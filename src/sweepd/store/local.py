@@ -67,13 +67,15 @@ class LocalFolder:
             raise _failure("list", self.root, error) from error
 
     def read(self, name: str) -> bytes:
-        path = self.path(name)
-        try:
-            return path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise FileNotFoundError(errno.ENOENT, "there is no such file", str(path)) from None
-        except OSError as error:
-            raise _failure("read", path, error) from error
+        return self._read(name, Path.read_bytes)
+
+    def read_part(self, name: str, start: int, length: int) -> bytes:
+        def read_part(path: Path) -> bytes:
+            with path.open("rb", buffering=0) as file:
+                file.seek(start)
+                return file.read(length)
+
+        return self._read(name, read_part)
 
     def files(self, below: str = "") -> list[File]:
         return [file for file in self._walk(below) if not is_aside(file.name)]
@@ -129,6 +131,15 @@ class LocalFolder:
             except OSError as error:
                 raise _failure("list", folder, error) from error
         return sorted(found, key=lambda file: file.name)
+
+    def _read(self, name: str, read: Callable[[Path], bytes]) -> bytes:
+        path = self.path(name)
+        try:
+            return read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", str(path)) from None
+        except OSError as error:
+            raise _failure("read", path, error) from error
 
     def _write(self, name: str, data: bytes, publish: Callable[[Path, Path], None]) -> None:
         path = self.path(name)

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 Row = Mapping[str, Any]
+Numbers = np.ndarray[Any, np.dtype[Any]]
 
 NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
 UTC_TIME = pa.timestamp("us")
@@ -55,7 +56,7 @@ class Layout:
                 types[name] = reduce(_join, (_axis_type(name, row.get(name)) for row in rows))
         types |= self.after
         table = pa.table({name: _column(name, rows, kind) for name, kind in types.items()})
-        self._check_key(table)
+        self.check_key(table)
         return table
 
     def conform(self, table: pa.Table) -> pa.Table:
@@ -67,7 +68,7 @@ class Layout:
             raise ValueError(f"not a file of {self.name}: no column {', '.join(sorted(missing))}")
         types = {field.name: _widened(field.type) for field in table.schema} | self.fixed
         conforming = _cast(table, types)
-        self._check_key(conforming)
+        self.check_key(conforming)
         return conforming.replace_schema_metadata(table.schema.metadata)
 
     def concat(self, tables: Iterable[pa.Table]) -> pa.Table:
@@ -93,22 +94,37 @@ class Layout:
         first = numbered.group_by(key).aggregate([("row", "min")])["row_min"]
         return table.take(first.sort())
 
-    def _check_key(self, table: pa.Table) -> None:
+    def check_key(self, table: pa.Table) -> None:
+        """ValueError if a row lacks a part of its key."""
         for name in self.key:
             if table[name].null_count:
                 raise ValueError(f"a row of {self.name} has no {name}")
 
 
-def _repeats(table: pa.Table, key: Sequence[str]) -> bool:
-    """Whether two rows have the same key. Arrow's own grouping, and most ways out of Arrow, would
-    import pandas: a fifth of a second for each query."""
-    if table.num_rows < 2:
-        return False
+def key_numbers(table: pa.Table, key: Sequence[str]) -> list[Numbers]:
+    """For each column of a key a number for each row; those of text tell only equal from unequal.
+
+    Arrow's own grouping, and most ways out of Arrow, would import pandas: a fifth of a second for
+    each query.
+    """
     columns = (table[name].combine_chunks() for name in key)
-    numbers = [
+    return [
         np.from_dlpack(column.dictionary_encode().indices if column.type == TEXT else column)
         for column in columns
     ]
+
+
+def taken(table: pa.Table, rows: Numbers) -> pa.Table:
+    """Rows of a table by their numbers. (pa.array would import pandas.)"""
+    buffer = pa.py_buffer(rows.astype(np.int64))
+    return table.take(pa.Array.from_buffers(INT, len(rows), [None, buffer]))
+
+
+def _repeats(table: pa.Table, key: Sequence[str]) -> bool:
+    """Whether two rows have the same key."""
+    if table.num_rows < 2:
+        return False
+    numbers = key_numbers(table, key)
     order = np.lexsort(numbers)
     same = [number[order[1:]] == number[order[:-1]] for number in numbers]
     return bool(np.logical_and.reduce(same).any())

@@ -1,4 +1,4 @@
-"""What the store asks of a place that keeps its objects: `localfolder.py`, `objectfolder.py`.
+"""What the store asks of a place that keeps its objects: `local.py`, `bucket.py`.
 
 The floors above speak of whole objects by relative name (`trials/x.parquet`) and do not know
 which kind of place they are in.
@@ -66,6 +66,10 @@ class Folder(Protocol):
 
     def read(self, name: str) -> bytes:
         """FileNotFoundError if there is no such object."""
+
+    def read_part(self, name: str, start: int, length: int) -> bytes:
+        """`length` bytes (at least 1) of an object from byte `start`, fewer where it ends.
+        FileNotFoundError if there is no such object. Several threads may call it at once."""
 
     def files(self, below: str = "") -> list[File]:
         """All that lies in a folder or below, by name; nothing if there is no such folder."""

@@ -17,9 +17,9 @@ from sweepd.store.locks import FileLocks, Locks
 from sweepd.store.schema import METRICS, TRIALS, Row
 from sweepd.store.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, from_json, to_json
 from sweepd.store.sweeps import SweepFolder, SweepInfo
-from sweepd.store.tables import Damaged, Read, TableFolder
+from sweepd.store.tables import Damaged, Live, Read, TableFolder
 
-__all__ = ["Damaged", "Read", "Store", "SweepInfo"]
+__all__ = ["Damaged", "Live", "Read", "Store", "SweepInfo"]
 
 LAUNCH = {"sweep": str, "host": str, "pid": int}
 """What is needed of the record of a launch."""
@@ -148,8 +148,18 @@ class Store:
         return self._trials.read(configs)
 
     def read_metrics(self, ids: Collection[str] | None = None) -> Read:
-        """The metrics of all trials or of those named, which opens fewer files."""
+        """The metrics of all trials or of those named, which opens fewer files, all in memory:
+        100 bytes a row."""
         return self._metrics.read(ids)
+
+    def live_metrics(self, ids: Collection[str] | None = None) -> Live:
+        """The metrics of all trials, or of files that may hold some of those named, where they
+        lie: for scans that need no more memory than they give out."""
+        return self._metrics.live(ids)
+
+    def damaged_metrics(self) -> list[Damaged]:
+        """The damaged files of metrics; every byte is read, whatever was found out before."""
+        return self._metrics.damaged()
 
     def compact(self, at_least: int = 2) -> int:
         """Merge new files of endings, and those of metrics, where there are that many: how many.

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store.parquet import to_parquet
 from sweepd.store.schema import PLAN, Row
 from sweepd.store.storage import (
     FORMAT,
@@ -20,7 +21,7 @@ from sweepd.store.storage import (
     is_name,
     to_json,
 )
-from sweepd.store.tables import READERS, Damaged, Loader, Read, to_parquet
+from sweepd.store.tables import READERS, Damaged, Loader, Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.store.parquet import (
+    NAME,
+    Damaged,
+    Examined,
+    Reader,
+    examine,
+    load,
+    replaces,
+    replacing,
+    to_parquet,
+)
+from sweepd.store.remembered import Remembered
+from sweepd.store.runs import KEY, joined, overlapping, runs_of
 from sweepd.store.schema import Layout, Row
-from sweepd.store.storage import File, Folder, Unreachable, digest, from_json
+from sweepd.store.storage import File, Folder, digest
 
-REPLACES = b"sweepd.replaces"
-"""Parquet metadata of a compacted file: JSON list of the files in its folder that it replaces."""
+__all__ = ["Damaged", "Live", "Loader", "Read", "TableFolder"]
+
 COMPACTED, ROWS = "compacted", "rows"
 """How file names begin; a file whose rows share one `Layout.filed_by`, a hash, begins with it."""
-_NAME = re.compile(r"(?P<prefix>.+)-(?P<digest>[0-9a-f]{32})\.parquet")
 _HASH = re.compile(r"[0-9a-f]{1,100}")
 READERS = 16
 """Files read at once."""
-TOGETHER = 1000
-"""Files after which tables are put together: one of a row takes a thousand times its bytes."""
+TOGETHER, TOGETHER_BYTES = 1000, 2**23
+"""Files, and bytes of files, after which tables are put together: one of a row takes a thousand
+times its bytes."""
+MOST_ROWS = 2**21
+"""A compacted file of so many rows is not written again: this bounds what compacting takes."""
+SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
+"""A file that is to be scanned is read whole all the same if it is small, and if all small ones
+together leave this room: to open a file costs more than to read a small one."""
 _LISTINGS = 5
+Looked: TypeAlias = "pa.Table | Examined | Damaged"
+Choice = Callable[[Collection[File]], Collection[File]]
+"""Which of some files are read whole."""
 REMEMBERED_BYTES = 2**28
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """A file that could not be read and was left as it is."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -46,14 +58,40 @@ class Read:
     damaged: tuple[Damaged, ...]
 
 
+@dataclass(frozen=True)
+class Live:
+    """All rows where they lie, some of them more than once.
+
+    scanned: large files with the fixed columns alone, by name. table: the rows of the others.
+    overlapping: the trials (`id`) of which rows may repeat a step. runs: gives those of
+    `store.runs`, of all rows.
+    """
+
+    table: pa.Table
+    scanned: Mapping[str, Reader]
+    overlapping: pa.Table
+    runs: Callable[[], pa.Table]
+    damaged: tuple[Damaged, ...]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Live:
+        """Rows that lie in memory."""
+        return cls(table, {}, overlapping(runs_of(table)), lambda: runs_of(table), ())
+
+
 @dataclass
 class _Found:
-    """What is in files: tables, in parts, the names of the files whose rows they hold, and what is
-    damaged."""
+    """What is in files: tables, in parts, files that were only examined, the names of all whose
+    rows these hold, and what is damaged."""
 
-    tables: list[pa.Table]
-    names: list[str]
-    damaged: list[Damaged]
+    tables: list[pa.Table] = field(default_factory=list)
+    examined: list[Examined] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    damaged: list[Damaged] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.num_rows for table in self.tables)
 
 
 class Loader:
@@ -97,6 +135,7 @@ class TableFolder:
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
         self._loader = Loader(folder, layout)
+        self._remembered = Remembered(folder.address, layout.name)
         self._compacted: dict[str, int] = {}
         """rows of the compacted files that this process compacts beside"""
         self._replaced: set[str] = set()
@@ -113,21 +152,46 @@ class TableFolder:
 
     def read(self, only: Collection[str] | None = None) -> Read:
         """All rows, or those whose `layout.filed_by` is among these."""
-        found = self._load(only)
+        found = self._find(only, list)
         table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
             wanted = pa.array(list(only), pa.string())
             table = table.filter(pc.is_in(table[self.layout.filed_by], wanted))
         return Read(table, tuple(found.damaged))
 
+    def live(self, only: Collection[str] | None = None) -> Live:
+        """All rows where they lie, or those of files that may hold some of these trials: metrics
+        in little memory, however many they are."""
+        found = self._find(only, self._small)
+        table = self.layout.concat(found.tables)
+        files = [one.file for one in found.examined]
+
+        def runs() -> pa.Table:
+            return joined([runs_of(table), *map(self._runs, found.examined)])
+
+        repeated = None if table.num_rows else self._remembered.recall_overlapping(files)
+        if repeated is None:
+            repeated = overlapping(runs())
+            if not table.num_rows:
+                self._remembered.keep_overlapping(files, repeated)
+        scanned = {file.name: self._reader(file) for file in files}
+        return Live(table, scanned, repeated, runs, tuple(found.damaged))
+
+    def damaged(self) -> list[Damaged]:
+        """All damaged files, whatever is remembered of them."""
+        looked = (self._examine(file) for file in self._files())
+        return [one for one in looked if isinstance(one, Damaged)]
+
     def compact(self, at_least: int = 2) -> int:
         """Write the rows of all readable files that were not compacted before as one file that
-        replaces them: how many it replaces. With fewer than `at_least`, nothing is done.
+        replaces them, or as several of about `MOST_ROWS`: how many they replace. With fewer than
+        `at_least`, nothing is done.
 
         Compacted files go with them, the smallest first, while they hold at most twice the rows of
-        those before. So each that is left is more than twice the next smaller one, and a row is
-        rewritten only where its file grows by half. What is replaced stays until it is deleted
-        (`replaced`). To be called by one process at a time; two at once only waste space.
+        those before and there is room. So each that is left, up to the full ones, is more than
+        twice the next smaller one, and a row is rewritten only where its file grows by half. What
+        is replaced stays until it is deleted (`replaced`). To be called by one process at a time;
+        two at once only waste space.
         """
         files = self._files()
         known = self._compacted.keys() | self._replaced
@@ -135,38 +199,12 @@ class TableFolder:
         if len(new) < at_least:  # told without reading
             return 0
         try:
-            tables, replaced = self._load_compacted(new)
-            self._compacted |= {name: table.num_rows for name, table in tables.items()}
-            self._replaced |= replaced
-            known = tables.keys() | replaced
+            self._note_compacted(new)
+            known = self._compacted.keys() | self._replaced
             fresh = [file for file in new if file.name not in known]
-            if len(fresh) < at_least:
-                return 0
-            found = self._load_parts(fresh)
-            if len(found.names) < at_least:
-                return 0
-            self._add_smaller(files, found)
+            return self._compact(files, fresh, at_least) if len(fresh) >= at_least else 0
         except FileNotFoundError:
             return 0  # another process is at it
-        table = self.layout.unique(self.layout.concat(found.tables))
-        table = table.sort_by([(name, "ascending") for name in self.layout.key])
-        names = sorted(set(found.names))
-        self._put(COMPACTED, table.replace_schema_metadata({REPLACES: json.dumps(names)}))
-        return len(names)
-
-    def _add_smaller(self, files: Collection[File], found: _Found) -> None:
-        """Add the compacted ones of these files that are not much larger than all before, and the
-        names of what they replace."""
-        live = [f for f in files if f.name in self._compacted and f.name not in self._replaced]
-        rows = sum(table.num_rows for table in found.tables)
-        for file in sorted(live, key=lambda file: self._compacted[file.name]):
-            if self._compacted[file.name] > 2 * rows:
-                return
-            tables, replaced = self._load_compacted([file])
-            rows += self._compacted[file.name]
-            found.tables += tables.values()
-            found.names += tables
-            found.names += (f.name for f in files if f.name in replaced)
 
     def replaced(self, written_until: float) -> list[File]:
         """Readable files that a readable compacted file, written until then, replaces.
@@ -176,11 +214,15 @@ class TableFolder:
         """
         files = self._files()
         try:
-            _, names = self._load_compacted(f for f in files if f.written <= written_until)
-            loaded = self._loader.load(self.layout.name, [f for f in files if f.name in names])
+            compacted = [f for f in _compacted(files) if f.written <= written_until]
+            names = _replaced_by(self._look(compacted, self._small))
+            readable: set[str] = set()
+            for batch in _batches([file for file in files if file.name in names]):
+                looked = self._look(batch, self._small)
+                readable |= {n for n, it in looked.items() if not isinstance(it, Damaged)}
         except FileNotFoundError:
             return []  # another process is deleting them
-        return [file for file in files if isinstance(loaded.get(file.name), pa.Table)]
+        return [file for file in files if file.name in readable]
 
     def _put(self, prefix: str, table: pa.Table) -> None:
         data = to_parquet(table)
@@ -190,80 +232,168 @@ class TableFolder:
         found = self.folder.files(self.layout.name)
         return [f for f in found if f.name.endswith(".parquet") and "/" not in f.name]
 
-    def _load(self, only: Collection[str] | None = None) -> _Found:
-        prefixes = None if only is None else {*only, ROWS, COMPACTED}
+    def _reader(self, file: File) -> Reader:
+        return Reader(self.folder, f"{self.layout.name}/{file.name}", file.size)
+
+    def _compact(self, files: Collection[File], fresh: Sequence[File], at_least: int) -> int:
+        found, replaced = _Found(), 0
+        for batch in _batches(fresh):  # in the order of their names: a trial's rows lie together
+            self._add(found, self._loader.load(self.layout.name, batch))
+            if found.rows >= MOST_ROWS:
+                replaced += self._replace(found)
+                found = _Found()
+        if not replaced and len(found.names) < at_least:
+            return 0
+        self._add_smaller(files, found)
+        return replaced + self._replace(found)
+
+    def _add_smaller(self, files: Collection[File], found: _Found) -> None:
+        """Add the compacted ones of these files that are not much larger than all before, and the
+        names of what they replace."""
+        live = [f for f in files if f.name in self._compacted and f.name not in self._replaced]
+        for file in sorted(live, key=lambda file: self._compacted[file.name]):
+            if self._compacted[file.name] > min(2 * found.rows, MOST_ROWS - found.rows):
+                return
+            looked = self._loader.load(self.layout.name, [file])
+            self._add(found, looked)
+            replaced = _replaced_by(looked)
+            found.names += (f.name for f in files if f.name in replaced)
+
+    def _replace(self, found: _Found) -> int:
+        """Write what was found as one file that replaces the files that hold it: how many."""
+        if not found.names:
+            return 0
+        table = self.layout.unique(self.layout.concat(found.tables))
+        found.tables.clear()  # it takes as much memory again
+        table = table.sort_by([(name, "ascending") for name in self.layout.key])
+        names = sorted(set(found.names))
+        self._put(COMPACTED, replacing(table, names))
+        return len(names)
+
+    def _note_compacted(self, files: Iterable[File]) -> None:
+        """Note which of these files were compacted, and what they replace."""
+        looked = self._look(_compacted(files), self._small)
+        for name, it in looked.items():
+            if not isinstance(it, Damaged):
+                self._compacted[name] = it.rows if isinstance(it, Examined) else it.num_rows
+        self._replaced |= _replaced_by(looked)
+
+    def _find(self, only: Collection[str] | None, whole: Choice) -> _Found:
+        """What is in all files, or in those that may hold rows of some trials; those of `whole`
+        are read, the others examined."""
+        prefixes = None if only is None else {*only, ROWS}
         for _ in range(_LISTINGS):
-            files = self._files()
+            files, found = self._files(), _Found()
             try:
-                compacted, replaced = self._load_compacted(files)
-                wanted = [
-                    file
-                    for file in files
-                    if file.name not in replaced
-                    and file.name not in compacted
-                    and _may_hold(file.name, prefixes)
-                ]
-                valid = {name: table for name, table in compacted.items() if name not in replaced}
-                found = self._load_parts(wanted)
+                compacted = self._look(_compacted(files), whole)
+                replaced = _replaced_by(compacted)
+                self._add(
+                    found, {name: it for name, it in compacted.items() if name not in replaced}
+                )
+                rest = [f for f in files if f.name not in replaced and f.name not in compacted]
+                rest = [file for file in rest if _may_hold(file.name, prefixes)]
+                read = whole(rest)
+                for batch in _batches(read):
+                    self._add(found, self._loader.load(self.layout.name, batch))
+                self._add(found, self._examined(_others(rest, read)))
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
-            found.tables += valid.values()
+            if found.examined:
+                self._remembered.forget_others(files)
             return found
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
-    def _load_parts(self, files: Sequence[File]) -> _Found:
-        """What is in these files."""
-        found = _Found([], [], [])
-        for start in range(0, len(files), TOGETHER):
-            loaded = self._loader.load(self.layout.name, files[start : start + TOGETHER])
-            tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
-            found.names += tables
-            found.tables.append(self.layout.concat(tables.values()))
-            found.damaged += (one for one in loaded.values() if isinstance(one, Damaged))
+    def _add(self, found: _Found, looked: Mapping[str, Looked]) -> None:
+        tables = {name: it for name, it in looked.items() if isinstance(it, pa.Table)}
+        examined = {name: it for name, it in looked.items() if isinstance(it, Examined)}
+        found.tables.append(self.layout.concat(tables.values()))
+        found.examined += examined.values()
+        found.names += [*tables, *examined]
+        found.damaged += (it for it in looked.values() if isinstance(it, Damaged))
+
+    def _look(self, files: Sequence[File], whole: Choice) -> dict[str, Looked]:
+        """What is in each of a few files."""
+        read = whole(files)
+        loaded = self._loader.load(self.layout.name, read)
+        return {**loaded, **self._examined(_others(files, read))}
+
+    def _examined(self, files: Collection[File]) -> dict[str, Looked]:
+        if not files:
+            return {}
+        with ThreadPoolExecutor(READERS) as pool:
+            return dict(pool.map(lambda file: (file.name, self._recalled(file)), files))
+
+    def _recalled(self, file: File) -> Looked:
+        """What is known of a file, or what there is to know."""
+        if known := self._remembered.recall(file):
+            return known
+        found = self._examine(file)
+        if isinstance(found, Examined):
+            self._remembered.keep(found)
         return found
 
-    def _load_compacted(self, files: Iterable[File]) -> tuple[dict[str, pa.Table], set[str]]:
-        """Readable compacted files among these, and the names of all that they replace."""
-        compacted = [file for file in files if file.name.startswith(COMPACTED + "-")]
-        loaded = self._loader.load(self.layout.name, compacted)
-        tables = {name: table for name, table in loaded.items() if isinstance(table, pa.Table)}
-        return tables, {name for table in tables.values() for name in _replaces(table)}
+    def _runs(self, examined: Examined) -> pa.Table:
+        if examined.runs is not None:
+            return examined.runs
+        if (known := self._remembered.recall_runs(examined.file)) is not None:
+            return known
+        again = self._examine(examined.file)
+        if isinstance(again, Examined):
+            self._remembered.keep(again)
+            return again.runs
+        reason = again.reason if isinstance(again, Damaged) else "changed"
+        raise EnvironmentFailure(f"{examined.file.name}: {reason}; ask again")
+
+    def _examine(self, file: File) -> Looked:
+        return examine(self.folder, self.layout.name, file, self.layout)
+
+    def _small(self, files: Collection[File]) -> list[File]:
+        """Those of these files that are read even where they need not be: small ones, and all
+        whose rows make no runs."""
+        if self.layout.key != KEY:
+            return list(files)
+        room, small = ROOM_BYTES, []
+        for file in sorted(files, key=lambda file: file.size):
+            room -= file.size
+            if file.size > SMALL_BYTES or room < 0:
+                break
+            small.append(file)
+        return small
 
 
-def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
-    """One file as a table of this layout. FileNotFoundError if there is none.
-
-    Unreachable if the place can't be asked: that is no damage.
-    """
-    try:
-        data = folder.read(name)
-        match = _NAME.fullmatch(name)
-        if match and match["digest"] != digest(data):
-            raise ValueError("truncated or changed: its digest is not the one in its name")
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        table = layout.conform(file.read(use_threads=False))
-        _replaces(table)
-        return table
-    except (FileNotFoundError, Unreachable):
-        raise
-    except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
-        return Damaged(folder.where(name), str(error).partition("\n")[0])
+def _batches(files: Iterable[File]) -> Iterator[list[File]]:
+    """Files in parts of at most TOGETHER, which end where they come to TOGETHER_BYTES."""
+    batch: list[File] = []
+    for file in files:
+        batch.append(file)
+        if len(batch) == TOGETHER or sum(f.size for f in batch) >= TOGETHER_BYTES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
-def _replaces(table: pa.Table) -> list[str]:
-    """The names of the files whose rows this one holds. ValueError if they can't be told."""
-    names: list[str] = from_json((table.schema.metadata or {}).get(REPLACES, b"[]"), [str])
-    return names
+def _others(files: Iterable[File], than: Iterable[File]) -> list[File]:
+    names = {file.name for file in than}
+    return [file for file in files if file.name not in names]
 
 
-def to_parquet(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="snappy", write_page_checksum=True)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def _compacted(files: Iterable[File]) -> list[File]:
+    return [file for file in files if file.name.startswith(COMPACTED + "-")]
+
+
+def _replaced_by(looked: Mapping[str, Looked]) -> set[str]:
+    """The names of all files that readable ones among these replace."""
+    found: set[str] = set()
+    for it in looked.values():
+        if isinstance(it, Examined):
+            found.update(it.replaces)
+        elif isinstance(it, pa.Table):
+            found.update(replaces(it.schema))
+    return found
 
 
 def _may_hold(name: str, prefixes: Collection[str] | None) -> bool:
     """Whether rows are wanted of a file so named: of all files if `prefixes` is None."""
-    match = _NAME.fullmatch(name)
+    match = NAME.fullmatch(name)
     return prefixes is None or match is None or match["prefix"] in prefixes

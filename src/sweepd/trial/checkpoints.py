@@ -27,6 +27,8 @@ FREE = {
     *(TRIALS.after),
 }
 """Columns in which a run may differ from one that it could be the beginning of."""
+SPENT = ("status", "step", "tokens", "seconds")
+"""What is needed of what a run left behind. (100,000 rows with all of it take half a gigabyte.)"""
 
 
 def reachable(trial: Trial, names: Iterable[str]) -> list[Checkpoint]:
@@ -64,7 +66,10 @@ def outlook(
 ) -> Outlook:
     """Compare trials that are to run with the store's `trials` table and with the names of the
     `checkpoints` of a trunk."""
+    if not todo:
+        return Outlook({}, {})
     both = TRIALS.concat([ended, TRIALS.table([{**t.row(), "attempt": 0} for t in todo])])
+    both = both.drop_columns([name for name in TRIALS.after if name not in SPENT])
     rows = both.to_pylist()  # put together, so that equal values are equal
     past, planned = rows[: ended.num_rows], rows[ended.num_rows :]
     same = [name for name in both.column_names if name not in FREE]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 import socket
-import sysconfig
-import traceback
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from sweepd.errors import UserError
-from sweepd.grid.fingerprint import INSTALLED, PACKAGE
+from sweepd.grid.blame import place_of
 from sweepd.grid.plan import Trial
 from sweepd.store.schema import Row
 from sweepd.trial import loop
 
 SCORES = ("acc", "chain_acc", "correct", "chain_correct", "total")
 """Columns of a test score; a loop of the user's own may have more."""
-STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 MOST_TOLD = 10_000
 """Characters of an error's text that are stored."""
 
@@ -81,20 +77,8 @@ def described(error: Exception) -> str:
         text = "(its text can't be told)"
     if isinstance(error, UserError):
         return storable(text)
-    where = place(traceback.extract_tb(error.__traceback__))
-    return storable(f"{where}{type(error).__name__}: {text}")
-
-
-def place(stack: traceback.StackSummary) -> str:
-    """The last line of the user's own code in a stack, as `mine.py:3: `; nothing without one."""
-    own = (frame for frame in reversed(stack) if _is_users(Path(frame.filename)))
-    return next((f"{frame.filename}:{frame.lineno}: " for frame in own), "")
-
-
-def _is_users(file: Path) -> bool:
-    """Whether a file is neither sweepd's nor of a library."""
-    installed = INSTALLED.intersection(file.parts) or file.is_relative_to(STANDARD_LIBRARY)
-    return file.is_absolute() and not (installed or file.is_relative_to(PACKAGE))
+    where = place_of(error)
+    return storable(f"{where + ': ' if where else ''}{type(error).__name__}: {text}")
 
 
 def storable(text: str) -> str:

@@ -1,0 +1,262 @@
+"""The Python API: what the command line does, as functions that return data.
+
+`open` reads a results folder, `plan` says what a grid would cost, `launch` runs it. Errors are
+those of `sweepd.errors`: `UserError` for what the caller can mend, `EnvironmentFailure` for the
+rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.tabular import Table, table_of
+
+if TYPE_CHECKING:
+    from sweepd.figures.kinds import Questions
+    from sweepd.query.database import Answer, Views
+    from sweepd.run.launching import Forecast
+    from sweepd.store.store import Store
+
+Code = Literal["current", "all"]
+Say = Callable[[str], None]
+MOST_TOLD = 20
+"""Lines of a launch that failed that its error shows."""
+INTERRUPTED = 130
+"""The exit code of a command that was interrupted and can be resumed."""
+
+
+def open(results: str | os.PathLike[str] = "sweepd-results") -> Results:
+    """Open a results folder, or an `s3://` or `gs://` address.
+
+    UserError where there is none.
+    """
+    from sweepd.store.store import Store
+
+    return Results(Store.open(os.fspath(results)))
+
+
+class Results:
+    """What a results folder holds.
+
+    Every method takes `sweep`: the name of one sweep, or several; by default the whole store. Their
+    answers are those of the command line, which asks the same functions.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @property
+    def address(self) -> str:
+        return self.store.address
+
+    def query(
+        self,
+        question: str,
+        *,
+        sweep: str | Sequence[str] | None = None,
+        seeds: str | None = None,
+        code: Code = "current",
+    ) -> Table:
+        """Answer a question (docs/query.md), such as `min d where acc > 0.9`.
+
+        seeds: median, all, any or mean in place of the grid's own rule. code: count the trials of
+        the present code only, or all, with `code` as one more group.
+        """
+        from sweepd.query.answers import answer
+
+        return _table(answer(self._views(sweep, code, seeds), question))
+
+    def sql(
+        self, select: str, *, sweep: str | Sequence[str] | None = None, code: Code = "current"
+    ) -> Table:
+        """The rows of one DuckDB SELECT over the views trials, attempts, metrics, cells, sweeps."""
+        return _table(self._views(sweep, code).sql(select))
+
+    def sweeps(self) -> Table:
+        """One row a sweep."""
+        return self.sql("SELECT * FROM sweeps")
+
+    def trials(self, *, sweep: str | Sequence[str] | None = None, code: Code = "current") -> Table:
+        """One row for each trial that ended."""
+        return self.sql("SELECT * FROM trials ORDER BY ALL", sweep=sweep, code=code)
+
+    def cells(self, *, sweep: str | Sequence[str] | None = None, code: Code = "current") -> Table:
+        """One row for each cell: the trials that differ only in the seed."""
+        return self.sql("SELECT * FROM cells ORDER BY ALL", sweep=sweep, code=code)
+
+    def metrics(self, trial: str) -> Table:
+        """The learning curve of a trial, by its id or the beginning of it: one row a logged
+        step."""
+        from sweepd.store.endings import find_trial
+
+        id_ = find_trial(self.store, trial)
+        return self.sql(f"SELECT * FROM metrics WHERE id = '{id_}' ORDER BY step", code="all")
+
+    def plot(
+        self,
+        kind: str,
+        *,
+        sweep: str | Sequence[str] | None = None,
+        where: str | None = None,
+        of: str = "d",
+        along: Literal["L", "size"] = "L",
+        cost: str = "train_flops",
+        seeds: str | None = None,
+        code: Code = "current",
+    ) -> Figure:
+        """Draw one of the figures of docs/figures.md. A notebook shows it; `save` writes it."""
+        from sweepd.figures.kinds import KINDS, Questions
+
+        if kind not in KINDS:
+            raise UserError(f"{kind!r}: a figure is one of {', '.join(KINDS)}")
+        views = self._views(sweep, code, seeds)
+        asked = Questions(views, where=where, of=of, along=along, cost=cost)
+        return Figure(kind, asked)
+
+    def __repr__(self) -> str:
+        return f"<sweepd results in {self.address}: {len(self.store.sweeps())} sweeps>"
+
+    def _views(
+        self, sweep: str | Sequence[str] | None, code: Code, seeds: str | None = None
+    ) -> Views:
+        from sweepd.query.current import codes
+        from sweepd.query.database import connect
+
+        sweeps = [sweep] if isinstance(sweep, str) else sweep
+        return connect(self.store, code=codes(code, self.store), sweeps=sweeps, seeds=seeds)
+
+
+class Figure:
+    """A figure of what sweeps have found. A notebook shows it as it is."""
+
+    def __init__(self, kind: str, asked: Questions) -> None:
+        from sweepd.figures.kinds import KINDS
+
+        self.kind = kind
+        self.notes = asked.notes
+        """What the figure does not show, in sentences."""
+        self._title = KINDS[kind].shows
+        self._draw = KINDS[kind].draw(asked)
+
+    def save(self, file: str | os.PathLike[str], *, width: Literal["one", "two"] = "two") -> None:
+        """Write a .svg, .png, .pdf or .html file, as wide as one or two columns of a paper."""
+        from sweepd.figures.render import drawn, form_of, write
+
+        form = form_of(Path(file))
+        write(Path(file), drawn(self._draw, self._title, form, width))
+
+    def svg(self, *, width: Literal["one", "two"] = "two") -> str:
+        from sweepd.figures.render import drawn
+
+        return drawn(self._draw, self._title, "svg", width).decode()
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def __repr__(self) -> str:
+        return f"<sweepd figure {self.kind}: {self._title}>"
+
+
+def plan(
+    grid: str | os.PathLike[str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    results: str | os.PathLike[str] = "sweepd-results",
+) -> Forecast:
+    """What a grid would run on this machine, how much of it is done, and what the rest costs.
+
+    overrides: fields in place of those of the file, such as `{"model.d": [8, 16]}`. Spends nothing.
+    GridError if the grid is wrong.
+    """
+    from sweepd.cluster import Local
+    from sweepd.grid.spec import load_grid
+    from sweepd.run.launching import forecast, planned
+    from sweepd.store.store import Store
+
+    asked = load_grid(Path(grid), _settings(overrides))
+    return forecast(planned(asked, Store.find(os.fspath(results))), Local(kind="local"))
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a launch ended."""
+
+    results: Results
+    completed: bool
+    """Whether all its trials have ended without failing."""
+    interrupted: bool
+    lines: tuple[str, ...]
+    """What it said, in lines for people."""
+
+
+def launch(
+    grid: str | os.PathLike[str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    results: str | os.PathLike[str] = "sweepd-results",
+    cluster: str | os.PathLike[str] | None = None,
+    accept_code: bool = False,
+    max_flops: float | None = None,
+    max_hours: float | None = None,
+    say: Say | None = None,
+) -> Launch:
+    """Run a grid to its end; the same call again continues it.
+
+    It runs `sweepd launch` in a process of its own, so that Ray's signals and threads stay out of
+    the caller's. An interrupt (Ctrl-C, or a notebook's stop button) saves what runs and ends it.
+
+    say: is called with each line that the launch says, for example `print`. The other arguments
+    are those of the command. UserError and EnvironmentFailure are those of the command.
+    """
+    options = [part for text in _settings(overrides) for part in ("--set", text)]
+    if cluster is not None:
+        options += ["--cluster", os.fspath(cluster)]
+    for name, value in (("--max-flops", max_flops), ("--max-hours", max_hours)):
+        options += [] if value is None else [name, repr(value)]
+    options += ["--accept-code"] if accept_code else []
+    command = [sys.executable, "-m", "sweepd", "launch", os.fspath(grid), "--yes"]
+    process = subprocess.Popen(
+        [*command, "--results", os.fspath(results), *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # an interrupt reaches it once, and from here
+    )
+    assert process.stderr is not None
+    lines: list[str] = []
+    while True:
+        try:
+            for line in process.stderr:
+                lines.append(line.rstrip("\n"))
+                if say is not None:
+                    say(lines[-1])
+            code = process.wait()
+            break
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+    told = "\n".join(line.removeprefix("sweepd: ") for line in lines[-MOST_TOLD:])
+    if code == UserError.exit_code:
+        raise UserError(told)
+    if code not in (0, 1, INTERRUPTED):
+        raise EnvironmentFailure(told)
+    return Launch(open(results), code == 0, code == INTERRUPTED, tuple(lines))
+
+
+def _settings(overrides: Mapping[str, Any] | None) -> list[str]:
+    """As `--set` has them: JSON is YAML too."""
+    return [f"{key}={json.dumps(value)}" for key, value in (overrides or {}).items()]
+
+
+def _table(answer: Answer) -> Table:
+    damaged = [f"{file.path}: {file.reason}" for file in answer.damaged]
+    return Table(table_of(answer.columns, answer.rows), answer.notes, damaged)

@@ -1,0 +1,128 @@
+"""Is my task, my model or my grid right: check."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sweepd.cli.output import AsCsv, AsJson, emit, form_of, say
+from sweepd.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sweepd.grid.spec import Grid
+    from sweepd.trial.findings import Finding
+
+PARTNERS = {"task": ("model", "standard"), "model": ("task", "lis")}
+"""With what a class is checked that is named alone."""
+SMALL = {"d": 8, "n": 6}
+"""Values of fields without a default, where --set does not say."""
+COLUMNS = ("check", "subject", "setting", "ok", "detail", "place", "raised")
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: sweepd check mine.py:Mine --set n=8")(check)
+
+
+def check(
+    target: Annotated[
+        str, typer.Argument(metavar="FILE.py:Name | GRID", help="A class of yours, or a grid.")
+    ],
+    partner: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="NAME",
+            help="The model that a task is checked with (standard), or a model's task (lis).",
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="key=value",
+            help="A field of the class or of its partner; of a grid, a field to override.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Look whether a task, a model or all of a grid keeps its promises, and train three steps.
+
+    Exits with 2 if something is wrong, and says where and what to do.
+    """
+    from sweepd.cluster import Local
+    from sweepd.grid.spec import load_grid
+    from sweepd.run.inspections import findings, goals, room
+    from sweepd.trial.cases import cases_of
+
+    form, settings = form_of(as_json, as_csv), overrides or []
+    is_grid = target.endswith((".yaml", ".yml"))
+    if is_grid:
+        if partner:
+            raise UserError(f"--with {partner}: a grid names its tasks and models itself")
+        grid = load_grid(Path(target), settings)
+        found = [room(grid, Local(kind="local"))]
+    else:
+        grid, found = _grid_of(target, partner, settings), []
+    cases = [one for one in cases_of(grid) if is_grid or one.kind == "trial" or one.name == target]
+    for of_case in findings(cases, grid.base):
+        found += of_case
+    if is_grid and all(finding.ok for finding in found):
+        found += goals(grid)
+    if form == "table":
+        _show(found)
+    else:
+        emit(COLUMNS, [asdict(finding) for finding in found], form)
+    if wrong := sum(not finding.ok for finding in found):
+        say(f"{wrong} of {len(found)} checks found something wrong")
+        raise typer.Exit(2)
+    say(f"all {len(found)} checks passed")
+
+
+def _show(found: Iterable[Finding]) -> None:
+    """Print findings for people: below each class and setting, a line for each check."""
+    about = None
+    for finding in found:
+        if about != (finding.subject, finding.setting):
+            about = finding.subject, finding.setting
+            print(f"{finding.subject}, {finding.setting}")
+        where = f"{finding.place}: " if finding.place else ""
+        print(f"  {'✓' if finding.ok else '✗'} {finding.check:<10}  {where}{finding.detail}")
+
+
+def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
+    """The grid of one class and its partner, with the fields that --set names. UserError, GridError
+    for what cannot be such a grid."""
+    from sweepd.cli.look import parsed
+    from sweepd.grid import registry
+    from sweepd.grid.spec import parse_grid
+    from sweepd.grid.yamlfile import dump
+
+    kind = registry.kind_of(target, Path())
+    other, usual = PARTNERS[kind]
+    names = {kind: target, other: partner or usual}
+    task = registry.find_task(names["task"], Path())
+    classes: dict[str, type] = {"task": task, "model": registry.find_model(names["model"], Path())}
+    given = parsed(settings)
+    blocks: dict[str, dict[str, Any]] = {}
+    for block, found in classes.items():
+        fields = registry.parameters(found)
+        blocks[block] = {"name": names[block]}
+        for field, parameter in fields.items():
+            if field in given:
+                blocks[block][field] = given.pop(field)
+            elif parameter.default is registry.REQUIRED:
+                if field not in SMALL:
+                    raise UserError(f"{names[block]} needs {field}: add --set {field}=…")
+                blocks[block][field] = SMALL[field]
+    if given:
+        raise UserError(
+            f"--set {next(iter(given))}: no such field of {names['task']} or {names['model']}"
+        )
+    goal = "loss < 1" if "loss" in task.metrics else f"{task.metrics[0]} > 0"
+    return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "--set", [], Path())

@@ -1,0 +1,134 @@
+"""What is stored as pictures: plot and report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sweepd.cli.ask import Code
+from sweepd.cli.output import Results, report_damage, results_address, say
+from sweepd.errors import UserError
+
+if TYPE_CHECKING:
+    from sweepd.figures.report import Report
+    from sweepd.store.store import Store
+
+Kind = Literal["heatmap", "min", "frontier", "curves", "fit", "settle"]
+WATCH_SECONDS = 10.0
+"""Between two writings of a report."""
+
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="PREDICATE", help="As `where` in a question: which cells, and the goal."),
+]
+Of = Annotated[str, typer.Option(metavar="EXPR", help="What is minimised, as in a question.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: sweepd plot heatmap quickstart --out figure1.pdf")(plot)
+    app.command(epilog="Example: sweepd report quickstart --out report.html")(report)
+
+
+def plot(
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", show_default=False)],
+    sweeps: Annotated[
+        list[str] | None, typer.Argument(metavar="[SWEEP]...", show_default=False)
+    ] = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .svg, .png, .pdf or .html file.")],
+    where: Where = None,
+    of: Of = "d",
+    along: Annotated[Literal["L", "size"], typer.Option(help="The axis of min and fit.")] = "L",
+    cost: Annotated[
+        str, typer.Option(metavar="EXPR", help="The cost of a frontier.")
+    ] = "train_flops",
+    width: Annotated[Literal["one", "two"], typer.Option(help="Columns of a paper.")] = "two",
+    seeds: Annotated[
+        str | None, typer.Option(metavar="RULE", help="Another pass rule, as in query.")
+    ] = None,
+    code: Code = "current",
+    results: Results = None,
+) -> None:
+    """Draw what sweeps (default: the whole store) have found, fit for a paper.
+
+    KIND is one of heatmap (accuracy over d and size), min (the least d against L), frontier (cost
+    against accuracy), curves (learning curves), fit (exponents) and settle (accuracy against the
+    training budget).
+    """
+    from sweepd.figures.kinds import KINDS, Questions
+    from sweepd.figures.render import drawn, form_of, write
+    from sweepd.query.current import codes
+    from sweepd.query.database import connect
+    from sweepd.store.store import Store
+
+    form = form_of(out)
+    store = Store.open(results_address(results))
+    views = connect(store, code=codes(code, store), sweeps=sweeps or None, seeds=seeds)
+    asked = Questions(views, where=where, of=of, along=along, cost=cost)
+    found = KINDS[kind]
+    write(out, drawn(found.draw(asked), found.shows, form, width))
+    for note in asked.notes:
+        say(note)
+    report_damage((*views.damaged, *asked.damaged))
+    say(f"{kind} drawn in {out}")
+
+
+def report(
+    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .html file.")],
+    where: Where = None,
+    of: Of = "d",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Write it again and again until nothing runs.")
+    ] = False,
+    code: Code = "current",
+    results: Results = None,
+) -> None:
+    """Write one page about a sweep (default: the whole store) that opens without a network.
+
+    It has the answer and what is not certain about it, all figures, the paper's claims, failures,
+    costs, where the results came from and the commands to repeat them.
+    """
+    from sweepd.figures.render import write
+    from sweepd.store.store import Store
+
+    if out.suffix != ".html":
+        raise UserError(f"--out {out}: end it in .html")
+    store = Store.open(results_address(results))
+    while True:
+        runs = watch and bool(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
+        write(out, _report(store, sweep, where, of, code).page())
+        say(f"report written to {out}")
+        if not runs:
+            return
+        time.sleep(WATCH_SECONDS)
+
+
+def _report(store: Store, sweep: str | None, where: str | None, of: str, code: Code) -> Report:
+    from sweepd.figures.kinds import Questions
+    from sweepd.figures.origin import Launches
+    from sweepd.figures.report import Report, points_each
+    from sweepd.query.claims import claims
+    from sweepd.query.current import codes
+    from sweepd.query.database import connect
+    from sweepd.query.paper import Measured
+
+    counted, sweeps = codes(code, store), [sweep] if sweep else None
+    views = connect(store, code=counted, sweeps=sweeps)
+    report_damage(views.damaged)
+    [(trials,)] = views.fetch("SELECT count(*) FROM trials")
+    names = sweeps or list(views.infos)
+    launched = [record for record in store.launches() if record.get("sweep") in names]
+    return Report(
+        name=f"Sweep {sweep}" if sweep else f"Results in {store.address}",
+        asked=Questions(views, where=where, of=of, points=points_each(trials)),
+        launches=Launches(names, {name: store.load_grid(name) for name in names}, launched),
+        claims=lambda: claims(Measured(store, counted, sweeps)),
+        command=shlex.join(["sweepd", *sys.argv[1:]]),
+    )

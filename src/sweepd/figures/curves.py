@@ -1,0 +1,100 @@
+"""`curves`: what the checks of each trial measured while it was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweepd.figures.panels import (
+    SCORES,
+    Asked,
+    Drawing,
+    Row,
+    by_size_and_model,
+    goal_rule,
+    is_,
+    scored,
+    tooltip,
+)
+from sweepd.figures.style import Look
+from sweepd.query.trials import Curve
+
+if TYPE_CHECKING:
+    pass
+
+HEIGHT = 62
+
+
+def curves(
+    asked: Asked,
+    trials: Mapping[int, Sequence[Row]],
+    of: Mapping[str, Curve],
+    look: Look,
+) -> Drawing:
+    """A panel for each model, a row of panels for each problem and size; a line for each trial.
+
+    A point at its end is the test score of a trial that was solved, stopped or diverged, so that
+    its line ends early. `trials` and their curves are those of the cells of a `min`.
+    """
+    import altair as alt
+
+    values = sorted({row["value"] for row in asked.answer.cells})
+    colour = alt.Color(
+        "value:O",
+        scale=alt.Scale(domain=values, scheme="viridis"),
+        legend=alt.Legend(title=asked.name, titleOrient="left", columns=8),
+    )
+
+    base = alt.Chart().encode(
+        alt.Y("score:Q", title=SCORES[asked.score], scale=scored(asked.score))
+    )
+    of_trials = base.encode(
+        alt.X(
+            "step:Q",
+            title="steps",
+            scale=alt.Scale(zero=True),
+            axis=alt.Axis(tickCount=3, format="~s", grid=False),
+        ),
+        colour,
+        tooltip=tooltip(trial="trial", seed="seed", value=asked.name, at="at", status="status"),
+    )
+    line = of_trials.transform_filter(is_("part", "curve"))
+    end = of_trials.transform_filter(is_("part", "end"))
+    panel = alt.layer(
+        goal_rule(base, look),
+        line.mark_line(strokeWidth=0.8, opacity=0.8).encode(alt.Detail("trial:N")),
+        end.mark_point(filled=True, size=12, opacity=1),
+    )
+
+    def drawn(row: Row) -> Iterator[dict[str, Any]]:
+        for trial in trials.get(row["cell"], ()):
+            yield from _told(asked, row, trial, of.get(trial["id"], ()))
+
+    return by_size_and_model(
+        asked, asked.answer.cells, drawn, panel.properties(height=HEIGHT), look
+    )
+
+
+def _told(asked: Asked, row: Row, trial: Row, curve: Curve) -> Iterator[dict[str, Any]]:
+    told = {name: trial[name] for name in ("seed", "status")} | {"trial": trial["id"]}
+    told |= {name: row[name] for name in ("value", "at", "cell")}
+    for step, score in curve:
+        yield {**told, "part": "curve", "step": step, "score": score}
+    score = trial[asked.score]
+    if trial["status"] != "completed" and score is not None:
+        yield {**told, "part": "end", "step": trial["step"], "score": score}
+
+
+def one_cell(score: str, look: Look) -> Drawing:
+    """The learning curves of the seeds of one cell, which a page fills in: the data `curve`."""
+    import altair as alt
+
+    base = alt.Chart(alt.NamedData("curve")).encode(
+        alt.X("step:Q", title="steps of training", axis=alt.Axis(tickCount=4, grid=False)),
+        alt.Y("score:Q", title=SCORES[score], scale=scored(score)),
+        alt.Detail("trial:N"),
+        tooltip=tooltip(trial="trial", seed="seed", step="step", score="score"),
+    )
+    line = base.mark_line(strokeWidth=1, color=look.ink, opacity=0.7)
+    point = base.mark_point(filled=True, size=12, color=look.ink, opacity=0.8)
+    return Drawing(alt.layer(line, point).properties(width=260, height=130), {"curve": []})

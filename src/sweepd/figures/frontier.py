@@ -1,0 +1,73 @@
+"""`frontier`: the cells that no other beats on both a cost and a score."""
+
+from __future__ import annotations
+
+from math import ceil, floor, log10
+from typing import Any
+
+from sweepd.figures.panels import (
+    SCORES,
+    Asked,
+    Drawing,
+    Row,
+    by_model,
+    refuse_a_crowd,
+    scored,
+    side_by_side,
+    stacked,
+    tooltip,
+)
+from sweepd.figures.style import Look, ordered
+
+HEIGHT = 110
+
+
+def frontier(asked: Asked, look: Look) -> Drawing:
+    """A panel for each problem and size. The line of a model is the best score at each cost."""
+    import altair as alt
+
+    cost, score = asked.expression, asked.score
+    rows = asked.answer.rows
+    models = ordered([row["model"] for row in rows])
+    colour, shape = by_model(models, look)
+    costs = [row[cost] for row in rows]
+    decades = [10.0**n for n in range(floor(log10(min(costs))), ceil(log10(max(costs))) + 1)]
+    base = alt.Chart().encode(
+        alt.X(
+            "cost:Q",
+            title=asked.name,
+            scale=alt.Scale(type="log", nice=False, padding=8),
+            axis=alt.Axis(values=decades, format="~e", labelOverlap=True, grid=False),
+        ),
+        alt.Y("score:Q", title=SCORES[score], scale=scored(score)),
+        alt.Color(**colour),
+    )
+    shown = tooltip(model="model", d="d", cost=asked.name, told="score", seeds="seeds", at="at")
+    line = base.mark_line(interpolate="step-after", strokeWidth=1, opacity=0.7)
+    points = base.mark_point(filled=True, size=26, opacity=1).encode(
+        alt.Shape(**shape), tooltip=shown
+    )
+    charts, found = [], {}
+    refuse_a_crowd(len({(row["task"], row["size"]) for row in rows}))
+    for name, members in asked.problems(rows).items():
+        size_name = asked.size_fields.get(members[0]["task"], "size")
+        told = [{**_told(asked, row), "size": f"{size_name} = {row['size']}"} for row in members]
+        sizes = list(dict.fromkeys(row["size"] for row in told))
+        panel, columns = side_by_side(sizes, look)
+        chart = alt.layer(line, points, data=alt.NamedData(name)).properties(
+            width=panel, height=HEIGHT
+        )
+        facet = alt.Facet("size:N", sort=sizes, title=None)
+        charts.append(chart.facet(facet=facet, columns=columns).properties(title=name))
+        found[name] = told
+    return Drawing(stacked(charts), found)
+
+
+def _told(asked: Asked, row: Row) -> dict[str, Any]:
+    cost, score = asked.expression, asked.score
+    return {
+        **{name: row.get(name) for name in ("model", "d", "seeds", "at")},
+        "cost": row[cost],
+        "score": row[score],
+        "told": f"{row[score]:.3f}",
+    }

@@ -1,0 +1,194 @@
+"""`heatmap`: the score of each cell over the minimised column and the size, with the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sweepd.figures.panels import SCORES, Asked, Drawing, Row, is_, refuse_a_crowd, stacked, tooltip
+from sweepd.figures.style import SMALL, Look, ordered
+
+if TYPE_CHECKING:
+    import altair as alt
+
+ROW_HEIGHT = 15.0
+LEAST_FOR_NUMBERS = 19
+"""The width of a cell, in points, that has room for its score."""
+MARKS = {
+    "inferred": ("inferred to fail", "M-.7,-.7L.7,.7M-.7,.7L.7,-.7"),
+    "ended early": ("ended early", "triangle-up"),
+    "unfinished": ("not finished", "circle"),
+}
+"""By a cell's state: what its mark says, and the mark's shape."""
+LINE = "#D55E00"
+"""The colour of the frontier."""
+SETTLED = ["settled", "not settled"]
+
+
+def heatmap(asked: Asked, look: Look) -> Drawing:
+    """The map of the cells of a `min`: a panel for each model, a row of panels for each problem.
+
+    The line parts what passed from what failed. A cell that was not tried is blank.
+    """
+    rows = asked.problems(asked.answer.rows)
+    charts, found = [], {}
+    refuse_a_crowd(len(rows) * len({row["model"] for row in asked.answer.rows}))
+    for name, cells in asked.problems(c for c in asked.answer.cells if c["stands"]).items():
+        chart, told = _problem(asked, look, name, rows.get(name, []), cells)
+        charts.append(chart)
+        found[name] = told
+    scales = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
+    return Drawing(stacked(charts).resolve_scale(**scales), found)
+
+
+def _problem(
+    asked: Asked, look: Look, name: str, rows: Sequence[Row], cells: Sequence[Row]
+) -> tuple[alt.FacetChart, list[dict[str, Any]]]:
+    import altair as alt
+
+    models = ordered([row["model"] for row in cells])
+    sizes = sorted({row["size"] for row in cells})
+    values = sorted({row["value"] for row in cells})
+    width = look.panel(len(models))
+    marked = [
+        {**_place(row), "part": "mark", "mark": MARKS[row["state"]][0]}
+        for row in cells
+        if row["state"] in MARKS
+    ]
+    told = [_told(asked, row) for row in cells] + marked + list(_frontier(rows, values))
+    x = alt.X(
+        "size:O",
+        title=asked.size_fields.get(cells[0]["task"], "size"),
+        axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False, domain=False, ticks=False),
+    )
+    y = alt.Y(
+        "value:O",
+        sort=values[::-1],
+        title=asked.name,
+        axis=alt.Axis(grid=False, domain=False, ticks=False),
+    )
+    base = alt.Chart().encode(x=x, y=y).properties(width=width, height=ROW_HEIGHT * len(values))
+    best, worst = ("#08306B", "#F7FBFF")
+    scale = (
+        alt.Scale(domain=[0, 1], scheme="blues")
+        if asked.score == "acc"
+        else alt.Scale(type="symlog", range=[best, worst])
+    )
+    of_cells = base.transform_filter(is_("part", "cell"))
+    fields = {"size": "size", "value": asked.name, "score": SCORES[asked.score]}
+    fields |= {"seeds": "seeds that pass", "state": "state", "at": "at"}
+    shown = tooltip(**fields)
+    blank = of_cells.mark_rect(stroke=look.ink, strokeOpacity=0.15, strokeWidth=0.5, fillOpacity=0)
+    layers: list[alt.Chart] = [
+        blank.encode(tooltip=shown),
+        of_cells.transform_filter(alt.FieldValidPredicate(field="score", valid=True))
+        .mark_rect()
+        .encode(
+            color=alt.Color(
+                "score:Q",
+                scale=scale,
+                legend=alt.Legend(title=SCORES[asked.score], gradientLength=80),
+            ),
+            tooltip=shown,
+        ),
+    ]
+    if width / len(sizes) >= LEAST_FOR_NUMBERS:
+        layers.append(
+            of_cells.mark_text(fontSize=SMALL - 1).encode(
+                text="shown:N",
+                color=alt.condition(
+                    is_("letters", "white"), alt.value("white"), alt.value("black")
+                ),
+            )
+        )
+    if marked:
+        layers.append(_marks(base, {row["mark"] for row in marked}, look))
+    layers += _frontier_lines(base, {row["part"] for row in told})
+    chart = alt.layer(*layers, data=alt.NamedData(name))
+    column = alt.Column("model:N", sort=models, title=None)
+    return chart.facet(column=column).properties(title=name), told
+
+
+def _told(asked: Asked, row: Row) -> dict[str, Any]:
+    score = row[asked.score]
+    text = "" if score is None else f"{score:.2f}".removeprefix("0")
+    dark = score is not None and (score > 0.55 if asked.score == "acc" else score < 0.2)
+    return {
+        **_place(row),
+        "part": "cell",
+        "score": score,
+        "shown": text,
+        "letters": "white" if dark else "black",
+        "state": row["state"],
+        "seeds": f"{row['passed']} of {row['seeds']}",
+        "at": row["at"],
+        "cell": row["cell"],
+    }
+
+
+def _place(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in ("model", "size", "value")}
+
+
+def _marks(base: Any, used: Collection[str], look: Look) -> Any:
+    import altair as alt
+
+    names, shapes = zip(*(mark for mark in MARKS.values() if mark[0] in used), strict=True)
+    shape = alt.Scale(domain=names, range=shapes)
+    return (
+        base.transform_filter(is_("part", "mark"))
+        .mark_point(size=14, stroke=look.ink, strokeWidth=0.7, opacity=0.8)
+        .encode(
+            base.encoding.x.bandPosition(0.87),
+            base.encoding.y.bandPosition(0.7),
+            alt.Shape("mark:N", scale=shape, legend=alt.Legend(title=None)),
+        )
+    )
+
+
+def _frontier(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """The pieces of the line below what passed: one for each size, and one where two differ."""
+    by_model: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["size"]):
+        if row["value"] is not None or row["verdict"] == "above":
+            by_model.setdefault(row["model"], []).append(row)
+
+    def edge(row: Row) -> tuple[float, float]:
+        """A cell's value, and which of its edges the line follows: 1 below, 0 above."""
+        return (values[-1], 0) if row["value"] is None else (row["value"], 1)
+
+    for model, of_model in by_model.items():
+        for row in of_model:
+            value, at = edge(row)
+            settled = SETTLED[row["settled"] != "yes"]
+            found = {"part": f"flat {at}", "model": model, "size": row["size"]}
+            yield {**found, "value": value, "settled": settled}
+        for one, other in pairwise(of_model):
+            (low, low_at), (high, high_at) = edge(one), edge(other)
+            if (low, low_at) != (high, high_at):
+                found = {"part": f"step {low_at} {high_at}", "model": model, "size": other["size"]}
+                settled = SETTLED["yes" not in (one["settled"], other["settled"])]
+                yield {**found, "value": low, "to": high, "settled": settled}
+
+
+def _frontier_lines(base: Any, parts: Collection[str]) -> Iterator[Any]:
+    """A layer for each kind of piece: its name says at which edge of which cells it ends."""
+    import altair as alt
+
+    dash = alt.StrokeDash(
+        "settled:N",
+        scale=alt.Scale(domain=SETTLED, range=[[1, 0], [3, 2]]),
+        legend=alt.Legend(title="frontier", symbolType="stroke", symbolStrokeColor=LINE),
+    )
+    x = base.encoding.x.bandPosition(0)
+    for part in sorted(parts):
+        kind, *edges = part.split()
+        if kind not in ("flat", "step"):
+            continue
+        at = base.encoding.y.bandPosition(int(edges[0]))
+        to: Any = alt.X2("size", bandPosition=1)
+        if kind == "step":
+            to = alt.Y2("to", bandPosition=int(edges[1]))
+        rule = base.transform_filter(is_("part", part)).mark_rule(strokeWidth=2, stroke=LINE)
+        yield rule.encode(x, at, to, dash)

@@ -1,0 +1,129 @@
+"""The kinds of figures: what each asks of a store, and what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+from sweepd.figures.curves import curves
+from sweepd.figures.exponents import exponents
+from sweepd.figures.frontier import frontier
+from sweepd.figures.heatmap import heatmap
+from sweepd.figures.least import least
+from sweepd.figures.panels import Asked, Drawing, NothingToDraw, Row
+from sweepd.figures.settle import settle
+from sweepd.figures.style import Look
+from sweepd.query.answers import answer
+from sweepd.query.database import Views
+from sweepd.query.trials import Curve, trials_of
+from sweepd.query.trials import curves as curves_of
+from sweepd.store.tables import Damaged
+
+Draw = Callable[[Look], Drawing]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What figures ask of a store, each question once."""
+
+    views: Views
+    where: str | None = None
+    """the condition of all questions; without one on a score the goal of the sweeps counts"""
+    of: str = "d"
+    """what is minimised"""
+    along: str = "L"
+    """the column, L or size, along which the least value grows"""
+    cost: str = "train_flops"
+    """of the frontier"""
+    points: int = 200
+    """how many points a learning curve has at most"""
+    notes: list[str] = field(default_factory=list)
+    """what the answers do not show"""
+    damaged: list[Damaged] = field(default_factory=list)
+    """files of learning curves that were skipped"""
+
+    @cached_property
+    def least(self) -> Asked:
+        """The least values, and the cells behind them."""
+        return self._asked(self.texts["min"], self.of)
+
+    @cached_property
+    def laws(self) -> Asked:
+        """How they grow."""
+        return self._asked(self.texts["fit"], self.of)
+
+    @cached_property
+    def unbeaten(self) -> Asked:
+        """The frontier of the score that the least values are about."""
+        return self._asked(f"frontier {self.cost}, {self.least.score}{self._where}", self.cost)
+
+    @cached_property
+    def trials(self) -> Mapping[int, Sequence[Row]]:
+        """The trials of each cell that ended."""
+        return trials_of(self.views)
+
+    @cached_property
+    def curves(self) -> Mapping[str, Curve]:
+        """The learning curves of the trials of all cells behind the least values."""
+        cells = {row["cell"] for row in self.least.answer.cells}
+        ids = [trial["id"] for cell in cells for trial in self.trials.get(cell, ())]
+        self.damaged.extend(self.views.prepare("metrics"))
+        return curves_of(self.views, ids, self.least.score, self.points)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The questions by their verbs."""
+        return {
+            "min": f"min {self.of}{self._where}",
+            "fit": f"fit {self.of} ~ {self.along}{self._where}",
+        }
+
+    @property
+    def _where(self) -> str:
+        return f" where {self.where}" if self.where else ""
+
+    def _asked(self, text: str, expression: str) -> Asked:
+        found = answer(self.views, text)
+        if not found.rows:
+            raise NothingToDraw(f"nothing to draw: `{text}` has no row")
+        self.notes.extend(note for note in found.notes if note not in self.notes)
+        return Asked(found, expression, self.views.size_fields)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of figure."""
+
+    shows: str
+    """what it shows, in a sentence"""
+    draw: Callable[[Questions], Draw]
+
+
+KINDS = {
+    "min": Kind(
+        "The least value that passes against the length of the problem, with the fitted law.",
+        lambda asked: partial(least, asked.least, asked.laws.answer.rows, asked.along),
+    ),
+    "heatmap": Kind(
+        "The score of each cell, and the frontier between what passed and what failed.",
+        lambda asked: partial(heatmap, asked.least),
+    ),
+    "settle": Kind(
+        "Test scores against the training budget, of the cells that decide each row.",
+        lambda asked: partial(settle, asked.least, asked.trials),
+    ),
+    "frontier": Kind(
+        "The best score at each cost.",
+        lambda asked: partial(frontier, asked.unbeaten),
+    ),
+    "fit": Kind(
+        "The exponents of the fitted laws, with their intervals, beside those of theory.",
+        lambda asked: partial(exponents, asked.laws, asked.along),
+    ),
+    "curves": Kind(
+        "What the checks of each trial measured while it was trained.",
+        lambda asked: partial(curves, asked.least, asked.trials, asked.curves),
+    ),
+}
+"""By name, in the order in which a report shows them."""

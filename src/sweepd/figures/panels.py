@@ -1,0 +1,233 @@
+"""What all figures share: an answer with what its question means, and how rows fall into panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
+
+from sweepd.errors import SweepdError, UserError
+from sweepd.figures.style import NORMAL, Look, legend_columns, marks, ordered
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from sweepd.query.database import Answer
+
+Row = Mapping[str, Any]
+ENDS = ("value", "exponent")
+"""The first columns of a row that its group does not have, but for a frontier's cost."""
+MOST_PANELS = 60
+"""More than these are not a figure any more."""
+MOST_BESIDE = 4
+LEAST_PANEL = 105.0
+"""How many panels stand side by side at most, and how much room each has at least, in points."""
+SCORES = {"acc": "accuracy", "loss": "loss"}
+"""What axes call a score."""
+COSTS = {
+    "train_flops": "training FLOPs",
+    "flops": "FLOPs of a forward pass",
+    "flops_weights": "FLOPs of weight products",
+    "flops_to_goal": "training FLOPs to the goal",
+    "params": "parameters",
+    "state_bytes": "decoding state (bytes)",
+    "train_bytes": "training memory (bytes)",
+}
+"""What axes call a cost."""
+
+
+class NothingToDraw(SweepdError):
+    """The answer has no row."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An answer, and what figures need to know of its question and its store."""
+
+    answer: Answer
+    expression: str
+    """what is minimised or fitted, or the cost of a frontier"""
+    size_fields: Mapping[str, str]
+    """for each task, the field that is its size"""
+
+    @property
+    def score(self) -> Literal["acc", "loss"]:
+        return "loss" if self.answer.about == {"loss"} else "acc"
+
+    @property
+    def name(self) -> str:
+        """What is minimised, as axes call it."""
+        return COSTS.get(self.expression, self.expression)
+
+    @property
+    def sizes(self) -> set[str]:
+        """Columns that are a size, or follow from it."""
+        return {"size", "L", *self.size_fields.values()}
+
+    def size_title(self, along: str) -> str:
+        """What an axis along L or the size is called."""
+        if along == "L":
+            return "sequence length L (tokens)"
+        return ", ".join(sorted({str(self.size_fields.get(t, "size")) for t in self.tasks}))
+
+    @property
+    def tasks(self) -> set[str]:
+        return {row["task"] for row in self.answer.rows}
+
+    @cached_property
+    def named(self) -> list[str]:
+        """The columns of the answer's group."""
+        columns = self.answer.columns
+        return columns[: min(columns.index(n) for n in (*ENDS, self.expression) if n in columns)]
+
+    @cached_property
+    def apart(self) -> list[str]:
+        """Columns of the group, besides task, size and model, in which rows differ."""
+        rows = self.answer.rows
+        others = [n for n in self.named if n not in {"task", "model", *self.sizes}]
+        return [name for name in others if len({row[name] for row in rows}) > 1]
+
+    @cached_property
+    def cell_of(self) -> Mapping[tuple[Any, ...], int]:
+        """By a row's group: the number of the cell that passes there, else of the one that
+        decides the row."""
+        cells = [cell for cell in self.answer.cells if cell["stands"]]
+        told = [cell for cell in cells if cell["decides"]] + [c for c in cells if c["wins"]]
+        return {tuple(cell[name] for name in self.named): cell["cell"] for cell in told}
+
+    def where(self, row: Row) -> str:
+        """The size of a row, and what else tells it apart from others, in words."""
+        size = [f"{self.size_fields.get(row['task'], 'size')} = {row['size']}"]
+        at = size if "size" in row else []
+        return ", ".join([*at, *(f"{name} = {row[name]}" for name in self.apart)]) or "all sizes"
+
+    def problems(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
+        """The rows of each problem: a task with its columns of the group."""
+        found: dict[str, list[Row]] = {}
+        for row in rows:
+            marks = [f"{name} = {row[name]}" for name in self.apart if row.get(name) is not None]
+            found.setdefault(", ".join([str(row["task"]), *marks]), []).append(row)
+        return found
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart, and by name the data that it speaks of: Altair copies what it holds many times."""
+
+    chart: alt.TopLevelMixin
+    data: Mapping[str, Sequence[Row]]
+
+
+def is_(field: str, value: str) -> alt.FieldEqualPredicate:
+    """The condition that a field of the data has a value, which never runs as an expression."""
+    import altair as alt
+
+    return alt.FieldEqualPredicate(field=field, equal=value)
+
+
+def by_model(
+    models: Sequence[str], look: Look, note: str | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How a channel shows the ordered models as colours, and how one shows them as shapes. The
+    note stands after them in the legend."""
+    import altair as alt
+
+    legend = alt.Legend(
+        title=note,
+        titleOrient="bottom" if look.narrow else "right",
+        columns=legend_columns(models, look),
+        symbolOpacity=1,
+    )
+
+    def shown_as(of: Sequence[str]) -> dict[str, Any]:
+        scale = alt.Scale(domain=models, range=of)
+        return {"shorthand": "model:N", "scale": scale, "legend": legend}
+
+    colours, shapes = zip(*marks(models), strict=True)
+    return shown_as(colours), shown_as(shapes)
+
+
+def side_by_side(names: Sequence[str], look: Look) -> tuple[float, int]:
+    """The width of panels that stand in as few lines as their names allow, and how many stand in
+    each line."""
+    longest = max(map(len, names)) * 0.5 * NORMAL
+    most = max(1, min(MOST_BESIDE, int(look.width / max(longest, LEAST_PANEL))))
+    columns = ceil(len(names) / ceil(len(names) / most))
+    return look.panel(columns), columns
+
+
+def tooltip(**fields: str) -> list[alt.Tooltip]:
+    """What is shown of a row under the pointer: titles by field."""
+    import altair as alt
+
+    return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields.items()]
+
+
+def scored(score: str) -> alt.Scale:
+    """The axis of a score."""
+    import altair as alt
+
+    return alt.Scale(domain=[0, 1]) if score == "acc" else alt.Scale(type="symlog", zero=True)
+
+
+def refuse_a_crowd(panels: int) -> None:
+    """UserError if a figure would have more panels than anybody can read."""
+    if panels > MOST_PANELS:
+        raise UserError(
+            f"the figure would have {panels} panels, and {MOST_PANELS} are the most: choose fewer "
+            "sizes, tasks or models, as in --where \"task = 'lis' and size <= 8\""
+        )
+
+
+def goal_rule(base: Any, look: Look) -> Any:
+    """A line where the score must get to."""
+    rule = base.transform_filter(is_("part", "goal"))
+    return rule.mark_rule(stroke=look.ink, strokeWidth=0.6, strokeDash=[3, 2], opacity=0.6)
+
+
+Drawn = Callable[[Row], Iterable[dict[str, Any]]]
+"""What a panel shows of a cell."""
+
+
+def by_size_and_model(
+    asked: Asked, rows: Sequence[Row], drawn: Drawn, panel: Any, look: Look
+) -> Drawing:
+    """For each problem a table of such panels: a row for each size, a column for each model. Their
+    data is what is drawn of the cells there, and the goal, if the question says it in one number.
+    """
+    import altair as alt
+
+    charts, found = [], {}
+    models = ordered([row["model"] for row in rows])
+    goal = asked.answer.goal
+    refuse_a_crowd(len({(row["task"], row["size"], row["model"]) for row in rows}))
+    for name, members in asked.problems(rows).items():
+        size_name = asked.size_fields.get(members[0]["task"], "size")
+        told = []
+        for where in sorted({(row["size"], row["model"]) for row in members}):
+            place = {"size": f"{size_name} = {where[0]}", "model": where[1]}
+            if goal and goal.metric == asked.score:
+                told.append({**place, "part": "goal", "score": goal.threshold})
+            here = (row for row in members if (row["size"], row["model"]) == where)
+            told += [{**place, **shown} for row in here for shown in drawn(row)]
+        sizes = list(dict.fromkeys(row["size"] for row in told))
+        chart = panel.properties(width=look.panel(len(models)), data=alt.NamedData(name))
+        found[name] = told
+        charts.append(
+            chart.facet(
+                row=alt.Row("size:N", sort=sizes, title=None),
+                column=alt.Column("model:N", sort=models, title=None),
+            ).properties(title=name)
+        )
+    return Drawing(stacked(charts), found)
+
+
+def stacked(charts: Sequence[Any]) -> Any:
+    """Charts below one another, with one set of legends."""
+    import altair as alt
+
+    return charts[0] if len(charts) == 1 else alt.vconcat(*charts)

@@ -1,0 +1,94 @@
+"""Figures as files: vector and pixel formats at their width on paper."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.figures.page import figure, page
+from sweepd.figures.panels import Drawing
+from sweepd.figures.style import WIDTHS, Look, themed
+
+Draw = Callable[[Look], Drawing]
+FORMS = ("svg", "png", "pdf", "html")
+PIXELS_PER_INCH = 300
+ON_SCREEN = Look(WIDTHS["two"], ink="currentColor", paper="transparent")
+"""In a page, which enlarges its figures to its own width, and has a light and a dark form."""
+_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+
+
+def form_of(out: Path) -> str:
+    """Which of FORMS a file of that name has. UserError if it is none."""
+    form = out.suffix.removeprefix(".")
+    if form not in FORMS:
+        raise UserError(f"{out}: end it in .svg, .png, .pdf or .html")
+    return form
+
+
+def write(out: Path, content: bytes) -> None:
+    """Write a file at once: who reads it meanwhile sees the old one or the new one, whole."""
+    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        aside.write_bytes(content)
+        aside.replace(out)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise EnvironmentFailure(f"cannot write {out}: {error}") from error
+
+
+def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
+    """A figure as a file of one of FORMS, as wide as so many columns of a paper (WIDTHS)."""
+    look = Look(WIDTHS[columns])
+    if form == "html":
+        shown = {"figures": {"figure": specified(draw, ON_SCREEN, title)}}
+        return page(title, figure("figure", title), shown)
+    return rendered(fitted(draw, look, title), form)
+
+
+def fitted(draw: Draw, look: Look, title: str) -> dict[str, Any]:
+    """The specification of a figure that is as wide as it should be.
+
+    How much room axes take depends on their letters, so it is measured, and the panels get what is
+    left.
+    """
+    for _ in range(2):
+        specification = specified(draw, look, title)
+        found = _SIZE.search(_svg(specification))
+        assert found is not None
+        excess = float(found[1]) - look.width
+        if abs(excess) <= 1:
+            return specification
+        look = look.narrower(excess)
+    return specified(draw, look, title)
+
+
+def specified(draw: Draw, look: Look, title: str) -> dict[str, Any]:
+    """The specification of a figure that takes about its width."""
+    drawing = draw(look)
+    return themed(drawing.chart, drawing.data, look, title)
+
+
+def rendered(specification: dict[str, Any], form: str) -> bytes:
+    """A figure as `svg`, `pdf` or `png`; its lengths are points."""
+    import vl_convert
+
+    match form:
+        case "svg":
+            label = escape(specification["description"])
+            told = rf'role="img" aria-label="{label}" width="\1pt" height="\2pt"'
+            return _SIZE.sub(told, _svg(specification), count=1).encode()
+        case "pdf":
+            return vl_convert.vegalite_to_pdf(specification)
+    assert form == "png", form
+    return vl_convert.vegalite_to_png(specification, ppi=PIXELS_PER_INCH)
+
+
+def _svg(specification: dict[str, Any]) -> str:
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(specification)

@@ -1,0 +1,153 @@
+"""The report of some sweeps on one page: the question and its answer with the caveats, figures,
+laws, the paper, failures, costs, where it came from and how to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from html import escape
+from typing import Any
+
+from sweepd.errors import SweepdError
+from sweepd.figures.curves import one_cell
+from sweepd.figures.kinds import KINDS, Questions
+from sweepd.figures.origin import Launches, cost, failures, origin, repeating
+from sweepd.figures.page import figure, page, prepared, table
+from sweepd.figures.panels import NothingToDraw, Row
+from sweepd.figures.render import ON_SCREEN, specified
+from sweepd.figures.words import answered, caveats, question, table_rows
+
+MOST_CURVES = 300
+"""Trials whose learning curves one figure shows; of more, a click shows those of a cell."""
+MOST_POINTS = 60_000
+"""Points of all learning curves that the page holds."""
+LEAST_POINTS, ENOUGH_POINTS = 6, 200
+"""Of each curve."""
+LAW_COLUMNS = ("exponent", "low", "high", "points", "censored", "seeds", "predicted", "reason")
+
+Claims = Callable[[], Sequence[Row]]
+"""What the store says about the claims of the paper."""
+
+
+def points_each(trials: int) -> int:
+    """How many points the curve of each of so many trials may have."""
+    return min(max(MOST_POINTS // max(trials, 1), LEAST_POINTS), ENOUGH_POINTS)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the page of some sweeps is made of."""
+
+    name: str
+    """what the page is called"""
+    asked: Questions
+    launches: Launches
+    claims: Claims
+    command: str
+    """which makes it"""
+
+    def page(self) -> bytes:
+        """The page. A part that has no answer says why."""
+        prepared()
+        figures, missing = self._figures()
+        sections = {
+            "Answer": self._answer,
+            "Figures": lambda: "".join(_shown(kind, figures, missing) for kind in KINDS),
+            "Laws": self._laws,
+            "Beside the paper": self._claims,
+            "Failures": lambda: failures(self.asked.views),
+            "Cost": lambda: cost(self.asked.views),
+            "Where it came from": lambda: origin(self.launches),
+            "To repeat it": lambda: repeating(self.launches, [*self._questions(), self.command]),
+        }
+        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        links = [f'<a href="#{_anchor(title)}">{title}</a>' for title in sections]
+        body = [
+            f'<h1>{escape(self.name)}</h1><p class="quiet">Made by sweepd at {made}.</p>',
+            f'<nav aria-label="Parts of this page">{" ".join(links)}</nav>',
+            *(
+                f'<h2 id="{_anchor(title)}">{title}</h2>{_tried(of)}'
+                for title, of in sections.items()
+            ),
+        ]
+        return page(self.name, "\n".join(body), {"figures": figures, "curves": self._curves()})
+
+    def _figures(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The specifications of the figures by kind, and why others are missing."""
+        found: dict[str, Any] = {}
+        missing = {}
+        for name, kind in KINDS.items():
+            try:
+                if name == "curves" and (trials := len(self.asked.curves)) > MOST_CURVES:
+                    raise NothingToDraw(f"{trials} curves are too many for one figure")
+                found[name] = specified(kind.draw(self.asked), ON_SCREEN, kind.shows)
+            except SweepdError as error:
+                missing[name] = str(error)
+        draw = partial(one_cell, self.asked.least.score)
+        found["curve"] = specified(draw, ON_SCREEN, "Learning curves of one cell")
+        return found, missing
+
+    def _answer(self) -> str:
+        asked = self.asked.least
+        told = [f"<p>{escape(question(asked))}</p>"]
+        for problem, models in answered(asked).items():
+            items = "".join(f"<li>{escape(text)}</li>" for text in models)
+            told.append(f'<div class="answer"><p>{escape(problem)}</p><ul>{items}</ul></div>')
+        told += [f'<p class="caveat">{escape(text)}</p>' for text in caveats(asked)]
+        told.append(table(*table_rows(asked), caption=self.asked.texts["min"]))
+        told += [f'<p class="quiet">{escape(note)}</p>' for note in asked.answer.notes]
+        return "".join(told)
+
+    def _laws(self) -> str:
+        laws = self.asked.laws
+        return table([*laws.named, *LAW_COLUMNS], laws.answer.rows, self.asked.texts["fit"])
+
+    def _claims(self) -> str:
+        rows = [{name: row[name] for name in row if name != "kind"} for row in self.claims()]
+        return table(list(rows[0]), rows, "The claims of Yang et al. (arXiv 2402.13934).")
+
+    def _questions(self) -> Iterator[str]:
+        sweeps = "".join(f" --sweep {name}" for name in self.launches.sweeps)
+        for text in self.asked.texts.values():
+            yield f'sweepd query "{text}"{sweeps}'
+
+    def _curves(self) -> dict[str, Any]:
+        """For each cell that has learning curves, what it is and those of its trials."""
+        found: dict[str, Any] = {}
+        for row in self.asked.least.answer.cells:
+            trials = [
+                [trial["id"], trial["seed"], *_rounded(self.asked.curves[trial["id"]])]
+                for trial in self.asked.trials.get(row["cell"], ())
+                if trial["id"] in self.asked.curves
+            ]
+            if trials:
+                least = self.asked.least
+                where = f"{row['model']} on {row['task']}, {least.where(row)}"
+                told = f"{where}, {least.expression} = {row['value']:g}"
+                found[str(row["cell"])] = {"told": told, "trials": trials}
+        return found
+
+
+def _rounded(curve: Any) -> tuple[list[int], list[float]]:
+    return [step for step, _ in curve], [float(f"{score:.4g}") for _, score in curve]
+
+
+def _shown(kind: str, figures: Mapping[str, Any], missing: Mapping[str, str]) -> str:
+    shows = KINDS[kind].shows
+    if kind in figures:
+        return figure(kind, shows)
+    return f'<p class="quiet">{escape(shows)} Not drawn: {escape(missing[kind])}.</p>'
+
+
+def _tried(part: Callable[[], str]) -> str:
+    """A part of the page, or why there is none."""
+    try:
+        return part()
+    except SweepdError as error:
+        return f'<p class="quiet">{escape(str(error))}</p>'
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")

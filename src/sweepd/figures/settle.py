@@ -1,0 +1,80 @@
+"""`settle`: the test scores of the cells that decide each row, against their training budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweepd.figures.panels import (
+    SCORES,
+    Asked,
+    Drawing,
+    Row,
+    by_model,
+    by_size_and_model,
+    goal_rule,
+    is_,
+    scored,
+    tooltip,
+)
+from sweepd.figures.style import Look, ordered
+
+if TYPE_CHECKING:
+    pass
+
+HEIGHT = 62
+PASSES, DECIDES = "the least value that passes", "the next smaller value"
+"""The two cells that a row rests on."""
+
+
+def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Drawing:
+    """A panel for each row of the answer; a line for each seed, over the budgets that it ran.
+
+    The next smaller value decides whether the row is settled: it must fail and stand still.
+    """
+    import altair as alt
+
+    cells = [row for row in asked.answer.cells if row["decides"] or row["wins"]]
+    models = ordered([row["model"] for row in cells])
+    steps = sorted({row["steps"] for row in cells if row["steps"]})
+    colour, shape = by_model(models, look, "hollow: the next smaller value")
+    dash = alt.StrokeDash(
+        "role:N", scale=alt.Scale(domain=[PASSES, DECIDES], range=[[1, 0], [2, 2]]), legend=None
+    )
+    x = alt.X(
+        "step:Q",
+        title="steps",
+        scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+        axis=alt.Axis(values=steps, format="~s", labelOverlap=True, grid=False),
+    )
+
+    base = alt.Chart().encode(
+        alt.Y("score:Q", title=SCORES[asked.score], scale=scored(asked.score))
+    )
+    of_seeds = base.encode(x).transform_filter(is_("part", "seed"))
+    line = of_seeds.mark_line(strokeWidth=0.8, opacity=0.7).encode(
+        alt.Color(**colour), dash, alt.Detail(["seed:N", "value:N"])
+    )
+    point = of_seeds.mark_point(size=20, strokeWidth=1, opacity=1, filled=False).encode(
+        alt.Stroke(**colour),
+        alt.Fill(**colour),
+        alt.Shape(**shape),
+        fillOpacity=alt.condition(is_("role", PASSES), alt.value(1), alt.value(0)),
+        tooltip=tooltip(value=asked.name, role="role", seed="seed", trial="trial", score="score"),
+    )
+
+    def drawn(row: Row) -> Iterator[dict[str, Any]]:
+        for trial in trials.get(row["cell"], ()):
+            if trial[asked.score] is not None and row["steps"]:
+                yield {
+                    **{name: row[name] for name in ("model", "value", "cell")},
+                    "part": "seed",
+                    "role": PASSES if row["wins"] else DECIDES,
+                    "seed": trial["seed"],
+                    "trial": trial["id"],
+                    "step": row["steps"],
+                    "score": trial[asked.score],
+                }
+
+    panel = alt.layer(goal_rule(base, look), line, point).properties(height=HEIGHT)
+    return by_size_and_model(asked, cells, drawn, panel, look)

@@ -1,0 +1,169 @@
+"""How every figure looks: its width on paper, its letters, and the colour of each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import altair as alt
+
+POINTS_PER_INCH = 72
+WIDTHS = {"one": 3.25 * POINTS_PER_INCH, "two": 6.75 * POINTS_PER_INCH}
+"""Of a figure that fills one or two columns of a paper, in points."""
+
+SMALL, NORMAL = 7, 8
+"""Sizes of letters, in points: of numbers and legends, and of titles."""
+
+Mark = tuple[str, str]
+SHIPPED: dict[str, Mark] = {
+    "standard": ("#0072B2", "circle"),
+    "sparse": ("#009E73", "square"),
+    "linear": ("#D55E00", "diamond"),
+    "lin_rpe": ("#CC79A7", "triangle-up"),
+    "log_rpe": ("#E69F00", "triangle-right"),
+    "dot_free": ("#56B4E9", "cross"),
+    "tmx": ("#7F7F7F", "triangle-left"),
+}
+"""The models that ship, in the order in which figures show them, each with a colour (Okabe and
+Ito's, which the colour-blind tell apart) and a shape."""
+OTHERS: tuple[Mark, ...] = (
+    ("#882255", "circle"),
+    ("#117733", "diamond"),
+    ("#332288", "square"),
+    ("#AA4499", "cross"),
+    ("#44AA99", "triangle-up"),
+    ("#999933", "triangle-left"),
+)
+"""For models of the user's own, in the order of their names (Tol's muted colours)."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where a figure is shown. All lengths are points."""
+
+    width: float
+    ink: str = "black"
+    """Colour of letters and axes."""
+    paper: str = "white"
+    aside: float = 46
+    """How much of the width the left axis and its title take."""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether legends stand below one another."""
+        return self.width < BESIDE
+
+    def panel(self, columns: int) -> float:
+        """The width of each of so many panels side by side."""
+        return max((self.width - self.aside - GAP * (columns - 1)) / columns, 20)
+
+    def narrower(self, by: float) -> Look:
+        """The same with so much less room for panels."""
+        return replace(self, aside=self.aside + by)
+
+
+BESIDE = 400
+"""The width, in points, from which on legends stand side by side."""
+GAP = 8
+"""Between panels."""
+LEGEND_SYMBOL = 26
+"""The width of a legend's entry without its text."""
+
+
+def ordered(models: Sequence[str]) -> list[str]:
+    """Models without repetition: those that ship first, in their order."""
+    shipped = list(SHIPPED)
+    return sorted(
+        set(models),
+        key=lambda name: (shipped.index(name) if name in SHIPPED else len(shipped), name),
+    )
+
+
+def marks(models: Sequence[str]) -> list[Mark]:
+    """Colour and shape of each of the ordered models."""
+    own = [name for name in models if name not in SHIPPED]
+    return [SHIPPED.get(name) or OTHERS[own.index(name) % len(OTHERS)] for name in models]
+
+
+def legend_columns(labels: Sequence[str], look: Look) -> int:
+    """How many entries of a legend fit side by side below a figure."""
+    widest = max((len(label) for label in labels), default=1)
+    room = look.width / (widest * 0.55 * SMALL + LEGEND_SYMBOL)
+    return max(1, min(len(labels), int(room)))
+
+
+def themed(
+    chart: alt.TopLevelMixin, data: Mapping[str, Sequence[Any]], look: Look, title: str
+) -> dict[str, Any]:
+    """The Vega-Lite specification of a chart with these letters, lines and colours, and its data.
+    The title is for those who cannot see it: a figure's caption stands in the paper."""
+    specification: dict[str, Any] = chart.to_dict(validate=False)
+    return specification | {
+        "datasets": data,
+        "background": look.paper,
+        "padding": 2,
+        "description": title,
+        "config": _config(look),
+    }
+
+
+def _config(look: Look) -> dict[str, Any]:
+    font = {"font": "Arial, Helvetica, sans-serif", "fontWeight": "normal"}
+    letters = {
+        **{
+            f"{of}{name[0].upper()}{name[1:]}": v
+            for of in ("label", "title")
+            for name, v in font.items()
+        },
+        "labelColor": look.ink,
+        "titleColor": look.ink,
+        "labelFontSize": SMALL,
+        "titleFontSize": NORMAL,
+    }
+    return {
+        "font": font["font"],
+        "view": {"stroke": None},
+        "facet": {"spacing": GAP},
+        "concat": {"spacing": 2 * GAP},
+        "text": {"fontSize": SMALL, "color": look.ink},
+        "title": {**font, "fontSize": NORMAL, "color": look.ink, "anchor": "start", "offset": 3},
+        "header": {**letters, "labelFontSize": NORMAL, "labelPadding": 3},
+        "axis": {
+            **letters,
+            "domainColor": look.ink,
+            "tickColor": look.ink,
+            "gridColor": look.ink,
+            "gridOpacity": 0.1,
+            "domainWidth": 0.5,
+            "gridWidth": 0.5,
+            "tickWidth": 0.5,
+            "tickSize": 3,
+            "labelPadding": 2,
+            "titlePadding": 4,
+        },
+        "legend": {
+            **letters,
+            "titleFontSize": SMALL,
+            "orient": "bottom",
+            "direction": "horizontal",
+            "symbolSize": 40,
+            "symbolStrokeWidth": 1.2,
+            "rowPadding": 1,
+            "columnPadding": 8,
+            "titlePadding": 3,
+            "labelOffset": 3,
+            "labelLimit": 0,
+            "gradientLength": 80,
+            "gradientThickness": 6,
+            "offset": 4,
+            "padding": 0,
+            "layout": {
+                "bottom": {
+                    "anchor": "start",
+                    "direction": "vertical" if look.narrow else "horizontal",
+                }
+            },
+        },
+    }

@@ -1,0 +1,81 @@
+"""Where in a user's code an error came from, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+
+from sweepd.grid.fingerprint import INSTALLED, PACKAGE
+
+MOST_TOLD = 500
+"""Characters of an error that are shown."""
+LIBRARIES = (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(PACKAGE), "<")
+"""How the paths of files begin that are nobody's own."""
+
+REMEDIES: tuple[tuple[str, str], ...] = (
+    (
+        r"index out of range in self|out of bounds|device-side assert",
+        "an embedding was asked for a row that it lacks: give the tokens' one `vocab` rows and the "
+        "positions' one `capacity`",
+    ),
+    (
+        r"backward through the graph a second time|modified by an inplace operation",
+        "a tensor of an earlier call is used again: keep nothing on `self` in `forward`, or "
+        "detach it",
+    ),
+    (
+        r"does not require grad",
+        "no gradient reaches the weights: leave out .detach(), .item(), .numpy() and "
+        "torch.no_grad() in `forward`",
+    ),
+    (r"before Module.__init__\(\)", "call `super().__init__()` first in the module's `__init__`"),
+    (
+        r"shapes cannot be multiplied|must match the size|input.size\(-1\)|"
+        r"normalized_shape|not broadcastable",
+        "the sizes of two layers do not fit: compare what the one gives with what the other takes",
+    ),
+    (
+        r"cannot assign to field",
+        "the dataclass is frozen: compute the value in a property instead",
+    ),
+    (
+        r"takes .* positional arguments?|unexpected keyword|missing .* required positional",
+        "define it as docs/own.md does: `build(self, vocab, L, capacity, generator)`, "
+        "`forward(self, tokens)`, `draw(self, rng)`",
+    ),
+    (r"on the same device|found at least two devices", "make new tensors with `device=x.device`"),
+    (r"too few distinct inputs", "draw more varied problems, or choose a larger setting"),
+    (r"no entry of its vocab", "add the token to `vocab`, or write it as it stands there"),
+    (
+        r"_length is \d+",
+        "let prompt_length, chain_length and answer_length say the most that `draw` gives",
+    ),
+    (r"at most length = ", "let `length` say the most that `draw` gives, and give a target or None "
+     "for each input"),
+)  # fmt: skip
+"""What to do about an error, by how its text looks."""
+
+
+def told(error: BaseException) -> str:
+    """An error in one line, with what to do about it where that is known."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # a user's class may do anything
+        text = "(its text can't be told)"
+    text = f"{type(error).__name__}: {text}"[:MOST_TOLD]
+    return "; ".join([text, *(do for sign, do in REMEDIES if re.search(sign, text))][:2])
+
+
+def place_of(error: BaseException) -> str | None:
+    """File and line in the user's own files where an error was raised, or from where it came."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_own_file(frame.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else None
+
+
+def is_own_file(path: str) -> bool:
+    """Whether a file is neither ours nor a library's."""
+    return not (path.startswith(LIBRARIES) or INSTALLED.intersection(Path(path).parts))

@@ -1,0 +1,95 @@
+"""Rows as text for people: an aligned table that folds and leaves out what does not fit."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+Row = Mapping[str, Any]
+AT_MOST = "≤ "
+GAP = "  "
+FOLDED = 18
+"""How narrow a column of text may become where a table is too wide."""
+
+
+def listing(
+    columns: Sequence[str], rows: Sequence[Row], width: int | None = None
+) -> tuple[str, list[str]]:
+    """An aligned text table: numbers to the right, four significant digits, blanks for null.
+
+    Where a line would be longer than `width`, long texts are folded, and then columns left out
+    from the right. Returns the table and the names of the columns that it lacks.
+    """
+    body = {name: [cell(row.get(name)) for row in rows] for name in columns}
+    widths = {name: max(map(len, [name, *texts])) for name, texts in body.items()}
+    numeric = {name: _is_numeric([row.get(name) for row in rows]) for name in columns}
+    if width is not None:
+        widths = _fitted(widths, numeric, width)
+
+    def line(texts: Mapping[str, str]) -> str:
+        placed = (texts[n].rjust(w) if numeric[n] else texts[n].ljust(w) for n, w in widths.items())
+        return GAP.join(placed).rstrip()
+
+    lines = [line({name: name for name in widths})]
+    for i in range(len(rows)):
+        folded = {name: _folded(body[name][i], room) for name, room in widths.items()}
+        for j in range(max(map(len, folded.values()))):
+            lines.append(line({name: "".join(parts[j : j + 1]) for name, parts in folded.items()}))
+    return "\n".join(lines), [name for name in columns if name not in widths]
+
+
+def _fitted(natural: Mapping[str, int], numeric: Mapping[str, bool], width: int) -> dict[str, int]:
+    """The widths of as many of the columns, from the left, as fit; texts may become narrower."""
+    names = list(natural)
+    for count in range(len(names), 0, -1):
+        widths = {name: natural[name] for name in names[:count]}
+        narrowest = {
+            name: natural[name] if numeric[name] else min(natural[name], max(len(name), FOLDED))
+            for name in widths
+        }
+        excess = sum(widths.values()) + len(GAP) * (count - 1) - width
+        while excess > 0 and widths != narrowest:
+            widest = max(widths, key=lambda name: (widths[name] > narrowest[name], widths[name]))
+            widths[widest] -= 1
+            excess -= 1
+        if excess <= 0:
+            return widths
+    return {names[0]: natural[names[0]]}
+
+
+def _folded(text: str, width: int) -> list[str]:
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def _is_numeric(values: Sequence[object]) -> bool:
+    found = [value for value in values if value is not None]
+    return bool(found) and all(map(_is_number, found))
+
+
+def at_most(value: float) -> str:
+    """A number that is known from above only, as tables show it."""
+    return f"{AT_MOST}{cell(value)}"
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return value.startswith(AT_MOST)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case _:
+            return str(value)

@@ -1,0 +1,78 @@
+"""The view `metrics`: of each trial and step the newest attempt, wherever its row lies.
+
+Rows lie in the table `raw.loaded`, and in files that DuckDB scans. `raw.metrics` has all of them,
+some more than once. The store tells for which trials rows must be compared (`sweepd.store.runs`);
+all other rows count as they are. So a question over files without repetitions costs what DuckDB
+takes to scan them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import duckdb
+import pyarrow as pa
+
+from sweepd.query.cells_sql import quoted
+from sweepd.store.schema import METRICS
+from sweepd.store.tables import Live
+
+SCANNED = "sweepd://metrics/"
+"""Where DuckDB finds the scanned files (`sweepd.query.scanning`)."""
+
+
+def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Make or replace a table."""
+    con.register("arrow", table)
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
+    con.unregister("arrow")
+
+
+def attach(
+    con: duckdb.DuckDBPyConnection,
+    live: Live,
+    failures: list[Exception],
+    among: str = "",
+    own: Sequence[str] = (),
+) -> None:
+    """Make or replace `raw.metrics` and `metrics`, of all trials or of those in a table `among`.
+
+    own: metrics of users' own loops, columns that only some files have. `failures` gets the reason
+    when a scanned file cannot be read later.
+    """
+    copy(con, "raw.loaded", live.table)
+    add_columns(con, "raw.loaded", own)
+    rows = "FROM raw.loaded"
+    if live.scanned:
+        from sweepd.query.scanning import ScannedFiles  # which takes a while
+
+        files = ScannedFiles(live.scanned.values(), failures)
+        if files.protocol in con.list_filesystems():  # else the former one would still be asked
+            con.unregister_filesystem(files.protocol)
+        con.register_filesystem(files)
+        columns = "*" if own else ", ".join(METRICS.fixed)
+        read = f"read_parquet({list(files.files)}, union_by_name = {bool(own)})"
+        rows += f" UNION ALL BY NAME SELECT {columns} FROM {read}"
+    if among:
+        rows = f"FROM ({rows}) SEMI JOIN {among} USING (id)"
+    con.execute(f"CREATE OR REPLACE VIEW raw.metrics AS {rows}")
+    repeats = live.overlapping.num_rows > 0
+    if repeats:
+        copy(con, "raw.overlapping", live.overlapping)
+    con.execute(f"CREATE OR REPLACE VIEW metrics AS {_COMPARED if repeats else _AS_THEY_ARE}")
+
+
+def add_columns(con: duckdb.DuckDBPyConnection, table: str, scores: Iterable[str]) -> None:
+    """Have a table hold these scores, also where no trial that reports them has ended."""
+    for name in map(quoted, scores):
+        con.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {name} DOUBLE")
+        con.execute(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE DOUBLE")
+
+
+_AS_THEY_ARE = "FROM raw.metrics"
+_COMPARED = """
+    FROM raw.metrics ANTI JOIN raw.overlapping USING (id)
+    UNION ALL
+    (FROM raw.metrics SEMI JOIN raw.overlapping USING (id)
+    QUALIFY row_number() OVER (PARTITION BY id, step ORDER BY attempt DESC, seconds) = 1)
+"""

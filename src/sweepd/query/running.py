@@ -1,0 +1,48 @@
+"""How far the trials are that run now: what `status` asks of the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.query.database import sandbox
+from sweepd.query.metrics_sql import attach, copy
+from sweepd.store.tables import Live
+
+NEWEST = """
+    SELECT id, max({attempt: attempt, step: step, acc: acc, seconds: seconds})
+    FROM raw.metrics SEMI JOIN (
+        SELECT id FROM raw.runs LEFT JOIN raw.ended USING (id)
+        GROUP BY id HAVING max(runs.attempt) > coalesce(max(ended.attempt), -1)
+    ) USING (id) GROUP BY id
+"""
+"""The runs tell which trials run, so that the rows of all others are left where they lie."""
+
+
+class Source(Protocol):
+    """What is needed of a store."""
+
+    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
+
+
+def newest_steps(source: Source, planned: pa.Table, ended: pa.Table) -> dict[str, dict[str, Any]]:
+    """By id, the newest recorded step of each planned trial of which an attempt has not ended:
+    `attempt`, `step`, `acc` and `seconds`.
+
+    planned: trials, with their `id`. ended: the latest ending of each, with `id` and `attempt`.
+    EnvironmentFailure if a file cannot be read.
+    """
+    con, failures = sandbox(), list[Exception]()
+    copy(con, "raw.planned", planned.select(["id"]))
+    copy(con, "raw.ended", ended.select(["id", "attempt"]))
+    live = source.live_metrics(planned["id"].to_pylist())
+    copy(con, "raw.runs", live.runs())
+    attach(con, live, failures, among="raw.planned")
+    try:
+        return dict(con.execute(NEWEST).fetchall())
+    except duckdb.Error as error:
+        raise EnvironmentFailure(f"the metrics cannot be read: {failures or error}") from error

@@ -1,0 +1,57 @@
+"""The trials of cells one by one, and their learning curves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sweepd.query.cells_sql import MEASURED, lineage_sql, quoted
+from sweepd.query.database import Views
+
+TRIAL_COLUMNS = ("id", "seed", "status", *MEASURED, "step", "seconds", "error")
+"""Of each trial that ended."""
+Curve = Sequence[tuple[int, float]]
+"""Steps and scores."""
+
+
+def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
+    """The trials of each cell that ended, by its number in `raw.cells`, each with TRIAL_COLUMNS."""
+    columns = ", ".join(f"endings.{name}" for name in TRIAL_COLUMNS)
+    rows = views.fetch(
+        f"SELECT cell, {columns} FROM raw.members JOIN raw.endings USING ({views.member}) "
+        "ORDER BY cell, endings.seed"
+    )
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for cell, *values in rows:
+        found[cell].append(dict(zip(TRIAL_COLUMNS, values, strict=True)))
+    return found
+
+
+def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping[str, Curve]:
+    """What the checks of these trials measured, from the first step on: of a trial that continued
+    another one's checkpoint, also what that one had measured before.
+
+    At most about `most` points of each curve, evenly spread over its checks, the last included.
+    The metrics must have been read (`Views.prepare`).
+    """
+    if not ids:
+        return {}
+    wanted = ", ".join("'" + id_.replace("'", "''") + "'" for id_ in sorted(ids))
+    rows = views.fetch(
+        f"""
+        WITH RECURSIVE {lineage_sql(f"trials WHERE id IN ({wanted})")}, checks AS (
+            SELECT trial, step, {quoted(score)} AS score,
+                row_number() OVER (PARTITION BY trial ORDER BY step DESC) - 1 AS back,
+                count(*) OVER (PARTITION BY trial) AS total
+            FROM lineage JOIN metrics ON metrics.id = maker AND (until IS NULL OR step < until)
+            WHERE acc IS NOT NULL AND isfinite({quoted(score)})
+        )
+        SELECT trial, step, score FROM checks
+        WHERE back % ceil(total / {most})::BIGINT = 0 ORDER BY trial, step
+        """
+    )
+    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for trial, step, value in rows:
+        found[trial].append((step, value))
+    return found

@@ -1,0 +1,135 @@
+"""Cases are looked at in a process of their own, which user code may hang or take down."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.grid.blame import is_own_file
+from sweepd.grid.spec import Grid
+from sweepd.run.launching import Site, per_trial
+from sweepd.trial.cases import Case
+from sweepd.trial.findings import Finding
+
+MOST_SECONDS = 120
+"""How long one case may take."""
+PROGRAM = "from sweepd.run.inspections import main; main()"
+
+
+def room(grid: Grid, site: Site) -> Finding:
+    """Whether there is room for the trials of a grid."""
+    resources = per_trial(grid, site)
+    about = "resources", grid.name, str(resources)
+    try:
+        return Finding(*about, True, f"{site.slots(resources)} trials at once")
+    except EnvironmentFailure as failure:
+        return Finding(*about, False, str(failure), grid.document.place(("resources",)))
+
+
+def goals(grid: Grid) -> Iterator[Finding]:
+    """Whether the goal of a grid, whose tasks are right, asks for more than always giving the same
+    answer."""
+    from sweepd.trial.task_checks import commonest
+
+    goal = grid.goal
+    if goal.metric != "acc" or "<" in goal.comparison:
+        return
+    for block in grid.blocks["task"]:
+        task = block.variants[0].value
+        answer, share = commonest(task)
+        about = "goal", block.name, f"size {task.size}"
+        told = f"always answering {answer} is right in {share:.0%}"
+        if goal.met(share):
+            place = grid.document.place(("goal",))
+            remedy = f"ask for more than {share:.2f}"
+            yield Finding(*about, False, f"{goal} says nothing: {told}; {remedy}", place)
+        else:
+            yield Finding(*about, True, f"{goal}; {told}")
+
+
+def findings(cases: Sequence[Case], base: Path) -> list[list[Finding]]:
+    """What is found of each case. Nothing more is looked at of a class that is wrong, nor of what
+    is tried with it."""
+    with tempfile.TemporaryDirectory(prefix="sweepd-inspection-") as folder:
+        asked, told, stack = (Path(folder, name) for name in ("cases", "findings", "stack"))
+        given = {"base": str(base), "seconds": MOST_SECONDS, "cases": list(map(asdict, cases))}
+        asked.write_text(json.dumps(given))
+        told.touch()
+        path = os.pathsep.join(filter(None, sys.path))
+        done = subprocess.run(
+            # Without -P, files of any name in the current folder would shadow libraries.
+            [sys.executable, "-P", "-c", PROGRAM, str(asked), str(told), str(stack)],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        found: list[list[Finding]] = [[] for _ in cases]
+        begun = 0, "made"
+        for line in map(json.loads, told.read_text().splitlines()):
+            if "begun" in line:
+                begun = line["begun"], line["check"]
+            else:
+                found[line.pop("case")].append(Finding(**line))
+        if done.returncode:
+            number, check = begun
+            case = cases[number]
+            trace = stack.read_text() if stack.exists() else ""
+            reason = f"its process died ({done.returncode})"
+            if trace.startswith("Timeout"):
+                reason = f"it took more than {MOST_SECONDS} s"
+            found[number].append(
+                Finding(check, case.name, str(case), False, reason, _place(trace), raised=True)
+            )
+        return found
+
+
+def _place(trace: str) -> str:
+    """File and line of the user's code in what faulthandler wrote, the innermost first."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    own = [f"{file}:{line}" for file, line in frames if is_own_file(file)]
+    return own[0] if own else ""
+
+
+def main() -> None:
+    """Look at the cases of one file, and write what is found to another, a line a finding."""
+    import torch
+
+    from sweepd.trial.inspection import inspect
+
+    torch.set_num_threads(1)  # more would not pay for what is so small
+    asked, told, stack = map(Path, sys.argv[1:])
+    given = json.loads(asked.read_text())
+    wrong: set[str] = set()
+    with told.open("a") as file, stack.open("w") as trace:
+
+        def tell(**line: Any) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+        faulthandler.enable(trace)
+        for number, case in enumerate(Case(**data) for data in given["cases"]):
+            if {case.task_name, case.name} & wrong:
+                continue
+            faulthandler.dump_traceback_later(given["seconds"], exit=True, file=trace)
+            begin = partial(_begin, tell, number)
+            for finding in inspect(case, Path(given["base"]), begin):
+                tell(case=number, **asdict(finding))
+                if not finding.ok:
+                    wrong.add(case.name)
+            faulthandler.cancel_dump_traceback_later()
+
+
+def _begin(tell: Callable[..., None], number: int, check: str) -> None:
+    tell(begun=number, check=check)

@@ -1,0 +1,170 @@
+"""One Parquet file of a store: written, read whole, or examined without keeping its rows."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.store.runs import KEY, joined, runs_of
+from sweepd.store.schema import Layout
+from sweepd.store.storage import DIGEST_LENGTH, File, Folder, Unreachable, from_json
+
+REPLACES = b"sweepd.replaces"
+"""Parquet metadata of a compacted file: JSON list of the files in its folder that it replaces."""
+NAME = re.compile(rf"(?P<prefix>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.parquet")
+ROW_GROUP = 2**17
+"""Rows of a row group: who asks for one trial reads those that hold it, and no others."""
+CHUNK = 2**22
+"""Bytes of a large file that are in memory at once."""
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A file that could not be read and was left as it is."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A file that is whole and has exactly the fixed columns, so that DuckDB may scan it.
+
+    replaces: the names of files whose rows it holds. runs: those of `store.runs`; None if this is
+    remembered, and they are yet to be recalled.
+    """
+
+    file: File
+    rows: int
+    replaces: tuple[str, ...]
+    runs: pa.Table | None
+
+
+class Reader(io.RawIOBase):
+    """A file of a folder, read in parts where they are asked for.
+
+    Each thread has a place of its own in it. DuckDB's threads share an open file: each seeks and
+    then reads, and another may come between.
+    """
+
+    def __init__(self, folder: Folder, path: str, size: int) -> None:
+        self.folder, self.path, self.size = folder, path, size
+        self._own = threading.local()
+
+    def again(self) -> Reader:
+        """The same file, opened anew."""
+        return Reader(self.folder, self.path, self.size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(getattr(self._own, "place", 0))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self.size}[whence]
+        self._own.place = max(0, start + offset)
+        return self.tell()
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self.size - self.tell())
+        wanted = left if size is None or size < 0 else min(size, left)
+        if not wanted:
+            return b""
+        data = self.folder.read_part(self.path, self.tell(), wanted)
+        self._own.place = self.tell() + len(data)
+        return data
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table, sink, compression="snappy", write_page_checksum=True, row_group_size=ROW_GROUP
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
+    """One file as a table of this layout. FileNotFoundError if there is none.
+
+    Unreachable if the place can't be asked: that is no damage.
+    """
+    try:
+        data = folder.read(name)
+        _check_digest(name, hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2))
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        table = layout.conform(file.read(use_threads=False))
+        replaces(table.schema)
+        return table
+    except (FileNotFoundError, Unreachable):
+        raise
+    except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
+        return Damaged(folder.where(name), str(error).partition("\n")[0])
+
+
+def examine(
+    folder: Folder, below: str, file: File, layout: Layout
+) -> Examined | pa.Table | Damaged:
+    """What there is to know of one file, read in parts.
+
+    A file that is not named by a digest, that has other columns or types, or whose rows make no
+    runs, is read whole. Errors as of `load`.
+    """
+    path = f"{below}/{file.name}"
+    reader = Reader(folder, path, file.size)
+    try:
+        if not NAME.fullmatch(path) or layout.key != KEY:
+            return load(folder, path, layout)
+        state = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+        while data := reader.read(CHUNK):
+            state.update(data)
+        _check_digest(path, state)
+        parquet = pq.ParquetFile(reader)
+        schema = parquet.schema_arrow
+        if {field.name: field.type for field in schema} != layout.fixed:
+            return load(folder, path, layout)
+        runs = joined([runs_of(keys) for keys in _keys(parquet, layout)])
+        return Examined(file, parquet.metadata.num_rows, tuple(replaces(schema)), runs)
+    except (FileNotFoundError, Unreachable):
+        raise
+    except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
+        return Damaged(folder.where(path), str(error).partition("\n")[0])
+
+
+def _keys(parquet: pq.ParquetFile, layout: Layout) -> Iterator[pa.Table]:
+    """The keys of a file, row group by row group. ValueError if one is not whole."""
+    for group in range(parquet.num_row_groups):
+        keys = parquet.read_row_group(group, KEY, use_threads=False)
+        layout.check_key(keys)
+        yield keys
+
+
+def replaces(schema: pa.Schema) -> list[str]:
+    """The names of the files whose rows one of this schema holds. ValueError if they can't be
+    told."""
+    names: list[str] = from_json((schema.metadata or {}).get(REPLACES, b"[]"), [str])
+    return names
+
+
+def replacing(table: pa.Table, names: list[str]) -> pa.Table:
+    """A table whose file will replace those of these names."""
+    return table.replace_schema_metadata({REPLACES: json.dumps(names)})
+
+
+def _check_digest(name: str, state: hashlib.blake2b) -> None:
+    match = NAME.fullmatch(name)
+    if match and match["digest"] != state.hexdigest():
+        raise ValueError("truncated or changed: its digest is not the one in its name")

@@ -1,0 +1,119 @@
+"""Answers as tables: for people as text and HTML, for programs as Arrow, pandas or polars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from sweepd.listing import cell, listing
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+Row = Mapping[str, Any]
+MOST_SHOWN = 100
+"""Rows that `repr` and a notebook show."""
+
+
+class Table:
+    """Rows by column, with what they alone do not show.
+
+    Any library that speaks the Arrow PyCapsule protocol (pandas, polars, DuckDB, pyarrow) takes a
+    table as it is.
+
+    arrow: the same as a `pyarrow.Table`. notes: what to know of the rows, in sentences. damaged:
+    files of the store that were skipped, and why.
+    """
+
+    def __init__(
+        self,
+        arrow: pa.Table,
+        notes: Sequence[str] = (),
+        damaged: Sequence[str] = (),
+        text: Callable[[], str] | None = None,
+    ) -> None:
+        """text: what people see in place of the plain rows."""
+        self.arrow = arrow
+        self.notes = tuple(notes)
+        self.damaged = tuple(damaged)
+        self._text = text
+
+    @property
+    def columns(self) -> list[str]:
+        names: list[str] = self.arrow.column_names
+        return names
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, each a dict by column."""
+        found: list[dict[str, Any]] = self.arrow.to_pylist()
+        return found
+
+    def __len__(self) -> int:
+        rows: int = self.arrow.num_rows
+        return rows
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, which: int | str) -> Any:
+        """A row by its number, or the values of a column by its name."""
+        if isinstance(which, int):
+            return self.rows[which]
+        return self.arrow.column(which).to_pylist()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.arrow.__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.arrow.to_pandas()
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """Needs the package polars."""
+        import polars
+
+        frame = polars.from_arrow(self.arrow)
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def __repr__(self) -> str:
+        if self._text is not None and len(self):
+            return self._text()
+        shown = self.arrow.slice(0, MOST_SHOWN).to_pylist()
+        lines, _ = listing(self.columns, shown)
+        return lines + self._rest()
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td>{escape(cell(row[name]))}</td>" for name in self.columns)
+            + "</tr>"
+            for row in self.arrow.slice(0, MOST_SHOWN).to_pylist()
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.notes, self._rest()) if note)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+    def _rest(self) -> str:
+        more = len(self) - MOST_SHOWN
+        return f"\n… and {more} more rows" if more > 0 else ""
+
+
+def table_of(columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:
+    """Rows of plain values as an Arrow table. A column of values that no Arrow type holds becomes
+    text."""
+    import pyarrow as pa
+
+    found = {}
+    for name in columns:
+        values = [row.get(name) for row in rows]
+        try:
+            found[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            found[name] = pa.array([None if v is None else str(v) for v in values])
+    return pa.table(found)

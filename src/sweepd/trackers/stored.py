@@ -1,0 +1,90 @@
+"""Handing on to a tracker what a store has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from sweepd.query.cells_sql import quoted
+from sweepd.query.database import Views
+from sweepd.trackers.base import Run, Tracker, Values
+
+LOGGED = ("loss", "acc", "lr", "tokens", "seconds", "train_flops")
+FINAL = ("loss", "acc", "chain_acc", "train_flops", "seconds")
+COSTS = ("seed", "size", "L", "params", "flops", "code")
+AT_ONCE = 10_000
+"""Metric rows in memory."""
+
+Row = Mapping[str, Any]
+
+
+def hand_over(views: Views, tracker: Tracker) -> int:
+    """Tell a tracker of all trials that ended, with their learning curves. Returns how many."""
+    views.prepare("metrics")
+    varying = _varying(views)
+    names = list(dict.fromkeys(["id", "sweep", "task", "model", *views.axes, *COSTS, *FINAL]))
+    ended = {row["id"]: row for row in _rows(views, "trials", [*names, "status"], "id")}
+    curves = _rows(views, "metrics", ["id", "step", *LOGGED], "id, step")
+    told: set[str] = set()
+    for id_, curve in groupby(curves, key=itemgetter("id")):
+        if id_ in ended:
+            told.add(id_)
+            _tell(tracker, ended[id_], varying, views.axes, curve)
+    for id_ in ended.keys() - told:
+        _tell(tracker, ended[id_], varying, views.axes, ())
+    tracker.close()
+    return len(ended)
+
+
+def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> Run:
+    """A trial as trackers know it."""
+    fields = [f"{name}={row[name]}" for name in varying if row[name] is not None]
+    shown = " ".join([row["task"], row["model"], *fields, f"seed={row['seed']}"])
+    names = ("task", "model", *axes, *COSTS)
+    settings = {name: row[name] for name in names if row.get(name) is not None}
+    return Run(row["id"], shown, row["sweep"], settings)
+
+
+def numbers(row: Row, names: Iterable[str]) -> Values:
+    """Those of the named values that are finite numbers."""
+    found = {name: row.get(name) for name in names}
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
+
+
+def _tell(
+    tracker: Tracker,
+    ended: Row,
+    varying: Sequence[str],
+    axes: Sequence[str],
+    curve: Iterable[Row],
+) -> None:
+    run = run_of(ended, varying, axes)
+    tracker.begin(run)
+    for row in curve:
+        if values := numbers(row, LOGGED):
+            tracker.log(run, row["step"], values)
+    tracker.end(run, ended["status"], numbers(ended, FINAL))
+
+
+def _varying(views: Views) -> list[str]:
+    """The axes of which the trials have several values."""
+    if not views.axes:
+        return []
+    counts = ", ".join(f"count(DISTINCT {quoted(name)})" for name in views.axes)
+    [found] = views.fetch(f"SELECT {counts} FROM trials")
+    return [name for name, count in zip(views.axes, found, strict=True) if count > 1]
+
+
+def _rows(views: Views, view: str, names: Sequence[str], order: str) -> Iterator[Row]:
+    """Rows of a view, a few at a time."""
+    selected = ", ".join(map(quoted, names))
+    found = views.connection.cursor().execute(f"SELECT {selected} FROM {view} ORDER BY {order}")
+    while rows := found.fetchmany(AT_ONCE):
+        yield from (dict(zip(names, row, strict=True)) for row in rows)

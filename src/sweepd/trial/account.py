@@ -1,0 +1,232 @@
+"""What is known of one trial: its settings, its curve, its code, and how to run it again."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from os.path import normpath
+from pathlib import Path
+from typing import Any
+
+from sweepd.errors import UserError
+from sweepd.grid.axes import plain
+from sweepd.grid.fingerprint import current_code
+from sweepd.grid.plan import column
+from sweepd.grid.registry import parameters, result_name
+from sweepd.grid.spec import SETTINGS
+from sweepd.grid.yamlfile import dump, parse
+from sweepd.statuses import UNTRIED
+from sweepd.store.endings import find_trial, latest
+from sweepd.store.store import Store, SweepInfo
+
+OUTCOME = ("acc", "loss", "chain_acc", "step", "seconds", "parent", "error", "host", "torch")
+"""Columns of an ending that an account shows."""
+COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_flops")
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a store has of one trial.
+
+    settings: by block of the grid. curve: its rows of `metrics` by step, those of its parents
+    before its own. sources: the user's files as they ran, by path from the grid's folder or, for
+    those of packages, from where these are imported.
+    """
+
+    id: str
+    sweep: str
+    status: str
+    code: str
+    seed: int
+    settings: Settings
+    outcome: Mapping[str, Any]
+    curve: tuple[Mapping[str, Any], ...]
+    code_files: Mapping[str, str]
+    changed: tuple[str, ...]
+    """what of the code is another now"""
+    sources: Mapping[str, str]
+    grid: str
+    """a grid of this trial alone, as YAML"""
+    command: str
+    """launches it again, under the same id as long as the code is the same"""
+
+    def checks(self) -> list[Mapping[str, Any]]:
+        """The rows of the curve with a score."""
+        return [row for row in self.curve if row["acc"] is not None or row is self.curve[-1]]
+
+
+def account_of(store: Store, start: str) -> Account:
+    """What is known of the trial whose id begins so. UserError where that is no one trial, or where
+    its sweep no longer has its task or model; EnvironmentFailure where its sweep or its code is
+    damaged."""
+    id_ = find_trial(store, start)
+    planned = [row for row in store.read_plans().table.to_pylist() if row["id"] == id_]
+    endings = {row["id"]: row for row in latest(store.read_trials().table).to_pylist()}
+    ending = endings.get(id_, {})
+    # A trial of an earlier code, or of a former grid, is in no plan any more.
+    row = max(planned or [ending], key=lambda one: one["sweep"] == ending.get("sweep"))
+    sweep, info = row["sweep"], store.load_sweep(row["sweep"])
+    frozen = parse(store.load_grid(sweep), f"{store.address}/sweeps/{sweep}/grid.yaml").data
+    kinds = ("loop", "stop") if "loop" in frozen else ("task", "model", *SETTINGS)
+    settings = {kind: _block(frozen, kind, row, info) for kind in kinds}
+    classes = info.classes_of(row["task"], row["model"])
+    now = current_code(classes, Path(info.base))
+    code_files = info.code_files.get(row["code"], {})
+    own = {kind: _named(kind, block) for kind, block in settings.items()}
+    alone = {**own, "seeds": [row["seed"]], "search": "grid", "settle": "off"}
+    return Account(
+        id=id_,
+        sweep=sweep,
+        status=ending.get("status", UNTRIED),
+        code=row["code"],
+        seed=row["seed"],
+        settings=settings,
+        outcome={name: ending.get(name) for name in OUTCOME}
+        | {name: row.get(name) for name in COSTS},
+        curve=tuple(_curve(store, id_, endings)),
+        code_files=code_files,
+        changed=tuple(_changed(code_files, now.files)) if now else ("its files are gone",),
+        sources=dict(_sources(store, info, row["code"])),
+        grid=dump({**frozen, **alone}),
+        command=_command(store, sweep, info, alone),
+    )
+
+
+def changed_settings(one: Account, other: Account) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yields block, field and both values where two trials differ."""
+    for block in one.settings:
+        mine, theirs = one.settings[block], other.settings[block]
+        for name in dict.fromkeys((*mine, *theirs)):
+            if mine.get(name) != theirs.get(name):
+                yield block, name, mine.get(name), theirs.get(name)
+    if one.seed != other.seed:
+        yield "", "seed", one.seed, other.seed
+
+
+def changed_code(one: Account, other: Account) -> Iterator[str]:
+    """Yields the lines in which the code of two trials differs, from the other's to the one's: of
+    the user's files what is different in them, of sweepd's own files which they are."""
+    for name in dict.fromkeys((*other.sources, *one.sources)):
+        before, after = (of.sources.get(name, "").splitlines() for of in (other, one))
+        yield from difflib.unified_diff(
+            before, after, f"{other.id[:8]} {name}", f"{one.id[:8]} {name}", lineterm=""
+        )
+    ours = set(_changed(other.code_files, one.code_files)) - {*one.sources, *other.sources}
+    yield from (f"changed in sweepd: {name}" for name in sorted(ours))
+
+
+def write_out(account: Account, folder: Path) -> None:
+    """Write a trial's own grid, and the user's files that it runs, to a new folder. UserError if
+    there is something already, or if a file would lie outside of it."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty: name a new folder")
+    for name, text in {**account.sources, "grid.yaml": account.grid}.items():
+        path = Path(normpath(folder.absolute() / name))
+        if not path.is_relative_to(folder.absolute()):
+            raise UserError(f"{name} lies above the grid's folder; `sweepd resume` puts it back")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _block(frozen: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> dict[str, Any]:
+    """The fields of one block, and for a task or a model its `name` (and `as`)."""
+    blocks = frozen[kind] if isinstance(frozen[kind], list) else [frozen[kind]]
+    if kind in SETTINGS:
+        fields, named = list(parameters(SETTINGS[kind])), {}
+    else:
+        base = Path(info.base)
+        named_so = (
+            block
+            for block in blocks
+            if row[kind] == (block.get("as") or result_name(block["name"], base))
+        )
+        block = next(named_so, None)
+        if block is None:
+            raise UserError(
+                f"{row['id']}: sweep {row['sweep']} has no {kind} {row[kind]} any more, so nobody "
+                "knows its fields; the trial's rows are in the view `attempts` (`sweepd sql`)"
+            )
+        # An ending has no column for a field that its class got later.
+        later = {name for name in block if "status" in row and row.get(column(kind, name)) is None}
+        fields = [name for name in block if name not in {"name", "as", *later}]
+        named = {name: block[name] for name in ("name", "as") if name in block}
+    return named | {name: _read(kind, row.get(column(kind, name))) for name in fields}
+
+
+def _read(kind: str, value: Any) -> Any:
+    """A value as a grid has it: rules are stored as JSON, and numbers beside rules as text."""
+    if kind in SETTINGS and isinstance(value, str):
+        with suppress(ValueError):
+            return json.loads(value)
+    return value
+
+
+def _named(kind: str, block: Mapping[str, Any]) -> dict[str, Any]:
+    """A block as it is written in a grid; settings without their defaults."""
+    if kind not in SETTINGS:
+        return dict(block)
+    defaults = {name: plain(p.default) for name, p in parameters(SETTINGS[kind]).items()}
+    return {name: value for name, value in block.items() if value != defaults[name]}
+
+
+def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    names = dict.fromkeys((*then, *now))
+    return [name for name in names if then.get(name) != now.get(name)]
+
+
+def _curve(
+    store: Store, id_: str, endings: Mapping[str, Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The rows of metrics of a trial, of its newest attempts, behind those of its parents."""
+    found: dict[int, Mapping[str, Any]] = {}
+    whose: str | None = id_
+    while whose:
+        own: dict[int, Mapping[str, Any]] = {}
+        for row in sorted(store.read_metrics([whose]).table.to_pylist(), key=_attempt):
+            if row["id"] == whose:
+                own[row["step"]] = row
+        first = min(found, default=None)
+        found |= {step: row for step, row in own.items() if first is None or step < first}
+        whose = endings.get(whose, {}).get("parent")
+    return [found[step] for step in sorted(found)]
+
+
+def _attempt(row: Mapping[str, Any]) -> int:
+    return int(row["attempt"])
+
+
+def _sources(store: Store, info: SweepInfo, code: str) -> Iterator[tuple[str, str]]:
+    kept = info.sources.get(code, {})
+    for name, digest in {**kept.get("beside", {}), **kept.get("packages", {})}.items():
+        yield name, store.read_source(digest).decode(errors="replace")
+
+
+def _command(store: Store, sweep: str, info: SweepInfo, alone: Mapping[str, Any]) -> str:
+    """Launches a grid of this sweep with all blocks set. The grid is the one that was launched,
+    where it is still there, else the frozen one, whose folder is no place for the user's files."""
+    sets = [
+        option for name, value in alone.items() for option in ("--set", f"{name}={_flow(value)}")
+    ]
+    return shlex.join(["sweepd", "launch", _grid_file(store, sweep, info), *sets])
+
+
+def _grid_file(store: Store, sweep: str, info: SweepInfo) -> str:
+    for launch in reversed(store.launches()):
+        words = launch.get("command", [])
+        if launch.get("sweep") == sweep and "launch" in words:
+            for word in words[words.index("launch") + 1 :]:
+                if word.endswith((".yaml", ".yml")) and not word.startswith("-"):
+                    path = Path(info.base, Path(word).name)
+                    if path.is_file():
+                        return str(path)
+    return f"{store.address}/sweeps/{sweep}/grid.yaml"
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML in one line."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,86 @@
+"""What a check says of a user's class: that it is right, or what is wrong, where and what to do."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweepd.grid import registry
+from sweepd.grid.fingerprint import PACKAGE, trial_files
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check saw of one class in one setting.
+
+    ok: None where it was not looked at. detail: what was measured; or what is wrong, and what to
+    do. place: file and line of what is wrong. raised: whether the user's code raised instead.
+    """
+
+    check: str
+    subject: str
+    setting: str
+    ok: bool | None
+    detail: str
+    place: str = ""
+    raised: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.subject} {self.detail}"
+
+
+class Wrong(Exception):
+    """A check has found something wrong.
+
+    sign: how the culprit's line looks. culprit: a class or function of which it is a part; the
+    user's class where there is none, or where it is not the user's own.
+    """
+
+    def __init__(
+        self,
+        fault: str,
+        remedy: str,
+        sign: re.Pattern[str] | None = None,
+        culprit: object = None,
+    ) -> None:
+        super().__init__(f"{fault}; {remedy}")
+        self.sign, self.culprit = sign, culprit
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A class that is looked at. name: as results call it."""
+
+    name: str
+    found: type
+
+    def place(self, sign: re.Pattern[str] | None = None, culprit: object = None) -> str:
+        """File and line of the sign, inside the culprit, the class, or their files; without one,
+        those where the culprit or the class begins."""
+        files = self.files()
+        own = [one for one in (culprit, self.found) if one is not None and _file(one) in files]
+        for one in own if sign else ():
+            if line := registry.line_of(one, sign):
+                return f"{_file(one)}:{line}"
+        for file in files if sign else ():
+            for number, text in enumerate(file.read_text().splitlines(), 1):
+                if sign and sign.search(text):
+                    return f"{file}:{number}"
+        one = own[0] if own else self.found
+        return f"{_file(one)}:{registry.line_of(one)}"
+
+    def files(self) -> list[Path]:
+        """The user's files that the class runs, its own first; those of a class of ours too."""
+        file = _file(self.found)
+        found = [file, *trial_files(file, file)] if file.suffix == ".py" else [file]
+        theirs = [path for path in found if not path.is_relative_to(PACKAGE)]
+        return list(dict.fromkeys(theirs or [file]))
+
+
+def _file(one: object) -> Path:
+    try:
+        return Path(inspect.getsourcefile(one) or "")  # type: ignore[arg-type]
+    except TypeError:  # built in
+        return Path()

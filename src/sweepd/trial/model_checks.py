@@ -1,0 +1,319 @@
+"""Checks of a model: it is causal, keeps rows apart, decodes as it trains, and costs what it says.
+
+A model that sees later tokens runs, and its numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sweepd.models.base import Model, Part, can_decode, decoder
+from sweepd.tasks.base import ChainTask, Split, Task
+from sweepd.trial.findings import Wrong
+from sweepd.trial.task_checks import GENERATORS, seed_all
+from sweepd.trial.training import Stream, generator, torch_seed
+
+NUMPY_DRAWS, TORCH_DRAWS = (GENERATORS[name][1] for name in ("numpy", "torch"))
+ROWS = 4
+"""Given to the model at a time."""
+SAME, LIKE = 5e-5, 2e-3
+"""Shares of the largest output that rounding explains: where nothing but later tokens changed, and
+where the same is computed in another order."""
+JITTER = 0.05
+"""By how much weights are moved before a model is looked at: what starts at zero hides leaks."""
+COUNTED = 0.02
+"""By what share FLOPs may differ from torch's count."""
+ASSIGNED = re.compile(r"\bself\.\w+\s*[-+*]?=(?!=)")
+"""How code looks that keeps something on a module."""
+TORCHS_OWN = vars(nn.Module()).keys()
+"""Attributes that every module has."""
+
+
+class Network:
+    """What an architecture builds, beside rows (B, T) of the task. The checks are its methods."""
+
+    model: nn.Module
+    outputs: Tensor
+    """(B, T, V) of the rows"""
+    scale: float
+    """the largest output"""
+
+    def __init__(self, architecture: Model, task: Task) -> None:
+        self.architecture, self.task = architecture, task
+        self.vocab = len(task.vocab)
+        batch = task.batch(generator(0, Stream.DATA, 0), ROWS, Split.TRAIN)
+        self.rows = torch.from_numpy(batch.inputs)
+
+    def check_weights(self) -> str:
+        """`build` gives a module that holds all of its weights, which the seed decides."""
+        seed_all(1)
+        self.model = self._built()
+        if not isinstance(self.model, nn.Module):
+            raise Wrong(
+                f"builds a {type(self.model).__name__}",
+                "return a torch.nn.Module from `build`",
+                re.compile(r"\bdef build\b"),
+            )
+        for name, module in self.model.named_modules():
+            for attribute, value in vars(module).items():
+                if attribute not in TORCHS_OWN and self._hides_weights(value):
+                    where = ".".join(filter(None, (name, attribute)))
+                    raise Wrong(
+                        f"holds weights in a plain list or tensor ({where}), where neither the "
+                        "optimizer nor a checkpoint sees them",
+                        "make it an nn.ModuleList or an nn.Parameter",
+                        re.compile(rf"\bself\.{attribute}\s*(:.*)?="),
+                        type(module),
+                    )
+        seed_all(2)
+        again = self._built().state_dict()
+        for name, value in self.model.state_dict().items():
+            if not _close(value, again[name], 0.0):
+                raise Wrong(
+                    f"starts with other weights for the same seed ({name})",
+                    "draw them from the generator that `build` is given",
+                    NUMPY_DRAWS,
+                )
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        if not count:
+            raise Wrong("has no weights", "make layers, or nn.Parameter, in the module's __init__")
+        return f"{count:,} parameters, decided by the seed"
+
+    def _hides_weights(self, value: Any) -> bool:
+        """Whether an attribute of a module holds weights that are none of the model's."""
+        match value:
+            case list() | tuple():
+                return any(map(self._hides_weights, value))
+            case dict():
+                return self._hides_weights(list(value.values()))
+            case nn.Module():
+                found: list[Tensor] = list(value.parameters())
+            case Tensor():
+                found = [value] if value.requires_grad else []
+            case _:
+                return False
+        known = set(map(id, self.model.parameters()))
+        return any(id(weight) not in known for weight in found)
+
+    def _built(self) -> nn.Module:
+        initial = torch.Generator().manual_seed(torch_seed(0, Stream.INIT, 0))
+        return self.architecture.build(self.vocab, self.task.L, self.task.capacity, initial)
+
+    def check_outputs(self) -> str:
+        """Outputs are logits (B, T, V), or real numbers (B, T, 1)."""
+        self.model.eval()
+        outputs = self.model(self.rows)
+        if not isinstance(outputs, Tensor):
+            raise self._wrong(
+                f"gives a {type(outputs).__name__} where a tensor of outputs is needed",
+                "return the outputs alone",
+            )
+        wanted = (*self.rows.shape, self.vocab or 1)
+        if tuple(outputs.shape) != wanted:
+            raise self._wrong(
+                f"gives outputs of shape {tuple(outputs.shape)}; {wanted} is needed",
+                "end in a layer of as many outputs as there are words, for every position",
+            )
+        if outputs.isnan().any():
+            raise self._wrong(
+                "gives outputs that are no numbers (NaN) before any training",
+                "look for a logarithm or root of what may be 0, or a softmax over -inf alone",
+            )
+        sums = outputs.sum(-1)
+        if self.vocab > 1 and (outputs >= 0).all() and torch.allclose(sums, torch.ones_like(sums)):
+            raise self._wrong(
+                "gives probabilities where logits are needed: the loss takes the softmax itself",
+                "leave the softmax at the end out",
+                re.compile(r"softmax"),
+            )
+        return f"{wanted}"
+
+    def check_repeats(self) -> str:
+        """In evaluation the same row gives the same outputs."""
+        _stir(self.model)
+        seed_all(1)
+        first = self.model(self.rows)
+        self.scale = max(1e-6, float(torch.where(first.isfinite(), first, 0).abs().max()))
+        seed_all(1)
+        again = self.model(self.rows)
+        seed_all(2)
+        other = self.model(self.rows)
+        if not _close(first, again, SAME * self.scale):
+            raise self._wrong(
+                "gives other outputs for the same row the second time: it keeps something from one "
+                "call to the next",
+                "compute everything in `forward` from its inputs, and keep nothing on `self`",
+                ASSIGNED,
+            )
+        if not _close(first, other, SAME * self.scale):
+            raise self._wrong(
+                "gives other outputs for the same row, in evaluation: it draws random numbers",
+                "drop out by nn.Dropout, or F.dropout(x, p, self.training)",
+                re.compile(rf"dropout\(|{TORCH_DRAWS.pattern}"),
+            )
+        self.outputs = first
+        return "the same row gives the same outputs"
+
+    def check_rows_apart(self) -> str:
+        """A row changes no other row's outputs."""
+        for changed in (0, len(self.rows) - 1):
+            others = self.rows.clone()
+            others[changed] = self._changed(others[changed])
+            kept = torch.arange(len(others)) != changed
+            difference = (self.model(others) - self.outputs)[kept].abs()
+            if (difference > SAME * self.scale).any():
+                raise self._wrong(
+                    "mixes the rows of a batch: changing one row changed another's outputs by "
+                    f"{float(difference.nan_to_num().max()):.2g}",
+                    "rows come as (B, T): give torch's layers batch_first=True, and normalise over "
+                    "the last dimension alone",
+                    re.compile(
+                        r"nn\.(LSTM|GRU|RNN|MultiheadAttention|Transformer\w*|BatchNorm\w*)\("
+                    ),
+                )
+        return "no row sees another"
+
+    def check_causal(self) -> str:
+        """No later token changes an earlier output."""
+        last, middle = self.rows.shape[1] - 1, self.rows.shape[1] // 2
+        for first in dict.fromkeys((last, last - 1, middle + 1, middle, middle - 1, 3, 2, 1)):
+            if not 1 <= first <= last:
+                continue
+            others = self.rows.clone()
+            others[:, first:] = self._changed(others[:, first:])
+            moved = (self.model(others) - self.outputs)[:, :first].abs().amax(dim=(0, 2))
+            if (moved > SAME * self.scale).any():
+                at = int(moved.nan_to_num().argmax())
+                changed = f"token {last}" if first == last else f"tokens {first} to {last}"
+                raise self._wrong(
+                    f"is not causal: changing {changed} changed the output at position {at} by "
+                    f"{float(moved[at]):.2g}",
+                    "a position may only see itself and those before it",
+                    re.compile(r"bidirectional=True"),
+                )
+        return "no later token changes an earlier output"
+
+    def check_decoding(self) -> str:
+        """Token by token gives what all at once gives, from any state and after rows left."""
+        if not self._can_decode():
+            return "no `prefill` and `step`: the prefix is run again for each token"
+        count, length = self.rows.shape
+        given = torch.tensor([1 + i * (length - 2) // count for i in range(count)])
+        decoding = decoder(self.model)
+        state = decoding.prefill(self.rows[:, : int(given.max())], given)
+        left = torch.arange(count)
+        steps = length - int(given.max())
+        for fed in range(steps):
+            at = given[left] + fed
+            found, wanted = decoding.step(self.rows[left, at], state), self.outputs[left, at]
+            if found.shape != wanted.shape or not _close(found, wanted, LIKE * self.scale):
+                raise self._not_as_trained(found, wanted, given[left], fed)
+            if fed == 1 and len(left) > 2:
+                left = left[::2]
+                state = state.select(torch.arange(0, count, 2))
+        return f"`step` gives what `forward` gives ({steps} steps)"
+
+    def _not_as_trained(self, found: Tensor, wanted: Tensor, given: Tensor, fed: int) -> Wrong:
+        remedy = "compute in `step` exactly what `forward` does with the last of these tokens"
+        sign, culprit = re.compile(r"\bdef step\b"), type(self.model)
+        if found.shape != wanted.shape:
+            told = f"`step` gives {tuple(found.shape)} where {tuple(wanted.shape)} is needed"
+            return Wrong(f"decodes otherwise than it trains: {told}", remedy, sign, culprit)
+        difference = (found - wanted).abs().amax(1)
+        row = int(difference.argmax())
+        return Wrong(
+            f"decodes otherwise than it trains: after `prefill` of {int(given[row])} tokens, "
+            f"`step` number {fed + 1} differs from `forward` by {float(difference[row]):.2g} at "
+            f"position {int(given[row]) + fed}",
+            remedy,
+            sign,
+            culprit,
+        )
+
+    def _can_decode(self) -> bool:
+        """Whether the model gives `prefill` and `step`. Only chains make use of them, so for other
+        tasks they may be left out."""
+        if not can_decode(self.model) or self.rows.shape[1] < 3:
+            return False
+        if isinstance(self.task, ChainTask):
+            return True
+        lengths = torch.ones(len(self.rows), dtype=torch.long)
+        try:
+            decoding = decoder(self.model)
+            decoding.step(self.rows[:, 1], decoding.prefill(self.rows[:, :1], lengths))
+        except NotImplementedError:
+            return False
+        return True
+
+    def check_cost(self) -> str:
+        """The FLOPs that the architecture states are those that torch counts."""
+        asked = self.vocab, self.task.L
+        try:
+            counted = Model.parts(self.architecture, *asked)
+        except ValueError as error:
+            return f"not compared: {error}"
+        flops, with_weights = _totals(counted)
+        if type(self.architecture).parts is Model.parts:
+            left_out = ", ".join(self.architecture.uncounted(*asked))
+            but = f", without {left_out}, which torch cannot count" if left_out else ""
+            return f"{flops:,} FLOPs a row of {self.task.L} tokens, counted{but}"
+        stated, stated_with_weights = _totals(self.architecture.parts(*asked))
+        low, high = with_weights * (1 - COUNTED), flops * (1 + COUNTED)
+        told = None
+        if self.vocab and not low <= stated_with_weights <= with_weights * (1 + COUNTED):
+            told = f"{stated_with_weights:,} FLOPs of products with weights", f"{with_weights:,}"
+        elif not low <= stated <= high:
+            told = f"{stated:,} FLOPs", f"{with_weights:,} to {flops:,}"
+        if told:
+            raise Wrong(
+                f"states {told[0]} for a row of {self.task.L} tokens, and torch counts {told[1]}",
+                "count 2 FLOPs a multiply-add and every product once, or leave `parts` out",
+                re.compile(r"\bdef parts\b"),
+            )
+        return f"{stated:,} FLOPs a row of {self.task.L} tokens, as torch counts"
+
+    def _changed(self, tokens: Tensor) -> Tensor:
+        """Other tokens, or numbers, at every position."""
+        return (tokens + 1) % self.vocab if self.vocab else tokens + 1
+
+    def _wrong(self, fault: str, remedy: str, sign: re.Pattern[str] | None = None) -> Wrong:
+        """Something wrong with what the module computes."""
+        return Wrong(fault, remedy, sign, type(self.model).forward)
+
+
+def _stir(model: nn.Module) -> None:
+    """Move every weight a little."""
+    noise = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        if weight.is_floating_point() and weight.numel():
+            size = JITTER * max(1.0, float(weight.abs().mean()))
+            weight.add_(torch.randn(weight.shape, generator=noise, dtype=weight.dtype), alpha=size)
+
+
+def _close(one: Tensor, other: Tensor, within: float) -> bool:
+    return one.shape == other.shape and torch.allclose(
+        one, other, rtol=0.0, atol=within, equal_nan=True
+    )
+
+
+def _totals(parts: Iterable[Part]) -> tuple[int, int]:
+    """All FLOPs, and those of products with weights."""
+    counts = [(part.flops, part.flops_weights) for part in parts]
+    return sum(all_ for all_, _ in counts), sum(weights for _, weights in counts)
+
+
+MODEL_CHECKS: dict[str, Callable[[Network], str]] = {
+    "weights": Network.check_weights,
+    "outputs": Network.check_outputs,
+    "repeats": Network.check_repeats,
+    "rows apart": Network.check_rows_apart,
+    "causal": Network.check_causal,
+    "decoding": Network.check_decoding,
+    "cost": Network.check_cost,
+}
+"""In their order: each may rely on those before it."""

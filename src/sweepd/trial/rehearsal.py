@@ -1,0 +1,112 @@
+"""A trial in small: three steps of training, a checkpoint, a few answers, and their time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import torch
+
+from sweepd.grid.registry import line_of
+from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.models.base import Model
+from sweepd.tasks.base import Task
+from sweepd.trial.findings import Wrong
+from sweepd.trial.model_checks import ASSIGNED
+from sweepd.trial.task_checks import seed_all
+from sweepd.trial.training import Training
+
+STEPS, KEPT = 3, 2
+"""How many steps are trained, and after how many the checkpoint is made."""
+CUT = re.compile(r"\.detach\(\)|no_grad\(\)|\.data\b")
+"""How code looks that cuts gradients."""
+ANSWERS = 16
+"""Rows of the test sample."""
+
+
+class Rehearsal:
+    """Trains a model on a task as a trial does. The checks are its methods."""
+
+    def __init__(self, task: Task, architecture: Model, batch_size: int) -> None:
+        self.task, self.architecture = task, architecture
+        self.train = Train(steps=STEPS, batch_size=batch_size, warmup=0, decay=0.0)
+        self.losses: list[float] = []
+        self.step_seconds = 0.0
+
+    def _training(self) -> Training:
+        few = Evaluate(check_every=STEPS, check_samples=ANSWERS, verdict_samples=ANSWERS)
+        return Training(self.task, self.architecture, self.train, few, Stop(), 0, 0.0, "cpu")
+
+    def check_training(self) -> str:
+        """Three steps give finite losses, and every weight a gradient."""
+        self.straight = self._training()
+        module = type(self.straight.model)
+        for step in range(STEPS):
+            seed_all(step)
+            started = time.perf_counter()
+            _, loss = self.straight.train_step()
+            self.step_seconds = time.perf_counter() - started
+            self.losses.append(float(loss))
+            if not torch.isfinite(loss):
+                raise Wrong(
+                    f"has the loss {float(loss)} after {step} steps of training",
+                    "look for a logarithm or root of what may be 0, or a rate that is too high",
+                    culprit=module.forward,
+                )
+            if step == KEPT - 1:
+                self.snapshot = self.straight.snapshot()
+        named = list(self.straight.model.named_parameters())
+        idle = [name for name, weight in named if weight.requires_grad and weight.grad is None]
+        if idle:
+            made = re.compile(rf"\bself\.{idle[0].partition('.')[0]}\s*(:.*)?=")
+            raise Wrong(
+                f"has weights that get no gradient ({', '.join(idle[:3])})",
+                "use them in `forward`, without .detach() on the way, or leave them out",
+                CUT if line_of(module.forward, CUT) else made,
+                module,
+            )
+        return "losses " + ", ".join(f"{loss:.3f}" for loss in self.losses)
+
+    def check_checkpoint(self) -> str:
+        """A state that is restored trains on as if nothing had been, bit for bit."""
+        resumed = self._training()
+        resumed.restore(resumed.read(self.snapshot))
+        seed_all(99)  # what the global generators give elsewhere
+        while resumed.step < STEPS:
+            resumed.train_step()
+        kept = self.straight.model.state_dict()
+        for name, value in resumed.model.state_dict().items():
+            if not torch.equal(value, kept[name]):
+                raise Wrong(
+                    f"trains on otherwise after a checkpoint: {name} differs after one step",
+                    "keep what `forward` changes in a buffer (register_buffer), and draw random "
+                    "numbers from torch alone",
+                    re.compile(rf"{ASSIGNED.pattern}|\b(np|numpy)\.random\.|\brandom\."),
+                    type(resumed.model).forward,
+                )
+        return f"restored after {KEPT} steps, the next gives the same weights bit for bit"
+
+    def check_scores(self) -> str:
+        """A test sample is decoded and scored."""
+        started = time.perf_counter()
+        score = self.straight.test_score()
+        seconds = time.perf_counter() - started
+        told = f"loss {score.loss:.3f}" if score.acc is None else f"acc {score.acc:.3f}"
+        return f"{ANSWERS} rows in {seconds:.2f} s, {told}"
+
+    def check_time(self) -> str:
+        """How long a step takes. The first one, in which libraries warm up, does not count."""
+        rows = self.train.batch_size
+        return (
+            f"{self.step_seconds * 1000:.1f} ms a step of {rows} rows on one core of this machine"
+        )
+
+
+TRIAL_CHECKS: dict[str, Callable[[Rehearsal], str]] = {
+    "training": Rehearsal.check_training,
+    "checkpoint": Rehearsal.check_checkpoint,
+    "scores": Rehearsal.check_scores,
+    "time": Rehearsal.check_time,
+}
+"""In their order: each may rely on those before it."""

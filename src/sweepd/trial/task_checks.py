@@ -1,0 +1,234 @@
+"""Checks of a task: its rows can be trained on, are decided by the seed, and its splits share none.
+
+A task that draws from a global generator or whose splits overlap runs, and its numbers mean
+nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from sweepd.tasks.base import IGNORE, SPECIALS, Batch, Chains, ChainTask, Split, Task
+from sweepd.trial.findings import Wrong
+from sweepd.trial.training import Stream, generator
+
+ROWS = 32
+"""Drawn at a time."""
+SPLIT_ROWS, SPLIT_SECONDS = 512, 1.0
+"""How many rows of each split are looked at, and for how long they are drawn."""
+CONSTANT = 0.999
+"""Share of one answer above which there is nothing to learn."""
+
+GENERATORS: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
+    "numpy": (
+        lambda: np.random.get_state(legacy=False),
+        re.compile(r"\b(np|numpy)\.random\.(?!Generator|default_rng|Philox|PCG64|SeedSequence)\w"),
+    ),
+    "Python": (random.getstate, re.compile(r"(?<![\w.])random\.(?!Random\b)\w")),
+    "torch": (
+        lambda: torch.get_rng_state().tolist(),
+        re.compile(r"\btorch\.(rand|normal|bernoulli|multinomial|manual_seed)|\.(uniform|normal)_"),
+    ),
+}
+"""By library, the global generator: its state now, and how code that uses it looks."""
+
+
+def seed_all(seed: int) -> None:
+    """Seed the global generators."""
+    np.random.seed(seed)
+    random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def check_rows(task: Task) -> str:
+    """Shapes, types, ids and lengths fit, and each row has an answer."""
+    if isinstance(task, ChainTask) and task.vocab[: len(SPECIALS)] != SPECIALS:
+        raise Wrong(
+            f"has a vocab that begins with {' '.join(task.vocab[: len(SPECIALS)])}",
+            "begin it with SPECIALS: vocab = (*SPECIALS, …)",
+            re.compile(r"\bvocab\b"),
+        )
+    batch, sample = _drawn(task, 0)
+    if not (isinstance(batch, Batch) and isinstance(sample, Batch | Chains)):
+        found = f"{type(batch).__name__} and {type(sample).__name__}"
+        raise Wrong(
+            f"gives {found} where a Batch, and a Batch or Chains, are needed",
+            "return them from `batch` and `sample`, or derive the class from ChainTask or RowTask",
+            re.compile(r"\bdef (batch|sample)\b"),
+        )
+    try:
+        batch.check(ROWS)
+        sample.check(ROWS)
+    except ValueError as error:  # such as rows of the wrong shape
+        raise Wrong(
+            f"gives rows that cannot be used: {error}",
+            "see what Batch and Chains hold in sweepd.tasks.base",
+            re.compile(r"\bdef (batch|sample)\b"),
+        ) from None
+    checked = {"inputs": batch.inputs, "targets": batch.targets}
+    if isinstance(sample, Chains):
+        checked["tokens of a sample"] = sample.tokens
+    else:
+        checked |= {"inputs of a sample": sample.inputs, "targets of a sample": sample.targets}
+    for what, rows in checked.items():
+        _check_ids(what, rows, len(task.vocab))
+    length = max(rows.shape[1] for rows in checked.values())
+    if length > task.capacity:
+        raise Wrong(
+            f"gives rows of {length} tokens, more than its capacity of {task.capacity}",
+            "let `capacity` say the most that a row can have",
+        )
+    if isinstance(sample, Chains) and isinstance(task, ChainTask):
+        for row, end in zip(sample.tokens, sample.lengths, strict=True):
+            if not task.answer(row[: end - 1]):
+                raise Wrong(
+                    "gives a row without an answer after its last separator",
+                    "write the answer between the last separator and <eos>",
+                )
+    return f"up to {length} of {task.capacity} tokens, {len(task.vocab) or 'no'} words"
+
+
+def _check_ids(what: str, rows: np.ndarray, vocab: int) -> None:
+    """Types with which torch can train, and ids of the vocabulary."""
+    target = what.startswith("targets")
+    if vocab:
+        types = [np.dtype(np.int64), *([] if target else [np.dtype(np.int32)])]
+    else:
+        types = [np.dtype(np.float32), *([np.dtype(np.float64)] if target else [])]
+    types = types[:1] if what.startswith("tokens") else types
+    if rows.dtype not in types:
+        wanted = " or ".join(map(str, types))
+        raise Wrong(
+            f"gives {what} of type {rows.dtype}",
+            f"with {vocab} words they must be {wanted}: convert them with .astype(np.{types[0]})",
+        )
+    allowed = (rows >= 0) & (rows < vocab) | (target & (rows == IGNORE))
+    if vocab and not allowed.all():
+        row, position = map(int, np.argwhere(~allowed)[0])
+        also = f", or IGNORE = {IGNORE} without a target" if target else ""
+        raise Wrong(
+            f"gives {what} with the id {rows[row, position]} at position {position}",
+            f"its vocabulary has the ids 0 to {vocab - 1}{also}",
+        )
+
+
+def check_seeds(task: Task) -> str:
+    """The same generator gives the same rows, whatever global generators do; another others."""
+    seed_all(1)
+    before = {name: str(state()) for name, (state, _) in GENERATORS.items()}
+    first = _drawn(task, 0)
+    used = [name for name, (state, _) in GENERATORS.items() if str(state()) != before[name]]
+    seed_all(2)
+    again = _drawn(task, 0)
+    if not all(map(_equal, first, again)):
+        culprit = used[0] if used else None
+        whose = f"{culprit}'s global generator" if culprit else "something other than `rng`"
+        raise Wrong(
+            f"draws from {whose}: the same seed gave other rows",
+            "draw from `rng` alone",
+            GENERATORS[culprit][1] if culprit else re.compile(r"default_rng\(\)|Random\(\)"),
+        )
+    if task.distinct_inputs() > 16 and all(map(_equal, first, _drawn(task, 1))):
+        raise Wrong(
+            "gives the same rows for every seed",
+            "draw them from `rng`",
+            re.compile(r"default_rng\(|\bdef (draw|fill|sample)\b"),
+        )
+    return "decide the rows"
+
+
+def check_splits(task: Task) -> str:
+    """No input is in two splits."""
+    seen = {split: _inputs(task, split) for split in Split}
+    for one, other in (("TRAIN", "TEST"), ("TRAIN", "CHECK"), ("CHECK", "TEST")):
+        both = seen[Split[one]] & seen[Split[other]]
+        if both:
+            raise Wrong(
+                f"gives the same inputs in training, checks and tests: {len(both)} of "
+                f"{len(seen[Split[other]])} in the split {other} are in {one} too",
+                "an input may only be in the split that its hash says (`Task.drawn`)",
+                re.compile(r"\bdef (sample|drawn)\b"),
+            )
+    counts = ", ".join(f"{len(found)}" for found in seen.values())
+    return f"share no input ({counts} inputs of training, checks and test)"
+
+
+def check_answers(task: Task) -> str:
+    """There is something to learn: not always the same answer."""
+    answer, share = commonest(task)
+    if share > CONSTANT:
+        raise Wrong(
+            f"has the same answer in every row ({answer})",
+            "let `draw` give problems with different answers",
+            re.compile(r"\bdef (draw|fill)\b"),
+        )
+    if not answer:
+        return "real numbers"
+    return f"always answering {answer} is right in {share:.0%}"
+
+
+def commonest(task: Task) -> tuple[str, float]:
+    """The commonest answer of a sample, and the accuracy of always giving it. An answer is all
+    that follows a chain's last separator, or a single target; ("", 0) for real numbers."""
+    if not task.vocab:
+        return "", 0.0
+    counts: Counter[tuple[int, ...]] = Counter()
+    for rows in _samples(task, Split.TRAIN):
+        if isinstance(rows, Chains):
+            assert isinstance(task, ChainTask)
+            pairs = zip(rows.tokens, rows.lengths, strict=True)
+            counts.update(task.answer(row[: end - 1]) for row, end in pairs)
+        else:
+            counts.update((int(target),) for target in rows.targets[rows.scored])
+    [(ids, count)] = counts.most_common(1)
+    return " ".join(task.words(ids)), count / counts.total()
+
+
+def _drawn(task: Task, step: int) -> tuple[Batch, Chains | Batch]:
+    rngs = [generator(0, stream, step) for stream in (Stream.DATA, Stream.TEST)]
+    return task.batch(rngs[0], ROWS, Split.TRAIN), task.sample(rngs[1], ROWS, Split.TEST)
+
+
+def _equal(one: Chains | Batch, other: Chains | Batch) -> bool:
+    ours, theirs = ({k: np.asarray(v) for k, v in vars(rows).items()} for rows in (one, other))
+    return ours.keys() == theirs.keys() and all(
+        np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f")
+        for name in ours
+    )
+
+
+def _inputs(task: Task, split: Split) -> set[bytes]:
+    found: set[bytes] = set()
+    for rows in _samples(task, split):
+        if isinstance(rows, Chains):
+            pairs = zip(rows.tokens, rows.prompts, strict=True)
+            found.update(row[:prompt].tobytes() for row, prompt in pairs)
+        else:
+            found.update(row.tobytes() for row in rows.inputs)
+    return found
+
+
+def _samples(task: Task, split: Split) -> Iterator[Chains | Batch]:
+    """Yields SPLIT_ROWS rows of a split, or as many as SPLIT_SECONDS allow."""
+    until = time.monotonic() + SPLIT_SECONDS
+    for step in range(SPLIT_ROWS // ROWS):
+        yield task.sample(generator(0, Stream.CHECK, step), ROWS, split)
+        if time.monotonic() > until:
+            return
+
+
+TASK_CHECKS: dict[str, Callable[[Task], str]] = {
+    "rows": check_rows,
+    "seeds": check_seeds,
+    "splits": check_splits,
+    "answers": check_answers,
+}
+"""In their order: each may rely on those before it."""

@@ -1,0 +1,92 @@
+"""`sweepd check` on a class and on a grid, as people and programs see it: what is right, and what
+is wrong with its place; the process that looks may be taken along."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inprocess import sweepd
+from mistakes import IN_MODELS, MODEL, TASK
+
+GRID = """
+name: a
+task: {name: task.py:Mine, n: [4, 8]}
+model: {name: [model.py:Mine, standard], as: [mine, standard], d: [16, 8]}
+goal: acc > 0.4
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "task.py").write_text(TASK)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "grid.yaml").write_text(GRID)
+    return tmp_path
+
+
+def findings(*arguments: str, exits: int) -> list[dict[str, Any]]:
+    answer = sweepd("check", *arguments, "--json")
+    assert answer.code == exits, answer.err
+    found: list[dict[str, Any]] = json.loads(answer.out)
+    return found
+
+
+def test_a_grid_is_checked_as_a_whole(folder: Path) -> None:
+    """All its classes at both ends, in trials, and whether its goal says something."""
+    found = findings("grid.yaml", exits=2)
+    seen = {(finding["subject"], finding["setting"]) for finding in found}
+    assert {("task.py:Mine", "size 4"), ("task.py:Mine", "size 8")} < seen
+    assert {("mine", "task.py:Mine size 8, d 8"), ("standard", "task.py:Mine size 4, d 8")} < seen
+    *right, goal = found
+    assert all(finding["ok"] for finding in right)
+    assert {finding["check"] for finding in right} >= {"resources", "splits", "causal", "training"}
+    assert goal["check"] == "goal" and goal["place"] == "grid.yaml:5" and not goal["ok"]
+    assert "acc > 0.4 says nothing: always answering" in goal["detail"]
+
+
+def test_people_see_a_line_for_each_check(folder: Path) -> None:
+    right = sweepd("check", "task.py:Mine", "--set", "n=4")
+    assert right.code == 0 and right.err.startswith("all ")
+    assert right.out.splitlines()[0] == "task.py:Mine, size 4"
+    assert all(line[:4] in ("  ✓ ", "task", "stan") for line in right.out.splitlines())
+    text = IN_MODELS["a layer that reads from both ends"].made_in(MODEL)
+    (folder / "model.py").write_text(text)
+    wrong = sweepd("check", "model.py:Mine", "--with", "task.py:Mine", "--set", "d=8")
+    assert wrong.code == 2
+    [line] = [line for line in wrong.out.splitlines() if line.startswith("  ✗ causal ")]
+    [number] = [i for i, line_ in enumerate(text.splitlines(), 1) if "bidirectional" in line_]
+    assert f"{folder}/model.py:{number}: is not causal" in line
+
+
+def test_code_that_takes_its_process_along(folder: Path) -> None:
+    text = MODEL.replace("return self.head(x)", "import os\n        os.abort()")
+    (folder / "model.py").write_text(text)
+    *right, wrong = findings("model.py:Mine", exits=2)
+    assert [finding["check"] for finding in right] == ["weights"]
+    assert wrong["check"] == "outputs" and wrong["raised"]
+    assert wrong["detail"] == "its process died (-6)"
+    assert (
+        wrong["place"] == f"{folder}/model.py:{text.splitlines().index('        os.abort()') + 1}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nothing.py:Mine"], "no task nothing.py:Mine: there is no"),
+        (["task.py:Yours"], "task.py has no class named Yours"),
+        (["task.py:np"], "is no subclass of"),
+        (["lit"], "no task and no model is named lit (did you mean lis?)"),
+        (["task.py:Mine", "--set", "m=3"], "--set m: no such field of task.py:Mine or standard"),
+        (["task.py:Mine", "--with", "lstm"], "no model is named lstm"),
+        (["grid.yaml", "--with", "lis"], "--with lis: a grid names its tasks and models itself"),
+        (["none.yaml"], "none.yaml"),
+    ],
+)
+def test_what_cannot_be_checked(folder: Path, arguments: list[str], told: str) -> None:
+    answer = sweepd("check", *arguments)
+    assert answer.code == 2 and told in answer.err

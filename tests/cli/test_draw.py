@@ -1,0 +1,85 @@
+"""`plot` and `report`: what they write and when, and what they refuse."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from pathlib import Path
+
+import inprocess
+import invented
+import pytest
+
+from sweepd.cli import draw
+from sweepd.store.store import Store
+
+ALL = ("--results", "results", "--code", "all")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("draw")
+    invented.save(str(found / "results"))
+    return found
+
+
+def sweepd(folder: Path, *arguments: str) -> inprocess.Answer:
+    with contextlib.chdir(folder):
+        return inprocess.sweepd(*arguments)
+
+
+def test_plot_writes_the_form_that_the_name_asks_for(folder: Path) -> None:
+    begins = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>"}
+    for form, start in begins.items():
+        (folder / f"figure.{form}").write_text("an older figure")
+        done = sweepd(folder, "plot", "min", "s", "--out", f"figure.{form}", "--width", "one", *ALL)
+        assert done.code == 0 and f"min drawn in figure.{form}" in done.err, done.err
+        assert (folder / f"figure.{form}").read_bytes().startswith(start)
+        assert not done.written_outside(folder)
+    assert not list(folder.glob(".figure*"))
+
+
+def test_plot_asks_what_its_options_say(folder: Path) -> None:
+    where = "task = 'lis' and model <> 'sparse' and acc > 0.5"
+    options = ("--where", where, "--of", "params", "--along", "size", "--seeds", "any")
+    done = sweepd(folder, "plot", "min", "--out", "figure.svg", *options, *ALL)
+    svg = (folder / "figure.svg").read_text()
+    assert done.code == 0 and "least parameters" in svg and "sparse" not in svg
+    done = sweepd(folder, "plot", "frontier", "--out", "figure.svg", "--cost", "params", *ALL)
+    assert done.code == 0 and ">parameters<" in (folder / "figure.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("plot", "min", "--out", "figure.gif"), 2, "end it in .svg, .png, .pdf or .html"),
+        (("report", "--out", "page.pdf"), 2, "end it in .html"),
+        (("plot", "min", "nobody", "--out", "f.svg"), 2, "no sweep 'nobody'"),
+        (("plot", "min", "--out", "f.svg", "--where", "dd > 3"), 2, "dd"),
+        (("plot", "heatmap", "--out", "f.svg", "--where", "d > 999"), 1, "nothing to draw"),
+        (("report", "--out", "f.html", "--where", "d > 999"), 1, "nothing to draw"),
+        (("plot", "min", "--out", "no/such/folder.svg"), 3, "cannot write no/such/folder.svg"),
+    ],
+)
+def test_what_cannot_be_drawn_writes_no_file(
+    folder: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = sweepd(folder, *arguments, *ALL)
+    assert done.code == code and said in done.err, done.err
+    assert not list(folder.glob("f.*"))
+
+
+def test_a_report_is_written_until_nothing_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = [{"s"}, {"s"}, set[str]()]
+
+    def driven(store: Store, sweeps: Collection[str]) -> set[str]:
+        assert list(sweeps) == ["s"]
+        return running.pop(0)
+
+    monkeypatch.setattr(Store, "driven_elsewhere", driven)
+    monkeypatch.setattr(draw, "WATCH_SECONDS", 0.0)
+    done = sweepd(folder, "report", "s", "--out", "report.html", "--watch", *ALL)
+    assert done.code == 0 and done.err.count("report written to report.html") == 3
+    assert "<h1>Sweep s</h1>" in (folder / "report.html").read_text() and not running

@@ -1,0 +1,186 @@
+"""Every kind of figure: its data is what the answer says, and Vega-Lite's schema accepts it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fake_store import FakeStore, now, planned
+from questions import SIZE_FIELDS
+
+from sweepd.errors import UserError
+from sweepd.figures.kinds import KINDS, Questions
+from sweepd.figures.panels import MOST_PANELS, NothingToDraw, Row
+from sweepd.figures.style import OTHERS, SHIPPED, WIDTHS, Look, marks, ordered
+from sweepd.query.database import connect
+
+LOOK = Look(WIDTHS["two"])
+
+
+def rows(asked: Questions, kind: str) -> list[Row]:
+    drawing = KINDS[kind].draw(asked)(LOOK)
+    return [row for rows in drawing.data.values() for row in rows]
+
+
+def parts(found: list[Row], *names: str) -> list[Row]:
+    return [row for row in found if row.get("part") in names]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chart_fits_the_schema_and_speaks_of_data_that_is_there(
+    kind: str, asked: Questions
+) -> None:
+    drawing = KINDS[kind].draw(asked)(LOOK)
+    specification = drawing.chart.to_dict()  # altair validates
+    assert named(specification) == set(drawing.data) and all(drawing.data.values())
+
+
+def named(specification: Any) -> set[str]:
+    """The names of all data that a specification speaks of."""
+    if isinstance(specification, list):
+        return set().union(*map(named, specification))
+    if not isinstance(specification, dict):
+        return set()
+    own = specification.get("data")
+    here = {own["name"]} if isinstance(own, dict) else set()
+    return here.union(*map(named, specification.values()))
+
+
+def test_the_heatmap_has_every_cell_with_its_score_and_state(asked: Questions) -> None:
+    shown = {
+        (row["model"], row["size"], row["value"]): (row["score"], row["state"])
+        for row in parts(rows(asked, "heatmap"), "cell")
+    }
+    cells = asked.least.answer.cells
+    assert shown == {(c["model"], c["size"], c["value"]): (c["acc"], c["state"]) for c in cells}
+    assert shown["sparse", 64, 64] == (None, "untried")
+    assert shown["sparse", 64, 8] == (None, "inferred")
+    assert shown["sparse", 64, 16][0] is not None  # stopped, yet its score is shown
+    assert {state for _, state in shown.values()} == {"passed", "failed", "inferred", "untried"}
+
+
+def test_the_frontier_of_the_heatmap_lies_below_what_passed(asked: Questions) -> None:
+    flat = parts(rows(asked, "heatmap"), "flat 1")
+    answers = asked.least.answer.rows
+    assert {(row["model"], row["size"]): row["value"] for row in flat} == {
+        (row["model"], row["size"]): row["value"] for row in answers if row["value"] is not None
+    }
+    assert {row["settled"] for row in flat} == {"not settled"}
+    steps = {
+        (row["size"], row["value"], row["to"]) for row in parts(rows(asked, "heatmap"), "step 1 1")
+    }
+    assert steps == {(16, 16, 32), (32, 32, 64)}  # of linear: the others do not grow
+
+
+def test_min_draws_bars_arrows_and_laws(asked: Questions) -> None:
+    found = rows(asked, "min")
+    bars = {(row["y"], row["to"]) for row in parts(found, "bar") if row["model"] == "linear"}
+    assert bars == {(16, 8), (32, 16), (64, 32)}
+    [up] = parts(found, "above")
+    assert (up["model"], up["y"]) == ("sparse", 32)
+    assert len(parts(found, "point")) == sum(
+        r["value"] is not None for r in asked.least.answer.rows
+    )
+    law = next(row for row in asked.laws.answer.rows if row["model"] == "linear")
+    for point in (row for row in parts(found, "fitted law") if row["model"] == "linear"):
+        assert point["y"] == pytest.approx(law["factor"] * point["x"] ** law["exponent"])
+    ends = [row for row in parts(found, "theory's exponent") if row["model"] == "linear"]
+    assert ends[-1]["y"] / ends[0]["y"] == pytest.approx((ends[-1]["x"] / ends[0]["x"]) ** 0.5)
+
+
+def test_open_ends_and_contradictions_are_marked() -> None:
+    store = FakeStore()
+    trials = [planned(n, d) for n in (8, 10, 12) for d in (8, 16, 32)]
+    store.add_sweep("s", trials)
+    for trial in trials:
+        n, d = trial["n"], trial["d"]
+        if (n, d) != (8, 8):
+            passes = d >= 16 if n == 8 else d == 16 if n == 10 else False
+            store.end(trial, "completed", 0.95 if passes else 0.5)
+    found = rows(Questions(connect(store, code=now)), "min")
+    assert [(row["part"], row["y"]) for row in found if row["part"] != "bar"] == [
+        ("point", 16), ("at most", 16), ("point", 16), ("contradiction", 16), ("above", 32),
+    ]  # fmt: skip
+
+
+def test_fit_has_an_interval_and_a_prediction_for_each_law(asked: Questions) -> None:
+    found = rows(asked, "fit")
+    laws = {row["model"]: row for row in asked.laws.answer.rows}
+    for row in parts(found, "law"):
+        law = laws.pop(row["model"])
+        assert (row["x"], row["low"], row["high"]) == (law["exponent"], law["low"], law["high"])
+    assert not laws
+    assert {(row["model"], row["x"]) for row in parts(found, "theory")} == {
+        ("standard", 0), ("linear", 0.5), ("sparse", 0.5),
+    }  # fmt: skip
+
+
+def test_the_frontier_has_the_answers_rows(asked: Questions) -> None:
+    found = {
+        (row["model"], row["size"], row["cost"], row["score"]) for row in rows(asked, "frontier")
+    }
+    assert found == {
+        (row["model"], f"n = {row['size']}", row["train_flops"], row["acc"])
+        for row in asked.unbeaten.answer.rows
+    }
+
+
+SOME = ("linear", "n = 16")
+
+
+def place(row: Row) -> tuple[str, str]:
+    return row["model"], row["size"]
+
+
+def test_settle_has_the_seeds_of_both_cells_of_each_row(asked: Questions) -> None:
+    found = parts(rows(asked, "settle"), "seed")
+    shown = {(row["value"], row["role"].split()[1]) for row in found if place(row) == SOME}
+    assert shown == {(32, "least"), (16, "next")}
+    goals = {row["score"] for row in parts(rows(asked, "settle"), "goal")}
+    assert goals == {0.9}
+
+
+def test_curves_have_every_check_and_the_end_of_what_ended_early(asked: Questions) -> None:
+    found = rows(asked, "curves")
+    checks = {trial: len(curve) for trial, curve in asked.curves.items()}
+    assert set(checks.values()) == {5}
+    assert len(parts(found, "curve")) == sum(checks.values())
+    ended = [t for of in asked.trials.values() for t in of if t["status"] in ("solved", "stopped")]
+    assert {row["trial"] for row in parts(found, "end")} == {trial["id"] for trial in ended}
+
+
+def test_models_look_the_same_in_all_figures() -> None:
+    assert len({colour for colour, _ in (*SHIPPED.values(), *OTHERS)}) == len(SHIPPED) + len(OTHERS)
+    assert ordered(["mine", "linear", "standard", "mine", "a"]) == [
+        "standard",
+        "linear",
+        "a",
+        "mine",
+    ]
+    for models in (["linear"], ["standard", "linear"], ["linear", "mine"]):
+        assert marks(models)[models.index("linear")] == SHIPPED["linear"]
+
+
+def test_a_column_that_differs_makes_a_problem_of_its_own() -> None:
+    store = FakeStore()
+    trials = [planned(n, d, heads=heads) for n in (8, 10) for d in (8, 16) for heads in (1, 2)]
+    store.add_sweep("s", trials, size_fields=SIZE_FIELDS)
+    for trial in trials:
+        store.end(trial, "completed", 0.95 if trial["d"] > 8 else 0.5)
+    drawing = KINDS["heatmap"].draw(Questions(connect(store, code=now)))(LOOK)
+    assert list(drawing.data) == ["lis, heads = 1", "lis, heads = 2"]
+
+
+def test_what_cannot_be_drawn_says_why(asked: Questions) -> None:
+    nothing = replace(asked, where="size > 1000")
+    with pytest.raises(NothingToDraw, match="min d where size > 1000"):
+        KINDS["heatmap"].draw(nothing)
+    with pytest.raises(NothingToDraw, match="a fit needs 3"):
+        KINDS["fit"].draw(replace(asked, where="size <= 16"))(LOOK)
+    store = FakeStore()
+    trials = [planned(n, 8) for n in range(4, 5 + MOST_PANELS)]
+    store.add_sweep("s", trials)
+    store.end(trials[0], "completed", 0.95)
+    with pytest.raises(UserError, match="--where"):
+        KINDS["curves"].draw(Questions(connect(store, code=now)))(LOOK)

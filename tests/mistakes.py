@@ -1,0 +1,367 @@
+"""A task and a model of a user's that are right, and the mistakes that people make in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MODEL = """\
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sweepd.models.base import Architecture
+
+
+@dataclass(frozen=True)
+class Mine(Architecture):
+    def build(self, vocab, L, capacity, generator):
+        return Net(vocab, self.d)
+
+
+class Net(nn.Module):
+    def __init__(self, vocab, d):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, d)
+        self.memory = nn.GRU(d, d, batch_first=True)
+        self.head = nn.Linear(d, vocab)
+        self.kept = None
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        x, _ = self.memory(x)
+        return self.head(x)
+"""
+
+TASK = """\
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweepd.tasks.base import SPECIALS, ChainTask, RowTask
+
+
+@dataclass(frozen=True)
+class Mine(ChainTask):
+    n: int = 8
+
+    size_field = "n"
+    vocab = (*SPECIALS, "0", "1")
+
+    @property
+    def prompt_length(self):
+        return self.n + 1
+
+    def draw(self, rng):
+        bits = rng.integers(2, size=self.n)
+        return [str(bit) for bit in bits], "", str(bits.sum() % 2)
+"""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """`old` in the right text becomes `new`. at: a text in the line that is named. told: what is
+    said, `…` for what depends on the numbers. check: which one says it."""
+
+    old: str
+    new: str
+    at: str
+    check: str
+    told: str
+
+    def made_in(self, text: str) -> str:
+        assert text.count(self.old) == 1
+        return text.replace(self.old, self.new)
+
+    def line(self, text: str) -> int:
+        """The line that is to be named, in the text with the mistake."""
+        return next(i for i, line in enumerate(text.splitlines(), 1) if self.at in line)
+
+
+IN_MODELS = {
+    "a layer of torch's that takes time first": Mistake(
+        "batch_first=True",
+        "",
+        "nn.GRU(",
+        "rows apart",
+        "mixes the rows of a batch: changing one row changed another's outputs by …; rows come as "
+        "(B, T): give torch's layers batch_first=True, …",
+    ),
+    "a layer that reads from both ends": Mistake(
+        "self.memory = nn.GRU(d, d, batch_first=True)",
+        "self.memory = nn.GRU(d, d // 2, batch_first=True, bidirectional=True)",
+        "bidirectional=True",
+        "causal",
+        "is not causal: changing token … changed the output at position … by …; a position may "
+        "only see itself and those before it",
+    ),
+    "outputs as wide as the embedding": Mistake(
+        "nn.Linear(d, vocab)",
+        "nn.Linear(d, d)",
+        "def forward",
+        "outputs",
+        "gives outputs of shape (4, 6, 8); (4, 6, 5) is needed; end in a layer of as many "
+        "outputs as there are words, for every position",
+    ),
+    "an embedding with too few rows": Mistake(
+        "nn.Embedding(vocab, d)",
+        "nn.Embedding(3, d)",
+        "self.embedding(tokens)",
+        "outputs",
+        "IndexError: index out of range in self; an embedding was asked for a row that it lacks: "
+        "give the tokens' one `vocab` rows and the positions' one `capacity`",
+    ),
+    "layers whose sizes do not fit": Mistake(
+        "nn.Linear(d, vocab)",
+        "nn.Linear(2 * d, vocab)",
+        "self.head(x)",
+        "outputs",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied …; the sizes of two layers do not "
+        "fit: compare what the one gives with what the other takes",
+    ),
+    "layers in a Python list": Mistake(
+        "self.kept = None",
+        "self.layers = [nn.Linear(d, d)]",
+        "self.layers = ",
+        "weights",
+        "holds weights in a plain list or tensor (layers), where neither the optimizer nor a "
+        "checkpoint sees them; make it an nn.ModuleList or an nn.Parameter",
+    ),
+    "first weights from numpy": Mistake(
+        "self.kept = None",
+        "self.head.bias.data.copy_(torch.from_numpy(np.random.randn(vocab)))",
+        "np.random",
+        "weights",
+        "starts with other weights for the same seed (head.bias); draw them from the generator "
+        "that `build` is given",
+    ),
+    "`super().__init__()` forgotten": Mistake(
+        "super().__init__()",
+        "pass",
+        "nn.Embedding",
+        "weights",
+        "AttributeError: cannot assign module before …; call `super().__init__()` first in the "
+        "module's `__init__`",
+    ),
+    "`build` with other parameters": Mistake(
+        "def build(self, vocab, L, capacity, generator)",
+        "def build(self, vocab)",
+        "def build",
+        "weights",
+        "TypeError: …build() takes 2 positional arguments but 5 were given; define it as "
+        "docs/own.md does: `build(self, vocab, L, capacity, generator)`, …",
+    ),
+    "a state kept from call to call": Mistake(
+        "x, _ = self.memory(x)",
+        "x, self.kept = self.memory(x, self.kept)",
+        "self.kept = self.memory",
+        "repeats",
+        "gives other outputs for the same row the second time: it keeps something from one call to "
+        "the next; compute everything in `forward` from its inputs, and keep nothing on `self`",
+    ),
+    "dropout that is always on": Mistake(
+        "return self.head(x)",
+        "return self.head(F.dropout(x, 0.1))",
+        "F.dropout",
+        "repeats",
+        "gives other outputs for the same row, in evaluation: it draws random numbers; drop out by "
+        "nn.Dropout, or F.dropout(x, p, self.training)",
+    ),
+    "a softmax at the end": Mistake(
+        "return self.head(x)",
+        "return self.head(x).softmax(-1)",
+        "softmax",
+        "outputs",
+        "gives probabilities where logits are needed: the loss takes the softmax itself; leave the "
+        "softmax at the end out",
+    ),
+    "more than the outputs returned": Mistake(
+        "return self.head(x)",
+        "return self.head(x), _",
+        "def forward",
+        "outputs",
+        "gives a tuple where a tensor of outputs is needed; return the outputs alone",
+    ),
+    "the logarithm of a negative number": Mistake(
+        "return self.head(x)",
+        "return self.head(x).log()",
+        "def forward",
+        "outputs",
+        "gives outputs that are no numbers (NaN) before any training; look for a logarithm or root "
+        "of what may be 0, …",
+    ),
+    "`step` that forgets": Mistake(
+        "    def forward(self, tokens):",
+        "    def prefill(self, tokens, lengths):\n        return lengths\n\n"
+        "    def step(self, tokens, state):\n        return self.forward(tokens[:, None])[:, 0]\n\n"
+        "    def forward(self, tokens):",
+        "def step",
+        "decoding",
+        "decodes otherwise than it trains: after `prefill` of … tokens, `step` number 1 differs "
+        "from `forward` by … at position …; compute in `step` exactly what `forward` does …",
+    ),
+    "FLOPs counted by hand, and wrongly": Mistake(
+        "class Net(nn.Module):",
+        "    def parts(self, vocab, L):\n        from sweepd.models.base import Part\n"
+        '        return [Part("all", 100, 100)]\n\n\nclass Net(nn.Module):',
+        "def parts",
+        "cost",
+        "states 100 FLOPs of products with weights for a row of 6 tokens, and torch counts …; "
+        "count 2 FLOPs a multiply-add and every product once, or leave `parts` out",
+    ),
+    "a gradient that is cut": Mistake(
+        "x, _ = self.memory(x)",
+        "x, _ = self.memory(x)\n        x = x.detach()",
+        "x.detach()",
+        "training",
+        "has weights that get no gradient (embedding.weight, …); use them in `forward`, without "
+        ".detach() on the way, or leave them out",
+    ),
+    "a layer that `forward` does not use": Mistake(
+        "self.kept = None",
+        "self.spare = nn.Linear(d, d)",
+        "self.spare",
+        "training",
+        "has weights that get no gradient (spare.weight, spare.bias); use them in `forward`, …",
+    ),
+    "a running value that no checkpoint holds": Mistake(
+        "x, _ = self.memory(x)",
+        "if self.training:\n            self.kept = (self.kept or 0) + 1\n"
+        "            x = x * self.kept\n        x, _ = self.memory(x)",
+        "self.kept = (",
+        "checkpoint",
+        "trains on otherwise after a checkpoint: … differs after one step; keep what `forward` "
+        "changes in a buffer (register_buffer), and draw random numbers from torch alone",
+    ),
+    "numpy's noise in training": Mistake(
+        "x, _ = self.memory(x)",
+        "x, _ = self.memory(x)\n        if self.training:\n"
+        "            x = x * float(np.random.rand())",
+        "np.random",
+        "checkpoint",
+        "trains on otherwise after a checkpoint: … differs after one step; …",
+    ),
+}
+
+IN_TASKS = {
+    "numpy's global generator": Mistake(
+        "rng.integers(2, size=self.n)",
+        "np.random.randint(2, size=self.n)",
+        "np.random",
+        "seeds",
+        "draws from numpy's global generator: the same seed gave other rows; draw from `rng` alone",
+    ),
+    "a generator of its own": Mistake(
+        "rng.integers(2, size=self.n)",
+        "np.random.default_rng().integers(2, size=self.n)",
+        "default_rng",
+        "seeds",
+        "draws from something other than `rng`: the same seed gave other rows; draw from `rng` "
+        "alone",
+    ),
+    "a word that `vocab` lacks": Mistake(
+        "str(bits.sum() % 2)",
+        "str(bits.sum())",
+        "def draw",
+        "rows",
+        "ValueError: Mine drew '…', which is no entry of its vocab; tokens are strings, each one "
+        "an entry of vocab; add the token to `vocab`, or write it as it stands there",
+    ),
+    "a number where a word is needed": Mistake(
+        "[str(bit) for bit in bits]",
+        "list(bits)",
+        "def draw",
+        "rows",
+        "ValueError: Mine drew …, which is no entry of its vocab; tokens are strings, …",
+    ),
+    "`prompt_length` without the separator": Mistake(
+        "return self.n + 1",
+        "return self.n",
+        "def draw",
+        "rows",
+        "ValueError: Mine.draw: the prompt has 4 tokens, and its separator; prompt_length is 4; "
+        "let prompt_length, chain_length and answer_length say the most that `draw` gives",
+    ),
+    "`vocab` without SPECIALS": Mistake(
+        '(*SPECIALS, "0", "1")',
+        '("0", "1", "a", "b", "c")',
+        'vocab = ("0"',
+        "rows",
+        "has a vocab that begins with 0 1 a; begin it with SPECIALS: vocab = (*SPECIALS, …)",
+    ),
+    "two parts where three are needed": Mistake(
+        '[str(bit) for bit in bits], "", str(bits.sum() % 2)',
+        "[str(bit) for bit in bits], str(bits.sum() % 2)",
+        "def draw",
+        "rows",
+        "TypeError: …_joined() missing 1 required positional argument: 'answer'; define it as "
+        "docs/own.md does: …",
+    ),
+    "always the same answer": Mistake(
+        "str(bits.sum() % 2)",
+        '"1"',
+        "def draw",
+        "answers",
+        "has the same answer in every row (1); let `draw` give problems with different answers",
+    ),
+    "always the same problem": Mistake(
+        "bits = rng.integers(2, size=self.n)",
+        "bits = np.ones(self.n, int)",
+        "def draw",
+        "rows",
+        "ValueError: Mine(… has too few distinct inputs (about 1): hardly any falls into the … "
+        "split; choose a larger setting; draw more varied problems, or choose a larger setting",
+    ),
+    "the splits ignored": Mistake(
+        "    def draw(self, rng):",
+        "    def sample(self, rng, count, split):\n"
+        "        from sweepd.tasks.base import Split\n"
+        "        return super().sample(rng, count, Split.TRAIN)\n\n"
+        "    def draw(self, rng):",
+        "def sample",
+        "splits",
+        "gives the same inputs in training, checks and tests: … of … in the split TEST are in "
+        "TRAIN too; an input may only be in the split that its hash says (`Task.drawn`)",
+    ),
+}
+
+IN_CLASSES = {
+    "no @dataclass(frozen=True)": Mistake(
+        "@dataclass(frozen=True)\nclass Mine",
+        "class Mine",
+        "class Mine",
+        "",
+        "Mine is no dataclass: put @dataclass(frozen=True) above it",
+    ),
+    "no `size_field`": Mistake(
+        'size_field = "n"\n',
+        "\n",
+        "class Mine",
+        "",
+        "Mine lacks `size_field`, the name of the field that is its size",
+    ),
+    "a field that is a list": Mistake(
+        "n: int = 8",
+        "n: int = 8\n    words: list[str] = ()",
+        "class Mine",
+        "",
+        "Mine has a field words that is no int, float, str, bool, None or Literal of these",
+    ),
+    "a method that is missing": Mistake(
+        "def prompt_length(self):",
+        "def length_of_prompt(self):",
+        "class Mine",
+        "",
+        "Mine lacks prompt_length",
+    ),
+    "a field assigned in `__post_init__`": Mistake(
+        '    size_field = "n"',
+        '    def __post_init__(self):\n        self.half = self.n // 2\n\n    size_field = "n"',
+        "self.half",
+        "",
+        "FrozenInstanceError: cannot assign to field 'half'; the dataclass is frozen: compute the "
+        "value in a property instead",
+    ),
+}

@@ -1,0 +1,179 @@
+"""What `sweepd show` tells of a trial: its settings, its whole curve, its code as it ran, what
+differs from another, and a command that gives the very same trial."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from inprocess import sweepd
+
+from sweepd.cli.show import WIDTH, sparkline
+from sweepd.errors import UserError
+from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.spec import load_grid
+from sweepd.run import driver
+from sweepd.store.store import Store
+from sweepd.trial.account import Account, account_of, changed_code, changed_settings, write_out
+from sweepd.trial.attempt import Attempt
+
+NET = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Net(Standard):
+    level: float = 1
+"""
+GRID = """
+name: s
+task: {name: lis, n: [2, 3], value_range: 16}
+model:
+  - {name: v1.py:Net, as: mine, d: [8, 16], layers: 1, heads: 2, level: 0.5}
+  - {name: standard, d: 8, layers: 1, heads: 1}
+train: {steps: [20, 40], batch_size: 4, warmup: 5, decay: 0.5, lr: [{base: 1e-3}, 5e-3]}
+evaluate: {check_every: 10, check_samples: 8, verdict_samples: 16}
+stop: {success: 1.0, flops: [null, 1e9]}
+seeds: [0, 1]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A grid with a model of the user's beside it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    (tmp_path / "v1.py").write_text(NET)
+    (tmp_path / "grid.yaml").write_text(GRID)
+    yield tmp_path
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def store(folder: Path) -> Store:
+    return Store.create(str(folder / "results"))
+
+
+def saved(folder: Path, store: Store) -> Plan:
+    """The plan, saved as a launch does."""
+    made = plan(load_grid(folder / "grid.yaml"))
+    driver._save(made, store)
+    command = ["/bin/sweepd", "launch", "grid.yaml", "--yes"]
+    store.new_launch({"sweep": "s", "host": "h", "pid": 1, "command": command})
+    return made
+
+
+def trained(folder: Path, store: Store, trial: Trial, number: int = 1000) -> Account:
+    attempt = Attempt(store, trial, number, "s", folder, "cpu", 1e9)
+    attempt.begin()
+    while attempt.status is None:
+        attempt.advance(9.0)
+    return account_of(store, trial.id)
+
+
+def launched(command: str) -> list[str]:
+    """The ids of the trials that a command would launch."""
+    program, verb, grid, *options = shlex.split(command)
+    assert (program, verb) == ("sweepd", "launch") and options[::2] == ["--set"] * 8
+    return [trial.id for trial in plan(load_grid(Path(grid), options[1::2])).trials]
+
+
+def test_its_command_gives_the_same_trial(folder: Path, store: Store) -> None:
+    """Of every point of the grid, also where the grid has changed since."""
+    made = saved(folder, store)
+    assert len(made.trials) == 2 * 3 * 4 * 2 * 2
+    (folder / "grid.yaml").write_text(GRID.replace("0.5", "0.25").replace("[2, 3]", "7"))
+    for trial in made.trials[::7]:
+        account = account_of(store, trial.id)
+        assert account.status == "untried" and not account.changed
+        assert launched(account.command) == [trial.id]
+
+
+def test_what_is_written_out_gives_the_same_trial(folder: Path, store: Store) -> None:
+    """From the store alone."""
+    made = saved(folder, store)
+    [trial] = [t for t in made.trials if t.model_name == "mine"][:1]
+    for path in ("v1.py", "grid.yaml"):
+        (folder / path).unlink()
+    account = account_of(store, trial.id)
+    assert account.changed == ("its files are gone",)
+    write_out(account, folder / "again")
+    assert [t.id for t in plan(load_grid(folder / "again/grid.yaml")).trials] == [trial.id]
+    with pytest.raises(UserError, match="again is not empty: name a new folder"):
+        write_out(account, folder / "again")
+
+
+def test_a_grid_that_is_gone_is_that_of_the_store(folder: Path, store: Store) -> None:
+    made = saved(folder, store)
+    (folder / "grid.yaml").unlink()
+    [trial] = [t for t in made.trials if t.model_name == "standard"][:1]
+    account = account_of(store, trial.id)
+    assert f"{store.address}/sweeps/s/grid.yaml" in account.command
+    assert launched(account.command) == [trial.id]
+
+
+def test_settings_and_the_whole_curve(folder: Path, store: Store) -> None:
+    """Of a trial that continues another: the parent's steps come first."""
+    trials = [t for t in saved(folder, store).trials if t.model_name == "mine" and t.seed == 1]
+    short = next(trial for trial in trials if trial.train.steps == 20)
+    long = next(t for t in trials if t.trunk == short.trunk and t.train.steps == 40)
+    trained(folder, store, short)
+    account = trained(folder, store, long, 2000)
+    assert account.outcome["parent"] == short.id and account.status == "completed"
+    assert [row["step"] for row in account.curve] == [10, 20, 30, 40]
+    assert [row["id"] for row in account.curve] == [short.id, *[long.id] * 3]
+    assert [row["step"] for row in account.checks()] == [10, 20, 30, 40]
+    assert account.settings["model"] == {"name": "v1.py:Net", "as": "mine", **long.model}
+    assert account.settings["task"] == {"name": "lis", **long.task}
+    assert account.settings["train"]["steps"] == 40 and account.seed == 1
+    assert account.sources == {"v1.py": NET}
+    assert list(changed_settings(account, account_of(store, short.id))) == [
+        ("train", "steps", 40, 20)
+    ]
+    assert not list(changed_code(account, account_of(store, short.id)))
+
+
+def test_what_differs_in_the_code(folder: Path, store: Store) -> None:
+    mine = [trial for trial in saved(folder, store).trials if trial.model_name == "mine"]
+    first = mine[0]
+    other = next(trial for trial in mine if type(trial.axes["lr"]) is not type(first.axes["lr"]))
+    before = account_of(store, first.id)
+    for trial in (first, other):  # the rate is a number, and a rule
+        trained(folder, store, trial)
+    (folder / "v1.py").write_text(NET + "    more: int = 3\n")
+    now = next(t for t in plan(load_grid(folder / "grid.yaml")).trials if t.model_name == "mine")
+    assert now.id != first.id
+    later = saved(folder, store)
+    after = account_of(store, next(t.id for t in later.trials if t.model_name == "mine"))
+    lines = list(changed_code(after, before))
+    assert lines[:2] == [f"--- {before.id[:8]} v1.py", f"+++ {after.id[:8]} v1.py"]
+    assert [line for line in lines[2:] if line[0] in "+-"] == ["+    more: int = 3"]
+    again = account_of(store, first.id)  # which no sweep plans any more
+    assert (again.settings, again.sources) == (before.settings, before.sources)
+    assert again.changed == ("v1.py",) and again.status == "completed"
+    (folder / "v1.py").write_text(NET)
+    assert launched(again.command) == [first.id]
+
+
+def test_the_command_line(folder: Path, store: Store) -> None:
+    trials = [t for t in saved(folder, store).trials if t.model_name == "mine"]
+    one, other = trials[0].id, trials[-1].id
+    trained(folder, store, trials[0])
+    shown = sweepd("show", one[:12], "--results", store.address)
+    assert shown.code == 0 and "class Net(Standard):" in shown.out and "▁" in shown.out
+    rows = json.loads(sweepd("show", one, "--json", "--results", store.address).out)
+    assert {"part": "model", "name": "as", "value": "mine", "against": None} in rows
+    difference = sweepd("show", one, "--against", other, "--results", store.address)
+    assert difference.code == 0 and "the code is the same" in difference.out
+    assert sweepd("show", "zz", "--results", store.address).code == 2
+
+
+def test_a_sparkline_goes_from_low_to_high() -> None:
+    assert sparkline([0.0, 1.0, 2.0]) == "▁▅█"
+    assert sparkline([1.0]) == "▁"
+    line = sparkline([float(i) for i in range(1000)])
+    assert len(line) == WIDTH and list(line) == sorted(line)

@@ -1,0 +1,93 @@
+"""Each mistake is told with its file, its line and what to do, as docs/check.md says; and without
+it nothing is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from mistakes import IN_CLASSES, IN_MODELS, IN_TASKS, MODEL, TASK, Mistake
+
+from sweepd.grid.spec import parse_grid
+from sweepd.grid.yamlfile import GridError
+from sweepd.trial.cases import cases_of
+from sweepd.trial.findings import Finding
+from sweepd.trial.inspection import inspect
+
+GRID = """
+name: a
+task: {name: task.py:Mine, n: 4}
+model: {name: MODEL, d: 8}
+train: {batch_size: 8}
+"""
+PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text()
+
+
+def found_in(folder: Path, task: str, model: str | None = None) -> list[Finding]:
+    """What is found of the first case that is wrong, or of all."""
+    (folder / "task.py").write_text(task)
+    if model:
+        (folder / "model.py").write_text(model)
+    name = "model.py:Mine" if model else "standard"
+    found: list[Finding] = []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for case in cases_of(parse_grid(GRID.replace("MODEL", name), "grid.yaml", [], folder)):
+        if case.name != "standard" and (case.kind != "task" or not model):
+            found += inspect(case, folder)
+        if found and not found[-1].ok:
+            break
+    torch.set_num_threads(threads)
+    return found
+
+
+def matches(told: str, text: str) -> bool:
+    """Whether a text is what is told, whose `…` stand for anything."""
+    return bool(re.fullmatch(".*".join(map(re.escape, told.split("…"))), text))
+
+
+def test_nothing_is_wrong_without_a_mistake(tmp_path: Path) -> None:
+    found = found_in(tmp_path, TASK) + found_in(tmp_path, TASK, MODEL)
+    assert all(finding.ok for finding in found), found
+    assert {finding.check for finding in found} >= {"splits", "causal", "checkpoint", "time"}
+
+
+@pytest.mark.parametrize("name", IN_MODELS)
+def test_in_a_model(tmp_path: Path, name: str) -> None:
+    mistake = IN_MODELS[name]
+    text = mistake.made_in(MODEL)
+    *_, wrong = found_in(tmp_path, TASK, text)
+    is_told(wrong, mistake, f"{tmp_path}/model.py:{mistake.line(text)}")
+
+
+@pytest.mark.parametrize("name", IN_TASKS)
+def test_in_a_task(tmp_path: Path, name: str) -> None:
+    mistake = IN_TASKS[name]
+    text = mistake.made_in(TASK)
+    *_, wrong = found_in(tmp_path, text)
+    is_told(wrong, mistake, f"{tmp_path}/task.py:{mistake.line(text)}")
+
+
+def is_told(wrong: Finding, mistake: Mistake, place: str) -> None:
+    assert not wrong.ok
+    assert matches(mistake.told, wrong.detail), f"\n{wrong.detail}\n{mistake.told}"
+    assert wrong.check == mistake.check and wrong.place == place
+
+
+@pytest.mark.parametrize("name", IN_CLASSES)
+def test_in_a_class(tmp_path: Path, name: str) -> None:
+    mistake = IN_CLASSES[name]
+    text = mistake.made_in(TASK)
+    with pytest.raises(GridError) as caught:
+        found_in(tmp_path, text)
+    place = f"{tmp_path}/task.py:{mistake.line(text)}"
+    assert f"{place}: {mistake.told}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"), [*IN_MODELS.items(), *IN_TASKS.items(), *IN_CLASSES.items()]
+)
+def test_the_page_tells_it(name: str, mistake: Mistake) -> None:
+    assert f"| {name} | {mistake.told} |" in PAGE

@@ -99,8 +99,8 @@ def account_of(store: Store, start: str) -> Account:
 
 def changed_settings(one: Account, other: Account) -> Iterator[tuple[str, str, Any, Any]]:
     """Yields block, field and both values where two trials differ."""
-    for block in one.settings:
-        mine, theirs = one.settings[block], other.settings[block]
+    for block in dict.fromkeys((*one.settings, *other.settings)):
+        mine, theirs = (of.settings.get(block, {}) for of in (one, other))
         for name in dict.fromkeys((*mine, *theirs)):
             if mine.get(name) != theirs.get(name):
                 yield block, name, mine.get(name), theirs.get(name)
@@ -134,21 +134,22 @@ def write_out(account: Account, folder: Path) -> None:
 
 
 def _block(frozen: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> dict[str, Any]:
-    """The fields of one block, and for a task or a model its `name` (and `as`)."""
+    """The fields of one block, and for a task, a model or a loop its `name` (and `as`)."""
     blocks = frozen[kind] if isinstance(frozen[kind], list) else [frozen[kind]]
     if kind in SETTINGS:
         fields, named = list(parameters(SETTINGS[kind])), {}
     else:
         base = Path(info.base)
+        called = row["model" if kind == "loop" else kind]
         named_so = (
             block
             for block in blocks
-            if row[kind] == (block.get("as") or result_name(block["name"], base))
+            if called == (block.get("as") or result_name(block["name"], base))
         )
         block = next(named_so, None)
         if block is None:
             raise UserError(
-                f"{row['id']}: sweep {row['sweep']} has no {kind} {row[kind]} any more, so nobody "
+                f"{row['id']}: sweep {row['sweep']} has no {kind} {called} any more, so nobody "
                 "knows its fields; the trial's rows are in the view `attempts` (`sweepd sql`)"
             )
         # An ending has no column for a field that its class got later.

@@ -95,6 +95,7 @@ class Runs:
 
     def metrics(self, trial: Trial) -> list[dict[str, Any]]:
         rows = self.store.read_metrics([trial.id]).table.to_pylist()
+        rows.sort(key=lambda row: row["step"])
         return [{"step": r["step"], "acc": r["acc"], "far": r["far"]} for r in rows]
 
 

@@ -70,6 +70,9 @@ class Clock:
     def __init__(self) -> None:
         self.ends: list[float] = []
 
+    def preparing(self, what: str) -> None:
+        pass
+
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         """A no-op never reports before its end."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -80,7 +81,7 @@ def count(model: nn.Module, inputs_1T: Tensor) -> Count:
     mapping = {operator: noted(formula) for operator, formula in flop_registry.items()}
     counter = FlopCounterMode(display=False, custom_mapping=mapping)
     seen = _Seen()
-    with counter, seen, saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.enable_grad(), counter, seen, saved_tensors_hooks(keep, lambda tensor: tensor):
         model(inputs_1T)
     parts = tuple(
         Part(name, flops, with_weights, counted=True)

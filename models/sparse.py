@@ -6,6 +6,7 @@ Query i (1-based) reads the keys {j <= i : i - kB < j} (local) and {j <= i : (j-
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,10 +20,25 @@ SHORT = 64
 
 
 @dataclass(frozen=True)
+class BlockRule:
+    """B as a multiple of the root of the task's length: `round(of_sqrt · sqrt(L))`."""
+
+    of_sqrt: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.of_sqrt < math.inf:
+            raise ValueError(f"of_sqrt = {self.of_sqrt}: must be above 0")
+
+    def at(self, L: int) -> int:
+        return max(1, round(self.of_sqrt * math.sqrt(L)))
+
+
+@dataclass(frozen=True)
 class Sparse(TransformerArchitecture):
     """Attention to the last k blocks of B positions and to the last c positions of every block.
 
-    B = 2^floor(log2(sqrt(L))) unless `block` is set. L is the task's length, not the row's.
+    B = 2^floor(log2(sqrt(L))) unless `block` is set, to a number or to a multiple of sqrt(L). L is
+    the task's length, not the row's.
 
     Source: Child et al. 2019 (arXiv 1904.10509), the "fixed" pattern, with the k, c and B of Yang
     et al. 2024 (P1, arXiv 2402.13934). Ours: a key that is both near and a summary counts once.
@@ -32,8 +48,9 @@ class Sparse(TransformerArchitecture):
         each tile may see (B, H, N, K, E) → softmax (B, H, N, Q, K) → (B, T, d)
     """
 
-    block: int | None = None
-    """B; None follows the rule"""
+    block: int | BlockRule | None = None
+    """B; `{of_sqrt: 1}` holds B / sqrt(L) constant; None takes the paper's powers of two, which
+    jump as L grows"""
     k: int = 1
     c: int = 1
 
@@ -41,12 +58,14 @@ class Sparse(TransformerArchitecture):
         super().__post_init__()
         for name in ("block", "k", "c"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if isinstance(value, int) and value < 1:
                 raise ValueError(f"{name} = {value}: must be at least 1")
 
     def block_at(self, L: int) -> int:
         """B for a task of length L. ValueError if the block does not fit L, or c the block."""
-        block = self.block or 1 << (L.bit_length() - 1) // 2
+        rule = self.block
+        block = rule.at(L) if isinstance(rule, BlockRule) else rule
+        block = block or 1 << (L.bit_length() - 1) // 2
         if block > L:
             raise ValueError(f"block = {block} is larger than L = {L}")
         if self.c > block:

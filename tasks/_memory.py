@@ -27,9 +27,14 @@ class MemoryTask(RowTask):
 
     length: int = field(default=64, kw_only=True)
     """T, positions in a row"""
+    score_from: int | None = field(default=None, kw_only=True)
+    """first position that a score counts, of rows from 0 to T - 1: targets before it are trained
+    on all the same. None counts all that have their memories"""
 
     def __post_init__(self) -> None:
         require_range(self, "length", 1, 10_000)
+        if self.score_from is not None:
+            require_range(self, "score_from", 0, self.length - 1)
 
     @abstractmethod
     def targets(self, inputs: Rows) -> Rows:
@@ -44,7 +49,10 @@ class MemoryTask(RowTask):
         targets = self.targets(inputs)
         missing = ((0, 0), (self.length - targets.shape[1], 0))
         nothing = IGNORE if self.vocab else np.nan
-        return Batch(inputs, np.pad(targets, missing, constant_values=nothing))
+        targets = np.pad(targets, missing, constant_values=nothing)
+        if split is not Split.TRAIN:
+            targets[:, : self.score_from or 0] = nothing
+        return Batch(inputs, targets)
 
     def _filled(self, rng: np.random.Generator, rows: Rows) -> HashArray:
         """Write random inputs over all of `rows`; returns (B,) their hashes."""

@@ -25,6 +25,8 @@ def test_links_resolve() -> None:
         link = SOURCE / name
         assert link.is_symlink() and link.resolve() == ROOT / name
         assert (link / "base.py").is_file()
+    for name, there in (("grids", ROOT / "grids"), ("templates", ROOT / "docs" / "examples")):
+        assert (SOURCE / name).is_symlink() and (SOURCE / name).resolve() == there
 
 
 def test_no_room_imports_a_higher_one() -> None:
@@ -75,6 +77,8 @@ for arguments in json.loads(sys.argv[1]):
             ],
             {"duckdb", "pyarrow"},
         ),
+        ([["plot", "min", "--out", "figure.svg"]], {"duckdb", "pyarrow"}),
+        ([["report", "--out", "report.html"]], {"duckdb", "pyarrow", "numba"}),
         (
             [
                 ["tasks"],
@@ -116,7 +120,9 @@ def test_the_wheel_alone_lists_every_task_and_model(tmp_path: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     for kind in ("tasks", "models"):
         assert {f"sweepd/{kind}/{path.name}" for path in (ROOT / kind).glob("*.py")} <= held
-    assert "sweepd/py.typed" in held
+    assert {"sweepd/py.typed", "sweepd/figures/page.html"} <= held
+    assert {"sweepd/figures/page.css", "sweepd/figures/page.js"} <= held
+    assert {f"sweepd/grids/{path.name}" for path in (ROOT / "grids").glob("*.yaml")} <= held
 
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
@@ -134,3 +140,17 @@ def test_the_wheel_alone_lists_every_task_and_model(tmp_path: Path) -> None:
         found = {row["name"] for row in rows}
         files = {path.stem for path in (ROOT / command).glob("*.py")}
         assert {"lis", "standard"} & found and found <= files
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words in (["--grid", "quickstart"], ["--own", "task", "--own", "model"]):
+        begun = subprocess.run(
+            [sys.executable, "-c", program, "init", *words],
+            cwd=empty,
+            env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+        )
+        assert begun.returncode == 0, begun.stderr
+    for file in ("grids/quickstart.yaml", "docs/examples/parity.py", "docs/examples/lstm.py"):
+        assert (empty / Path(file).name).read_text() == (ROOT / file).read_text()

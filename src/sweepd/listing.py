@@ -22,6 +22,8 @@ def listing(
     Where a line would be longer than `width`, long texts are folded, and then columns left out
     from the right. Returns the table and the names of the columns that it lacks.
     """
+    if not columns:
+        return "", []
     body = {name: [cell(row.get(name)) for row in rows] for name in columns}
     widths = {name: max(map(len, [name, *texts])) for name, texts in body.items()}
     numeric = {name: _is_numeric([row.get(name) for row in rows]) for name in columns}

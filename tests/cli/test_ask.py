@@ -1,4 +1,7 @@
-"""The tables that people see of `sweepd query`, printed by the command line over a real store."""
+"""The tables that people see of `sweepd query`, printed by the command line over a real store.
+
+What `min` prints without --wide is in tests/query/test_pivot.py.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ GRID = "task: {name: lis, n: [8, 12]}"
 
 @pytest.fixture
 def printed(tmp_path: Path) -> Callable[..., list[str]]:
-    """What `sweepd query` prints, in lines of words: of the sweep s, with two widths and two seeds,
-    or of the sweep tuned, with two rates."""
+    """What `sweepd query --wide` prints, in lines of words: of the sweep s, with two widths and
+    two seeds, or of the sweep tuned, with two rates."""
     fake = FakeStore()
     trials = [planned(d=d, seed=seed) for d in (8, 16) for seed in range(2)]
     rates = [planned(12, lr=lr) for lr in ("0.01", "0.02")]
@@ -38,7 +41,7 @@ def printed(tmp_path: Path) -> Callable[..., list[str]]:
     store.write_trials(fake.endings)
 
     def query(text: str, sweep: str = "s") -> list[str]:
-        command = ["query", text, "--sweep", sweep, "--results", results]
+        command = ["query", text, "--wide", "--sweep", sweep, "--results", results]
         found = CliRunner().invoke(app, command)
         assert found.exit_code == 0, found.exception or found.output
         return [" ".join(line.split()) for line in found.stdout.splitlines()]

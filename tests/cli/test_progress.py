@@ -1,4 +1,5 @@
-"""What a person reads while a sweep runs, and at its end."""
+"""What a person reads while a sweep runs where there is no terminal, and at its end. The board of a
+terminal is in test_board.py, and in tests/e2e/test_live.py for real."""
 
 from __future__ import annotations
 
@@ -6,37 +7,71 @@ import pytest
 from simulated import simulated
 
 from sweepd.cli import run
-from sweepd.cli.progress import Progress, duration
+from sweepd.cli.output import duration
+from sweepd.cli.progress import Progress
+from sweepd.cluster import Local
 from sweepd.run.driver import Launched
+from sweepd.run.launching import STARTUP_SECONDS, forecast, planned
 from sweepd.search.ledger import Standing
 
-TRIALS = simulated().trials
+PLAN = simulated()
+TRIALS = PLAN.trials
+
+
+def progress() -> Progress:
+    made = planned(PLAN.grid, None)
+    return Progress(made.search, forecast(made, Local(kind="local")))
 
 
 def test_a_trial_that_fails_names_its_log(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(TRIALS, 10, todo_is_exact=False)
-    trial = TRIALS[0]
+    shown, trial = progress(), TRIALS[0]
     ending = {"status": "failed", "acc": None, "loss": None, "error": "ValueError: no\nmore"}
-    progress.ended(trial, ending)
+    shown.ended(trial, ending)
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("[ 0/~10] lis standard ")
+    assert line.startswith(f"[ 0/~25] {trial.id[:8]} lis standard ")
     assert line.endswith(f" seed=0: failed: ValueError: no (`sweepd logs {trial.id}`)")
-    progress.ended(trial, {**ending, "status": "completed", "acc": 0.5, "error": None})
+    assert shown.board().errors == (line.partition("] ")[2],)
+    shown.ended(trial, {**ending, "status": "completed", "acc": 0.5, "error": None})
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("[ 1/~10]") and line.endswith("completed, acc 0.5")
+    assert line.startswith("[ 1/~25]") and line.endswith("completed, acc 0.5")
+
+
+def test_what_takes_the_time_before_the_first_step_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = progress()
+    shown.preparing("starting Ray")
+    assert capsys.readouterr().err == "starting Ray (after 0 s)\n"
+    assert shown.board().waiting == "starting Ray" and shown.board().seconds == 0
+    shown.running(TRIALS[0], {"step": 1, "acc": None})
+    assert shown.board().waiting == "" and len(shown.board().running()) == 1
+
+
+def test_it_is_part_of_the_estimate() -> None:
+    expected = forecast(planned(PLAN.grid, None), Local(kind="local"))
+    likely = expected.bill("likely")
+    assert expected.expected.seconds_low == likely.seconds_low + STARTUP_SECONDS[0]
+    assert expected.expected.seconds_high == likely.seconds_high + STARTUP_SECONDS[1]
+
+
+def test_the_counter_never_passes_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = progress()
+    for trial in TRIALS:
+        shown.ended(trial, {"status": "completed", "acc": 0.5, "loss": None, "error": None})
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"[{len(TRIALS)}/~{len(TRIALS)}]")
 
 
 def test_the_end_of_a_launch_names_the_logs_of_what_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    progress = Progress(TRIALS, 10, todo_is_exact=True)
+    shown = progress()
     launched = Launched(Standing((), (), (), {}), TRIALS[:5], interrupted=False)
-    run._name_failed(launched, progress, "simulated")
+    run._name_failed(launched, shown, "simulated")
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == run.MOST_NAMED + 2
     for line, trial in zip(lines, TRIALS[: run.MOST_NAMED], strict=False):
-        assert f"`sweepd logs {trial.id}`" in line and progress.label(trial) in line
-    assert "2 more failed; `sweepd status simulated` names them" in lines
+        assert f"`sweepd logs {trial.id}`" in line and shown.label(trial) in line
 
 
 def test_durations() -> None:

@@ -51,13 +51,13 @@ def test_requests_of_questions(s3: Proxy, bucket: str) -> None:
 
     assert cost("query", "min d") == (4, everything + trials)
     assert cost("query", "min d", "--sweep", "s1") == (4, 1 + SWEEPS + 1 + trials // SWEEPS)
-    assert cost("sql", f"{count} trials") == (4, everything + trials)
-    assert cost("sql", f"{count} metrics") == (5, everything + 2 * trials)
+    assert cost("sql", f"{count} trials") == (3, everything + trials)
+    assert cost("sql", f"{count} metrics") == (2, 1 + SWEEPS + trials)
     assert cost("status") == (3, everything + trials + 1)  # and who drives what
 
     assert store.compact() == 2 * trials == 240
     assert cost("query", "min d") == (4, everything + 1)
-    assert cost("sql", f"{count} metrics") == (5, everything + 2)
+    assert cost("sql", f"{count} metrics") == (2, 1 + SWEEPS + 1)
 
 
 def test_what_has_not_changed_is_not_fetched_again(s3: Proxy, bucket: str) -> None:

@@ -4,8 +4,10 @@ and never take the sweep with them."""
 from __future__ import annotations
 
 import shutil
+import threading
 
 import faulty
+import pytest
 from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
@@ -45,6 +47,30 @@ def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: Share
     mine.run("launch", "grid.yaml", "--yes", exits=1)  # failed trials are tried again
     [row] = mine.sql("SELECT count(*) AS attempts FROM attempts")
     assert row["attempts"] == 7 + 6
+
+
+def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
+    mine: SharedShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rescue, results = mine.folder / "rescue", mine.folder / "sweepd-results"
+    monkeypatch.setenv("SWEEPD_RESCUE", str(rescue))
+    mine.write(
+        "grid.yaml",
+        "task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.01, mark: enough}\n"
+        f"train: {{steps: 1000, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + SETTINGS,
+    )
+
+    def delete() -> None:
+        wait_until(lambda: list(results.glob("metrics/*")))
+        shutil.rmtree(results)
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    told = mine.run("launch", "grid.yaml", exits=3).stderr
+    thread.join()
+    assert str(rescue) in told and "launch again" in told, told
+    mine.write("enough", "")
+    assert "took in" in mine.run("launch", "grid.yaml").stderr
 
 
 ABSENT = """

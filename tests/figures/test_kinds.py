@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -183,4 +184,22 @@ def test_what_cannot_be_drawn_says_why(asked: Questions) -> None:
     store.add_sweep("s", trials)
     store.end(trials[0], "completed", 0.95)
     with pytest.raises(UserError, match="--where"):
-        KINDS["curves"].draw(Questions(connect(store, code=now)))(LOOK)
+        KINDS["settle"].draw(Questions(connect(store, code=now)))(LOOK)
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "min", "settle", "frontier", "curves"])
+def test_a_goal_of_loss_is_drawn_as_loss_and_what_diverged_has_none(kind: str) -> None:
+    store = FakeStore()
+    trials = [planned(n, d, steps=100) for n in (8, 16) for d in (8, 16)]
+    store.add_sweep("s", trials, goal="loss < 0.1", size_fields=SIZE_FIELDS)
+    for trial, loss in zip(trials, (math.inf, 0.05, 0.3, 0.08), strict=True):
+        store.end(trial, "completed" if loss < 1 else "diverged", None, loss=loss, step=100)
+        store.steps.append({"id": trial["id"], "attempt": 1000, "step": 50, "loss": loss + 0.1})
+    asked = Questions(connect(store, code=now))
+    found = rows(asked, kind)
+    assert all(math.isfinite(n) for row in found for n in row.values() if isinstance(n, float))
+    shown = {row["score"] for row in found if "score" in row}
+    assert kind == "min" or {0.05, 0.3} <= shown or {0.15000000000000002} <= shown
+    if kind == "heatmap":
+        [diverged] = [row for row in found if row.get("shown") == "div."]
+        assert (diverged["size"], diverged["value"], diverged["score"]) == (8, 8, None)

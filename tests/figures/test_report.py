@@ -76,7 +76,7 @@ def test_it_tells_failures_costs_origin_and_how_to_repeat_it(text: str) -> None:
     assert "0123abcd with uncommitted changes" in said and "torch 2.6" in said
     for line in ("git checkout 0123abcd", "sweepd launch 'my grid.yaml'", "sweepd report"):
         assert line in said
-    assert 'sweepd query "min d" --sweep s' in said
+    assert "sweepd query 'min d' --sweep s" in said
     assert "5 layers are like 3 on edit_distance" in said
 
 
@@ -93,7 +93,7 @@ def test_it_holds_each_figure_and_each_curve(text: str, asked: Questions) -> Non
 def test_a_part_without_an_answer_says_why(report: Report) -> None:
     few = replace(report, asked=replace(report.asked, where="size <= 16", notes=[]))
     said = told(few.page().decode())
-    assert "a fit needs 3" in said and "Not drawn: nothing to draw" in said
+    assert "a fit needs 3" in said and "nothing to draw: no law" in said
 
 
 @given(st.integers(0, 1_000_000))

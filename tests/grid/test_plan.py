@@ -193,6 +193,38 @@ def test_what_is_off_leaves_no_trace_in_the_identity() -> None:
     assert trial.config == hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
+MEMORY = "task={name: fixed_memory, length: 16, longest: 2%s}"
+
+
+def test_a_field_that_came_later_leaves_no_trace_unless_it_is_set() -> None:
+    before, unset, late = (
+        only(MEMORY % more) for more in ("", ", score_from: null", ", score_from: 8")
+    )
+    assert before.config == unset.config != late.config
+    trace = {name: value for name, value in before.task.items() if name != "score_from"}
+    assert before.evaluate is not None
+    weights = {
+        "task": {"name": "fixed_memory", **trace},
+        "model": {"name": "standard", **before.model},
+        "train": {name: before.axes[name] for name in asdict(before.train)},
+        "seed": 0,
+        "evaluate": {name: before.axes[name] for name in asdict(before.evaluate)},
+        "stop": {"success": None},
+    }
+    digest = hashlib.sha256(canonical(weights).encode()).hexdigest()[:20]
+    assert before.config == digest
+
+
+def test_a_success_mark_at_the_goal_is_warned_about() -> None:
+    assert planned("goal=acc >= 0.9", "stop.success=0.95").warnings == planned().warnings
+    [note] = [
+        note
+        for note in planned("goal=acc >= 0.9", "stop.success=0.9").warnings
+        if "stop.success is the goal itself, 0.9" in note
+    ]
+    assert "one more chance" in note
+
+
 @pytest.mark.parametrize("schedule", ["wsd", "constant", "cosine", "linear"])
 @given(st.integers(1, 3000), st.integers(0, 99))
 @settings(deadline=None, max_examples=20)
@@ -434,3 +466,23 @@ def test_axes_hold_every_field_of_every_block() -> None:
     taken = fields & set(RESERVED)
     assert taken == {"tokens", "seconds", "flops"}
     assert trial.axes.keys() == fields - taken | {f"stop_{name}" for name in taken}
+
+
+def test_what_decoding_costs_without_a_step(tmp_path: Path) -> None:
+    """Its forward passes over those of training, at most: told of the model, once."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom dataclasses import dataclass\n"
+        "from sweepd.models.base import Architecture\n\n"
+        "@dataclass(frozen=True)\nclass Mine(Architecture):\n"
+        "    def build(self, vocab, L, capacity, generator):\n"
+        "        width = self.d\n"
+        "        return torch.nn.Sequential(\n"
+        "            torch.nn.Embedding(vocab, width), torch.nn.Linear(width, vocab))\n"
+    )
+    sets = ["train={steps: 100, batch_size: 10}", "task.n=6"]
+    sets += ["evaluate={check_every: 40, check_samples: 5, verdict_samples: 90}"]
+    [note] = planned(*sets, "model={name: mine.py:Mine, d: [8, 16]}", base=tmp_path).notes
+    decoded = 16 - 7  # tokens of a row with <eos>, without the prompt and its separator
+    share = (2 * 5 + 90) * decoded / (3 * 100 * 10)
+    assert note.startswith("mine.py:Mine has no `step`") and f"up to {share:.0%} of" in note
+    assert planned(*sets).notes == ()

@@ -12,7 +12,6 @@ from sweepd.errors import UserError
 from sweepd.grid.plan import plan
 from sweepd.grid.registry import (
     REQUIRED,
-    closest,
     entry,
     find_model,
     find_task,
@@ -202,11 +201,6 @@ def test_parameters_of_settings() -> None:
     assert found["steps"].default == 1000
     assert found["lr"].default == LrRule(base=5e-3)
     assert found["lr"].type == float | LrRule
-
-
-def test_closest() -> None:
-    assert closest("stps", ["steps", "batch"]) == " (did you mean steps?)"
-    assert closest("zzz", ["steps"]) == ""
 
 
 def test_a_model_needs_no_d(tmp_path: Path) -> None:

@@ -440,7 +440,8 @@ def test_a_task_without_accuracy(tmp_path: Path) -> None:
 def test_whatever_a_user_s_class_raises_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(LOSS_TASK)
     [problem, *_] = problems(GRID.replace("name: lis", "name: mine.py:Rude"), base=tmp_path)
-    assert problem == "grid.yaml:4: task.n[0]: KeyError: 'n'"
+    where = f"{tmp_path / 'mine.py'}:12"
+    assert problem == f"grid.yaml:4: task.n[0]: {where}: KeyError: 'n'"
 
 
 TWO = """

@@ -102,3 +102,39 @@ def test_a_model_that_cannot_run_there_is_asked_for_its_own_counts() -> None:
     )
     with pytest.raises(ValueError, match=message):
         costs(Peeks(8), vocab_size=11, L=20, capacity=21)
+
+
+@dataclass(frozen=True)
+class Fourier(Architecture):
+    """Mixes positions by an FFT, which torch does not count."""
+
+    def build(self, vocab: int, L: int, capacity: int, generator: torch.Generator) -> nn.Module:
+        return Transformed(vocab, self.d)
+
+
+class Transformed(nn.Module):
+    def __init__(self, vocab: int, d: int) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(vocab, d), nn.Linear(d, vocab)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        mixed = torch.fft.irfft(
+            torch.fft.rfft(self.embedding(tokens), dim=1), tokens.size(1), dim=1
+        )
+        outputs: Tensor = self.head(mixed)
+        return outputs
+
+
+def test_an_operator_that_torch_cannot_count_is_named() -> None:
+    assert Fourier(8).uncounted(11, 20) == ("aten._fft_c2r", "aten._fft_r2c")
+    assert [part.name for part in Fourier(8).parts(11, 20)] == ["head"]
+    assert all(part.counted for part in Fourier(8).parts(11, 20))
+    found = costs(Fourier(8), vocab_size=11, L=20, capacity=21)
+    assert found.uncounted == ("aten._fft_c2r", "aten._fft_r2c") and found.reruns
+
+
+def test_what_is_stated_is_not_marked_as_counted() -> None:
+    found = costs(Standard(32), vocab_size=11, L=20, capacity=21)
+    assert not any(part.counted for part in found.parts)
+    assert not found.uncounted and not found.reruns
+    assert Plain(8).uncounted(11, 20) == ()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.models.sparse import SHORT, Sparse, SparseAttention
+from sweepd.models.sparse import SHORT, BlockRule, Sparse, SparseAttention
 
 sizes = {
     "block": st.integers(1, 24),
@@ -100,3 +100,12 @@ def test_impossible_values_are_refused() -> None:
         Sparse(d=8, block=30).build(vocab=5, L=20, capacity=40, generator=generator)
     with pytest.raises(ValueError, match="c = 5 is larger than the block, 4 at L = 20"):
         Sparse(d=8, c=5).build(vocab=5, L=20, capacity=40, generator=generator)
+
+
+def test_a_block_may_keep_its_ratio_to_the_root_of_the_length() -> None:
+    assert [Sparse(d=8).block_at(L) for L in (15, 16, 64)] == [2, 4, 8]
+    rule = Sparse(d=8, block=BlockRule(of_sqrt=1))
+    assert [rule.block_at(L) for L in (1, 15, 16, 19, 64)] == [1, 4, 4, 4, 8]
+    assert Sparse(d=8, block=BlockRule(of_sqrt=2)).block_at(64) == 16
+    with pytest.raises(ValueError, match="must be above 0"):
+        BlockRule(of_sqrt=0)

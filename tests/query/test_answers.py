@@ -21,8 +21,8 @@ from sweepd.store.store import Store
 GRID = "task: {name: lis, n: [6, 8]}"
 COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
-    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "loss", "loss_seed_min",
-    "loss_seed_max", "close", "at", "edge", "verdict",
+    "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "chain_acc", "commonest",
+    "loss", "loss_seed_min", "loss_seed_max", "close", "at", "edge", "verdict",
     "steps", "fail_steps", "gain", "missing", "rates", "settled", "why", "least_any",
     "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
 ]  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_row_of_min() -> None:
             "task": "lis", "size": 8, "L": 19, "model": "standard",
             "value": 32, "fail": 16, "pass": 32, "inferred": 0, "passed": 2, "seeds": 3,
             "acc": 0.92, "acc_low": low, "acc_high": high,
-            "acc_seed_min": 0.89, "acc_seed_max": 0.99,
+            "acc_seed_min": 0.89, "acc_seed_max": 0.99, "chain_acc": None, "commonest": None,
             "loss": None, "loss_seed_min": None, "loss_seed_max": None,
             "close": True, "at": "{}", "edge": "", "verdict": "exact",
             "steps": None, "fail_steps": None, "gain": None, "missing": None, "rates": 1,
@@ -207,8 +207,8 @@ def test_a_row_of_the_frontier() -> None:
     answer = question(store, "frontier flops, acc where acc > 0.6 and size = 6")
     assert answer.columns == [
         "task", "size", "L", "model", "flops", "acc", "d", "seeds", "acc_low", "acc_high",
-        "acc_seed_min", "acc_seed_max", "loss", "loss_seed_min", "loss_seed_max", "at",
-        "edge",
+        "acc_seed_min", "acc_seed_max", "chain_acc", "commonest",
+        "loss", "loss_seed_min", "loss_seed_max", "solved", "at", "edge",
     ]  # fmt: skip
     found = [(row["model"], row["d"], row["acc"], row["at"]) for row in answer.rows]
     assert found == [("linear", 32, 0.95, '{"heads": 4}'), ("standard", 16, 0.95, '{"heads": 4}')]
@@ -274,3 +274,44 @@ def test_any_question_is_answered_or_a_user_error(start: str, pieces: list[str])
         question(STORE, start + " ".join(pieces))
     except UserError as error:
         assert str(error)
+
+
+def test_the_least_compute_may_be_spent_on_width_or_on_steps() -> None:
+    store = FakeStore()
+    cost = {"train_flops": 0.0}
+    trials = [
+        planned(8, d, steps=steps) | cost | {"train_flops": 1.0 * d * steps}
+        for d in (8, 16)
+        for steps in (10, 30, 100)
+    ]
+    store.add_sweep("s", trials)
+    for trial in trials:
+        enough = {8: 100, 16: 30}[trial["d"]]
+        store.end(trial, "completed", 0.95 if trial["steps"] >= enough else 0.5)
+    [row] = question(store, "min train_flops where acc > 0.9").rows
+    assert (row["value"], row["at"]) == (480, '{"d": 16, "steps": 30}')
+    assert (row["fail"], row["verdict"]) == (240, "exact")
+
+
+def test_a_solved_trial_is_a_bound_in_a_frontier() -> None:
+    store = FakeStore()
+    trials = [planned(8, d) for d in (8, 16)]
+    store.add_sweep("s", trials)
+    store.end(trials[0], "solved", 0.96)
+    store.end(trials[1], "completed", 0.97)
+    answer = question(store, "frontier d, acc")
+    assert [row["solved"] for row in answer.rows] == [1, 0]
+    assert any(note.startswith("censored: 1 of 2 cells") for note in answer.notes)
+
+
+def test_the_interval_is_as_wide_as_the_sample_is_worth() -> None:
+    store = FakeStore()
+    trials = [planned(8, d) for d in (8, 16)]
+    store.add_sweep("s", trials)
+    store.end(trials[0], "completed", 0.95, commonest=0.3, chain_acc=0.9)
+    store.end(trials[1], "completed", 0.95, independent=25)
+    answer = question(store, "min d by d where acc > 0.9")
+    whole, part = answer.rows
+    assert (whole["acc_low"], whole["acc_high"]) == wilson(0.95, 100)
+    assert (part["acc_low"], part["acc_high"]) == wilson(0.95, 25)
+    assert (whole["commonest"], whole["chain_acc"], part["commonest"]) == (0.3, 0.9, None)

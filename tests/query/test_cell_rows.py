@@ -63,6 +63,8 @@ def test_the_best_of_the_cells_that_share_a_value_stands_for_it() -> None:
     assert [cell["acc"] for cell in cells if cell["stands"]] == [0.97]
 
 
-def test_other_verbs_have_none() -> None:
+def test_a_frontier_names_the_cell_of_each_row() -> None:
     store = grid({(8, 8): 0.5, (8, 16): 0.95})
-    assert question(store, "frontier flops, acc").cells == ()
+    found = question(store, "frontier flops, acc")
+    values = {cell["cell"]: cell["value"] for cell in question(store, "min d").cells}
+    assert [values[cell["cell"]] for cell in found.cells] == [row["d"] for row in found.rows]

@@ -1,5 +1,5 @@
 """Cells of a question: three-valued conditions against all ways in which open seeds may still end,
-pass rules, scores with their interval, and cells drawn anew from their seeds."""
+pass rules, and scores with their interval."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from math import isclose, sqrt
 from typing import Any
 
 import pytest
-from fake_store import FakeStore, now, planned
+from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from questions import question, verdicts
 from twins import POOL, SEEDS, outcome
 
 from sweepd.intervals import wilson
-from sweepd.query.cells import RESAMPLES, judged, resampled
-from sweepd.query.database import connect
-from sweepd.query.expressions import TRUE
-from sweepd.query.parser import parse
 
 
 @settings(max_examples=8, deadline=None)
@@ -144,40 +140,3 @@ def test_wilson_solves_its_equation(counts: tuple[int, int]) -> None:
     for bound in (low, high):
         distance = 1.959963984540054 * sqrt(bound * (1 - bound) / n)
         assert isclose((k / n - bound) ** 2, distance**2, rel_tol=1e-6, abs_tol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("rule", "condition", "share"),
-    [
-        ("median", "acc > 0.9", 20 / 27),  # at least 2 of 3 draws pass, each with 2/3
-        ("all", "acc > 0.9", 8 / 27),
-        ("any", "acc > 0.9", 26 / 27),
-        ("mean", "acc > 0.85", 20 / 27),  # 0.95, 0.95, 0.7 or better
-        ("median", "acc_min > 0.9", 8 / 27),
-    ],
-)
-def test_resampled_cells_pass_as_often_as_draws_do(rule: str, condition: str, share: float) -> None:
-    store = FakeStore()
-    several = [planned(d=d, seed=seed) for d in range(2, 12, 2) for seed in (5, 7, 2**40)]
-    alone = [planned(n=6, d=d) for d in (2, 4, 6)]
-    store.add_sweep("s", [*several, *alone], **{"pass": rule})
-    for trial in several:
-        store.end(trial, "completed", 0.7 if trial["seed"] == 7 else 0.95)
-    store.end(alone[0], "completed", 0.95)
-    store.end(alone[1], "completed", 0.1)
-    views = connect(store, code=now)
-    question = parse(f"fit d ~ L where {condition}", views.columns, {})
-    node = question.where
-    assert node is not None
-    cells = [cell for cell, _ in judged(views, question, TRUE, node, {})]
-    draws = list(resampled(views, node, cells))
-    assert len(draws) == RESAMPLES
-    for drawn in draws:
-        assert [cell.row["cell"] for cell in drawn] == [cell.row["cell"] for cell in cells]
-        # A single seed is always drawn; one that is missing stays missing.
-        assert [cell.outcome for cell in drawn if cell.row["size"] == 6] == [True, False, None]
-    passed = [cell.outcome for drawn in draws for cell in drawn if cell.row["size"] == 8]
-    assert None not in passed
-    assert passed.count(True) / len(passed) == pytest.approx(share, abs=0.05)
-    again = [[cell.outcome for cell in drawn] for drawn in resampled(views, node, cells)]
-    assert again == [[cell.outcome for cell in drawn] for drawn in draws]

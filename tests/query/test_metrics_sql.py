@@ -21,7 +21,7 @@ from object_store import Proxy
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.database import Views, connect
 from sweepd.query.running import newest_steps
-from sweepd.store import tables
+from sweepd.store import looking
 from sweepd.store.bucket import ObjectFolder
 from sweepd.store.local import LocalFolder
 from sweepd.store.schema import METRICS, PLAN, TRIALS
@@ -33,7 +33,7 @@ A, B, C = "aa" * 10, "bb" * 10, "cc" * 10
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """All files count as large, whatever their size."""
-    monkeypatch.setattr(tables, "SMALL_BYTES", -1)
+    monkeypatch.setattr(looking, "SMALL_BYTES", -1)
 
 
 def steps(id: str, *numbers: int, attempt: int = 1000, **more: Any) -> list[dict[str, Any]]:
@@ -119,7 +119,7 @@ def test_the_view_is_that_of_the_slow_twin(
                 victim = files[argument % len(files)]
                 victim.write_bytes(victim.read_bytes()[:-1])
     damaged, expected = slow_twin(root)
-    with patch.object(tables, "SMALL_BYTES", small):
+    with patch.object(looking, "SMALL_BYTES", small):
         found = connect(store, code="all")
         answer = found.sql("SELECT id, step, attempt, loss FROM metrics ORDER BY ALL")
         assert {Path(one.path).name for one in answer.damaged} == damaged

@@ -84,7 +84,7 @@ def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "nothing measured: there is no sweepd-results" in printed.stderr
     assert "published_gflops" in printed.stdout and "sparse needs a larger d" in printed.stdout
     rows = json.loads(run(app, ["compare", "paper", "--json"]).stdout)
-    assert [row["kind"] for row in rows] == ["table2"] * 12 + ["claim"] * 8
+    assert [row["kind"] for row in rows] == ["table2"] * 12 + ["claim"] * 9
     assert len({tuple(row) for row in rows}) == 1
     header, *lines = csv.reader(io.StringIO(run(app, ["compare", "paper", "--csv"]).stdout))
     assert header == list(rows[0])

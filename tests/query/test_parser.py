@@ -78,6 +78,11 @@ def test_keywords_inside_quotes_and_brackets_are_not_clauses() -> None:
     [
         ("min depth where acc > 0.9", "no column `depth`", "depth"),
         ("min d where ac > 0.9", "did you mean acc", "ac >"),
+        ("min d where accuracy > 0.9", "did you mean acc?", "accuracy"),
+        ("min d where model = linear", "a text stands in quotes: 'linear'", "linear"),
+        ("min d where linear = model", "a text stands in quotes: 'linear'", "linear"),
+        ("min d where model in ('standard', linear)", "in quotes: 'linear'", "linear)"),
+        ("min d where modle = 'linear'", "did you mean model", "modle"),
         ("min d by size, modle", "did you mean model", "modle"),
         ("min d by size + 1", "names of columns", "size + 1"),
         ("min d where acc > 0.9 by size", "then at most one `where`", "size"),

@@ -162,3 +162,14 @@ def test_a_folder_that_is_not_there_is_a_failure_with_its_path(tmp_path: Path) -
 @given(st.text())
 def test_offsets_fit_a_file_offset(name: str) -> None:
     assert 0 <= _offset(name) < 2**62
+
+
+def test_locks_whose_folder_was_deleted_are_released_without_a_word(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "locks"
+    folder.parent.mkdir()
+    locks = FileLocks(folder)
+    assert locks.acquire(["a", "b"]) == {"a", "b"}
+    shutil.rmtree(folder.parent)
+    locks.release(["a", "b"])
+    folder.parent.mkdir()
+    assert FileLocks(folder).acquire(["a"]) == {"a"}

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweepd import cache
-from sweepd.store import tables
+from sweepd.store import looking, tables
 from sweepd.store.local import LocalFolder
 from sweepd.store.schema import METRICS
 from sweepd.store.tables import Live, TableFolder
@@ -24,7 +24,7 @@ A, B = "aa" * 10, "bb" * 10
 @pytest.fixture(autouse=True)
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All files count as large."""
-    monkeypatch.setattr(tables, "SMALL_BYTES", -1)
+    monkeypatch.setattr(looking, "SMALL_BYTES", -1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -96,6 +96,27 @@ def test_only_a_deep_look_sees_what_keeps_size_and_time(
     assert looked(metrics)[0].damaged == ()
     [damaged] = metrics.damaged()
     assert damaged.path == str(files[0])
+
+
+def test_one_trial_is_read_from_its_row_groups_alone(metrics: TableFolder, tmp_path: Path) -> None:
+    with patch("sweepd.store.parquet.ROW_GROUP", 2000):
+        ids = [f"{i:020x}" for i in range(20)]
+        rows = [{"id": id, "attempt": 1000, "step": at} for id in ids for at in range(2000)]
+        metrics.write(rows)
+    [file] = (tmp_path / "store" / "metrics").glob("rows-*")
+    os.utime(file, ns=(time.time_ns() - 3600 * 10**9,) * 2)
+    metrics.live()
+    parts: list[int] = []
+    read_part = LocalFolder.read_part
+
+    def counted(folder: LocalFolder, name: str, start: int, length: int) -> bytes:
+        parts.append(length)
+        return read_part(folder, name, start, length)
+
+    with patch.object(LocalFolder, "read_part", counted):
+        found = metrics.read([ids[7]]).table
+    assert set(found["id"].to_pylist()) == {ids[7]} and found.num_rows == 2000
+    assert sum(parts) < file.stat().st_size / 2
 
 
 def test_a_file_just_written_is_not_remembered(metrics: TableFolder) -> None:

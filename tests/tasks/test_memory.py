@@ -111,3 +111,16 @@ def test_examples_show_inputs_then_targets(task: MemoryTask) -> None:
 def test_impossible_lengths_are_refused(kind: type[MemoryTask], length: int) -> None:
     with pytest.raises(ValueError, match=rf"length = {length}: must be from 1 to 10000"):
         kind(length=length)
+
+
+def test_a_score_may_leave_out_the_beginning_of_rows() -> None:
+    task = FixedMemory(longest=4, symbols=5, length=9, score_from=6)
+    assert drawn(task, 50, Split.TRAIN).scored[:, 4:].all()
+    for split in (Split.CHECK, Split.TEST):
+        scored = drawn(task, 50, split).scored
+        assert scored[:, 6:].all() and not scored[:, :6].any()
+    plain = FixedMemory(longest=4, symbols=5, length=9)
+    test, whole = drawn(task, 50, Split.TEST), drawn(plain, 50, Split.TEST)
+    assert np.array_equal(test.inputs, whole.inputs)
+    with pytest.raises(ValueError, match="score_from"):
+        SparseMemory(length=9, score_from=9)

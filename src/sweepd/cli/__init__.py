@@ -5,30 +5,77 @@ from __future__ import annotations
 import atexit
 import sys
 from gc import freeze
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from sweepd.cli import ask, check, cluster, compare, draw, gc, look, run, show, status
-from sweepd.cli.output import say
+from sweepd import __version__
+from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, run, show, status
+from sweepd.cli.output import say, say_everything, whoever_reads_may_leave
 from sweepd.errors import SweepdError
+
+SECTIONS = {
+    "Begin": ("init", "check", "tasks", "models", "sample", "flops", "schema", "doctor"),
+    "Run": ("plan", "launch", "resume", "status", "logs", "show", "cancel"),
+    "Ask": ("query", "plot", "report", "compare", "sql", "export"),
+    "Keep house": ("gc", "cluster"),
+}
+"""How --help groups the commands."""
+
+
+class Sections(TyperGroup):
+    """Lists the commands by `SECTIONS`; those of none come last."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        named = [name for names in SECTIONS.values() for name in names]
+        rest = tuple(name for name in self.list_commands(ctx) if name not in named)
+        for title, names in {**SECTIONS, "More": rest}.items():
+            commands = [self.commands[name] for name in names if name in self.commands]
+            room = formatter.width - 4 - max(map(len, names), default=0)
+            if commands:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(command.name, command.get_short_help_str(room)) for command in commands]
+                    )
+
 
 app = typer.Typer(
     name="sweepd",
+    cls=Sections,
     help="Sweep architectures over tasks and sizes, and ask how wide each must be.",
+    epilog="Example: sweepd init --grid quickstart --out first",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (run, status, cluster, ask, draw, compare, look, check, show, gc):
+for group in (begin, run, status, cluster, ask, draw, compare, look, check, show, gc):
     group.register(app)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sweepd {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
     """Run the command line. Here every error of sweepd's own becomes a message and an exit code."""
     atexit.register(_leave)
+    say_everything()
     try:
-        app()
+        with whoever_reads_may_leave():
+            app()
     except SweepdError as error:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)

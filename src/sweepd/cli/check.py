@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PARTNERS = {"task": ("model", "standard"), "model": ("task", "lis")}
 """With what a class is checked that is named alone."""
 SMALL = {"d": 8, "n": 6}
-"""Values of fields without a default, where --set does not say."""
+"""Fields of the usual partner, and those without a default, where --set does not say."""
 COLUMNS = ("check", "subject", "setting", "ok", "detail", "place", "raised")
 
 
@@ -116,13 +116,15 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
         for field, parameter in fields.items():
             if field in given:
                 blocks[block][field] = given.pop(field)
-            elif parameter.default is registry.REQUIRED:
-                if field not in SMALL:
-                    raise UserError(f"{names[block]} needs {field}: add --set {field}=…")
+            elif field in SMALL and (
+                parameter.default is registry.REQUIRED or names[block] == usual
+            ):
                 blocks[block][field] = SMALL[field]
+            elif parameter.default is registry.REQUIRED:
+                raise UserError(f"{names[block]} needs {field}: add --set {field}=…")
     if given:
         raise UserError(
             f"--set {next(iter(given))}: no such field of {names['task']} or {names['model']}"
         )
     goal = "loss < 1" if "loss" in task.metrics else f"{task.metrics[0]} > 0"
-    return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "--set", [], Path())
+    return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "check", [], Path())

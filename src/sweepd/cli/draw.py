@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +17,7 @@ from sweepd.cli.output import Results, report_damage, results_address, say
 from sweepd.errors import UserError
 
 if TYPE_CHECKING:
+    from sweepd.figures.kinds import Questions
     from sweepd.figures.report import Report
     from sweepd.store.store import Store
 
@@ -71,10 +74,8 @@ def plot(
     views = connect(store, code=codes(code, store), sweeps=sweeps or None, seeds=seeds)
     asked = Questions(views, where=where, of=of, along=along, cost=cost)
     found = KINDS[kind]
-    write(out, drawn(found.draw(asked), found.shows, form, width))
-    for note in asked.notes:
-        say(note)
-    report_damage((*views.damaged, *asked.damaged))
+    with _notes_said(asked):
+        write(out, drawn(found.draw(asked), found.shows, form, width))
     say(f"{kind} drawn in {out}")
 
 
@@ -103,11 +104,24 @@ def report(
     store = Store.open(results_address(results))
     while True:
         runs = watch and bool(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
-        write(out, _report(store, sweep, where, of, code).page())
+        made = _report(store, sweep, where, of, code)
+        with _notes_said(made.asked):
+            write(out, made.page())
         say(f"report written to {out}")
         if not runs:
             return
         time.sleep(WATCH_SECONDS)
+
+
+@contextmanager
+def _notes_said(asked: Questions) -> Iterator[None]:
+    """Say what answers do not show, and what was skipped, also where nothing could be drawn."""
+    try:
+        yield
+    finally:
+        for note in asked.notes:
+            say(note)
+        report_damage((*asked.views.damaged, *asked.damaged))
 
 
 def _report(store: Store, sweep: str | None, where: str | None, of: str, code: Code) -> Report:
@@ -121,7 +135,6 @@ def _report(store: Store, sweep: str | None, where: str | None, of: str, code: C
 
     counted, sweeps = codes(code, store), [sweep] if sweep else None
     views = connect(store, code=counted, sweeps=sweeps)
-    report_damage(views.damaged)
     [(trials,)] = views.fetch("SELECT count(*) FROM trials")
     names = sweeps or list(views.infos)
     launched = [record for record in store.launches() if record.get("sweep") in names]

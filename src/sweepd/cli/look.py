@@ -9,11 +9,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sweepd.cli.completion import complete_models, complete_tasks
 from sweepd.cli.output import AsCsv, AsJson, Form, Results, emit, form_of, results_address, say
 from sweepd.errors import SweepdError, UserError
 from sweepd.provenance import provenance
@@ -59,7 +61,7 @@ def schema() -> None:
 
 
 def sample(
-    task: Annotated[str, typer.Argument(metavar="TASK")],
+    task: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_tasks)],
     settings: Settings = None,
     count: Annotated[int, typer.Option(min=1)] = 5,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -74,10 +76,8 @@ def sample(
     given = parsed(settings)
     made = _made(task, found, given)
     _refuse_leftovers(given, task)
-    try:
+    with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
-    except ValueError as error:
-        raise UserError(str(error)) from None
     for example in examples:
         if as_json:
             print(json.dumps(vars(example), ensure_ascii=False))
@@ -86,8 +86,11 @@ def sample(
 
 
 def flops(
-    model: Annotated[str, typer.Argument(metavar="MODEL")],
-    task: Annotated[str, typer.Option(help="The task that the model is to learn.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", autocompletion=complete_models)],
+    task: Annotated[
+        str,
+        typer.Option(help="The task that the model is to learn.", autocompletion=complete_tasks),
+    ],
     settings: Settings = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -107,16 +110,16 @@ def flops(
     problem = _made(task, registry.find_task(task, Path()), given)
     architecture = _made(model, registry.find_model(model, Path()), given)
     _refuse_leftovers(given, f"{task} or {model}")
-    L = problem.L if L is None else L
+    with _readable_errors(task):
+        size, capacity, vocab_size = problem.size, problem.capacity, len(problem.vocab)
+        L = problem.L if L is None else L
     _refuse_unless_counts({"L": L, "batch_size": batch_size})
-    try:
-        found = costs(architecture, len(problem.vocab), L, max(problem.capacity, L + 1))
-    except ValueError as error:
-        raise UserError(f"{model} at L = {L}: {error}") from None
+    with _readable_errors(f"{model} at L = {L}"):
+        found = costs(architecture, vocab_size, L, max(capacity, L + 1))
     totals = {
         "model": model,
         "task": task,
-        "size": problem.size,
+        "size": size,
         "d": getattr(architecture, "d", None),
         "L": L,
         "flops": found.flops,
@@ -257,10 +260,24 @@ def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
                 raise UserError(f"--set {field}: {error}") from None
         elif parameter.default is registry.REQUIRED:
             raise UserError(f"{name} needs {field}: add --set {field}=…")
-    try:
+    with _readable_errors(name):
         return kind(**values)
-    except ValueError as error:
-        raise UserError(f"{name}: {error}") from None
+
+
+@contextmanager
+def _readable_errors(what: str) -> Iterator[None]:
+    """What a task or model raises, as a UserError that says where; a user's may raise anything."""
+    from sweepd.grid.axes import reason
+    from sweepd.grid.registry import is_own
+
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if is_own(what) or isinstance(error, ValueError):
+            raise UserError(f"{what}: {reason(error)}") from error
+        raise
 
 
 def _refuse_leftovers(given: dict[str, Any], whose: str) -> None:

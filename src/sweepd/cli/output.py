@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import json
 import math
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,9 +22,18 @@ from sweepd.errors import UserError
 from sweepd.listing import Row, listing
 
 if TYPE_CHECKING:
+    from sweepd.query.pivot import Line, Tone
     from sweepd.store.tables import Damaged
 
 Form = Literal["table", "json", "csv"]
+STYLES: dict[Tone, str] = {
+    "plain": "",
+    "title": "bold",
+    "settled": "green",
+    "open": "yellow",
+    "warning": "red",
+    "quiet": "dim",
+}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of flat objects.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
@@ -42,6 +55,43 @@ def results_address(given: str | None) -> str:
 def say(text: str) -> None:
     """Print a message for the person at the terminal, on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def say_everything() -> None:
+    """Make stdout and stderr take every character: in UTF-8 where the locale knows ASCII alone (as
+    Python itself does unless it is told not to), else with a `?` for those that it lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding="utf-8" if is_ascii else None, errors="replace")
+
+
+@contextmanager
+def whoever_reads_may_leave() -> Iterator[None]:
+    """Within this block, the end of the program that reads stdout (`| head`) is a quiet end of this
+    one, with exit code 0."""
+    try:
+        try:
+            yield
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # click has made it an exit code
+                raise end.__context__ from None
+            raise
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+        sys.exit(0)
+
+
+def duration(seconds: float) -> str:
+    """A time span for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    for unit, length in (("min", 60), ("h", 3600), ("days", 86400)):
+        if seconds < 90 * length:
+            return f"{seconds / length:.{length > 60:d}f} {unit}"
+    return f"{seconds / (365 * 86400):.1f} years"
 
 
 def confirmed(question: str, yes: bool) -> bool:
@@ -80,7 +130,28 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             writer.writerow(columns)
             writer.writerows([_plain(row.get(name)) for name in columns] for row in rows)
         case "table":
-            print(listing(columns, rows)[0])
+            text, left_out = listing(columns, rows, width())
+            print(text)
+            if left_out:
+                say(f"left out, as the terminal is too narrow: {', '.join(left_out)}")
+
+
+def show(lines: Iterable[Line]) -> None:
+    """Print lines for people, in colours on a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text.assemble(*((text, STYLES[tone]) for text, tone in line)))
+
+
+def width() -> int | None:
+    """How many characters a line may have: as many as the terminal, or $COLUMNS, has; None where
+    the output goes into a file or to a program."""
+    if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def _plain(value: Any) -> Any:

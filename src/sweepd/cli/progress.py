@@ -1,120 +1,170 @@
-"""What a person sees while a sweep runs: a line for each trial that ends and, on a terminal, one
-that shows what is running."""
+"""What a person sees while a sweep runs: on a terminal a board that fills in, elsewhere a line for
+each trial that ends and one a minute."""
 
 from __future__ import annotations
 
-import itertools
 import os
-import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sweepd.cli.output import say
+from sweepd.cli.board import RUNNING, Board, Spot, State, amount, labels
+from sweepd.cli.drawing import drawn, line
+from sweepd.cli.output import duration, say
 from sweepd.errors import EnvironmentFailure
-from sweepd.statuses import DONE
+from sweepd.search.seeds import Outcome
 
 if TYPE_CHECKING:
     from sweepd.grid.plan import Trial
+    from sweepd.run.launching import Forecast
+    from sweepd.search.base import Search
 
-QUIET_SECONDS = 15.0
+QUIET_SECONDS = 60.0
 """Where there is no terminal: after how long without an ending a line says what is running."""
-
-
-def duration(seconds: float) -> str:
-    """A time span for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    for unit, length in (("min", 60), ("h", 3600), ("days", 86400)):
-        if seconds < 90 * length:
-            return f"{seconds / length:.{length > 60:d}f} {unit}"
-    return f"{seconds / (365 * 86400):.1f} years"
+REFRESHES = 4
+"""How often a second the board is drawn."""
+INTERRUPT = "Ctrl-C saves what runs and ends; the same launch again continues it"
+KEPT_ERRORS = 20
 
 
 class Progress:
     """Shows on stderr what the engine reports (`sweepd.run.tune_hooks.Listener`).
 
-    todo: how many trials are to run, exactly or as an estimate.
+    As a context manager it holds the terminal. What else is to be said meanwhile goes through
+    `note`. The engine calls from one thread, and the board is drawn in another.
     """
 
-    def __init__(self, trials: Iterable[Trial], todo: int, todo_is_exact: bool) -> None:
-        self.varying = varying(trials)
-        self.todo, self.about = todo, "" if todo_is_exact else "~"
-        self.done = 0
-        self.started = self.spoken = time.monotonic()
-        self.now: dict[str, tuple[Trial, dict[str, Any]]] = {}
-        self.moving = sys.stderr.isatty()
+    def __init__(self, search: Search, expected: Forecast) -> None:
+        plan = search.plan
+        self.grid, self.expected = plan.grid, expected
+        metric = plan.grid.goal.metric
+        self.metric = metric
+        later = set(plan.grid.seeds[plan.grid.first_seeds :]) | set(plan.grid.fresh_seeds)
+        self.spots = [Spot.of({**t.row(), "on_demand": t.on_demand}, later) for t in plan.trials]
+        self.labels = labels(self.spots)
+        self.states = {id_: _earlier(outcome) for id_, outcome in search.outcomes.items()}
+        self.errors: list[str] = []
+        self.waiting, self.interrupt = "", INTERRUPT
+        self.began: float | None = None
+        self.entered = self.spoken = time.monotonic()
+        self.guard = threading.Lock()
+        self.live: Any = None
+
+    def __enter__(self) -> Progress:
+        if not (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
+            return self
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(stderr=True)
+        self.live = Live(
+            console=console,
+            get_renderable=lambda: drawn(self.board(), console.width - 1, self.interrupt),
+            refresh_per_second=REFRESHES,
+            vertical_overflow="crop",
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.waiting = self.interrupt = ""
+        if self.live:
+            self.live.stop()
+            self.live = None
+
+    def board(self) -> Board:
+        """The sweep as the engine has told of it until now."""
+        with self.guard:
+            states, errors = dict(self.states), tuple(self.errors)
+        bill = self.expected.expected
+        return Board(
+            sweep=self.grid.name,
+            goal=self.grid.goal,
+            rule=self.grid.pass_rule,
+            spots=self.spots,
+            states=states,
+            staircase=self.grid.search_name == "staircase",
+            expected=None if self.expected.is_exact else (bill.trials, bill.train_flops),
+            forecast=(bill.seconds_low, bill.seconds_high),
+            seconds=0.0 if self.began is None else time.monotonic() - self.began,
+            waiting=self.waiting,
+            errors=errors,
+            labels=self.labels,
+        )
+
+    def note(self, text: str) -> None:
+        """Say something to the person at the terminal."""
+        if self.live:
+            self.live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        else:
+            say(text)
+
+    def preparing(self, what: str) -> None:
+        """Nothing runs yet, as this comes first."""
+        self.waiting = what
+        if not self.live:
+            self._say(f"{what} (after {duration(time.monotonic() - self.entered)})")
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
-        self.now[trial.id] = (trial, report)
-        if self.moving:
-            line = self._running_line()
-            sys.stderr.write(f"\r\x1b[K{line[: _width() - 1]}")
-            sys.stderr.flush()
-        elif time.monotonic() - self.spoken > QUIET_SECONDS:
-            self._say(self._running_line())
+        self.waiting, self.began = "", self.began or time.monotonic()
+        with self.guard:
+            self.states[trial.id] = State(RUNNING, report["step"], report["acc"])
+        if not self.live and time.monotonic() - self.spoken > QUIET_SECONDS:
+            self._say(line(self.board()))
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        self.now.pop(trial.id, None)
-        self.done += report["status"] in DONE
+        self.waiting, self.began = "", self.began or time.monotonic()
+        status = report["status"]
+        step = report.get("step") or self.states.get(trial.id, State()).step
+        with self.guard:
+            self.states[trial.id] = State(status, step, report[self.metric], error=report["error"])
         scores = "".join(
             f", {name} {report[name]:.3g}"
             for name in trial.metrics
             if name != "chain_acc" and report.get(name) is not None
         )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
-        if report["status"] == "failed":
+        if status == "failed":
             why += f" (`sweepd logs {trial.id}`)"
-        counter = f"[{self.done:{len(str(self.todo))}}/{self.about}{self.todo}]"
-        self._say(f"{counter} {self.label(trial)}: {report['status']}{scores}{why}")
+        told = f"{self.label(trial)}: {status}{scores}{why}"
+        if status == "failed":
+            with self.guard:
+                self.errors = [*self.errors, told][-KEPT_ERRORS:]
+        if not self.live:
+            self._say(f"{self._counter()} {told}")
 
     def lost_ray(self, reason: str) -> NoReturn:
         """End the process at once: Python's own way out would wait for Ray."""
-        self._say(f"sweepd: {reason}; `sweepd resume` continues from the last checkpoints")
-        os._exit(EnvironmentFailure.exit_code)
+        self.leave(
+            f"sweepd: {reason}; `sweepd resume` continues from the last checkpoints",
+            EnvironmentFailure.exit_code,
+        )
+
+    def leave(self, text: str, exit_code: int) -> NoReturn:
+        """End the process at once, with the terminal as it was before."""
+        if self.live:
+            sys.stderr.write("\x1b[?25h\n")  # show the cursor, which the board has hidden
+        if text:
+            say(text)
+        os._exit(exit_code)
 
     def label(self, trial: Trial) -> str:
-        """Returns a trial's name: its task, its model, and the fields that differ in this sweep."""
-        names = self.varying.get((trial.task_name, trial.model_name), ())
-        fields = [f"{name}={trial.axes[name]}" for name in names]
-        return " ".join([trial.task_name, trial.model_name, *fields, f"seed={trial.seed}"])
+        """Returns a trial's name: its id's first digits, its task, its model, and the fields that
+        differ in this sweep."""
+        return self.labels[trial.id]
 
-    def _running_line(self) -> str:
-        parts = [self._stands(trial, report) for trial, report in self.now.values()]
-        passed = time.monotonic() - self.started
-        line = f"{self.done}/{self.about}{self.todo} done after {duration(passed)}"
-        if 0 < self.done < self.todo:
-            line += f", about {duration(passed / self.done * (self.todo - self.done))} left"
-        return f"{line}; running: {'; '.join(parts)}"
+    def _counter(self) -> str:
+        found = amount(self.board())
+        about = "" if self.expected.is_exact else "~"
+        return f"[{found.trials:{len(str(found.trials_in_all))}}/{about}{found.trials_in_all}]"
 
-    def _stands(self, trial: Trial, report: Mapping[str, Any]) -> str:
-        """Where a trial is: its step, of how many if that is known, and its first score."""
-        of_all = f"/{trial.train.steps}" if trial.train.steps else ""
-        told = [f"{self.label(trial)} step {report['step']}{of_all}"]
-        known = (name for name in trial.metrics if report.get(name) is not None)
-        told += [f"{name} {report[name]:.2f}" for name in itertools.islice(known, 1)]
-        return " ".join(told)
-
-    def _say(self, line: str) -> None:
-        if self.moving:
-            sys.stderr.write("\r\x1b[K")
-        say(line)
+    def _say(self, text: str) -> None:
+        say(text)
         self.spoken = time.monotonic()
 
 
-def varying(trials: Iterable[Trial]) -> dict[tuple[str, str], list[str]]:
-    """By (task, model), the fields that differ between its trials."""
-    seen: dict[tuple[str, str], dict[str, set[object]]] = {}
-    for trial in trials:
-        fields = seen.setdefault((trial.task_name, trial.model_name), {})
-        for name, value in trial.axes.items():
-            fields.setdefault(name, set()).add(value)
-    return {
-        pair: [name for name, values in fields.items() if len(values) > 1]
-        for pair, fields in seen.items()
-    }
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns
+def _earlier(outcome: Outcome) -> State:
+    return State(outcome.status, 0, outcome.score, earlier=True)

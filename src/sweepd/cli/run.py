@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,20 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.cluster import draft, hand_over
+from sweepd.cli.completion import SweepName, complete_grid_files, complete_sweeps
 from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
+    duration,
     emit,
     form_of,
     report_damage,
     results_address,
     say,
 )
-from sweepd.cli.progress import Progress, duration
+from sweepd.cli.tracking import LogTo, telling
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
+    from sweepd.cli.progress import Progress
     from sweepd.cluster import Cluster
     from sweepd.grid.spec import Grid
     from sweepd.run.driver import Launched
@@ -37,7 +39,12 @@ if TYPE_CHECKING:
     from sweepd.search.estimate import Bill
     from sweepd.store.store import Store
 
-GridFile = Annotated[Path, typer.Argument(metavar="GRID", help="A grid in YAML (docs/grid.md).")]
+GridFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRID", help="A grid in YAML (docs/grid.md).", autocompletion=complete_grid_files
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="key=value", help="Override a field, e.g. model.d=[32,64]."),
@@ -88,10 +95,15 @@ def plan(
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.grid.spec import load_grid
+    from sweepd.query.precision import precision_notes
+    from sweepd.run.launching import forecast
 
     form = form_of(as_json, as_csv)
     asked, site = load_grid(grid, overrides or []), _site(cluster)
-    expected = _forecast(asked, site, _address(results, site), accept_code)
+    made = _planned(asked, _existing(_address(results, site)), accept_code, "search")
+    for note in precision_notes(made.plan):
+        say(note)
+    expected = forecast(made, site)
     if form == "table":
         _show(expected, cluster)
     else:
@@ -109,6 +121,7 @@ def launch(
     promote: Promote = False,
     max_flops: MaxFlops = None,
     max_hours: MaxHours = None,
+    log_to: LogTo = None,
     results: Results = None,
 ) -> None:
     """Run a grid. The same command again continues it and skips what is done.
@@ -119,7 +132,7 @@ def launch(
     from sweepd.grid.spec import load_grid
 
     asked = load_grid(grid, overrides or [])
-    options = Options(accept_code, promote, max_flops, max_hours)
+    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()))
     if not dry_run:
         _launch(asked, cluster, results, options, yes)
         return
@@ -131,11 +144,12 @@ def launch(
 
 
 def resume(
-    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    sweep: SweepName = None,
     accept_code: AcceptCode = False,
     promote: Promote = False,
     max_flops: MaxFlops = None,
     max_hours: MaxHours = None,
+    log_to: LogTo = None,
     cluster: ClusterFile = None,
     yes: Yes = False,
     results: Results = None,
@@ -145,12 +159,15 @@ def resume(
     from sweepd.store.store import Store
 
     store = Store.open(_address(results, _site(cluster)))
-    options = Options(accept_code, promote, max_flops, max_hours)
+    options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()))
     with saved_grid(store, sweep, say) as grid:
         _launch(grid, cluster, store.address, options, yes)
 
 
-def cancel(sweep: Annotated[str, typer.Argument(metavar="SWEEP")], results: Results = None) -> None:
+def cancel(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", autocompletion=complete_sweeps)],
+    results: Results = None,
+) -> None:
     """End a sweep cleanly, wherever it runs: its trials are saved and `resume` continues them."""
     from sweepd.run import launching
     from sweepd.store.store import Store
@@ -169,6 +186,7 @@ class Options:
     promote: bool
     max_flops: float | None
     max_hours: float | None
+    log_to: tuple[str, ...]
 
     def sent(self) -> list[str]:
         """The options that a driver elsewhere has to be told."""
@@ -177,7 +195,7 @@ class Options:
         told = [option for option, wanted in flags.items() if wanted]
         for option, number in numbers.items():
             told += [option, f"{number:g}"] if number is not None else []
-        return told
+        return [*told, *(word for name in self.log_to for word in ("--log-to", name))]
 
     def allowance(self) -> Allowance:
         """What settling may spend. UserError if a limit is negative."""
@@ -199,6 +217,7 @@ def _launch(
     options: Options,
     yes: bool,
 ) -> None:
+    from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
     from sweepd.run import driver
     from sweepd.run.launching import forecast, per_trial
@@ -218,10 +237,14 @@ def _launch(
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
             return
-    progress = Progress(planned.plan.trials, expected.to_run, expected.is_exact)
+    progress = Progress(planned.search, expected)
     placement = site.placement(per_trial(grid, site))
-    with _stopping() as stop:
-        launched = driver.launch(planned.search, store, placement, stop, progress, say)
+    with (
+        progress if something_to_do else nullcontext(),
+        telling(options.log_to, grid.name, progress) as listener,
+        _stopping(progress) as stop,
+    ):
+        launched = driver.launch(planned.search, store, placement, stop, listener, progress.note)
     after = launched.standing
     trials = len(after.done) + sum(not trial.on_demand for trial in after.todo)
     done = f"{len(after.done)} of {trials} trials"
@@ -270,15 +293,15 @@ def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
 
 
 @contextmanager
-def _stopping() -> Iterator[threading.Event]:
+def _stopping(progress: Progress) -> Iterator[threading.Event]:
     """An event that Ctrl-C or SIGTERM sets; a second signal ends the process at once."""
     event = threading.Event()
 
     def ask(number: int, frame: object) -> None:
         if event.is_set():
-            os._exit(130)
+            progress.leave("", 130)
         event.set()
-        say("stopping: saving what runs (once more to leave at once)")
+        progress.note("stopping: saving what runs (once more to leave at once)")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sweepd.cli.completion import SweepName
 from sweepd.cli.output import (
     AsCsv,
     AsJson,
@@ -18,13 +18,15 @@ from sweepd.cli.output import (
     results_address,
 )
 from sweepd.errors import UserError
-from sweepd.listing import listing
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
-    from sweepd.store.store import Store
+    import pyarrow as pa
 
-WATCH_SECONDS = 2.0
+    from sweepd.listing import Row
+    from sweepd.store.store import Store
+    from sweepd.store.tables import Damaged
+
 HIDDEN = {
     *("id", "trunk", "config", "code", "sweep", "size", "L"),
     *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
@@ -38,9 +40,9 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", show_default=False)] = None,
+    sweep: SweepName = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again until nothing runs.")
+        bool, typer.Option("--watch", help="Show it as launch does, until nothing runs.")
     ] = False,
     results: Results = None,
     as_json: AsJson = False,
@@ -49,18 +51,16 @@ def status(
     """Show how all sweeps stand, or how each trial of one sweep stands."""
     from sweepd.store.store import Store
 
-    store = Store.open(results_address(results))
     form = form_of(as_json, as_csv)
     if watch and form != "table":
         raise UserError("--watch is for people: it excludes --json and --csv")
-    while watch:
-        columns, rows = _rows(store, sweep)
-        clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-        print(f"{clear}{listing(columns, rows)[0]}", flush=True)
-        if not store.driven_elsewhere([sweep] if sweep else store.sweeps()):
+    if watch:
+        from sweepd.cli.watching import watched
+
+        watched(results_address(results), sweep)
+        if sweep:
             return
-        time.sleep(WATCH_SECONDS)
-    emit(*_rows(store, sweep), form)
+    emit(*_rows(Store.open(results_address(results)), sweep), form)
 
 
 def logs(
@@ -104,20 +104,11 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a planned trial, with its latest ending; `running` where the newest recorded step
     is of an attempt that has not ended and the sweep has a driver."""
-    from sweepd.store.endings import latest
-
     scores = ["acc", *store.load_sweep(sweep).metrics]
     planned = store.read_plans([sweep]).table
     plan = planned.to_pylist()
-    read = store.read_trials([trial["config"] for trial in plan])
-    report_damage(read.damaged)
-    latest_ones = latest(read.table)
-    endings = {row["id"]: row for row in latest_ones.to_pylist()}
-    active: dict[str, dict[str, Any]] = {}
-    if store.driven_elsewhere([sweep]):
-        from sweepd.query.running import newest_steps
-
-        active = newest_steps(store, planned, latest_ones)
+    endings, active, damaged = standings(store, sweep, planned)
+    report_damage(damaged)
     varying = [
         name
         for name in (plan[0] if plan else ())
@@ -136,3 +127,20 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
         row["error"] = ended.get("error")
         rows.append(row)
     return [*shown, "status", "step", *scores, "seconds", "error"], rows
+
+
+def standings(
+    store: Store, sweep: str, planned: pa.Table
+) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
+    """By id, the latest ending of each of the planned trials, and the newest step of each that
+    runs, if the sweep has a driver; and what could not be read."""
+    from sweepd.store.endings import latest
+
+    read = store.read_trials(planned["config"].to_pylist())
+    ended = latest(read.table)
+    active: dict[str, Row] = {}
+    if store.driven_elsewhere([sweep]):
+        from sweepd.query.running import newest_steps
+
+        active = dict(newest_steps(store, planned, ended))
+    return {row["id"]: row for row in ended.to_pylist()}, active, read.damaged

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from sweepd.closest import closest
 from sweepd.cluster.address import Address
 from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Remote
@@ -17,7 +18,6 @@ from sweepd.cluster.kuberay import KubeRay
 from sweepd.cluster.local import Local
 from sweepd.cluster.onprem import OnPrem
 from sweepd.cluster.slurm import Slurm
-from sweepd.grid.registry import closest
 from sweepd.grid.yamlfile import GridError, parse, read
 
 __all__ = ["Cluster", "Local", "Remote", "load_cluster"]

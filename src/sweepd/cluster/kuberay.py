@@ -17,12 +17,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from sweepd.closest import closest
 from sweepd.cluster.base import Note, Work
 from sweepd.cluster.batch import Batch, tell
 from sweepd.cluster.jobs import STOPPING
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import Nodes
-from sweepd.grid.registry import closest
 from sweepd.grid.yamlfile import Keys, dump
 
 MOUNT, PACKAGE = "/sweepd", "package.zip"

@@ -1,4 +1,4 @@
-"""`curves`: what the checks of each trial measured while it was trained."""
+"""`curves`: what was measured of each trial while it was trained."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sweepd.figures.panels import (
     SCORES,
     Asked,
     Drawing,
+    NothingToDraw,
     Row,
     by_size_and_model,
     goal_rule,
@@ -34,10 +35,13 @@ def curves(
     """A panel for each model, a row of panels for each problem and size; a line for each trial.
 
     A point at its end is the test score of a trial that was solved, stopped or diverged, so that
-    its line ends early. `trials` and their curves are those of the cells of a `min`.
+    its line ends early. `trials` and their curves are those of the cells of a `min`. NothingToDraw
+    if nothing was measured.
     """
     import altair as alt
 
+    if not of:
+        raise NothingToDraw("nothing to draw: no trial has recorded a check that ended")
     values = sorted({row["value"] for row in asked.answer.cells})
     colour = alt.Color(
         "value:O",
@@ -53,7 +57,7 @@ def curves(
             "step:Q",
             title="steps",
             scale=alt.Scale(zero=True),
-            axis=alt.Axis(tickCount=3, format="~s", grid=False),
+            axis=alt.Axis(tickCount=3, format=",d", grid=False),
         ),
         colour,
         tooltip=tooltip(trial="trial", seed="seed", value=asked.name, at="at", status="status"),

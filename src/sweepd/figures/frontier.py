@@ -27,7 +27,8 @@ def frontier(asked: Asked, look: Look) -> Drawing:
     import altair as alt
 
     cost, score = asked.expression, asked.score
-    rows = asked.answer.rows
+    found_in = zip(asked.answer.rows, asked.answer.cells, strict=True)
+    rows = [{**row, **cell} for row, cell in found_in]
     models = ordered([row["model"] for row in rows])
     colour, shape = by_model(models, look)
     costs = [row[cost] for row in rows]
@@ -66,7 +67,7 @@ def frontier(asked: Asked, look: Look) -> Drawing:
 def _told(asked: Asked, row: Row) -> dict[str, Any]:
     cost, score = asked.expression, asked.score
     return {
-        **{name: row.get(name) for name in ("model", "d", "seeds", "at")},
+        **{name: row.get(name) for name in ("model", "d", "seeds", "at", "cell")},
         "cost": row[cost],
         "score": row[score],
         "told": f"{row[score]:.3f}",

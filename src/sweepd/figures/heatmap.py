@@ -21,6 +21,8 @@ MARKS = {
     "unfinished": ("not finished", "circle"),
 }
 """By a cell's state: what its mark says, and the mark's shape."""
+DIVERGED = "div."
+"""Stands in a cell whose loss is not finite."""
 LINE = "#D55E00"
 """The colour of the frontier."""
 SETTLED = ["settled", "not settled"]
@@ -112,7 +114,8 @@ def _problem(
 
 def _told(asked: Asked, row: Row) -> dict[str, Any]:
     score = row[asked.score]
-    text = "" if score is None else f"{score:.2f}".removeprefix("0")
+    none = DIVERGED if row["diverged"] else ""
+    text = none if score is None else f"{score:.2f}".removeprefix("0")
     dark = score is not None and (score > 0.55 if asked.score == "acc" else score < 0.2)
     return {
         **_place(row),

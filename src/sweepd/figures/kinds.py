@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+from sweepd.errors import UserError
 from sweepd.figures.curves import curves
 from sweepd.figures.exponents import exponents
 from sweepd.figures.frontier import frontier
@@ -45,8 +46,14 @@ class Questions:
 
     @cached_property
     def least(self) -> Asked:
-        """The least values, and the cells behind them."""
-        return self._asked(self.texts["min"], self.of)
+        """The least values, and the cells behind them. UserError if they are of the size itself,
+        against which figures show them."""
+        found = self._asked(self.texts["min"], self.of)
+        if "size" not in found.named:
+            raise UserError(
+                f"--of {self.of}: figures show it against the size; name another column"
+            )
+        return found
 
     @cached_property
     def laws(self) -> Asked:
@@ -85,9 +92,9 @@ class Questions:
 
     def _asked(self, text: str, expression: str) -> Asked:
         found = answer(self.views, text)
+        self.notes.extend(note for note in found.notes if note not in self.notes)
         if not found.rows:
             raise NothingToDraw(f"nothing to draw: `{text}` has no row")
-        self.notes.extend(note for note in found.notes if note not in self.notes)
         return Asked(found, expression, self.views.size_fields)
 
 
@@ -122,7 +129,7 @@ KINDS = {
         lambda asked: partial(exponents, asked.laws, asked.along),
     ),
     "curves": Kind(
-        "What the checks of each trial measured while it was trained.",
+        "What was measured of each trial while it was trained.",
         lambda asked: partial(curves, asked.least, asked.trials, asked.curves),
     ),
 }

@@ -131,8 +131,8 @@ def _known(
     asked: Asked, rows: Sequence[Row], models: Sequence[str], along: str
 ) -> Iterator[dict[str, Any]]:
     """What is drawn of the rows of one problem."""
-    xs = [row[along] for row in rows]
-    spread = max(xs) / min(xs) if max(xs) > min(xs) else 2.0
+    xs = _values(asked, along)
+    spread = xs[-1] / xs[0] if len(xs) > 1 else 2.0
     for row in rows:
         aside = models.index(row["model"]) - (len(models) - 1) / 2
         value, fail = row["value"], row["fail"]

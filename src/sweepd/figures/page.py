@@ -8,9 +8,10 @@ lets only the scripts and the style run that it was made with, by their hashes.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -18,9 +19,16 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from sweepd.errors import EnvironmentFailure
+
 NUMBER, LONG = ' class="number"', ' class="long"'
 ENOUGH_FOR_LONG = 24
 """Characters from which on a cell of a table gets more room."""
+BUNDLE = """
+import sys, vl_convert
+sys.stdout.reconfigure(encoding="utf-8")
+sys.stdout.write(vl_convert.javascript_bundle())
+"""
 HIDDEN_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -29,7 +37,7 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
     that name in `data["figures"]` is drawn.
     """
     style, script = _asset("page.css"), _asset("page.js")
-    scripts = [prepared().result(), script]
+    scripts = [_vega(), script]
     return (
         Template(_asset("page.html"))
         .substitute(
@@ -111,16 +119,20 @@ def _asset(name: str) -> str:
 
 
 @cache
-def prepared() -> Future[str]:
-    """Vega, Vega-Lite and Vega-Embed as one script, made in the background: it takes seconds."""
-    import vl_convert
+def prepared() -> subprocess.Popen[str]:
+    """The process that puts Vega, Vega-Lite and Vega-Embed into one script: it takes seconds, and
+    vl_convert lets nothing else of its own process run meanwhile."""
+    return subprocess.Popen(
+        [sys.executable, "-c", BUNDLE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
 
-    def script() -> str:
-        bundle: Any = vl_convert.javascript_bundle  # its stub demands an argument
-        return str(bundle()).replace("</script", "<\\/script")
 
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(script)
-    finally:
-        pool.shutdown(wait=False)
+@cache
+def _vega() -> str:
+    script, error = prepared().communicate()
+    if not script:
+        raise EnvironmentFailure(f"vl-convert cannot make the scripts of the page: {error}")
+    return script.replace("</script", "<\\/script")

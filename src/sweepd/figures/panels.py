@@ -101,9 +101,8 @@ class Asked:
 
     def where(self, row: Row) -> str:
         """The size of a row, and what else tells it apart from others, in words."""
-        size = [f"{self.size_fields.get(row['task'], 'size')} = {row['size']}"]
-        at = size if "size" in row else []
-        return ", ".join([*at, *(f"{name} = {row[name]}" for name in self.apart)]) or "all sizes"
+        size = f"{self.size_fields.get(row['task'], 'size')} = {row['size']}"
+        return ", ".join([size, *(f"{name} = {row[name]}" for name in self.apart)])
 
     def problems(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
         """The rows of each problem: a task with its columns of the group."""

@@ -3,6 +3,7 @@ laws, the paper, failures, costs, where it came from and how to repeat it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from sweepd.figures.curves import one_cell
 from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.origin import Launches, cost, failures, origin, repeating
 from sweepd.figures.page import figure, page, prepared, table
-from sweepd.figures.panels import NothingToDraw, Row
+from sweepd.figures.panels import Asked, NothingToDraw, Row
 from sweepd.figures.render import ON_SCREEN, specified
 from sweepd.figures.words import answered, caveats, question, table_rows
 
@@ -49,7 +50,8 @@ class Report:
     """which makes it"""
 
     def page(self) -> bytes:
-        """The page. A part that has no answer says why."""
+        """The page. A part that has no answer says why. NothingToDraw if nothing was found."""
+        least = self.asked.least
         prepared()
         figures, missing = self._figures()
         sections = {
@@ -72,7 +74,7 @@ class Report:
                 for title, of in sections.items()
             ),
         ]
-        return page(self.name, "\n".join(body), {"figures": figures, "curves": self._curves()})
+        return page(self.name, "\n".join(body), {"figures": figures, "curves": self._curves(least)})
 
     def _figures(self) -> tuple[dict[str, Any], dict[str, str]]:
         """The specifications of the figures by kind, and why others are missing."""
@@ -109,21 +111,20 @@ class Report:
         return table(list(rows[0]), rows, "The claims of Yang et al. (arXiv 2402.13934).")
 
     def _questions(self) -> Iterator[str]:
-        sweeps = "".join(f" --sweep {name}" for name in self.launches.sweeps)
+        sweeps = [word for name in self.launches.sweeps for word in ("--sweep", name)]
         for text in self.asked.texts.values():
-            yield f'sweepd query "{text}"{sweeps}'
+            yield shlex.join(["sweepd", "query", text, *sweeps])
 
-    def _curves(self) -> dict[str, Any]:
+    def _curves(self, least: Asked) -> dict[str, Any]:
         """For each cell that has learning curves, what it is and those of its trials."""
         found: dict[str, Any] = {}
-        for row in self.asked.least.answer.cells:
+        for row in least.answer.cells:
             trials = [
                 [trial["id"], trial["seed"], *_rounded(self.asked.curves[trial["id"]])]
                 for trial in self.asked.trials.get(row["cell"], ())
                 if trial["id"] in self.asked.curves
             ]
             if trials:
-                least = self.asked.least
                 where = f"{row['model']} on {row['task']}, {least.where(row)}"
                 told = f"{where}, {least.expression} = {row['value']:g}"
                 found[str(row["cell"])] = {"told": told, "trials": trials}
@@ -138,7 +139,7 @@ def _shown(kind: str, figures: Mapping[str, Any], missing: Mapping[str, str]) ->
     shows = KINDS[kind].shows
     if kind in figures:
         return figure(kind, shows)
-    return f'<p class="quiet">{escape(shows)} Not drawn: {escape(missing[kind])}.</p>'
+    return f'<p class="quiet">{escape(shows)} {escape(missing[kind])}.</p>'
 
 
 def _tried(part: Callable[[], str]) -> str:

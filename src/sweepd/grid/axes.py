@@ -21,8 +21,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from sweepd.closest import closest
 from sweepd.grid.blame import place_of, told
-from sweepd.grid.registry import REQUIRED, Parameter, closest, parameters
+from sweepd.grid.registry import REQUIRED, Parameter, parameters
 from sweepd.grid.yamlfile import Document, Keys
 
 Fields = dict[str, Parameter]

@@ -27,14 +27,18 @@ if TYPE_CHECKING:
 RESERVED = (
     *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
     *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
+    *("independent", "commonest", "loss_at", "acc_at"),
     *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
     *("flops_to_goal", "seconds", "parent", "error"),
     *("host", "torch", "threads", "started", "ended", "on_demand"),
 )
 """Columns of results that no field of a task, model or loop may take, and no metric of a loop. A
 setting of such a name becomes a column with its block in front: `stop_tokens`."""
-OF_CELLS = ("cell", "pass", "seeds", "total_of_one", *STATUSES)
+OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """Columns of cells that none of these may take either."""
+ADDED = ("score_from",)
+"""Fields of tasks that came after 0.1.0. Unset, they leave no trace in an identity, so that trials
+from before are still the same."""
 TEST_SHARE = 1 / 16
 TRAIN_SHARE = 14 / 16
 """Shares of a task's inputs that the splits hold (`tasks.base.Split`)."""
@@ -209,13 +213,18 @@ class _Part:
     @property
     def identity(self) -> dict[str, Any]:
         """What is hashed, besides the code."""
-        return {"name": self.name, **self.axes}
+        return {"name": self.name, **self._hashed}
 
     @property
     def former_identity(self) -> dict[str, Any]:
         """What sweepd 0.1.0 hashed: of a user's class the name alone, so that classes of one name
         in two files were one."""
-        return {"name": self.where.rpartition(":")[2], **self.axes}
+        return {"name": self.where.rpartition(":")[2], **self._hashed}
+
+    @property
+    def _hashed(self) -> dict[str, Any]:
+        unset = {name for name in ADDED if self.axes.get(name) is None}
+        return {name: value for name, value in self.axes.items() if name not in unset}
 
 
 @dataclass(frozen=True)
@@ -310,6 +319,7 @@ class _Planner:
         codes = self.codes()
         if self.problems:
             raise GridError(self.problems)
+        self.warned += self.repeated_looks()
         first_seeds = (*self.grid.seeds[: self.grid.first_seeds], *self.grid.fresh_seeds)
         for task, setting, task_costs in zip(self.tasks, settings, all_costs, strict=True):
             assert setting is not None
@@ -428,6 +438,17 @@ class _Planner:
             return None
         self.run[code.digest] = code
         return code
+
+    def repeated_looks(self) -> Iterator[str]:
+        """A warning where a trial may stop as solved on a score that only just meets the goal."""
+        goal = self.grid.goal
+        for stop in self.stops:
+            success = stop.value.success
+            if goal.metric == "acc" and success == goal.threshold:
+                yield (
+                    f"stop.success is the goal itself, {success:g}: every check is one more chance "
+                    "to meet it by luck; set it higher"
+                )
 
     def cost_notes(
         self, settings: Sequence[_Setting | None], all_costs: Sequence[Sequence[Costs | None]]

@@ -7,7 +7,6 @@ Finding one imports that one file; nothing heavy is imported before.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -18,13 +17,14 @@ import sys
 import traceback
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import fingerprint, loops
 from sweepd.grid.fingerprint import Kind
@@ -141,14 +141,6 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return REQUIRED if field.default is dataclasses.MISSING else field.default
-
-
-def closest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean …?)` for a word that is none of the known ones, or nothing."""
-    found = difflib.get_close_matches(word, list(dict.fromkeys(known)), n=2)
-    near = [difflib.SequenceMatcher(None, word, other).ratio() for other in found]
-    found = [other for other, ratio in zip(found, near, strict=True) if ratio > near[0] - 0.2]
-    return f" (did you mean {' or '.join(found)}?)" if found else ""
 
 
 _held: dict[tuple[Kind, str, Path], type] = {}

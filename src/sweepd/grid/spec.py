@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import registry
 from sweepd.grid.axes import (
@@ -42,7 +43,7 @@ from sweepd.grid.options import (
     Staircase,
     is_share,
 )
-from sweepd.grid.registry import Parameter, closest, parameters
+from sweepd.grid.registry import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 

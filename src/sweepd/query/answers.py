@@ -12,6 +12,7 @@ from sweepd.query.cell_rows import cell_rows
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
+from sweepd.query.exchange import with_exchange
 from sweepd.query.expressions import (
     TRUE,
     Column,
@@ -35,6 +36,8 @@ from sweepd.query.settled import (
     least_columns,
     settled_columns,
 )
+from sweepd.query.summary import summary
+from sweepd.query.winners import best, greatest, with_score
 
 
 def ask(
@@ -58,14 +61,15 @@ def answer(views: Views, text: str) -> Answer:
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
-    question = parse(text, views.columns, views.own)
+    question = with_score(views, parse(text, views.columns, views.own))
     where = conjuncts(question.where or TRUE)
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])
-    notes = list(views.notes)
-    if question.verb != "frontier" and condition == TRUE:
+    notes, asked = list(views.notes), question.condition
+    if question.verb in ("min", "fit") and condition == TRUE:
         goal = _goal(views)
         condition = of_goal(goal, views.own)
+        asked = f"{goal} where {asked}" if asked else str(goal)
         names = " or ".join(("acc", "loss", *views.own))
         notes.append(f"the question asks nothing of {names}, so the goal decides: {goal}")
 
@@ -75,19 +79,16 @@ def answer(views: Views, text: str) -> Answer:
     cells = [cell for cell, selected in every if selected]
     grouping = group(views, question, [cell for cell, _ in every], cells)
     merit = _merit(question, condition, own)
-    if views.settles and question.verb == "min" and "steps" in grouping.group:
+    of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
+    tried = [cell for cell in cells if cell.has_values]
+    if of_budgets:
         cells = within_budgets(cells, views.identity)
     budgets = "steps" if views.settles else None
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit, budgets)
     notes += _notes(cells, condition)
-    valued = [cell for cell in cells if cell.has_values]
-    match question.verb:
-        case "min":
-            reply = _min(views, grouping, cells, condition, merit, score_columns(own))
-        case "frontier":
-            reply = _frontier(question, grouping, valued, merit, score_columns(own))
-        case "fit":
-            reply = growth(views, question, grouping, valued, condition, merit)
+    reply = _reply(views, question, grouping, cells, condition, merit, score_columns(own))
+    if of_budgets:
+        reply = with_exchange(reply, grouping, tried)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     partial = sum(not cell.complete for cell in reply.deciding)
     if partial and any(node.scores for _, node in question.expressions):
@@ -95,16 +96,43 @@ def answer(views: Views, text: str) -> Answer:
             f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
-    about = about or frozenset({"acc"})
-    met = goal_of(condition)
-    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells)
+    selected = [cell for cell, holds in every if holds]
+    summed = summary(views, question, asked, grouping.group, selected)
+    about, met = about or frozenset({"acc"}), goal_of(condition)
+    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells, summed)
+
+
+def _reply(
+    views: Views,
+    question: Question,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    condition: Node,
+    merit: Merit,
+    scores: Sequence[str],
+) -> Reply:
+    """The rows of the question's verb."""
+    if question.verb == "min":
+        return _min(views, grouping, cells, condition, merit, scores)
+    valued = [cell for cell in cells if cell.has_values]
+    match question.verb:
+        case "frontier":
+            return _frontier(question, grouping, valued, merit, scores)
+        case "fit":
+            return growth(views, question, grouping, valued, condition, merit)
+        case "best":
+            return best(question, grouping, valued, merit, scores)
+        case "max":
+            return greatest(question, grouping, valued, scores)
 
 
 def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
-    """By the score of a frontier, else by what the condition is about: a metric of users' own
-    loops, else the loss where it is that alone, else the accuracy."""
+    """By the score of a frontier or of `best`, else by what the condition is about: a metric of
+    users' own loops, else the loss where it is that alone, else the accuracy."""
     if question.verb != "frontier":
         score = next(iter(own), "loss" if condition.about == {"loss"} else "acc")
+        if question.best:
+            [(score, _)] = question.expressions
         return lambda cell: cell.merit(score)
     node = question.expressions[1][1]
     falls = isinstance(node, Column) and (node.name == "loss" or node.own == "down")
@@ -175,7 +203,7 @@ def _frontier(
     scores: Sequence[str],
 ) -> Reply:
     (cost, _), (score, _) = question.expressions
-    own = [cost, score, *grouping.shown, "seeds", *scores, "at", "edge"]
+    own = [cost, score, *grouping.shown, "seeds", *scores, "solved", "at", "edge"]
     rows, unbeaten = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
@@ -185,6 +213,7 @@ def _frontier(
                 found = {
                     **{name: cell.row[name] for name in grouping.shown},
                     "seeds": cell.row["ended"],
+                    "solved": cell.row["solved"],
                     **cell.scores(),
                     "at": grouping.at(cell),
                     "edge": cell.edge,
@@ -195,9 +224,14 @@ def _frontier(
                 unbeaten.append(cell)
     columns = list(dict.fromkeys([*grouping.group, *own]))
     notes = []
+    if solved := sum(cell.row["solved"] > 0 for cell in cells):
+        notes.append(
+            f"censored: {solved} of {len(cells)} cells have seeds that stopped as solved; their "
+            "score is a bound from below, so one that is not shown may belong here"
+        )
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
-    return Reply(columns, rows, unbeaten, notes)
+    return Reply(columns, rows, unbeaten, notes, [{"cell": c.row["cell"]} for c in unbeaten])
 
 
 def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:

@@ -64,6 +64,13 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
     return Bound(kind, candidates[at].value, fail, inferred)
 
 
+def up_to_the_first_pass(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Those up to the least value that passed: what a larger one does contradicts nothing where
+    the value is spent in several ways, as training FLOPs are on width or on steps."""
+    at = next((i for i, c in enumerate(candidates) if c.passed), len(candidates))
+    return candidates[: at + 1]
+
+
 def judge_measured(passed: Sequence[Value], all_failed: bool) -> Bound:
     """What is claimed of a minimised score, which is measured and no setting of the grid.
 

@@ -1,10 +1,9 @@
-"""The cells of a question, and what its condition says of each: with the seeds that there are, and
-with seeds drawn anew from them."""
+"""The cells of a question, and what its condition says of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from math import inf, isfinite
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.intervals import wilson
 from sweepd.query.bounds import Value
-from sweepd.query.cells_sql import Scores, extremes, least, most, pooled_bounds
+from sweepd.query.cells_sql import Scores
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, falls, kleene, known
 from sweepd.query.parser import Question
@@ -20,7 +19,6 @@ from sweepd.statuses import RAN
 
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """How DuckDB's numeric types begin."""
-RESAMPLES = 200
 
 _TALLY = """
     count(seed) AS seeds,
@@ -98,9 +96,10 @@ class Cell:
         """The scores by pass rule, each with its spread over seeds; of the accuracy also Wilson's
         interval. An infinite one, of seeds that diverged, is None."""
         acc = self.row["acc"]
-        total = self.row["total" if self.row["pass"] == "mean" else "total_of_one"]
-        interval = wilson(acc, total) if acc is not None and total else (None, None)
-        of_acc = (acc, *interval, self.row["acc_min"], self.row["acc_max"])
+        worth = self.row["worth" if self.row["pass"] == "mean" else "worth_of_one"]
+        interval = wilson(acc, worth) if acc is not None and worth else (None, None)
+        of_acc = (acc, *interval, *map(self.row.get, ("acc_min", "acc_max")))
+        of_acc = (*of_acc, *map(self.row.get, ("chain_acc", "commonest")))
         of_loss = (self.row["loss"], self.row["loss_min"], self.row["loss_max"])
         of_own = (self.row[f"{name}{end}"] for name in self.own for end in ("", "_min", "_max"))
         found = map(_finite, (*of_acc, *of_loss, *of_own))
@@ -119,9 +118,10 @@ class Cell:
 
 def score_columns(own: Iterable[str]) -> list[str]:
     """What an answer tells of the scores. own: as of `Cell`."""
+    of_acc = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
     ends = ("", "_seed_min", "_seed_max")
-    columns = [f"{name}{end}" for name in ("acc", "loss", *own) for end in ends]
-    return [columns[0], "acc_low", "acc_high", *columns[1:]]
+    rest = (f"{name}{end}" for name in ("loss", *own) for end in ends)
+    return [*of_acc, "chain_acc", "commonest", *rest]
 
 
 def judged(
@@ -177,41 +177,6 @@ def judged(
     ]
 
 
-def resampled(views: Views, condition: Node, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
-    """The cells as they might have come out: each with as many of its seeds, drawn with
-    replacement; `RESAMPLES` times, the same in every process."""
-    import numpy as np
-    import pyarrow as pa
-
-    if not cells:
-        return
-    wanted = ", ".join(str(point.row["cell"]) for cell in cells for point in cell.points)
-    trials = views.fetch(
-        "SELECT cell, seed FROM raw.bounds "
-        f"WHERE seed IS NOT NULL AND cell IN ({wanted}) ORDER BY cell, seed"
-    )
-    of_cell, seed = np.array(trials).T
-    first, end = (np.searchsorted(of_cell, of_cell, side) for side in ("left", "right"))
-    drawn = np.random.default_rng(0).integers(first, end, size=(RESAMPLES, len(trials)))
-    draws = {
-        "resample": np.repeat(np.arange(RESAMPLES), len(trials)),
-        "cell": np.tile(of_cell, RESAMPLES),
-        "seed": seed[drawn].ravel(),
-    }
-    views.connection.register("draws", pa.table(draws))
-    outcomes = dict(views.fetch(_resampled_sql(condition, views.scores)))
-
-    def drawn_anew(cell: Cell, i: int) -> Cell:
-        if not cell.rivals:
-            drawn = outcomes[cell.row["cell"]][i]
-            return replace(cell, outcome=False if cell.refused and drawn else drawn)
-        rivals = tuple(drawn_anew(rival, i) for rival in cell.rivals)
-        return replace(cell, outcome=together(rivals, condition), rivals=rivals)
-
-    for i in range(RESAMPLES):
-        yield [drawn_anew(cell, i) for cell in cells]
-
-
 def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
     """The outcome of cells that differ in nuisance axes alone, taken as one.
 
@@ -223,34 +188,6 @@ def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
     if decisive in outcomes:
         return decisive
     return None if None in outcomes else not decisive
-
-
-def _resampled_sql(condition: Node, scores: Scores) -> str:
-    """The outcomes of each cell, resample by resample, of the table `draws`."""
-    ends = [bound(name) for name in extremes(scores) for bound in (least, most)]
-    return f"""
-        WITH drawn AS (
-            SELECT resample, pass, bounds.* EXCLUDE ({", ".join(ends)})
-            FROM draws JOIN raw.bounds USING (cell, seed) JOIN raw.cells USING (cell)
-        ), pooled AS (
-            SELECT resample, cell,
-                {", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores).items())}
-            FROM drawn GROUP BY resample, cell
-        ), units AS (
-            FROM pooled
-            UNION ALL BY NAME
-            SELECT drawn.* EXCLUDE (pass), {", ".join(ends)}
-            FROM drawn JOIN pooled USING (resample, cell)
-        ), tallies AS (
-            SELECT resample, cell, {_TALLY}
-            FROM (
-                SELECT resample, cell, seed, {kleene(condition)} AS holds
-                FROM units JOIN raw.cells USING (cell)
-            ) GROUP BY resample, cell
-        )
-        SELECT cell, list({_OUTCOME} ORDER BY resample)
-        FROM tallies AS v JOIN raw.cells AS cells USING (cell) GROUP BY cell
-    """
 
 
 def _trained(point: Cell) -> bool:

@@ -90,8 +90,9 @@ def endings_sql(selected: str) -> str:
     """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
-    CREATE VIEW trials AS FROM attempts
-        QUALIFY row_number() OVER (PARTITION BY id ORDER BY attempt DESC) = 1;
+    CREATE VIEW trials AS FROM attempts SEMI JOIN (
+            SELECT id, max(attempt) AS attempt FROM attempts GROUP BY id
+        ) USING (id, attempt);
     """
 
 
@@ -221,11 +222,12 @@ def cells_sql(identity: Iterable[str], member: str, scores: Scores) -> str:
     rest = [name for name in identity if name != "steps"]
     steps = "members.steps" if "steps" in identity else "0"
     family = f"dense_rank() OVER (ORDER BY {', '.join(f'members.{quoted(n)}' for n in rest)})"
-    carried = ["status", "correct", "total", *scores, *bounds]
+    carried = ["status", "correct", "total", "worth", "commonest", *scores, *bounds]
     return f"""
     CREATE OR REPLACE TABLE raw.own AS
         SELECT cell, pass, members.seed, members.on_demand, members.fresh, status, correct, total,
-            seconds, {family} AS family, {steps} AS steps,
+            coalesce(independent, total) AS worth, commonest, seconds,
+            {family} AS family, {steps} AS steps,
             {", ".join(_score_sql(*score) for score in scores.items())}
         FROM raw.members JOIN raw.rules USING (cell)
             LEFT JOIN raw.endings USING ({member}) {reached};
@@ -265,11 +267,12 @@ def cells_sql(identity: Iterable[str], member: str, scores: Scores) -> str:
                 {", ".join(f"{pooled(s, b)} AS {quoted(s)}" for s, b in scores.items())},
                 {", ".join(ends)},
                 sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
-                max(total) AS total_of_one, avg(seconds) AS seconds
+                sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
+                max(commonest) AS commonest, avg(seconds) AS seconds
             FROM raw.outcomes GROUP BY cell
         ) USING (cell);
     CREATE OR REPLACE VIEW cells AS
-        SELECT * EXCLUDE (cell, total_of_one) {never} FROM raw.cells ORDER BY cell;
+        SELECT * EXCLUDE (cell, worth, worth_of_one) {never} FROM raw.cells ORDER BY cell;
     """
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -39,12 +39,15 @@ from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Live, Read
 
+if TYPE_CHECKING:
+    from sweepd.query.summary import Summary
+
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 """Whose trials count. A function returns the digest of the code that (task, model) names now: its
 trials count, and those of codes accepted in its place. Where it returns None, since the present
 code cannot be found, the newest ending of each trial counts. "all": all trials, code by code."""
 
-_OWN = frozenset({"cell", "pass", "seeds", "total_of_one", *STATUSES, *SCORES})
+_OWN = frozenset({"cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
@@ -84,7 +87,9 @@ class Answer:
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
     cells: Sequence[Mapping[str, Any]] = ()
-    """Of `min`: what each cell of the grid says (`cell_rows`)."""
+    """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's `cell`."""
+    summary: Summary | None = None
+    """Of a `min`: what it is about, for people."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from sweepd.query.database import Views
 from sweepd.query.expressions import Column
 from sweepd.query.parser import Question
 
+TRAINING = "train_flops"
+"""The cost that is spent on width, on steps, or on both."""
+
 
 @dataclass(frozen=True)
 class Grouping:
@@ -35,6 +38,8 @@ class Grouping:
     """Columns that `by` may have left out, for rows to be the best over what differs in them."""
     of_score: bool
     """Whether the question ranks a measured score and no setting of the grid."""
+    of_compute: bool
+    """Whether it ranks training FLOPs, which buy width or steps: more need not be better."""
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
         """The group's columns and its cells, in natural order."""
@@ -74,7 +79,7 @@ def group(
     sizes = {"size", "L", *(views.size_fields.get(c.row["task"], "size") for c in selected)}
     ranked = _ranked(views, question, sizes)
     apart = views.axes
-    if question.verb == "frontier":
+    if question.verb in ("frontier", "max"):
         apart = tuple(axis for axis in views.axes if axis in views.task_fields)
     if question.by is None:
         named = _default(views, [axis for axis in varying if axis in apart], ranked)
@@ -83,8 +88,10 @@ def group(
     group = tuple(dict.fromkeys(named))
     tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
     in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
+    if question.best:
+        in_columns.add(question.best)
     widths = {"d"}.intersection(views.axes)
-    shown = tuple(widths - in_columns) if question.verb == "frontier" else ()
+    shown = tuple(widths - in_columns) if question.verb in ("frontier", "max") else ()
     across_sizes = bool(sizes.intersection((*group, along)))
     size = [] if across_sizes or not _sizes_vary(cells) else ["size"]
     return Grouping(
@@ -96,6 +103,7 @@ def group(
         across_sizes=across_sizes,
         pooled=tuple(axis for axis in apart if axis not in ranked.union(group, tuned)),
         of_score=bool(question.expressions[0][1].scores),
+        of_compute=TRAINING in question.expressions[0][1].columns,
     )
 
 
@@ -103,10 +111,15 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
     """The columns that the question ranks, so that they are no group by default.
 
     Those are the columns that it minimises or fits along, d where a cost is among them, which is
-    there to rank widths, and all columns `sizes` of the size where one of them is.
+    there to rank widths, the steps too where that is the cost of training, and all columns `sizes`
+    of the size where one of them is.
     """
     along = question.along
     ranked = {name for _, node in question.expressions for name in node.columns}
+    if question.best is not None:
+        if question.best not in views.axes:
+            raise UserError(f"best {question.best}: name an axis, one of {', '.join(views.axes)}")
+        ranked.add(question.best)
     if along is not None:
         if along in ranked or along not in {"size", "L", *views.axes}:
             raise UserError(f"~ {along}: fit along the size or an axis, not what is minimised")
@@ -116,6 +129,8 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
         ranked.add(along)
     if ranked.intersection((*COSTS, GOAL_COST)):
         ranked.add("d")
+    if TRAINING in ranked:
+        ranked.add("steps")
     return ranked | sizes if ranked & sizes else ranked
 
 

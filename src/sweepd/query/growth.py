@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.query.cells import Cell, resampled
+from sweepd.query.cells import Cell
 from sweepd.query.database import Views
 from sweepd.query.expressions import Column, Node
 from sweepd.query.grouping import Grouping
+from sweepd.query.laws import LAW_NAMES, difference, fit, refusal, weights
+from sweepd.query.levels import Point, Tried
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.parser import Question
-from sweepd.query.power_law import PREDICTED, Point, agrees, fit, refusal
 from sweepd.query.reply import Merit, Reply, deciding, merged_notes
+from sweepd.query.settled import standings
+from sweepd.query.theory import PREDICTED, agrees, at_hand
 
+WEIGHTS = tuple(f"weight_{name}" for name in LAW_NAMES)
+OVER_STANDARD = ("over_standard", "over_standard_low", "over_standard_high")
 COLUMNS = (
-    *("exponent", "low", "high", "factor"),
-    *("points", "censored", "seeds", "predicted", "agrees", "reason"),
+    *("exponent", "low", "high", "growth", "factor", *WEIGHTS),
+    *("points", "censored", "seeds", *OVER_STANDARD, "predicted", "at_hand", "agrees", "reason"),
 )
 """Those of a row besides its group's."""
 
-Points = Mapping[tuple[Any, ...], Sequence[Point]]
-"""What is known of the least value, by group, at each value of the column to fit along."""
+Key = tuple[Any, ...]
+Points = Mapping[Key, Sequence[Point]]
+"""What was tried, by group, at each value of the column to fit along."""
 
 
 def growth(
@@ -48,40 +53,55 @@ def growth(
     _refuse_below_zero(along, [cell.row[along] for cell in cells])
     finer = replace(grouping, group=(*grouping.group, along))
     found = min_rows(views, finer, cells)
-    points = _points(found)
-    resamples = [
-        _points(min_rows(views, finer, drawn)) for drawn in resampled(views, condition, cells)
-    ]
+    bounds = _bounds_only(views, found, condition)
+    points = _points(found, bounds)
     rows = []
     for where, members in grouping.rows(cells):
         of_width = (node, along) == (Column("d"), "L")
         chained = all(cell.row.get("cot") is not False for cell in members)
         predicted = PREDICTED.get((where["task"], where["model"])) if of_width and chained else None
-        key = tuple(where.values())
-        law = _law(points[key], [resample[key] for resample in resamples], predicted)
+        known = points[tuple(where.values())]
         seeds = min((cell.decided for cell in members if cell.outcome is not None), default=0)
-        law |= {"seeds": seeds, "predicted": predicted}
-        rows.append(where | {name: law[name] for name in COLUMNS})
+        told = _told(known, predicted) | {"seeds": seeds, "predicted": predicted}
+        if where["model"] != "standard":
+            told |= _over(known, points.get(tuple((where | {"model": "standard"}).values()), ()))
+        rows.append(where | {name: told.get(name) for name in COLUMNS})
     notes = merged_notes(finer, cells)
     if any(row["seeds"] == 1 for row in rows):
-        notes.append("one seed: intervals hold the steps of the grid, no spread of seeds")
+        notes.append("one seed: how far seeds lie apart is guessed from what widths and sizes show")
+    if bounds:
+        notes.append(
+            f"not settled: in {len(bounds)} of {len(found)} points only passes count, as bounds "
+            "from above; their fails may be due to the training budget"
+        )
     return Reply([*grouping.group, *COLUMNS], rows, deciding(found, merit), notes)
 
 
-def _law(
-    points: Sequence[Point], resamples: Sequence[Sequence[Point]], predicted: str | None
-) -> dict[str, Any]:
+def _told(points: Sequence[Point], predicted: str | None) -> dict[str, Any]:
     """The law through the points of one group, or the reason why there is none."""
-    reason = refusal(points)
-    law = fit(resamples) if reason is None else None
     known = [point for point in points if point.informative]
-    return {
-        **{name: getattr(law, name, None) for name in ("exponent", "low", "high", "factor")},
+    told: dict[str, Any] = {
         "points": len(known),
         "censored": sum(not point.bracketed for point in known),
-        "agrees": agrees(predicted, law.low, law.high) if predicted and law else None,
-        "reason": reason,
+        "reason": refusal(points),
     }
+    if not told["reason"]:
+        law = fit(points)
+        told |= {name: getattr(law, name) for name in ("exponent", "low", "high", "factor")}
+        told |= {f"weight_{name}": weight for name, weight in weights(points).items()}
+        told["growth"] = law.direction
+        if predicted:
+            told["at_hand"] = at_hand(predicted, [point.x for point in known])
+            told["agrees"] = agrees(predicted, told["at_hand"], law)
+    return told
+
+
+def _over(points: Sequence[Point], standard: Sequence[Point]) -> dict[str, float]:
+    """How much larger the exponent is than the standard model's, at the sizes that both have."""
+    found = difference(points, standard)
+    if found is None:
+        return {}
+    return dict(zip(OVER_STANDARD, (found.exponent, found.low, found.high), strict=True))
 
 
 def _refuse_below_zero(name: str, values: Sequence[float]) -> None:
@@ -89,10 +109,30 @@ def _refuse_below_zero(name: str, values: Sequence[float]) -> None:
         raise UserError(f"`{name}` is {least[0]} somewhere: power laws are of positive numbers")
 
 
-def _points(found: Sequence[MinRow]) -> Points:
-    points: dict[tuple[Any, ...], list[Point]] = defaultdict(list)
+def _bounds_only(views: Views, found: Sequence[MinRow], condition: Node) -> set[Key]:
+    """The rows that more training may change, where a sweep settles its answers."""
+    if not views.settles:
+        return set()
+    return {
+        tuple(row.columns.values())
+        for row, standing in zip(found, standings(views, found, condition), strict=True)
+        if standing.settled != "yes"
+    }
+
+
+def _points(found: Sequence[MinRow], bounds: set[Key]) -> Points:
+    points: dict[Key, list[Point]] = defaultdict(list)
     for row in found:
         *key, x = row.columns.values()
-        least = inf if row.bound.value is None else row.bound.value
-        points[tuple(key)].append(Point(x, row.bound.fail or 0, least))
+        tried = tuple(map(_tried, row.by_value.items()))
+        if (*key, x) in bounds:
+            tried = tuple(replace(one, failed=0) for one in tried)
+        points[tuple(key)].append(Point(x, tried))
     return points
+
+
+def _tried(found: tuple[float, Sequence[Cell]]) -> Tried:
+    """The seeds of the best of the cells that share a value."""
+    value, cells = found
+    best = max(cells, key=lambda cell: (cell.outcome is True, cell.passed / (cell.decided or 1)))
+    return Tried(value, best.passed, best.decided - best.passed)

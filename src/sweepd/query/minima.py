@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweepd.query.bounds import Bound, Candidate, Value, judge, judge_measured
+from sweepd.query.bounds import (
+    Bound,
+    Candidate,
+    Value,
+    judge,
+    judge_measured,
+    up_to_the_first_pass,
+)
 from sweepd.query.cells import Cell
 from sweepd.query.database import Views
 from sweepd.query.grouping import Grouping
@@ -77,7 +84,8 @@ def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[Mi
             passed = [value for value, cells in by_value.items() if any(c.outcome for c in cells)]
             bound = judge_measured(passed, all(cell.failed for cell in members))
         else:
-            bound = judge([_candidate(views, shared, failed) for shared in by_value.values()])
+            every = [_candidate(views, shared, failed) for shared in by_value.values()]
+            bound = judge(up_to_the_first_pass(every) if grouping.of_compute else every)
         found.append(MinRow(columns, by_value, bound))
     return found
 

@@ -89,7 +89,7 @@ def _as_one(
         outcome=outcome,
         rivals=tuple(rivals),
         tuned=tuple(axes),
-        edge=",".join(axis for axis in ordered if _at_edge(axis, best, rivals)),
+        edge=",".join(axis for axis in ordered if at_edge(axis, best, rivals)),
     )
 
 
@@ -105,8 +105,9 @@ def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
     return counting
 
 
-def _at_edge(axis: str, best: Cell, rivals: Sequence[Cell]) -> bool:
-    """Whether no tried value lies on one side of the best one, where there are others at all."""
+def at_edge(axis: str, best: Cell, rivals: Sequence[Cell]) -> bool:
+    """Whether no tried value of an axis lies on one side of the best one, where there are others at
+    all."""
     tried = {place(rival.row, axis) for rival in rivals if rival.measured}
     if not best.measured or None in tried or len(tried) < 2:
         return False

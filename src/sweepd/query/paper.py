@@ -24,7 +24,15 @@ TABLE2 = {
 
 All exceed 24 · layers · d² · L, the weight products of one forward pass, by 0.5% to 5.3%.
 """
-LAYERS, HEADS = 3, 4
+LAYERS, HEADS, POSITIONS = 3, 4, "sinusoidal"
+SIZES = {
+    "arithmetic": tuple(PUBLISHED_L),
+    "lis": (40, 110, 175, 250),
+    "edit_distance": (6, 12, 16, 20),
+    "ed_local": (6, 12, 16, 20),
+}
+"""The sizes of the paper's figures. Those of ed_local are not published; they are taken as those
+of the edit distance."""
 
 TABLE2_COLUMNS = (
     *("kind", "model", "L", "operators", "published_gflops", "d", "gflops_weights", "ratio"),
@@ -44,6 +52,8 @@ class Measured:
         self.columns: set[str] = set()
         self.settings: tuple[str, ...] = ()
         """axes that make cells differ, but for d, sizes and nuisance axes"""
+        self.settles = False
+        """whether a sweep settles its answers, so that a fail that is not settled says nothing"""
         self.notes: list[str] = []
         self.damaged: tuple[Damaged, ...] = ()
         if source is not None:
@@ -51,6 +61,7 @@ class Measured:
             self.columns = set(views.columns) if views.axes else set()
             ranked = {"d", *views.size_fields.values(), *views.tune}
             self.settings = tuple(axis for axis in views.axes if axis not in ranked)
+            self.settles = views.settles
             self.notes, self.damaged = views.notes, views.damaged
 
     def rows(self, text: str, needs: Sequence[str] = ("d", "acc")) -> list[TableRow]:

@@ -3,6 +3,8 @@
     min EXPR [by COL, …] [where PREDICATE]
     frontier COST, SCORE [by COL, …] [where PREDICATE]
     fit EXPR ~ COL [by COL, …] [where PREDICATE]
+    best COL [by COL, …] [where PREDICATE]
+    max EXPR [by COL, …] [where PREDICATE]
 
 Here the text is cut into its clauses; `sweepd.query.syntax` reads the expressions in them.
 """
@@ -21,29 +23,39 @@ from sweepd.query.syntax import Reader
 
 GRAMMAR = (
     "a question is `min EXPR [by COL, …] [where PREDICATE]`, "
-    "`frontier COST, SCORE [by …] [where …]` or `fit EXPR ~ COL [by …] [where …]`"
+    "`frontier COST, SCORE [by …] [where …]`, `fit EXPR ~ COL [by …] [where …]`, "
+    "`best COL [by …] [where …]` or `max EXPR [by …] [where …]`"
 )
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+|\S")
 
-Verb = Literal["min", "frontier", "fit"]
+Verb = Literal["min", "frontier", "fit", "best", "max"]
 _TAKES: dict[Verb, tuple[int, str]] = {
     "min": (1, "one expression"),
     "frontier": (2, "a cost and a score: COST, SCORE"),
     "fit": (2, "an expression and a column: EXPR ~ COL"),
+    "best": (1, "one column: an axis of the grid"),
+    "max": (1, "one expression"),
 }
 """How many items each verb takes, and in words."""
+
+
+VERBS = tuple(_TAKES)
 
 
 @dataclass(frozen=True)
 class Question:
     verb: Verb
     expressions: tuple[tuple[str, Node], ...]
-    """Each as it was typed, and as it was understood."""
+    """Each as it was typed, and as it was understood. `best` has none: the score goes here."""
     along: str | None
     """The column that `fit` fits along."""
+    best: str | None
+    """The column of which `best` asks for the best value."""
     by: tuple[str, ...] | None
     """Columns named by the question; None for the default group."""
     where: Node | None
+    condition: str = ""
+    """What follows `where`, as it was typed."""
 
 
 def parse(text: str, columns: Sequence[str], own: Scores) -> Question:
@@ -61,10 +73,11 @@ class _Parser(Reader):
             raise self.error(GRAMMAR, 0)
         (_, places), *clauses = self.clauses(tokens, "~" if verb == "fit" else ",")
         by: tuple[str, ...] | None = None
-        where = None
+        where, condition = None, ""
         for word, divisions in clauses:
             if word == "where" and where is None:
                 where = self.expression(divisions[0], divisions[-1])
+                condition = self.fragment(divisions[0], divisions[-1])
             elif word != "where" and by is None and where is None:
                 by = tuple(self.named(*span) for span in self.items(divisions))
             else:
@@ -74,8 +87,9 @@ class _Parser(Reader):
         if len(items) != count:
             raise self.error(f"`{verb}` takes {wanted}", items[min(count, len(items) - 1)][0])
         along = self.named(*items.pop()) if verb == "fit" else None
+        best = self.named(*items.pop()) if verb == "best" else None
         expressions = tuple((self.fragment(*s), self.expression(*s)) for s in items)
-        return Question(verb, expressions, along, by, where)
+        return Question(verb, expressions, along, best, by, where, condition)
 
     def clauses(self, tokens: list[re.Match[str]], divider: str) -> Iterator[tuple[str, list[int]]]:
         """Each keyword and the places that divide what follows it: its start, the verb's dividers

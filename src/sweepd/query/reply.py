@@ -24,7 +24,7 @@ class Reply:
     """The cells on which the rows hang."""
     notes: list[str]
     cells: Sequence[Mapping[str, Any]] = ()
-    """Of `min`: what each cell of the grid says (`cell_rows`)."""
+    """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's `cell`."""
 
 
 def deciding(found: Sequence[MinRow], merit: Merit) -> list[Cell]:

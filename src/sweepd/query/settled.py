@@ -20,6 +20,7 @@ from sweepd.query.nuisance import place
 from sweepd.search.settle import AtRate, Final, Standing, standing
 
 SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled", "why")
+UNCONFIRMED = "its pass at the best of several is not confirmed on a fresh seed"
 RULES = ("any", "median", "all")
 LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
 
@@ -36,7 +37,7 @@ class Ends:
     def of(cls, views: Views, goal: Goal) -> Ends:
         """Reads them from the views. One that diverged has the worst score."""
         ended = views.fetch(
-            f"SELECT cell, seed, {quoted(goal.metric)}, total FROM raw.outcomes "
+            f"SELECT cell, seed, {quoted(goal.metric)}, worth FROM raw.outcomes "
             "WHERE NOT carried AND status IN ('completed', 'solved', 'diverged')"
         )
         by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
@@ -47,25 +48,24 @@ class Ends:
         return cls(by_cell, fresh)
 
 
+def standings(views: Views, rows: Sequence[MinRow], condition: Node) -> list[Standing]:
+    """Whether more training would change each of the rows."""
+    goal = goal_of(condition)
+    ends = Ends.of(views, goal) if goal else None
+    return [_standing(views, rows, row, condition, ends) for row in rows]
+
+
 def settled_columns(
     views: Views, rows: Sequence[MinRow], row: MinRow, condition: Node, ends: Ends | None
 ) -> dict[str, Any]:
-    """SETTLED_COLUMNS of one of the rows. `ends` is None where the condition is not one on a score.
-
-    A row without a value takes the budget that a pass needs from the rows of other sizes that have
-    one, as the search does.
-    """
-    steps = _least_steps(row)
-    line = [other for other in rows if _line(views, other) == _line(views, row)]
-    slowest = max((needed for other in line if (needed := _least_steps(other))), default=None)
+    """SETTLED_COLUMNS of one of the rows. `ends` is None where the condition is not one on a
+    score."""
     deciding = row.deciding
     failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
-    found, rates = Standing("untested", "the question is not about one score"), None
-    if ends is not None:
-        found = _standing(views, row, condition, ends, steps or slowest)
-        rates = max((len(_rates(cell, ends)) for cell in deciding), default=None)
+    found = _standing(views, rows, row, condition, ends)
+    rates = max((len(_rates(cell, ends)) for cell in deciding), default=None) if ends else None
     return {
-        "steps": steps or None,
+        "steps": _least_steps(row) or None,
         "fail_steps": max(failed, default=None) or None,
         "gain": found.progress and found.progress.gain,
         "missing": found.progress and found.progress.missing,
@@ -76,19 +76,23 @@ def settled_columns(
 
 
 def _standing(
-    views: Views, row: MinRow, condition: Node, ends: Ends, steps: int | None
+    views: Views, rows: Sequence[MinRow], row: MinRow, condition: Node, ends: Ends | None
 ) -> Standing:
+    """One of the rows without a value takes the budget that a pass needs from the rows of other
+    sizes that have one, as the search does."""
     goal = goal_of(condition)
-    assert goal is not None
+    if ends is None or goal is None:
+        return Standing("untested", "the question is not about one score")
     if row.bound.kind == "not monotone":
         return Standing("untested", "cells contradict each other")
     if not row.deciding:
         return Standing("untested", "the grid has no smaller value")
     if row.passing and not any(_confirmed(cell, ends) for cell in row.passing):
-        return Standing(
-            "untested", "its pass at the best of several is not confirmed on a fresh seed"
-        )
-    budget = steps or min(_steps(point) for cell in row.deciding for point in cell.points)
+        return Standing("untested", UNCONFIRMED)
+    line = [other for other in rows if _line(views, other) == _line(views, row)]
+    slowest = max((needed for other in line if (needed := _least_steps(other))), default=None)
+    first = min(_steps(point) for cell in row.deciding for point in cell.points)
+    budget = _least_steps(row) or slowest or first
     settle = views.settle
     if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
         settle = settle if views.settles else replace(settle, least=1)

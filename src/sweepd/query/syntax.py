@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal
 
 import duckdb
 
+from sweepd.closest import close_names, closest
 from sweepd.errors import UserError
 from sweepd.grid.options import is_share
 from sweepd.query.cells_sql import Scores, extremes
@@ -100,9 +100,12 @@ class Reader:
         """The column of this name, in any case."""
         if found := self.names.get(name.lower()):
             return Column(found, self.own.get(found))
-        close = get_close_matches(name.lower(), self.names, n=3)
-        hint = f"did you mean {_listed(close)}? " if close else ""
-        raise self.error(f"no column `{name}`; {hint}there are {_listed(self.names.values())}", at)
+        hint = closest(name, self.names.values())
+        raise self.error(f'no column `{name}`{hint}; `sweepd sql "DESCRIBE cells"` lists all', at)
+
+    def text_meant(self, name: str, at: int) -> UserError:
+        """The error for a name without quotes that is compared with a column."""
+        return self.error(f"no column `{name}`; a text stands in quotes: '{name}'", at)
 
 
 class _Tree:
@@ -123,7 +126,7 @@ class _Tree:
             case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if (
                 kind in _COMPARISONS
             ):
-                left, right = self.nodes(left, right)
+                left, right = self.compared(left, right)
                 return self.in_range(Comparison(left, _COMPARISONS[kind], right), tree)
             case {"class": "BETWEEN", "input": value, "lower": low, "upper": high}:
                 return self.in_range(Between(*self.nodes(value, low, high)), tree)
@@ -144,6 +147,17 @@ class _Tree:
     def nodes(self, *trees: Tree) -> tuple[Node, ...]:
         return tuple(map(self.node, trees))
 
+    def compared(self, first: Tree, *others: Tree) -> tuple[Node, ...]:
+        """The nodes of what is compared with one another. A name that is no column, beside one
+        that is, is most likely a text without its quotes: unless it is like a column's name."""
+        names = [_column_name(tree) for tree in (first, *others)]
+        unknown = [name is not None and name.lower() not in self.reader.names for name in names]
+        if any(name is not None and not odd for name, odd in zip(names, unknown, strict=True)):
+            for tree, name, odd in zip((first, *others), names, unknown, strict=True):
+                if name and odd and not close_names(name, self.reader.names):
+                    raise self.reader.text_meant(name, self.place(tree.get("query_location", 0)))
+        return self.nodes(first, *others)
+
     def constant(self, kind: str, text: str, tree: Tree) -> Node:
         match kind:
             case "STRING":
@@ -163,7 +177,8 @@ class _Tree:
             case _, [part] if kind in _POSTFIX:
                 return Other(f"({{}} {_POSTFIX[kind]})", self.nodes(part))
             case "COMPARE_IN", [value, *options]:
-                return self.in_range(In(self.node(value), self.nodes(*options)), tree)
+                found, *others = self.compared(value, *options)
+                return self.in_range(In(found, tuple(others)), tree)
             case "OPERATOR_COALESCE", _:
                 return Other(_call("coalesce", len(parts)), self.nodes(*parts))
         raise self.foreign(tree)
@@ -203,6 +218,13 @@ class _Tree:
     def foreign(self, tree: Tree) -> UserError:
         what = str(tree.get("class", "this")).lower()
         return self.error(f"{what}: not part of a question's expressions", tree)
+
+
+def _column_name(tree: Tree) -> str | None:
+    match tree:
+        case {"class": "COLUMN_REF", "column_names": [str(name)]}:
+            return name
+    return None
 
 
 def _number(node: Node) -> float | None:

@@ -16,8 +16,16 @@ Curve = Sequence[tuple[int, float]]
 
 
 def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
-    """The trials of each cell that ended, by its number in `raw.cells`, each with TRIAL_COLUMNS."""
-    columns = ", ".join(f"endings.{name}" for name in TRIAL_COLUMNS)
+    """The trials of each cell that ended, by its number in `raw.cells`, each with TRIAL_COLUMNS.
+
+    A score that is not finite, of a trial that diverged, is None.
+    """
+    columns = ", ".join(
+        f"CASE WHEN isfinite(endings.{name}) THEN endings.{name} END"
+        if name in MEASURED
+        else f"endings.{name}"
+        for name in TRIAL_COLUMNS
+    )
     rows = views.fetch(
         f"SELECT cell, {columns} FROM raw.members JOIN raw.endings USING ({views.member}) "
         "ORDER BY cell, endings.seed"
@@ -29,10 +37,11 @@ def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
 
 
 def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping[str, Curve]:
-    """What the checks of these trials measured, from the first step on: of a trial that continued
-    another one's checkpoint, also what that one had measured before.
+    """What was measured of these trials while they were trained, from the first step on: accuracies
+    at checks, losses of training batches. Of a trial that continued another one's checkpoint, also
+    what that one had measured before.
 
-    At most about `most` points of each curve, evenly spread over its checks, the last included.
+    At most about `most` points of each curve, evenly spread, the last included.
     The metrics must have been read (`Views.prepare`).
     """
     if not ids:
@@ -40,14 +49,14 @@ def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping
     wanted = ", ".join("'" + id_.replace("'", "''") + "'" for id_ in sorted(ids))
     rows = views.fetch(
         f"""
-        WITH RECURSIVE {lineage_sql(f"trials WHERE id IN ({wanted})")}, checks AS (
+        WITH RECURSIVE {lineage_sql(f"trials WHERE id IN ({wanted})")}, measured AS (
             SELECT trial, step, {quoted(score)} AS score,
                 row_number() OVER (PARTITION BY trial ORDER BY step DESC) - 1 AS back,
                 count(*) OVER (PARTITION BY trial) AS total
             FROM lineage JOIN metrics ON metrics.id = maker AND (until IS NULL OR step < until)
-            WHERE acc IS NOT NULL AND isfinite({quoted(score)})
+            WHERE isfinite({quoted(score)})
         )
-        SELECT trial, step, score FROM checks
+        SELECT trial, step, score FROM measured
         WHERE back % ceil(total / {most})::BIGINT = 0 ORDER BY trial, step
         """
     )

@@ -190,6 +190,7 @@ def _run_round(
         if search.finished:
             return
         # Ray takes seconds to import: only where something is to be run.
+        listener.preparing("importing Ray")
         from sweepd.run import engine
         from sweepd.run.worker import LaunchSpec
 

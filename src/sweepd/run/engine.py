@@ -115,6 +115,7 @@ def run(
     EnvironmentFailure if results can't be written; whatever runs is then interrupted.
     """
     if not ray.is_initialized():
+        listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
         start_ray(placement.ray)
     if placement.ray:
         probe(store, spec.launch, placement, stopping)
@@ -148,8 +149,17 @@ def run(
                 verbose=0,
             ),
         )
+        listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         with watched, contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
             tuner.fit()
     if end.failure:
-        raise EnvironmentFailure(f"{end.failure}; launch again once that is mended")
+        raise EnvironmentFailure(_what_is_left(end.failure, store))
+
+
+def _what_is_left(failure: str, store: Store) -> str:
+    """A failure to write results, with the folder where they wait, and what to do."""
+    waiting = store.spilled()
+    if waiting and str(waiting) not in failure:
+        failure += f"; what could not be written waits in {waiting}"
+    return f"{failure}; launch again once that is mended"

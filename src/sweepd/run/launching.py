@@ -36,6 +36,9 @@ BILLS = ("grid", "least", "likely", "worst")
 """What is compared: the whole grid, and how the staircase may turn out."""
 SETTLING = ("settle_least", "settle_most")
 """What settling adds to that, at the least and at the most."""
+STARTUP_SECONDS = (8.0, 60.0)
+"""From a launch to its first step: importing Ray and torch, starting Ray and a worker. Measured on
+2 cores, idle and busy."""
 NOTHING = Bill(0.0, 0.0, 0.0, 0.0)
 CANCEL_SECONDS = 120.0
 """How long a driver may take to stop after it was told to."""
@@ -110,14 +113,17 @@ class Forecast:
 
     @property
     def expected(self) -> Bill:
-        """What is likely left; of settling halfway between its least and its most."""
+        """What is likely left; of settling halfway between its least and its most. The time until
+        the first step is part of it."""
         likely = self.bills.get("likely", self.bills["grid"])
         least, most = (self.bills.get(name, NOTHING) for name in SETTLING)
+        trials = likely.trials + (least.trials + most.trials) / 2
+        startup = STARTUP_SECONDS if trials else (0.0, 0.0)
         return Bill(
-            likely.trials + (least.trials + most.trials) / 2,
+            trials,
             likely.train_flops + (least.train_flops + most.train_flops) / 2,
-            likely.seconds_low + least.seconds_low,
-            likely.seconds_high + most.seconds_high,
+            startup[0] + likely.seconds_low + least.seconds_low,
+            startup[1] + likely.seconds_high + most.seconds_high,
         )
 
     @property

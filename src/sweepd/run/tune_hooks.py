@@ -41,6 +41,9 @@ MOST_STEPS = 2**31
 class Listener(Protocol):
     """Is told what happens to the trials, from the driver's thread."""
 
+    def preparing(self, what: str) -> None:
+        """Nothing runs yet, as this comes first: what takes the time, in a few words."""
+
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         """A trial has trained on: `step`, and the scores of its latest check."""
 

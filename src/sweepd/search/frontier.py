@@ -79,10 +79,15 @@ class SearchLine:
 
     def checks(self, known: Known) -> list[Position]:
         """Cells off the finished staircase that put the assumption to the test: those nearest to
-        the frontier, of these the cheapest, on either side."""
+        the frontier, of these the cheapest, on either side. Below it, they are also the next
+        smaller width of each size that has a pass: what is only inferred to fail there would
+        otherwise let the frontier climb and never fall."""
+        if not self.spot_checks:
+            return []
         path, _ = self.walk(known)
         above: list[tuple[int, float, Position]] = []
         below: list[tuple[int, float, Position]] = []
+        inferred: list[Position] = []
         for size, widths in self.rows:
             passed = [i for i, width in enumerate(widths) if known.get((size, width))]
             frontier = min(passed, default=len(widths))
@@ -90,7 +95,10 @@ class SearchLine:
                 if (position := (size, width)) not in path:
                     side = above if i > frontier else below
                     side.append((abs(i - frontier), self.costs[position], position))
-        return [p for side in (above, below) for *_, p in sorted(side)[: self.spot_checks]]
+                    if passed and i == frontier - 1:
+                        inferred.append(position)
+        nearest = [p for side in (above, below) for *_, p in sorted(side)[: self.spot_checks]]
+        return list(dict.fromkeys([*nearest, *inferred]))
 
     def around_contradictions(self, known: Known) -> list[Position]:
         """The neighbours of every two cells that contradict the assumption: one failed, and one

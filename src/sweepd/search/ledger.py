@@ -26,6 +26,7 @@ class LedgerRow:
     attempt: int
     status: str
     total: int | None
+    independent: int | None
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,14 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     """How those of a plan's trials came out that are done."""
     endings, metric = latest(table), plan.grid.goal.metric
-    names = ("id", "status", metric, "total")
+    names = ("id", "status", metric, "total", "independent")
     columns = [endings[name].to_pylist() for name in names if name in endings.column_names]
     if metric not in endings.column_names:  # no loop that reports it has ended
         columns.insert(2, [None] * endings.num_rows)
-    found = {id_: Outcome(*rest) for id_, *rest in zip(*columns, strict=True)}
+    found = {
+        id_: Outcome(status, score, independent or total)
+        for id_, status, score, total, independent in zip(*columns, strict=True)
+    }
     return {
         trial.id: found[trial.id]
         for trial in plan.trials

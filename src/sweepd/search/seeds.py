@@ -136,17 +136,26 @@ class CellSeeds:
         return outcome.bounds(self.goal) if outcome else range_of(self.goal.metric)
 
     def _decide(self, bounds: Sequence[Bounds]) -> bool | None:
-        if self.rule in ("all", "any"):
-            votes = [self._vote(*each) for each in bounds]
-            decisive = self.rule == "any"
-            return decisive if decisive in votes else None if None in votes else not decisive
-        lows, highs = zip(*bounds, strict=True)
-        better = self.goal.better
-        return self._vote(pooled(lows, self.rule, better), pooled(highs, self.rule, better))
+        return decide(self.goal, self.rule, bounds)
 
     def _vote(self, low: float, high: float) -> bool | None:
-        met = self.goal.met(low)
-        return met if met == self.goal.met(high) else None
+        return _vote(self.goal, low, high)
+
+
+def decide(goal: Goal, rule: PassRule, bounds: Sequence[Bounds]) -> bool | None:
+    """Whether a cell passes whose seeds' scores lie within these bounds, at least one; None while
+    that is open."""
+    if rule in ("all", "any"):
+        votes = [_vote(goal, *each) for each in bounds]
+        decisive = rule == "any"
+        return decisive if decisive in votes else None if None in votes else not decisive
+    lows, highs = zip(*bounds, strict=True)
+    return _vote(goal, pooled(lows, rule, goal.better), pooled(highs, rule, goal.better))
+
+
+def _vote(goal: Goal, low: float, high: float) -> bool | None:
+    met = goal.met(low)
+    return met if met == goal.met(high) else None
 
 
 def cells_of(plan: Plan) -> list[CellSeeds]:

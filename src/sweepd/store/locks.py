@@ -101,6 +101,8 @@ class FileLocks:
     def release(self, names: Collection[str]) -> None:
         with _guard:
             for name in names:
+                if not self._path(name).exists():
+                    continue  # deleted, and the lock with it: there may be worse news to tell
                 file = self._open(name)
                 if name in file.held:
                     fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, _offset(name))

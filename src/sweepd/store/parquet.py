@@ -7,7 +7,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -142,6 +142,34 @@ def examine(
         raise
     except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
         return Damaged(folder.where(path), str(error).partition("\n")[0])
+
+
+def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
+    """The rows of an examined file that are filed by one of these values, from the row groups that
+    may hold them. EnvironmentFailure if they can't be read."""
+    import pyarrow.compute as pc  # which takes a while
+
+    try:
+        parquet = pq.ParquetFile(reader)
+        column = parquet.schema_arrow.get_field_index(layout.filed_by)
+        spans = [
+            parquet.metadata.row_group(group).column(column).statistics
+            for group in range(parquet.num_row_groups)
+        ]
+        groups = [
+            group
+            for group, span in enumerate(spans)
+            if span is None
+            or not span.has_min_max
+            or any(span.min <= value <= span.max for value in wanted)
+        ]
+        table = layout.conform(parquet.read_row_groups(groups, use_threads=False))
+        return table.filter(pc.is_in(table[layout.filed_by], pa.array(list(wanted), pa.string())))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        where = reader.folder.where(reader.path)
+        raise EnvironmentFailure(
+            f"{where} cannot be read: {error}; `sweepd doctor --deep` checks it"
+        ) from error
 
 
 def _keys(parquet: pq.ParquetFile, layout: Layout) -> Iterator[pa.Table]:

@@ -227,6 +227,9 @@ _WHERE = {"task": TEXT, "model": TEXT, "size": INT, "L": INT, "seed": INT}
 _MEMORY = {"state_bytes": INT, "train_bytes": FLOAT}
 _COST = {"params": INT, "flops": INT, "flops_weights": INT, **_MEMORY, "train_flops": FLOAT}
 """train_flops passes 2^63 within the papers' own grids, so it is a float64."""
+_OF_SCORE = {"independent": INT, "commonest": FLOAT, "loss_at": TEXT, "acc_at": TEXT}
+"""What a test score is worth, and of what: see `trial.evaluation.Score`. loss_at and acc_at are
+JSON arrays."""
 
 TRIALS = Layout(
     "trials",
@@ -239,6 +242,7 @@ TRIALS = Layout(
         "correct": INT,
         "chain_correct": INT,
         "total": INT,
+        **_OF_SCORE,
         "step": INT,
         "tokens": INT,
         **_COST,
@@ -254,7 +258,7 @@ TRIALS = Layout(
     key=("id", "attempt"),
     first_by="ended",
     filed_by="config",
-    added=frozenset(_MEMORY),
+    added=frozenset(_MEMORY.keys() | _OF_SCORE.keys()),
 )
 """One row per ended attempt. `started` and `ended` are UTC. An attempt that wrote its own ending
 and was then reported lost, by a row without `ended`, counts as it ended."""

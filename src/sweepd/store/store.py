@@ -128,6 +128,11 @@ class Store:
         can be none. What is written there comes back with `take_in_spill`."""
         return Store.create(str(spill.make(self.address)))
 
+    def spilled(self) -> Path | None:
+        """Where on this machine results wait that could not be written here, if there are any."""
+        waiting = spill.place(self.address)
+        return waiting if waiting.exists() else None
+
     def take_in_spill(self) -> int:
         """Move here what was written to this machine's spill folder: how many objects."""
         return spill.take_in(self._folder)

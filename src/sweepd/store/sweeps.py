@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
+from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store.looking import READERS, Loader
 from sweepd.store.parquet import to_parquet
 from sweepd.store.schema import PLAN, Row
 from sweepd.store.storage import (
@@ -21,7 +23,7 @@ from sweepd.store.storage import (
     is_name,
     to_json,
 )
-from sweepd.store.tables import READERS, Damaged, Loader, Read
+from sweepd.store.tables import Damaged, Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {
@@ -221,8 +223,9 @@ class SweepFolder:
         return text
 
     def _unknown(self, name: str) -> UserError:
-        known = ", ".join(self.names()) or "none"
-        return UserError(f"no sweep {name!r} in {self.folder.address}; there are: {known}")
+        names = self.names()
+        hint, known = closest(name, names), ", ".join(names) or "none"
+        return UserError(f"no sweep {name!r} in {self.folder.address}{hint}; there are: {known}")
 
 
 def _path(sweep: str, file: str) -> str:

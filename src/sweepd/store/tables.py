@@ -4,50 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.store.looking import Choice, Looked, Looker, others
 from sweepd.store.parquet import (
     NAME,
     Damaged,
     Examined,
     Reader,
-    examine,
-    load,
+    read_groups,
     replaces,
     replacing,
     to_parquet,
 )
-from sweepd.store.remembered import Remembered
-from sweepd.store.runs import KEY, joined, overlapping, runs_of
+from sweepd.store.runs import joined, overlapping, runs_of
 from sweepd.store.schema import Layout, Row
 from sweepd.store.storage import File, Folder, digest
 
-__all__ = ["Damaged", "Live", "Loader", "Read", "TableFolder"]
+__all__ = ["Damaged", "Live", "Read", "TableFolder"]
 
 COMPACTED, ROWS = "compacted", "rows"
 """How file names begin; a file whose rows share one `Layout.filed_by`, a hash, begins with it."""
 _HASH = re.compile(r"[0-9a-f]{1,100}")
-READERS = 16
-"""Files read at once."""
 TOGETHER, TOGETHER_BYTES = 1000, 2**23
 """Files, and bytes of files, after which tables are put together: one of a row takes a thousand
 times its bytes."""
 MOST_ROWS = 2**21
 """A compacted file of so many rows is not written again: this bounds what compacting takes."""
-SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
-"""A file that is to be scanned is read whole all the same if it is small, and if all small ones
-together leave this room: to open a file costs more than to read a small one."""
 _LISTINGS = 5
-Looked: TypeAlias = "pa.Table | Examined | Damaged"
-Choice = Callable[[Collection[File]], Collection[File]]
-"""Which of some files are read whole."""
-REMEMBERED_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -94,37 +81,6 @@ class _Found:
         return sum(table.num_rows for table in self.tables)
 
 
-class Loader:
-    """Reads Parquet files of one layout, several at once.
-
-    What the place says is unchanged since it was last read (`File.version`) is not read again, up
-    to `REMEMBERED_BYTES` in all.
-    """
-
-    def __init__(self, folder: Folder, layout: Layout) -> None:
-        self.folder, self.layout = folder, layout
-        self._remembered: dict[tuple[str, str], pa.Table | Damaged] = {}
-        self._room = REMEMBERED_BYTES
-
-    def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
-        """By the names of the files. FileNotFoundError if one is gone."""
-        if not files:
-            return {}
-        with ThreadPoolExecutor(READERS) as pool:
-            return dict(pool.map(lambda file: (file.name, self._load(below, file)), files))
-
-    def _load(self, below: str, file: File) -> pa.Table | Damaged:
-        path = f"{below}/{file.name}"
-        key = (path, file.version) if file.version else None
-        if key in self._remembered:
-            return self._remembered[key]
-        loaded = load(self.folder, path, self.layout)
-        if key and isinstance(loaded, pa.Table) and loaded.nbytes <= self._room:
-            self._room -= loaded.nbytes
-            self._remembered[key] = loaded
-        return loaded
-
-
 class TableFolder:
     """The rows of one kind.
 
@@ -134,8 +90,7 @@ class TableFolder:
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
-        self._loader = Loader(folder, layout)
-        self._remembered = Remembered(folder.address, layout.name)
+        self._looker = Looker(folder, layout)
         self._compacted: dict[str, int] = {}
         """rows of the compacted files that this process compacts beside"""
         self._replaced: set[str] = set()
@@ -151,35 +106,40 @@ class TableFolder:
             self._put(only if named else ROWS, table)
 
     def read(self, only: Collection[str] | None = None) -> Read:
-        """All rows, or those whose `layout.filed_by` is among these."""
-        found = self._find(only, list)
+        """All rows, or those whose `layout.filed_by` is among these: of a large file, the row
+        groups that may hold them."""
+        found = self._find(only, list if only is None else self._looker.small)
+        for one in found.examined:
+            found.tables.append(read_groups(self._reader(one.file), self.layout, only or ()))
         table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
+            import pyarrow.compute  # which takes a while
+
             wanted = pa.array(list(only), pa.string())
-            table = table.filter(pc.is_in(table[self.layout.filed_by], wanted))
+            table = table.filter(pyarrow.compute.is_in(table[self.layout.filed_by], wanted))
         return Read(table, tuple(found.damaged))
 
     def live(self, only: Collection[str] | None = None) -> Live:
         """All rows where they lie, or those of files that may hold some of these trials: metrics
         in little memory, however many they are."""
-        found = self._find(only, self._small)
+        found = self._find(only, self._looker.small)
         table = self.layout.concat(found.tables)
         files = [one.file for one in found.examined]
 
         def runs() -> pa.Table:
-            return joined([runs_of(table), *map(self._runs, found.examined)])
+            return joined([runs_of(table), *map(self._looker.runs, found.examined)])
 
-        repeated = None if table.num_rows else self._remembered.recall_overlapping(files)
+        repeated = None if table.num_rows else self._looker.remembered.recall_overlapping(files)
         if repeated is None:
             repeated = overlapping(runs())
             if not table.num_rows:
-                self._remembered.keep_overlapping(files, repeated)
+                self._looker.remembered.keep_overlapping(files, repeated)
         scanned = {file.name: self._reader(file) for file in files}
         return Live(table, scanned, repeated, runs, tuple(found.damaged))
 
     def damaged(self) -> list[Damaged]:
         """All damaged files, whatever is remembered of them."""
-        looked = (self._examine(file) for file in self._files())
+        looked = (self._looker.examine(file) for file in self._files())
         return [one for one in looked if isinstance(one, Damaged)]
 
     def compact(self, at_least: int = 2) -> int:
@@ -215,10 +175,10 @@ class TableFolder:
         files = self._files()
         try:
             compacted = [f for f in _compacted(files) if f.written <= written_until]
-            names = _replaced_by(self._look(compacted, self._small))
+            names = _replaced_by(self._looker.look(compacted, self._looker.small))
             readable: set[str] = set()
             for batch in _batches([file for file in files if file.name in names]):
-                looked = self._look(batch, self._small)
+                looked = self._looker.look(batch, self._looker.small)
                 readable |= {n for n, it in looked.items() if not isinstance(it, Damaged)}
         except FileNotFoundError:
             return []  # another process is deleting them
@@ -238,7 +198,7 @@ class TableFolder:
     def _compact(self, files: Collection[File], fresh: Sequence[File], at_least: int) -> int:
         found, replaced = _Found(), 0
         for batch in _batches(fresh):  # in the order of their names: a trial's rows lie together
-            self._add(found, self._loader.load(self.layout.name, batch))
+            self._add(found, self._looker.load(batch))
             if found.rows >= MOST_ROWS:
                 replaced += self._replace(found)
                 found = _Found()
@@ -254,7 +214,7 @@ class TableFolder:
         for file in sorted(live, key=lambda file: self._compacted[file.name]):
             if self._compacted[file.name] > min(2 * found.rows, MOST_ROWS - found.rows):
                 return
-            looked = self._loader.load(self.layout.name, [file])
+            looked = self._looker.load([file])
             self._add(found, looked)
             replaced = _replaced_by(looked)
             found.names += (f.name for f in files if f.name in replaced)
@@ -272,7 +232,7 @@ class TableFolder:
 
     def _note_compacted(self, files: Iterable[File]) -> None:
         """Note which of these files were compacted, and what they replace."""
-        looked = self._look(_compacted(files), self._small)
+        looked = self._looker.look(_compacted(files), self._looker.small)
         for name, it in looked.items():
             if not isinstance(it, Damaged):
                 self._compacted[name] = it.rows if isinstance(it, Examined) else it.num_rows
@@ -285,7 +245,7 @@ class TableFolder:
         for _ in range(_LISTINGS):
             files, found = self._files(), _Found()
             try:
-                compacted = self._look(_compacted(files), whole)
+                compacted = self._looker.look(_compacted(files), whole)
                 replaced = _replaced_by(compacted)
                 self._add(
                     found, {name: it for name, it in compacted.items() if name not in replaced}
@@ -294,12 +254,12 @@ class TableFolder:
                 rest = [file for file in rest if _may_hold(file.name, prefixes)]
                 read = whole(rest)
                 for batch in _batches(read):
-                    self._add(found, self._loader.load(self.layout.name, batch))
-                self._add(found, self._examined(_others(rest, read)))
+                    self._add(found, self._looker.load(batch))
+                self._add(found, self._looker.examined(others(rest, read)))
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
             if found.examined:
-                self._remembered.forget_others(files)
+                self._looker.remembered.forget_others(files)
             return found
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
@@ -311,71 +271,19 @@ class TableFolder:
         found.names += [*tables, *examined]
         found.damaged += (it for it in looked.values() if isinstance(it, Damaged))
 
-    def _look(self, files: Sequence[File], whole: Choice) -> dict[str, Looked]:
-        """What is in each of a few files."""
-        read = whole(files)
-        loaded = self._loader.load(self.layout.name, read)
-        return {**loaded, **self._examined(_others(files, read))}
-
-    def _examined(self, files: Collection[File]) -> dict[str, Looked]:
-        if not files:
-            return {}
-        with ThreadPoolExecutor(READERS) as pool:
-            return dict(pool.map(lambda file: (file.name, self._recalled(file)), files))
-
-    def _recalled(self, file: File) -> Looked:
-        """What is known of a file, or what there is to know."""
-        if known := self._remembered.recall(file):
-            return known
-        found = self._examine(file)
-        if isinstance(found, Examined):
-            self._remembered.keep(found)
-        return found
-
-    def _runs(self, examined: Examined) -> pa.Table:
-        if examined.runs is not None:
-            return examined.runs
-        if (known := self._remembered.recall_runs(examined.file)) is not None:
-            return known
-        again = self._examine(examined.file)
-        if isinstance(again, Examined):
-            self._remembered.keep(again)
-            return again.runs
-        reason = again.reason if isinstance(again, Damaged) else "changed"
-        raise EnvironmentFailure(f"{examined.file.name}: {reason}; ask again")
-
-    def _examine(self, file: File) -> Looked:
-        return examine(self.folder, self.layout.name, file, self.layout)
-
-    def _small(self, files: Collection[File]) -> list[File]:
-        """Those of these files that are read even where they need not be: small ones, and all
-        whose rows make no runs."""
-        if self.layout.key != KEY:
-            return list(files)
-        room, small = ROOM_BYTES, []
-        for file in sorted(files, key=lambda file: file.size):
-            room -= file.size
-            if file.size > SMALL_BYTES or room < 0:
-                break
-            small.append(file)
-        return small
-
 
 def _batches(files: Iterable[File]) -> Iterator[list[File]]:
     """Files in parts of at most TOGETHER, which end where they come to TOGETHER_BYTES."""
     batch: list[File] = []
+    size = 0
     for file in files:
         batch.append(file)
-        if len(batch) == TOGETHER or sum(f.size for f in batch) >= TOGETHER_BYTES:
+        size += file.size
+        if len(batch) == TOGETHER or size >= TOGETHER_BYTES:
             yield batch
-            batch = []
+            batch, size = [], 0
     if batch:
         yield batch
-
-
-def _others(files: Iterable[File], than: Iterable[File]) -> list[File]:
-    names = {file.name for file in than}
-    return [file for file in files if file.name not in names]
 
 
 def _compacted(files: Iterable[File]) -> list[File]:

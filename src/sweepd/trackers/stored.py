@@ -10,7 +10,7 @@ from typing import Any
 
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
-from sweepd.trackers.base import Run, Tracker, Values
+from sweepd.trackers.base import Run, Tracker
 
 LOGGED = ("loss", "acc", "lr", "tokens", "seconds", "train_flops")
 FINAL = ("loss", "acc", "chain_acc", "train_flops", "seconds")
@@ -48,7 +48,7 @@ def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> Run:
     return Run(row["id"], shown, row["sweep"], settings)
 
 
-def numbers(row: Row, names: Iterable[str]) -> Values:
+def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
     """Those of the named values that are finite numbers."""
     found = {name: row.get(name) for name in names}
     return {

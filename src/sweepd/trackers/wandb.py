@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ class WeightsAndBiases:
         known = signature(client.init).parameters
         if "reinit" in known:  # several runs at a time
             self.options["reinit"] = "create_new"
-        if "dir" in known:
+        if "dir" in known and "WANDB_DIR" not in os.environ:
             folder.mkdir(parents=True, exist_ok=True)
             self.options["dir"] = str(folder)
         if "embed" in known:  # trackio: nothing is shown in a notebook

@@ -117,7 +117,7 @@ def changed_code(one: Account, other: Account) -> Iterator[str]:
             before, after, f"{other.id[:8]} {name}", f"{one.id[:8]} {name}", lineterm=""
         )
     ours = set(_changed(other.code_files, one.code_files)) - {*one.sources, *other.sources}
-    yield from (f"changed in sweepd: {name}" for name in sorted(ours))
+    yield from (f"other code of sweepd: {name}" for name in sorted(ours))
 
 
 def write_out(account: Account, folder: Path) -> None:

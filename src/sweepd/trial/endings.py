@@ -15,7 +15,10 @@ from sweepd.grid.plan import Trial
 from sweepd.store.schema import Row
 from sweepd.trial import loop
 
-SCORES = ("acc", "chain_acc", "correct", "chain_correct", "total")
+SCORES = (
+    *("acc", "chain_acc", "correct", "chain_correct", "total"),
+    *("independent", "commonest", "loss_at", "acc_at"),
+)
 """Columns of a test score; a loop of the user's own may have more."""
 MOST_TOLD = 10_000
 """Characters of an error's text that are stored."""

@@ -8,7 +8,8 @@ reference up to their first error and are decoded from there.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch.nn import functional as F
 
 from sweepd.models.base import decoder
 from sweepd.tasks.base import EOS, IGNORE, Batch, Chains, ChainTask, Task
+from sweepd.trial.profile import Profile, worth_of
 
 ROWS_AT_ONCE = 256
 
@@ -27,15 +29,19 @@ class Score:
     """Counts over one sample of `total` chains, or of `total` single targets; loss: mean over all
     targets, see `loss_of`.
 
-    chain_correct is None without chains, and correct where targets are real numbers. An interval
-    that takes `total` answers for independent is right for chains, which are; several targets of
-    one row share inputs, so for those it is the narrowest that it can be.
+    chain_correct is None without chains, and correct where targets are real numbers. independent:
+    how many independent answers the sample is worth, at most `total`; fewer where several targets
+    of one row share inputs. commonest: the accuracy of always giving the commonest answer; None
+    for real numbers. profile: loss and accuracy by position.
     """
 
     total: int
     correct: int | None
     chain_correct: int | None
     loss: float
+    independent: int
+    commonest: float | None
+    profile: Profile
 
     @property
     def acc(self) -> float | None:
@@ -45,9 +51,20 @@ class Score:
     def chain_acc(self) -> float | None:
         return None if self.chain_correct is None else self.chain_correct / self.total
 
-    def columns(self) -> dict[str, float | None]:
+    def columns(self) -> dict[str, float | str | None]:
         """All of it, as columns of `trials`."""
-        return {**asdict(self), "acc": self.acc, "chain_acc": self.chain_acc}
+        return {
+            "acc": self.acc,
+            "chain_acc": self.chain_acc,
+            "correct": self.correct,
+            "chain_correct": self.chain_correct,
+            "total": self.total,
+            "independent": self.independent,
+            "commonest": self.commonest,
+            "loss": self.loss,
+            "loss_at": self.profile.loss_json(),
+            "acc_at": None if self.correct is None else self.profile.acc_json(),
+        }
 
 
 def loss_of(
@@ -60,6 +77,20 @@ def loss_of(
         return F.mse_loss(outputs.float(), targets_BT[scored_BT], reduction=reduction)
     logits = outputs_BTV.flatten(0, 1).float()
     return F.cross_entropy(logits, targets_BT.flatten(), ignore_index=IGNORE, reduction=reduction)
+
+
+def losses_of(outputs_BTV: Tensor, targets_BT: Tensor) -> np.ndarray:
+    """(B, T) what each target adds to `loss_of`; anything where there is none."""
+    if targets_BT.is_floating_point():
+        squared = (outputs_BTV.squeeze(-1).float() - targets_BT) ** 2
+        return squared.cpu().numpy()
+    flat = F.cross_entropy(
+        outputs_BTV.flatten(0, 1).float(),
+        targets_BT.flatten(),
+        ignore_index=IGNORE,
+        reduction="none",
+    )
+    return flat.view(targets_BT.shape).cpu().numpy()
 
 
 @torch.inference_mode()
@@ -80,29 +111,45 @@ def score_targets(model: nn.Module, batch: Batch) -> Score:
     """Every target counts by itself: one parallel pass settles it."""
     device = next(model.parameters()).device
     real = batch.targets.dtype.kind == "f"
-    total, correct, loss_sum = int(batch.scored.sum()), 0, 0.0
+    scored, profile = batch.scored, Profile.empty(batch.targets.shape[1])
+    loss_sum, right = 0.0, np.zeros(batch.targets.shape, dtype=bool)
     for start in range(0, len(batch.inputs), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         targets_BT = torch.from_numpy(batch.targets[rows]).to(device)
         outputs_BTV = model(torch.from_numpy(batch.inputs[rows]).to(device))
         loss_sum += loss_of(outputs_BTV, targets_BT, "sum").item()
-        correct += int((outputs_BTV.argmax(-1) == targets_BT).sum())
-    return Score(total, None if real else correct, None, loss_sum / total)
+        if not real:
+            right[rows] = (outputs_BTV.argmax(-1) == targets_BT).cpu().numpy()
+        profile.add(losses_of(outputs_BTV, targets_BT), None if real else right[rows], scored[rows])
+    total = int(scored.sum())
+    if real:
+        return Score(total, None, None, loss_sum / total, total, None, profile)
+    worth = worth_of((right & scored).sum(axis=1), scored.sum(axis=1))
+    most = int(np.unique(batch.targets[scored], return_counts=True)[1].max())
+    correct = int((right & scored).sum())
+    return Score(total, correct, None, loss_sum / total, worth, most / total, profile)
 
 
 def score_chains(model: nn.Module, task: ChainTask, chains: Chains) -> Score:
     """A row counts if its answer is right, whatever precedes it; its chain if all of it is."""
     correct = chain_correct = tokens = 0
     loss = 0.0
+    answers: Counter[tuple[int, ...]] = Counter()
+    profile = Profile.empty(chains.tokens.shape[1])
     for start in range(0, len(chains.tokens), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         part = Chains(chains.tokens[rows], chains.prompts[rows], chains.lengths[rows])
-        first_error, loss_sum, count = teacher_forced(model, part)
+        wanted = [
+            task.answer(row[: length - 1].tolist())
+            for row, length in zip(part.tokens, part.lengths, strict=True)
+        ]
+        answers.update(wanted)
+        first_error, loss_sum, count = teacher_forced(model, part, profile)
         wrong = np.flatnonzero(first_error >= 0)
         chain_correct += len(part.tokens) - len(wrong)
         correct += len(part.tokens) - len(wrong)
         correct += sum(
-            task.answer(row) == task.answer(part.tokens[i, : part.lengths[i] - 1].tolist())
+            task.answer(row) == wanted[i]
             for i, row in zip(
                 wrong, decode(model, task, part.tokens[wrong], first_error[wrong] + 1), strict=True
             )
@@ -110,11 +157,15 @@ def score_chains(model: nn.Module, task: ChainTask, chains: Chains) -> Score:
         )
         loss += loss_sum
         tokens += count
-    return Score(len(chains.tokens), correct, chain_correct, loss / tokens)
+    total = len(chains.tokens)
+    commonest = max(answers.values()) / total
+    return Score(total, correct, chain_correct, loss / tokens, total, commonest, profile)
 
 
-def teacher_forced(model: nn.Module, chains: Chains) -> tuple[np.ndarray, float, int]:
-    """One parallel pass over the reference rows.
+def teacher_forced(
+    model: nn.Module, chains: Chains, profile: Profile | None = None
+) -> tuple[np.ndarray, float, int]:
+    """One parallel pass over the reference rows; `profile` takes it in, from the first target on.
 
     Returns (B,) the first position whose argmax misses its target (-1 where none does), the
     summed loss in nats, and the number of target tokens.
@@ -127,6 +178,9 @@ def teacher_forced(model: nn.Module, chains: Chains) -> tuple[np.ndarray, float,
     counted_BT = targets_BT != IGNORE
     miss_BT = (logits_BTV.argmax(-1) != targets_BT) & counted_BT
     first = torch.where(miss_BT.any(1), miss_BT.int().argmax(1), -1)
+    if profile is not None:
+        scored, right = batch.scored, ~miss_BT.cpu().numpy()
+        profile.add(losses_of(logits_BTV, targets_BT), right, scored, scored.argmax(axis=1))
     return first.cpu().numpy(), loss_sum, int(counted_BT.sum())
 
 

@@ -1,7 +1,7 @@
-"""Looks at a task, at a model, or at both in a trial: what is right, and what is wrong and where.
+"""Looks at a task, a model, both in a trial, or a loop: what is right, and what is wrong and where.
 
-These are the checks of `sweepd check`. Those of tasks and models run by themselves before the
-first trial of a user's class.
+These are the checks of `sweepd check`. Those of tasks, models and loops run by themselves before
+the first trial of a user's class.
 """
 
 from __future__ import annotations
@@ -16,91 +16,71 @@ from typing import Any
 import numpy as np
 import torch
 
-from sweepd.errors import UserError
 from sweepd.grid import registry
 from sweepd.grid.blame import place_of, told
-from sweepd.models.base import Model
 from sweepd.tasks.base import Task
-from sweepd.trial.cases import Case
+from sweepd.trial.cases import Case, Kind
 from sweepd.trial.findings import Finding, Subject, Wrong
-from sweepd.trial.loop_inspection import loop_faults
+from sweepd.trial.loop_checks import LOOP_CHECKS, Tryout
 from sweepd.trial.model_checks import MODEL_CHECKS, Network
+from sweepd.trial.own_loop import LoopError
 from sweepd.trial.rehearsal import TRIAL_CHECKS, Rehearsal
 from sweepd.trial.task_checks import TASK_CHECKS
 
-ENTRY = {
+ENTRY: dict[Kind, re.Pattern[str]] = {
     "task": re.compile(r"\bdef (draw|fill)\b"),
     "model": re.compile(r"\bdef build\b"),
     "loop": re.compile(r"\bdef start\b"),
     "trial": re.compile(r"\bdef forward\b"),
 }
 """How the line of a class looks where what it gives is made."""
+CHECKS: dict[Kind, Mapping[str, Callable[[Any], str]]] = {
+    "task": TASK_CHECKS,
+    "model": MODEL_CHECKS,
+    "loop": LOOP_CHECKS,
+    "trial": TRIAL_CHECKS,
+}
 Begin = Callable[[str], None]
 """Is told the name of each check before it begins: it may hang, or take the process along."""
 
 
 def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterator[Finding]:
     """Yields what each check of a case finds. The first that finds something wrong is the last."""
-    if case.kind == "loop":
-        begin("rows")
-        yield from _of_loop(case, registry.find_loop(case.where, base))
-        return
     begin("made")
+    subject, looked_at = _subject(case, base)
+    with _own_generators(), torch.set_grad_enabled(case.kind in ("trial", "loop")):
+        yield from _found(subject, case, looked_at, begin)
+
+
+def _subject(case: Case, base: Path) -> tuple[Subject, Callable[[], Any]]:
+    """The class of a case, and what makes of it that which its checks look at."""
+    if case.kind == "loop":
+        loop_class = registry.find_loop(case.where, base)
+        return Subject(case.name, loop_class), lambda: Tryout(loop_class(**case.loop))
     task_class = registry.find_task(case.task_where, base)
     model_class = registry.find_model(case.model_where, base)
-    task_subject = Subject(case.task_name, task_class)
-    model_subject = Subject(case.model_name, model_class)
-    with _own_generators():
+
+    def looked_at() -> Task | Network | Rehearsal:
+        task = task_class(**case.task)
         if case.kind == "task":
-
-            def task() -> Task:
-                return task_class(**case.task)
-
-            yield from _found(task_subject, case, task, TASK_CHECKS, begin)
-            return
-
-        def both() -> tuple[Task, Model]:
-            return task_class(**case.task), model_class(**case.model)
-
+            return task
+        architecture = model_class(**case.model)
         if case.kind == "model":
-            with torch.no_grad():
-                network = lambda: Network(*both()[::-1])  # noqa: E731
-                yield from _found(model_subject, case, network, MODEL_CHECKS, begin)
-        else:
-            rehearsal = lambda: Rehearsal(*both(), case.batch_size)  # noqa: E731
-            yield from _found(model_subject, case, rehearsal, TRIAL_CHECKS, begin)
+            return Network(architecture, task)
+        return Rehearsal(task, architecture, case.batch_size)
 
-
-def _of_loop(case: Case, found: type) -> Iterator[Finding]:
-    """Yields what is found of the rows of a loop."""
-    about = "rows", case.name, str(case)
-    try:
-        with _own_generators():
-            faults = list(loop_faults(found(**case.loop)))
-    except UserError as error:
-        faults = [str(error)]
-    except Exception as error:  # a user's code may raise anything
-        place = place_of(error) or Subject(case.name, found).place(ENTRY["loop"])
-        yield Finding(*about, False, told(error), place, raised=True)
-        return
-    for fault in faults:
-        place, _, detail = fault.partition(": ")
-        yield Finding(*about, False, detail, place)
-    if not faults:
-        told_right = "the same seed gives the same rows, also after save and load"
-        yield Finding(*about, True, told_right)
+    return Subject(case.name, task_class if case.kind == "task" else model_class), looked_at
 
 
 def _found(
     subject: Subject,
     case: Case,
     make: Callable[[], Any],
-    checks: Mapping[str, Callable[[Any], str]],
     begin: Begin,
 ) -> Iterator[Finding]:
     """Yields the finding of each check, up to the first that finds something wrong."""
     looked_at: Any = None
-    for name, check in checks.items():
+    for name, check in CHECKS[case.kind].items():
         begin(name)
         about = name, subject.name, str(case)
         try:
@@ -109,6 +89,10 @@ def _found(
         except Wrong as wrong:
             place = subject.place(wrong.sign, wrong.culprit)
             yield Finding(*about, False, str(wrong), place)
+            return
+        except LoopError as error:
+            place = error.place or subject.place(ENTRY[case.kind])
+            yield Finding(*about, False, error.told, place)
             return
         except Exception as error:  # a user's code may raise anything
             place = place_of(error) or subject.place(ENTRY[case.kind])

@@ -66,11 +66,23 @@ class LoopResult:
         return {**scores, "total": total, "correct": correct}
 
 
+class LoopError(UserError):
+    """What the user's code handed over cannot be used. place: file and line of the method that did;
+    empty where it was not written in a file."""
+
+    def __init__(self, told: str, place: str) -> None:
+        super().__init__(told, place)
+        self.told, self.place = told, place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.told}" if self.place else self.told
+
+
 class OwnLoop:
     """The training that a loop's `start` has begun. See `loop.Run`.
 
-    steps: after so many rows it is over; 0: when it says so. UserError, with the line, for what the
-    user's code hands over and cannot be used.
+    steps: after so many rows it is over; 0: when it says so. LoopError for what the user's code
+    hands over and cannot be used.
     """
 
     def __init__(
@@ -208,15 +220,15 @@ class OwnLoop:
         if self.step and self.step == self.steps:
             self.result = LoopResult("completed", self.checks[-1])
 
-    def wrong(self, owner: Any, method: str, told: str) -> UserError:
+    def wrong(self, owner: Any, method: str, told: str) -> LoopError:
         """An error that says where the method stands which did something wrong."""
         found: Any = getattr(type(owner), method, type(owner))
-        name = f"{type(owner).__name__}.{method}"
+        told = f"{type(owner).__name__}.{method} {told}"
         try:
             line = inspect.getsourcelines(found)[1]
-            return UserError(f"{inspect.getsourcefile(found)}:{line}: {name} {told}")
+            return LoopError(told, f"{inspect.getsourcefile(found)}:{line}")
         except (OSError, TypeError):  # what was not written in a file
-            return UserError(f"{name} {told}")
+            return LoopError(told, "")
 
 
 def _shown(value: object) -> str:

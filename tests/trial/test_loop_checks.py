@@ -59,10 +59,10 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "line", "message"),
     [
-        ({"SEED": ""}, 10, "Mine.start gives other numbers for the same seed: acc 0.0"),
+        ({"SEED": ""}, 10, "gives other numbers for the same seed: acc 0.0"),
         ({"ROW": "{'acc': time.time() % 1}"}, 10, "report nothing that depends on time"),
-        ({"SAVED": "[0, self.random.getstate()]"}, 24, "Run.load goes on with other numbers than"),
-        ({"SAVED": "[self.at, random.Random(7).getstate()]"}, 24, "Run.load goes on with other"),
+        ({"SAVED": "[0, self.random.getstate()]"}, 24, "goes on with other numbers than"),
+        ({"SAVED": "[self.at, random.Random(7).getstate()]"}, 24, "goes on with other"),
         ({"ROW": "{'f1': 1.0}"}, 17, "Run.advance reported 'f1' (str), which its `metrics` do not"),
     ],
 )

@@ -1,0 +1,272 @@
+"""How a sweep stands, as pure data: what a person sees of it while it runs.
+
+A board is made from rows, which a launch takes from its plan and the reports of its engine, and
+`status --watch` from the store. `sweepd.cli.drawing` draws it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sweepd.grid.options import Goal, PassRule
+from sweepd.search.seeds import Outcome, decide
+from sweepd.statuses import DONE, UNTRIED
+
+Mark = Literal[
+    "untried", "running", "passed", "failed", "stopped", "error", "open", "fails", "passes"
+]
+"""What a place of the map says. open: its seeds do not decide it yet. fails, passes: inferred from
+a smaller size that failed, or a smaller d that passed. error: its trials failed to run."""
+RUNNING = "running"
+SHORT_ID = 8
+"""Digits of a trial's id that tell it apart; `sweepd logs` takes them."""
+NO_SETTINGS = {
+    *("id", "trunk", "config", "code", "former_config", "sweep", "size", "L", "task", "model"),
+    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
+    *("seed", "on_demand"),
+}
+"""Columns of a plan that are no field of a task, a model or the training."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A planned trial, and where it stands on the map."""
+
+    id: str
+    task: str
+    model: str
+    size: int
+    d: Any
+    seed: int
+    settings: tuple[tuple[str, Any], ...]
+    steps: int
+    train_flops: float
+    in_reserve: bool
+    """whether it runs only where an answer depends on it"""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], extra_seeds: Iterable[int] = ()) -> Spot:
+        """The spot of a row of a plan. extra_seeds: those that only some cells get."""
+        settings = {name: value for name, value in row.items() if name not in NO_SETTINGS}
+        return cls(
+            id=row["id"],
+            task=row["task"],
+            model=row["model"],
+            size=row["size"],
+            d=row.get("d"),
+            seed=row["seed"],
+            settings=tuple(settings.items()),
+            steps=int(row.get("steps") or 0),
+            train_flops=float(row["train_flops"] or 0.0),
+            in_reserve=bool(row.get("on_demand")) or row["seed"] in set(extra_seeds),
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """How a trial stands. score: the goal's metric. earlier: it ended before this launch."""
+
+    status: str = UNTRIED
+    step: int = 0
+    score: float | None = None
+    earlier: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Board:
+    """A sweep at one moment."""
+
+    sweep: str
+    goal: Goal
+    rule: PassRule
+    spots: Sequence[Spot]
+    states: Mapping[str, State]
+    """by id, of trials that were tried"""
+    staircase: bool = False
+    """whether only the cells that the answer needs are run, so that others are inferred"""
+    expected: tuple[float, float] | None = None
+    """trials and training FLOPs that this launch is likely to run; None where nobody knows"""
+    forecast: tuple[float, float] = (0.0, 0.0)
+    """the least and the most seconds that it was expected to take"""
+    seconds: float = 0.0
+    """since the first step"""
+    waiting: str = ""
+    """what is being prepared, while nothing runs"""
+    errors: Sequence[str] = ()
+    """the latest errors"""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def state(self, spot: Spot) -> State:
+        return self.states.get(spot.id, State())
+
+    def here(self) -> Iterator[tuple[Spot, State]]:
+        """The trials that have ended in this launch."""
+        for spot in self.spots:
+            state = self.state(spot)
+            if state.status in DONE and not state.earlier:
+                yield spot, state
+
+    def running(self) -> list[tuple[Spot, State]]:
+        found = ((spot, self.state(spot)) for spot in self.spots)
+        return [(spot, state) for spot, state in found if state.status == RUNNING]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What this launch has done, of what it is likely to do. left: the least and the most seconds
+    that are left, None while nobody can tell."""
+
+    trials: int
+    trials_in_all: int
+    flops: float
+    flops_in_all: float
+    left: tuple[float, float] | None
+
+
+def amount(board: Board) -> Amount:
+    """Counts what was done, also by trials that run. What is done never exceeds what is to do."""
+    ended, running = list(board.here()), board.running()
+    flops = sum(_flops(spot, state) for spot, state in (*ended, *running))
+    in_reach = len(ended) + len(running)
+    if board.expected is None:
+        todo = [s for s in board.spots if not s.in_reserve and not board.state(s).earlier]
+        expected = float(len(todo)), sum(spot.train_flops for spot in todo)
+    else:
+        expected = board.expected
+    trials_in_all = max(round(expected[0]), in_reach)
+    rest = sum(spot.train_flops - _flops(spot, state) for spot, state in running)
+    flops_in_all = max(expected[1], flops + rest)
+    share = len(ended) / trials_in_all if trials_in_all else 1.0
+    shares = [share, flops / flops_in_all if flops_in_all else share]
+    left = _left(board, shares)
+    return Amount(len(ended), trials_in_all, flops, flops_in_all, left)
+
+
+def _left(board: Board, shares: Sequence[float]) -> tuple[float, float] | None:
+    """By the rate so far, counted in trials and in FLOPs; before the first end, as forecast."""
+    if min(shares) > 0 and board.seconds > 0:
+        found = [board.seconds * (1 - share) / share for share in shares]
+        return min(found), max(found)
+    low, high = board.forecast
+    if not high:
+        return None
+    return max(0.0, low - board.seconds), max(0.0, high - board.seconds)
+
+
+def _flops(spot: Spot, state: State) -> float:
+    if not spot.steps:
+        return spot.train_flops if state.status in DONE else 0.0
+    return spot.train_flops * min(1.0, state.step / spot.steps)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place of a map. share: how much of their budget its running trials have run; earlier:
+    whether all that it says was known before this launch."""
+
+    mark: Mark
+    share: float = 0.0
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Map:
+    """The places of one task and model by (d, size)."""
+
+    task: str
+    model: str
+    widths: Sequence[Any]
+    sizes: Sequence[int]
+    places: Mapping[tuple[Any, int], Place]
+
+
+def maps(board: Board) -> list[Map]:
+    """A map for each task and model."""
+    by_pair: dict[tuple[str, str], dict[tuple[Any, int], list[Spot]]] = {}
+    for spot in board.spots:
+        pair = by_pair.setdefault((spot.task, spot.model), defaultdict(list))
+        pair[spot.d, spot.size].append(spot)
+    found = []
+    for (task, model), spots in by_pair.items():
+        widths = sorted({d for d, _ in spots}, key=lambda d: (d is not None, d))
+        sizes = sorted({size for _, size in spots})
+        places = {at: _place(board, of) for at, of in spots.items()}
+        if board.staircase:
+            places = {at: _inferred(places, *at) for at in places}
+        found.append(Map(task, model, widths, sizes, places))
+    return found
+
+
+def _place(board: Board, spots: Sequence[Spot]) -> Place:
+    """What the trials of one place say together: it is as good as its best cell."""
+    states = [board.state(spot) for spot in spots]
+    tried = [state for state in states if state.status != UNTRIED]
+    if running := [(s, t) for s, t in zip(spots, states, strict=True) if t.status == RUNNING]:
+        done = sum(min(1.0, state.step / spot.steps) for spot, state in running if spot.steps)
+        return Place("running", done / len(running))
+    if not tried:
+        return Place("untried")
+    earlier = all(state.earlier for state in tried)
+    cells: dict[Any, list[Spot]] = defaultdict(list)
+    for spot in spots:
+        cells[spot.settings].append(spot)
+    verdicts = [_verdict(board, cell) for cell in cells.values()]
+    if True in verdicts:
+        return Place("passed", earlier=earlier)
+    statuses = Counter(state.status for state in tried)
+    if False in verdicts:
+        return Place("failed", earlier=earlier)
+    if statuses["stopped"]:
+        return Place("stopped", earlier=earlier)
+    return Place("error" if statuses["failed"] else "open", earlier=earlier)
+
+
+def _verdict(board: Board, cell: Sequence[Spot]) -> bool | None:
+    """Whether a cell passes, by the seeds that count: all but those in reserve that did not run."""
+    states = [(spot, board.state(spot)) for spot in cell]
+    counting = [state for spot, state in states if not spot.in_reserve or state.status in DONE]
+    if not any(state.status in DONE for state in counting):
+        return None
+    outcomes = [
+        Outcome(state.status if state.status in DONE else UNTRIED, state.score)
+        for state in counting
+    ]
+    bounds = [outcome.bounds(board.goal) for outcome in outcomes]
+    return decide(board.goal, board.rule, bounds)
+
+
+def _inferred(places: Mapping[tuple[Any, int], Place], d: Any, size: int) -> Place:
+    """A place that was not tried as what monotonicity says of it."""
+    here = places[d, size]
+    if here.mark != "untried" or d is None:
+        return here
+    if any(p.mark == "failed" and at == d and n < size for (at, n), p in places.items()):
+        return Place("fails")
+    if any(p.mark == "passed" and n == size and at < d for (at, n), p in places.items()):
+        return Place("passes")
+    return here
+
+
+def labels(spots: Sequence[Spot]) -> dict[str, str]:
+    """By id, what to call each trial: its id's first digits, its task and model, the settings that
+    differ between the trials of that pair, and its seed."""
+    seen: dict[tuple[str, str], dict[str, set[Any]]] = defaultdict(lambda: defaultdict(set))
+    for spot in spots:
+        for name, value in spot.settings:
+            seen[spot.task, spot.model][name].add(value)
+    return {
+        spot.id: " ".join(
+            [
+                spot.id[:SHORT_ID],
+                spot.task,
+                spot.model,
+                *(f"{n}={v}" for n, v in spot.settings if len(seen[spot.task, spot.model][n]) > 1),
+                f"seed={spot.seed}",
+            ]
+        )
+        for spot in spots
+    }

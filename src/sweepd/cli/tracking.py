@@ -1,0 +1,86 @@
+"""Trackers of the person's choice, told of trials while these run (`launch --log-to`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from sweepd.trackers.base import Run, Tracker, connect
+from sweepd.trackers.forwarding import Forwarder
+from sweepd.trackers.stored import COSTS, FINAL, numbers
+
+if TYPE_CHECKING:
+    from sweepd.cli.progress import Progress
+    from sweepd.grid.plan import Trial
+
+FOLDER = Path("sweepd-trackers")
+"""Where trackers that write files put them, unless their own settings say otherwise."""
+
+LogTo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log-to",
+        metavar="TRACKER",
+        help="Tell tensorboard, wandb, trackio or mlflow too (repeatable).",
+    ),
+]
+
+
+class Told:
+    """Shows what the engine reports, as `Progress` does, and tells trackers of it."""
+
+    def __init__(self, progress: Progress, trackers: Sequence[Tracker], sweep: str) -> None:
+        self.progress, self.trackers, self.sweep = progress, trackers, sweep
+        self.known: dict[str, tuple[Run, int]] = {}
+        """runs that have begun, each with its last step"""
+
+    def preparing(self, what: str) -> None:
+        self.progress.preparing(what)
+
+    def running(self, trial: Trial, report: dict[str, Any]) -> None:
+        self.progress.running(trial, report)
+        self._log(trial, report, numbers(report, ("acc",)))
+
+    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
+        self.progress.ended(trial, report)
+        self._log(trial, report, {})
+        run, _ = self.known.pop(trial.id)
+        for tracker in self.trackers:
+            tracker.end(run, report["status"], numbers(report, FINAL))
+
+    def lost_ray(self, reason: str) -> NoReturn:
+        self.progress.lost_ray(reason)
+
+    def _log(self, trial: Trial, report: dict[str, Any], values: dict[str, float]) -> None:
+        """Begin the run of a trial that is new, and log what a later step than before has."""
+        if trial.id not in self.known:
+            label = self.progress.label(trial)
+            costs = {name: getattr(trial, name) for name in COSTS if hasattr(trial, name)}
+            settings = {"task": trial.task_name, "model": trial.model_name, **trial.axes, **costs}
+            self.known[trial.id] = (Run(trial.id, label, self.sweep, settings), -1)
+            for tracker in self.trackers:
+                tracker.begin(self.known[trial.id][0])
+        run, before = self.known[trial.id]
+        step = report.get("step") or 0
+        if values and step > before:
+            self.known[trial.id] = (run, step)
+            for tracker in self.trackers:
+                tracker.log(run, step, values)
+
+
+@contextmanager
+def telling(names: Sequence[str], sweep: str, progress: Progress) -> Iterator[Told | Progress]:
+    """The listener of a launch. UserError for a tracker that is unknown or not installed."""
+    if not names:
+        yield progress
+        return
+    trackers = [Forwarder(name, connect(name, FOLDER), progress.note) for name in names]
+    try:
+        yield Told(progress, trackers, sweep)
+    finally:
+        for tracker in trackers:
+            tracker.close()

@@ -1,0 +1,139 @@
+"""What a new user begins with: the shipped grids, a commented grid of a task and models, and
+templates of a task or a model of one's own.
+
+The templates are the files that docs/own.md explains, and its tests run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweepd.closest import closest
+from sweepd.errors import UserError
+from sweepd.grid import registry
+from sweepd.grid.fingerprint import PACKAGE
+from sweepd.grid.registry import REQUIRED, Entry
+
+GRIDS, TEMPLATE_FOLDER = PACKAGE / "grids", PACKAGE / "templates"
+SCHEMA = "grid.schema.json"
+"""The file with the JSON Schema that shipped and new grids name for editors."""
+DOUBLINGS = (1, 2, 4)
+"""How often the size that a new grid begins with is doubled, in its axis."""
+WIDTHS = (8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A file to start one's own class from. where: how a grid names the class in it."""
+
+    file: str
+    where: str
+
+
+TEMPLATES = {
+    "task": Template("parity.py", "parity.py:Parity"),
+    "model": Template("lstm.py", "lstm.py:Lstm"),
+}
+"""By what it is a template of."""
+PLANNED_TEMPLATES = ("loop",)
+"""Templates that this version lacks."""
+
+
+def shipped_grids() -> dict[str, Path]:
+    """The grids that come with sweepd, by name."""
+    return {path.stem: path for path in sorted(GRIDS.glob("*.yaml"))}
+
+
+def shipped_grid(name: str) -> str:
+    """The text of a shipped grid. UserError if there is none of this name."""
+    grids = shipped_grids()
+    if name not in grids:
+        raise UserError(
+            f"no grid is shipped as {name}{closest(name, grids)}; there are {', '.join(grids)}"
+        )
+    return grids[name].read_text(encoding="utf-8")
+
+
+def template(kind: str) -> tuple[Template, str]:
+    """The template of a task or a model, and its text. UserError if there is none."""
+    if kind in PLANNED_TEMPLATES:
+        raise UserError(f"--own {kind}: this version of sweepd has no template of a {kind} yet")
+    if kind not in TEMPLATES:
+        known = (*TEMPLATES, *PLANNED_TEMPLATES)
+        raise UserError(f"--own {kind}{closest(kind, known)}: there are {', '.join(known)}")
+    found = TEMPLATES[kind]
+    return found, (TEMPLATE_FOLDER / found.file).read_text(encoding="utf-8")
+
+
+def new_grid(task: str, models: Sequence[str], base: Path) -> str:
+    """The text of a new grid: what most sweeps set, and every other parameter as a comment.
+
+    `base` is the folder of the grid, from which the files of one's own classes are looked for;
+    templates need not be there yet. UserError as of `registry.find_task` and `find_model`.
+    """
+    of_task = registry.entry(task, found := registry.find_task(task, _base(task, base)))
+    size_field: str = found.size_field
+    lines = [
+        f"# yaml-language-server: $schema={SCHEMA}",
+        "# sweepd plan FILE     what it would run, and how long that takes",
+        "# sweepd launch FILE   run it; the same command again continues it",
+        '# sweepd query "min d"   the answer',
+        f"name: {'own' if registry.is_own(task) else task}",
+        "",
+        f"# {of_task.summary}",
+        "task:",
+        *_block(of_task, {size_field: _sizes(of_task, size_field)}),
+        "",
+    ]
+    entries = [
+        registry.entry(model, registry.find_model(model, _base(model, base))) for model in models
+    ]
+    lines += ["# Several blocks are swept side by side.", "model:"]
+    for entry in entries:
+        lines += [f"  # {entry.summary}", *_block(entry, {"d": list(WIDTHS)}, dash="- ")]
+    lines += [
+        "",
+        "train: {steps: 1000, batch_size: 64}   # lr: 1.0e-3 sets the rate; a list is swept",
+        "seeds: [0, 1, 2]",
+        f"goal:  {'acc > 0.9' if 'acc' in found.metrics else 'loss < 0.1'}        "
+        "# when a trial passes",
+        "pass:  median           # of a cell's seeds; or all, any, mean",
+        "search: staircase       # only the cells that the answer needs; or grid: all of them",
+        "# settle: {factor: 4}   # train what decides the answer for longer (docs/settle.md)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _base(where: str, base: Path) -> Path:
+    """From which folder a class is found."""
+    templates = {template.where for template in TEMPLATES.values()}
+    return TEMPLATE_FOLDER if where in templates else base
+
+
+def _block(entry: Entry, axes: dict[str, Any], dash: str = "") -> Iterator[str]:
+    """A block of a task or model: its axes, what it must be given, and the rest as comments."""
+    indent = "  " + " " * len(dash)
+    yield f"  {dash}name: {entry.name}"
+    for field, values in axes.items():
+        yield f"{indent}{field}: [{', '.join(map(str, values))}]"
+    for field, parameter in entry.parameters.items():
+        if field in axes:
+            continue
+        if parameter.default is REQUIRED:
+            yield f"{indent}{field}:   # required"
+        else:
+            yield f"{indent}# {field}: {_yaml(parameter.default)}"
+
+
+def _sizes(entry: Entry, field: str) -> list[int]:
+    first = entry.parameters[field].default
+    first = 4 if first is REQUIRED else first
+    return [first * times for times in DOUBLINGS]
+
+
+def _yaml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,66 @@
+"""What can be asked of a store: the columns that its questions may use, and some questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sweepd.query.cells_sql import COSTS, quoted
+from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
+
+COLUMNS = ("column", "values", "what")
+AXIS = "an axis: group by it, minimise it, ask for its best value"
+MOST_VALUES = 8
+"""Values of one column that are listed."""
+
+
+def askable(
+    source: Source, *, code: CodeChoice, sweeps: Sequence[str] | None = None
+) -> tuple[Answer, list[str]]:
+    """One row for each column that has several values in the store, for each score and each cost;
+    and questions that these columns can answer."""
+    views = connect(source, code=code, sweeps=sweeps)
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in _rows(views)] if views.axes else []
+    varying = [row["column"] for row in rows if row["what"] == AXIS]
+    answer = Answer([*COLUMNS], rows, list(views.notes), views.damaged)
+    return answer, list(_examples(views, varying))
+
+
+def _rows(views: Views) -> Iterator[tuple[str, str, str]]:
+    for name in ("task", "model", "size", "L"):
+        yield name, _values(views, name), "what was learned by what"
+    for name in views.axes:
+        [(count,)] = views.fetch(f"SELECT count(DISTINCT {quoted(name)}) FROM cells")
+        if count > 1:
+            yield name, _values(views, name), AXIS
+    for name in views.scores:
+        [(low, high)] = views.fetch(f"SELECT min({name}), max({name}) FROM cells")
+        if low is not None:
+            yield name, f"{low:.4g} … {high:.4g}", "a test score: put a condition on it"
+    for name in COSTS:
+        [(low, high)] = views.fetch(f"SELECT min({name}), max({name}) FROM cells")
+        if low is not None:
+            yield name, f"{low:.4g} … {high:.4g}", "a cost: minimise it, or put it on a frontier"
+
+
+def _values(views: Views, name: str) -> str:
+    found = [
+        value
+        for (value,) in views.fetch(
+            f"SELECT DISTINCT {quoted(name)} FROM cells WHERE {quoted(name)} IS NOT NULL ORDER BY 1"
+        )
+    ]
+    more = f" and {len(found) - MOST_VALUES} more" if len(found) > MOST_VALUES else ""
+    return ", ".join(map(str, found[:MOST_VALUES])) + more
+
+
+def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
+    goals = sorted({info.goal for info in views.infos.values()})
+    goal = goals[0] if goals else "acc > 0.9"
+    score = goal.split()[0]
+    if "d" in varying:
+        yield f"min d where {goal}"
+        yield f"fit d ~ L where {goal}"
+    yield f"min flops where {goal}"
+    yield f"frontier flops, {score}"
+    if rest := [name for name in varying if name not in ("d", *views.size_fields.values())]:
+        yield f"best {rest[0]}{' by d' if 'd' in varying else ''}"

@@ -1,0 +1,79 @@
+"""How exactly a grid can know an exponent, before anything of it has run.
+
+The grid's own sizes, widths and seeds are simulated on a flat truth with the scatter below, and
+fitted as `fit d ~ L` will be. The median width of the intervals is what to expect.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import log2
+from statistics import median
+from typing import TYPE_CHECKING
+
+from sweepd.query.laws import LEAST_POINTS, fit, refusal
+from sweepd.query.levels import Point, Tried
+
+if TYPE_CHECKING:
+    from sweepd.grid.plan import Plan
+
+NOISE, ERROR = 0.3, 0.2
+"""Scatter of the trials, and of a size, in octaves: what was seen at small sizes of LIS."""
+DRAWS = 7
+SURE, HOPE = 0.28, 0.5
+"""Half widths: up to the first, 0 and ½ are told apart nine times in ten or more
+(results/inference); above the second, hardly ever."""
+
+
+def precision_notes(plan: Plan) -> Iterator[str]:
+    """What to expect of `fit d ~ L`, in a sentence for each task and range of widths."""
+    lines: dict[tuple[str, tuple[int, ...], tuple[int, ...]], set[str]] = defaultdict(set)
+    by_model: dict[tuple[str, str], tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
+    for trial in plan.planned:
+        lengths, widths = by_model[trial.task_name, trial.model_name]
+        if trial.L is not None and "d" in trial.axes:
+            lengths.add(trial.L)
+            widths.add(int(str(trial.axes["d"])))
+    for (task, model), (lengths, widths) in by_model.items():
+        if len(lengths) > 1 and len(widths) > 1:
+            lines[task, tuple(sorted(lengths)), tuple(sorted(widths))].add(model)
+    for (task, xs, of_d), models in lines.items():
+        yield _note(f"{task} ({', '.join(sorted(models))})", xs, of_d, len(plan.grid.seeds))
+
+
+def _note(what: str, lengths: Sequence[int], widths: Sequence[int], seeds: int) -> str:
+    if len(lengths) < LEAST_POINTS:
+        return f"{what}: {len(lengths)} sizes, and `fit d ~ L` needs {LEAST_POINTS}"
+    octaves = log2(max(lengths) / min(lengths))
+    where = f"{what}: over {len(lengths)} sizes within {octaves:.1f} octaves of L"
+    half = half_width(tuple(lengths), tuple(widths), seeds)
+    if half is None:
+        return f"{where}, `fit d ~ L` will mostly find no exponent: widen the range of d"
+    tells = "tells 0 from ½" if half <= SURE else "may tell 0 from ½"
+    if half > HOPE:
+        tells = "cannot tell 0 from ½: sizes that lie further apart help most, then a finer d"
+    return f"{where}, expect an exponent of `fit d ~ L` to ±{half:.2f}, which {tells}"
+
+
+@lru_cache
+def half_width(lengths: Sequence[int], widths: Sequence[int], seeds: int) -> float | None:
+    """Half the median width of the 95% interval; None where most grids have no fit."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(DRAWS):
+        start = rng.uniform(log2(min(widths)), log2(max(widths)))
+        points = []
+        for length in lengths:
+            level = start + ERROR * rng.normal()
+            needs = level + NOISE * rng.normal(size=(len(widths), seeds))
+            passed = (np.log2(widths)[:, None] >= needs).sum(axis=1)
+            tried = (Tried(d, int(p), seeds - int(p)) for d, p in zip(widths, passed, strict=True))
+            points.append(Point(length, tuple(tried)))
+        if not refusal(points):
+            law = fit(points)
+            found.append((law.high - law.low) / 2)
+    return median(found) if len(found) > DRAWS // 2 else None

@@ -1,0 +1,84 @@
+"""The rows of `best` and `max`: in each group the one cell that is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sweepd.query.cells import Cell
+from sweepd.query.database import Views
+from sweepd.query.expressions import TRUE, Column
+from sweepd.query.grouping import Grouping
+from sweepd.query.nuisance import at_edge
+from sweepd.query.parser import Question
+from sweepd.query.reply import Merit, Reply, merged_notes
+
+
+def with_score(views: Views, question: Question) -> Question:
+    """A question of `best` with the score by which it judges: what the condition or the goals are
+    about, a metric of a user's own loop before acc, and the loss only where it is that alone. Any
+    other question stays as it is."""
+    if question.best is None:
+        return question
+    goals = frozenset(info.goal.partition(" ")[0] for info in views.infos.values())
+    about = (question.where or TRUE).about or goals
+    own = (name for name in views.own if name in about)
+    score = next(own, "loss" if about == {"loss"} else "acc")
+    return replace(question, expressions=((score, Column(score, views.own.get(score))),))
+
+
+def best(
+    question: Question,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    merit: Merit,
+    scores: Sequence[str],
+) -> Reply:
+    """The value of an axis with the best score in each group.
+
+    values: how many values of the axis were compared. edge: names the axis too where its best value
+    lies at the end of them.
+    """
+    axis, [(score, _)] = question.best, question.expressions
+    assert axis is not None
+    columns = [*grouping.group, axis, score, "values", "seeds", *scores, "at", "edge"]
+    rows, winners = [], []
+    for where, members in grouping.rows(cell for cell in cells if cell.outcome):
+        winner = max(members, key=merit)
+        edges = [winner.edge, axis if at_edge(axis, winner, members) else ""]
+        found = {
+            **where,
+            **_winner(grouping, winner),
+            axis: winner.row[axis],
+            "values": len({cell.row[axis] for cell in members}),
+            "edge": ",".join(filter(None, edges)),
+        }
+        rows.append({name: found[name] for name in dict.fromkeys(columns)})
+        winners.append(winner)
+    return Reply(list(dict.fromkeys(columns)), rows, winners, merged_notes(grouping, cells))
+
+
+def greatest(
+    question: Question, grouping: Grouping, cells: Sequence[Cell], scores: Sequence[str]
+) -> Reply:
+    """The greatest value of an expression in each group."""
+    [(text, _)] = question.expressions
+    columns = [*grouping.group, text, *grouping.shown, "seeds", *scores, "at", "edge"]
+    rows, winners = [], []
+    for where, members in grouping.rows(cell for cell in cells if cell.outcome):
+        winner = max(members, key=lambda cell: cell.values[0])
+        shown = {name: winner.row[name] for name in grouping.shown}
+        found = {**where, **_winner(grouping, winner), **shown, text: winner.values[0]}
+        rows.append({name: found[name] for name in dict.fromkeys(columns)})
+        winners.append(winner)
+    return Reply(list(dict.fromkeys(columns)), rows, winners, merged_notes(grouping, cells))
+
+
+def _winner(grouping: Grouping, cell: Cell) -> dict[str, Any]:
+    return {
+        "seeds": cell.row["ended"],
+        **cell.scores(),
+        "at": grouping.at(cell),
+        "edge": cell.edge,
+    }

@@ -1,0 +1,130 @@
+"""What lies in files: read whole, or, of large ones, examined once and then remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.store.parquet import Damaged, Examined, examine, load
+from sweepd.store.remembered import Remembered
+from sweepd.store.runs import KEY
+from sweepd.store.schema import Layout
+from sweepd.store.storage import File, Folder
+
+READERS = 16
+"""Files read at once."""
+EXAMINERS = 4
+"""Large files examined at once, each in some ten megabytes of memory."""
+SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
+"""A file that is to be scanned is read whole all the same if it is small, and if all small ones
+together leave this room: to open a file costs more than to read a small one."""
+REMEMBERED_BYTES = 2**28
+Looked: TypeAlias = "pa.Table | Examined | Damaged"
+Choice = Callable[[Collection[File]], Collection[File]]
+"""Which of some files are read whole."""
+
+
+class Loader:
+    """Reads Parquet files of one layout, several at once.
+
+    What the place says is unchanged since it was last read (`File.version`) is not read again, up
+    to `REMEMBERED_BYTES` in all.
+    """
+
+    def __init__(self, folder: Folder, layout: Layout) -> None:
+        self.folder, self.layout = folder, layout
+        self._remembered: dict[tuple[str, str], pa.Table | Damaged] = {}
+        self._room = REMEMBERED_BYTES
+
+    def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
+        """By the names of the files. FileNotFoundError if one is gone."""
+        if not files:
+            return {}
+        with ThreadPoolExecutor(READERS) as pool:
+            return dict(pool.map(lambda file: (file.name, self._load(below, file)), files))
+
+    def _load(self, below: str, file: File) -> pa.Table | Damaged:
+        path = f"{below}/{file.name}"
+        key = (path, file.version) if file.version else None
+        if key in self._remembered:
+            return self._remembered[key]
+        loaded = load(self.folder, path, self.layout)
+        if key and isinstance(loaded, pa.Table) and loaded.nbytes <= self._room:
+            self._room -= loaded.nbytes
+            self._remembered[key] = loaded
+        return loaded
+
+
+class Looker:
+    """Looks at the files of one layout in one folder. FileNotFoundError if one is gone."""
+
+    def __init__(self, folder: Folder, layout: Layout) -> None:
+        self.folder, self.layout = folder, layout
+        self.remembered = Remembered(folder.address, layout.name)
+        self._loader = Loader(folder, layout)
+
+    def load(self, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
+        """What is in files that are read whole, by their names."""
+        return self._loader.load(self.layout.name, files)
+
+    def look(self, files: Sequence[File], whole: Choice) -> dict[str, Looked]:
+        """What is in each of a few files."""
+        read = whole(files)
+        loaded = self.load(read)
+        return {**loaded, **self.examined(others(files, read))}
+
+    def examined(self, files: Collection[File]) -> dict[str, Looked]:
+        """What is known of files that are not read whole, by their names."""
+        if not files:
+            return {}
+        with ThreadPoolExecutor(EXAMINERS) as pool:
+            return dict(pool.map(lambda file: (file.name, self._recalled(file)), files))
+
+    def _recalled(self, file: File) -> Looked:
+        """What is known of a file, or what there is to know."""
+        if known := self.remembered.recall(file):
+            return known
+        found = self.examine(file)
+        if isinstance(found, Examined):
+            self.remembered.keep(found)
+        return found
+
+    def runs(self, examined: Examined) -> pa.Table:
+        """The runs of a file. EnvironmentFailure if it is no longer what it was."""
+        if examined.runs is not None:
+            return examined.runs
+        if (known := self.remembered.recall_runs(examined.file)) is not None:
+            return known
+        again = self.examine(examined.file)
+        if isinstance(again, Examined):
+            self.remembered.keep(again)
+            return again.runs
+        reason = again.reason if isinstance(again, Damaged) else "changed"
+        raise EnvironmentFailure(f"{examined.file.name}: {reason}; ask again")
+
+    def examine(self, file: File) -> Looked:
+        """What there is to know of a file, whatever is remembered of it."""
+        return examine(self.folder, self.layout.name, file, self.layout)
+
+    def small(self, files: Collection[File]) -> list[File]:
+        """Those of these files that are read even where they need not be: small ones, and all
+        whose rows make no runs."""
+        if self.layout.key != KEY:
+            return list(files)
+        room, small = ROOM_BYTES, []
+        for file in sorted(files, key=lambda file: file.size):
+            room -= file.size
+            if file.size > SMALL_BYTES or room < 0:
+                break
+            small.append(file)
+        return small
+
+
+def others(files: Iterable[File], than: Iterable[File]) -> list[File]:
+    """Files but these."""
+    names = {file.name for file in than}
+    return [file for file in files if file.name not in names]

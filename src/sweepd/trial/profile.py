@@ -1,0 +1,77 @@
+"""What a test score is made of: loss and accuracy by position, and how many independent answers
+its targets are worth."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+DIGITS = 4
+"""Significant digits that are stored."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Sums over rows, by position: (T,) targets, their losses, and how many were right."""
+
+    count: Array
+    loss: Array
+    right: Array
+
+    @classmethod
+    def empty(cls, positions: int) -> Profile:
+        return cls(*(np.zeros(positions) for _ in range(3)))
+
+    def add(
+        self,
+        losses: npt.NDArray[np.floating],
+        right: Flags | None,
+        scored: Flags,
+        first: npt.NDArray[np.intp] | None = None,
+    ) -> None:
+        """Take in rows: (B, T) losses, whether each is right (None: real numbers), and whether
+        there is a target. first: (B,) the position that counts as 0; without it, that of the row.
+        """
+        row, at = np.nonzero(scored)
+        position = at if first is None else at - first[row]
+        np.add.at(self.count, position, 1)
+        np.add.at(self.loss, position, losses[row, at])
+        if right is not None:
+            np.add.at(self.right, position, right[row, at])
+
+    def loss_json(self) -> str:
+        """A JSON array of the mean loss at each position; null where there is no target."""
+        return self._json(self.loss)
+
+    def acc_json(self) -> str:
+        """A JSON array of the share that was right at each position, for ids."""
+        return self._json(self.right)
+
+    def _json(self, sums: Array) -> str:
+        last = int(np.flatnonzero(self.count).max(initial=-1)) + 1
+        means = [
+            float(f"{total / count:.{DIGITS}g}") if count else None
+            for total, count in zip(sums[:last], self.count[:last], strict=True)
+        ]
+        return json.dumps([m if m is not None and np.isfinite(m) else None for m in means])
+
+
+def worth_of(right: npt.NDArray[np.integer], targets: npt.NDArray[np.integer]) -> int:
+    """How many independent answers would have the sampling error of these.
+
+    right, targets: (B,) of each row. The error of the share is estimated over rows, which are
+    independent, as in the variance of a ratio of sums (Cochran 1977, 6.4). At most the number of
+    targets. Where all are right, or none, rows say nothing of how far they hang together; then
+    each row counts as one answer.
+    """
+    total, rows = int(targets.sum()), int((targets > 0).sum())
+    share = right.sum() / total
+    if not 0 < share < 1 or rows < 2:
+        return rows
+    variance = ((right - share * targets) ** 2).sum() / total**2 * rows / (rows - 1)
+    return total if variance == 0 else max(1, min(total, int(share * (1 - share) / variance)))

@@ -1,0 +1,129 @@
+"""The first minutes of a new user: init, --version, help in groups, completion, and `query` without
+a question."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import inprocess
+import pytest
+from fake_store import FakeStore, planned
+from typer.main import get_group
+
+from sweepd import __version__
+from sweepd.cli import SECTIONS, app, completion
+from sweepd.store.store import Store, SweepInfo
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def store(folder: Path) -> None:
+    fake, made = FakeStore(), Store.create("sweepd-results")
+    trials = [planned(d=d, lr=lr) for d in (8, 16) for lr in ("0.01", "0.02")]
+    for trial in trials:
+        fake.end(trial, "completed", 0.95, loss=0.1)
+    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted=("now",))
+    made.save_sweep("widths", "task: {name: lis, n: 8}", info, trials)
+    made.write_trials(fake.endings)
+
+
+def run(*words: str, exits: int = 0) -> inprocess.Answer:
+    answer = inprocess.sweepd(*words)
+    assert answer.code == exits, answer.err
+    return answer
+
+
+def test_init_writes_a_grid_that_can_be_planned_and_replaces_nothing(folder: Path) -> None:
+    told = run("init", "--grid", "quickstart", "--out", "first").err
+    assert "sweepd plan first/quickstart.yaml" in told
+    schema = json.loads((folder / "first" / "grid.schema.json").read_text())
+    assert schema["title"] == "A sweepd grid"
+    run("plan", "first/quickstart.yaml")
+    run("init", "--own", "task", "--own", "model")
+    run("plan", "grid.yaml")
+    (folder / "parity.py").write_text("mine")
+    (folder / "grid.yaml").unlink()
+    answer = run("init", "--own", "task", exits=2)
+    assert "has parity.py already" in answer.err and not (folder / "grid.yaml").exists()
+    assert (folder / "parity.py").read_text() == "mine"
+
+
+def test_init_says_what_it_cannot_do(folder: Path) -> None:
+    assert "did you mean lis" in run("init", "--task", "lsi", exits=2).err
+    assert "did you mean linear" in run("init", "--model", "liner", exits=2).err
+    assert "leave out" in run("init", "--grid", "mini", "--task", "lis", exits=2).err
+    assert list(folder.iterdir()) == []
+
+
+def test_the_version() -> None:
+    assert run("--version").out == f"sweepd {__version__}\n"
+
+
+def test_every_command_stands_in_one_section_of_the_help() -> None:
+    commands = get_group(app).commands
+    named = [name for names in SECTIONS.values() for name in names]
+    assert sorted(named) == sorted(commands), "put a new command into a section"
+    told = run("--help").out
+    assert all(f"{title}:\n" in told for title in SECTIONS) and "More:" not in told
+
+
+def test_a_command_that_does_not_exist_is_answered_with_one_that_does() -> None:
+    assert "'plan'" in run("plann", exits=2).err
+
+
+@pytest.mark.usefixtures("store")
+def test_query_without_a_question_lists_what_can_be_asked() -> None:
+    answer = run("query", "--json")
+    rows = {row["column"]: row["values"] for row in json.loads(answer.out)}
+    assert (rows["d"], rows["lr"], rows["acc"]) == ("8, 16", "0.01, 0.02", "0.95 … 0.95")
+    assert "heads" not in rows, "it has one value"
+    examples = [line.split('"')[1] for line in answer.err.splitlines()]
+    assert "min d where acc > 0.9" in examples and "best lr by d" in examples
+    for example in examples:
+        run("query", example)
+
+
+def test_a_store_with_nothing_in_it_has_nothing_to_ask(folder: Path) -> None:
+    Store.create("sweepd-results")
+    assert json.loads(run("query", "--json").out) == []
+
+
+@pytest.mark.usefixtures("store")
+def test_completion(folder: Path) -> None:
+    (folder / "grids").mkdir()
+    (folder / "grids" / "one.yaml").touch()
+    (folder / "notes.txt").touch()
+    assert completion.complete_tasks("arith") == ["arithmetic"]
+    assert completion.complete_models("li") == ["lin_rpe", "linear"]
+    assert completion.complete_grids("quick") == ["quickstart"]
+    assert completion.complete_grid_files("") == ["grids/", "sweepd-results/"]
+    assert completion.complete_grid_files("grids/") == ["grids/one.yaml"]
+    assert completion.complete_sweeps("w") == ["widths"]
+    assert completion.complete_question("fr") == ["frontier"]
+    assert completion.complete_question("min d where tr") == [
+        "min d where train_bytes",
+        "min d where train_flops",
+    ]
+
+
+def test_what_cannot_be_read_offers_nothing(folder: Path) -> None:
+    assert completion.complete_sweeps("") == []
+    (folder / "sweepd-results").mkdir()
+    (folder / "sweepd-results" / "cat.jpg").touch()
+    assert completion.complete_sweeps("") == completion.complete_question("min d by ") == []
+    assert completion.complete_grid_files("nowhere/") == []
+
+
+@pytest.mark.usefixtures("store")
+def test_a_shell_is_told_what_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_SWEEPD_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "sweepd status wi")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert run().out.split() == ["widths"]

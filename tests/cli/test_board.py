@@ -1,0 +1,201 @@
+"""The board of a sweep that runs: what its map says of each place, what was done and what is left,
+as a pure function of rows; and how it is drawn, held against pictures in text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fake_store import planned
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweepd.cli.board import RUNNING, Board, Spot, State, amount, labels, maps
+from sweepd.cli.drawing import drawn, line
+from sweepd.grid.options import Goal
+from sweepd.statuses import DONE, STATUSES
+
+GOAL = Goal.parse("acc > 0.9")
+ROWS = [
+    {**planned(n, d, seed, steps=100), "train_flops": 1e6 * d}
+    for n in (4, 6)
+    for d in (8, 16)
+    for seed in (0, 1)
+]
+SPOTS = [Spot.of(row) for row in ROWS]
+
+
+def spot(n: int, d: int, seed: int = 0) -> Spot:
+    return next(s for s in SPOTS if (s.size, s.d, s.seed) == (n, d, seed))
+
+
+def board(states: dict[tuple[int, int, int], State], **more: Any) -> Board:
+    by_id = {spot(*at).id: state for at, state in states.items()}
+    return Board("s", GOAL, "median", SPOTS, by_id, labels=labels(SPOTS), **more)
+
+
+def marks(found: Board) -> dict[tuple[Any, int], str]:
+    [one] = maps(found)
+    return {at: place.mark for at, place in one.places.items()}
+
+
+def ended(score: float, **more: Any) -> State:
+    return State("completed", 100, score, **more)
+
+
+def test_a_place_says_what_its_seeds_say() -> None:
+    found = board(
+        {
+            (4, 8, 0): ended(0.5),
+            (4, 8, 1): ended(0.6),
+            (4, 16, 0): ended(0.95),
+            (4, 16, 1): ended(0.99),
+            (6, 8, 0): State(RUNNING, 30),
+            (6, 8, 1): State(RUNNING, 50),
+            (6, 16, 0): ended(0.95),
+        }
+    )
+    wanted = {(8, 4): "failed", (16, 4): "passed", (8, 6): "running", (16, 6): "open"}
+    assert marks(found) == wanted
+    assert maps(found)[0].places[8, 6].share == 0.4
+
+
+@pytest.mark.parametrize(
+    ("state", "mark"),
+    [
+        (State("stopped", 50, 0.3), "stopped"),
+        (State("failed", 0, error="no memory"), "error"),
+        (State("interrupted", 10), "open"),
+        (State("diverged", 10), "failed"),
+    ],
+)
+def test_other_endings(state: State, mark: str) -> None:
+    assert marks(board({(4, 8, 0): state}))[8, 4] == mark
+
+
+def test_two_seeds_that_diverged_are_a_fail_and_what_was_known_before_says_so() -> None:
+    both = {(4, 8, seed): State("diverged", 10, earlier=True) for seed in (0, 1)}
+    [one] = maps(board(both))
+    assert (one.places[8, 4].mark, one.places[8, 4].earlier) == ("failed", True)
+
+
+def test_a_staircase_infers_what_it_does_not_try() -> None:
+    states = {(4, 8, s): ended(0.5) for s in (0, 1)} | {(4, 16, s): ended(0.95) for s in (0, 1)}
+    assert marks(board(states, staircase=True))[8, 6] == "fails"
+    passed = {(6, 8, s): ended(0.95) for s in (0, 1)}
+    assert marks(board(passed, staircase=True))[16, 6] == "passes"
+    assert marks(board(passed))[16, 6] == "untried"
+
+
+def test_seeds_in_reserve_count_once_they_have_run() -> None:
+    spots = [Spot.of(row, extra_seeds=[1]) for row in ROWS]
+    one = board({(4, 8, 0): ended(0.95)})
+    assert marks(replace(one, spots=spots))[8, 4] == "passed"
+    two = board({(4, 8, 0): ended(0.95), (4, 8, 1): ended(0.2)})
+    assert marks(replace(two, spots=spots))[8, 4] == "failed"
+
+
+states = st.builds(
+    State,
+    st.sampled_from([*STATUSES, RUNNING]),
+    st.integers(0, 120),
+    st.none() | st.floats(0, 1),
+    st.booleans(),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(SPOTS).map(lambda s: s.id), states),
+    st.none() | st.tuples(st.floats(0, 20), st.floats(0, 1e9)),
+    st.floats(0, 1e6),
+    st.integers(20, 120),
+)
+def test_nothing_passes_its_end_and_every_line_fits(
+    found: dict[str, State], expected: tuple[float, float] | None, seconds: float, width: int
+) -> None:
+    here = Board("s", GOAL, "all", SPOTS, found, True, expected, seconds=seconds)
+    told = amount(here)
+    assert 0 <= told.trials <= told.trials_in_all and told.flops <= told.flops_in_all * (1 + 1e-9)
+    assert told.trials == sum(s.status in DONE and not s.earlier for s in found.values())
+    if told.left:
+        assert 0 <= told.left[0] <= told.left[1]
+    room = max(width, 40)
+    assert max(map(len, drawn(here, room, "Ctrl-C").plain.splitlines())) <= room
+
+
+def test_time_left_is_a_range_and_begins_as_the_forecast() -> None:
+    fresh = board({}, forecast=(10.0, 60.0), seconds=4.0)
+    assert amount(fresh).left == (6.0, 56.0)
+    half = board({(4, 8, 0): ended(0.5), (4, 8, 1): ended(0.5)}, seconds=60.0)
+    assert amount(half).trials_in_all == 8
+    assert amount(half).left == pytest.approx((180.0, 300.0))
+
+
+def test_what_was_done_before_is_no_part_of_this_launch() -> None:
+    found = amount(board({(4, 8, 0): ended(0.5, earlier=True)}))
+    assert (found.trials, found.trials_in_all) == (0, 7)
+
+
+def test_the_label_begins_with_the_id_that_logs_takes() -> None:
+    told = labels(SPOTS)[spot(4, 8).id]
+    assert told == f"{spot(4, 8).id[:8]} lis standard n=4 d=8 seed=0"
+
+
+def picture() -> Board:
+    return board(
+        {
+            (4, 8, 0): ended(0.5, earlier=True),
+            (4, 8, 1): ended(0.6, earlier=True),
+            (4, 16, 0): ended(0.95),
+            (4, 16, 1): ended(0.99),
+            (6, 16, 0): State(RUNNING, 37, 0.4),
+        },
+        staircase=True,
+        expected=(5.0, 8e7),
+        seconds=91.0,
+        errors=["1a2b: failed: no memory (`sweepd logs 1a2b`)"],
+    )
+
+
+def test_the_picture() -> None:
+    name = spot(6, 16).id[:8]
+    assert drawn(picture(), 79, "Ctrl-C ends it").plain.splitlines() == [
+        "sweep s: acc > 0.9, median of seeds",
+        "━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌ 47% · 2 of ~5 trials · 3.8e+07 of ~8e+07 FLOPs",
+        "1.3 trials/min · 2 min left",
+        f"▸ {name} lis standard n=6 d=16 seed=0 step 37/100, acc 0.40",
+        "1a2b: failed: no memory (`sweepd logs 1a2b`)",
+        "",
+        "lis standard",
+        " d    4    6",
+        " 8  (✗)    ↑",
+        "16    ✓  37%",
+        "",
+        "d down, size across   % running, so much done   ✓ passed   ✗ failed",
+        "↑ fails, as a smaller size does   (in brackets: known before this launch)",
+        "Ctrl-C ends it",
+    ]
+
+
+def test_before_the_first_step_it_says_what_it_waits_for() -> None:
+    told = drawn(board({}, waiting="starting Ray"), 79, "").plain
+    assert told.splitlines()[1] == "starting Ray …"
+    assert line(board({}, waiting="starting Ray")) == "0/8 done; starting Ray"
+
+
+def test_maps_stand_side_by_side_where_there_is_room() -> None:
+    rows = [planned(4, 8, model=f"model{i}", steps=10) for i in range(4)]
+    spots = [Spot.of(row) for row in rows]
+    here = Board("s", GOAL, "median", spots, {})
+    for width, at_once in ((30, 2), (80, 4)):
+        titles = [x for x in drawn(here, width, "").plain.splitlines() if "lis model" in x]
+        assert [title.count("lis") for title in titles] == [at_once] * (4 // at_once)
+
+
+def test_one_line_where_there_is_no_terminal() -> None:
+    name = spot(6, 16).id[:8]
+    assert line(picture()) == (
+        "2/~5 done after 2 min, about 2 min left; running: "
+        f"{name} lis standard n=6 d=16 seed=0 step 37/100 acc 0.40"
+    )

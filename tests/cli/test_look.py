@@ -1,0 +1,72 @@
+"""What `sample`, `flops` and `plan` say of a user's class that raises: what, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import inprocess
+import pytest
+
+MINE = """\
+from dataclasses import dataclass
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Bad(LIS):
+    k: int = 0
+
+    def __post_init__(self):
+        if self.k == 1:
+            return {}["key"]
+        if self.k == 2:
+            raise ValueError("k = 2: is not allowed")
+
+    def sample(self, rng, count, split):
+        return [0][1]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    for k in (1, 2):
+        grid = f"task: {{name: 'mine.py:Bad', k: {k}}}\nmodel: {{name: standard, d: 8}}\n"
+        (tmp_path / f"grid{k}.yaml").write_text(grid)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("sample mine.py:Bad", "mine.py:Bad: {}:15: IndexError: list index out of range"),
+        ("sample mine.py:Bad --set k=1", "mine.py:Bad: {}:10: KeyError: 'key'"),
+        ("flops standard --task mine.py:Bad --set k=1 --set d=8", "{}:10: KeyError: 'key'"),
+        ("plan grid1.yaml", "grid1.yaml:1: task: {}:10: KeyError: 'key'"),
+        ("plan grid2.yaml", "grid2.yaml:1: task.k: k = 2: is not allowed"),
+        ("sample lis --set n=0", "lis: n = 0: must be from 1 to"),
+    ],
+)
+def test_a_class_that_raises_is_named_with_file_and_line(
+    folder: Path, command: str, told: str
+) -> None:
+    answer = inprocess_run(command)
+    assert answer.code == 2
+    assert told.format(folder / "mine.py") in answer.err
+
+
+def inprocess_run(command: str) -> inprocess.Answer:
+    return inprocess.sweepd(*command.split())
+
+
+def test_a_gpu_that_is_not_there_is_refused_in_the_plan(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    grid = "task: {name: lis}\nmodel: {name: standard, d: 8}\nresources: {gpus: %s}\n"
+    (folder / "one.yaml").write_text(grid % 1)
+    (folder / "two.yaml").write_text(grid % 2)
+    assert inprocess_run("plan one.yaml").code == 0
+    answer = inprocess_run("plan two.yaml")
+    assert answer.code == 3
+    assert "2 GPUs" in answer.err and "`resources`" in answer.err

@@ -1,0 +1,80 @@
+"""The command line in surroundings that are not ours to choose: locales, pipes that end, files
+that are there already. Each command is a real process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_store import FakeStore, planned
+
+from sweepd.store.store import Store, SweepInfo
+
+SWEEPD = Path(sys.executable).with_name("sweepd")
+QUESTION = "min d where acc > 0.9"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose answers need characters that ASCII lacks."""
+    folder = tmp_path_factory.mktemp("store") / "results"
+    store, fake = Store.create(str(folder)), FakeStore()
+    trial = planned()
+    fake.end(trial, "completed", 0.95)
+    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted=("now",))
+    store.save_sweep("s", "task: {name: lis, n: 8}", info, [trial])
+    store.write_trials(fake.endings)
+    return folder
+
+
+def run(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a shell command line in which `sweepd` is ours."""
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command.replace("sweepd", str(SWEEPD), 1)],
+        cwd=folder,
+        env={**os.environ, "SWEEPD_RESULTS": str(folder / "results"), **environment},
+        capture_output=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_a_locale_of_ascii_takes_every_character(results: Path, locale: str) -> None:
+    done = run(f"sweepd query '{QUESTION}'", results.parent, LC_ALL=locale, PYTHONUTF8="0")
+    assert done.returncode == 0, done.stderr
+    assert "≤ 16 ~" in done.stdout.decode()
+    grid = "name: füße\ntask: {name: lsi}\nmodel: {name: standard, d: 8}\n"
+    (results.parent / "grid.yaml").write_text(grid, encoding="utf-8")
+    done = run("sweepd plan grid.yaml", results.parent, LC_ALL=locale, PYTHONUTF8="0")
+    assert done.returncode == 2 and "füße" in done.stderr.decode()
+
+
+def test_a_locale_that_lacks_a_character_gets_a_question_mark(results: Path) -> None:
+    done = run(f"sweepd query '{QUESTION}'", results.parent, PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0, done.stderr
+    assert "? 16 ~" in done.stdout.decode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["query 'min d'", "tasks --json", 'sql "SELECT unnest(range(200000))" --csv', "schema"],
+)
+def test_whoever_reads_may_leave(results: Path, command: str) -> None:
+    done = run(f"sweepd {command} | true", results.parent)
+    assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
+    assert b"Broken" not in done.stderr and b"Exception ignored" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_export_replaces_no_file_unless_it_is_told_to(results: Path, suffix: str) -> None:
+    there = results.parent / f"trials.{suffix}"
+    there.write_text("mine")
+    done = run(f"sweepd export --out trials.{suffix}", results.parent)
+    assert done.returncode == 2 and b"--force" in done.stderr
+    assert there.read_text() == "mine"
+    done = run(f"sweepd export --out trials.{suffix} --force", results.parent)
+    assert done.returncode == 0 and there.read_bytes() != b"mine"
+    assert not list(results.parent.glob(".trials*"))

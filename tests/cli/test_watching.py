@@ -1,0 +1,98 @@
+"""`status --watch`, from the store alone: it waits for a launch, shows its board, ends with it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import inprocess
+import pytest
+from fake_store import FakeStore, planned
+
+from sweepd.cli import watching
+from sweepd.cli.board import RUNNING, State, maps
+from sweepd.store.store import Store, SweepInfo
+
+GRID = "task: {name: lis, n: 8}"
+INFO = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"})
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "WATCH_SECONDS", 0.05)
+
+
+def filled(address: str, sweep: str = "s") -> Store:
+    """A launch of which one trial ended before it, one in it, and one failed."""
+    fake, store = FakeStore(), Store.create(address)
+    trials = [planned(d=d, steps=100) for d in (8, 16, 32, 64)]
+    number = store.new_launch({"sweep": sweep})
+    number = store.new_launch({"sweep": sweep})
+    fake.end(trials[0], "completed", 0.5, attempt=1001, step=100)
+    fake.end(trials[1], "completed", 0.95, attempt=1000 * number + 1, step=100)
+    fake.end(trials[2], "failed", attempt=1000 * number + 1, error="no memory\nat all")
+    store.write_trials(fake.endings)
+    store.save_sweep(sweep, GRID, INFO, trials)
+    return store
+
+
+def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
+    board = watching.board_of(filled(str(tmp_path)), "s")
+    by_d = {spot.d: board.state(spot) for spot in board.spots}
+    assert by_d[8] == State("completed", 100, 0.5, earlier=True)
+    assert by_d[16] == State("completed", 100, 0.95)
+    assert by_d[64] == State()
+    [error] = board.errors
+    assert "failed: no memory (`sweepd logs" in error and error[:8] == board.spots[2].id[:8]
+    [one] = maps(board)
+    assert [one.places[d, 8].mark for d in (8, 16, 32, 64)] == [
+        *("failed", "passed", "error", "untried")
+    ]
+
+
+def test_what_runs_is_what_has_recorded_a_step_and_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(str(tmp_path))
+    [trial] = store.read_plans(["s"]).table.filter([False, False, False, True])["id"].to_pylist()
+    steps = {"loss": 1.0, "acc": None, "seconds": 1.0, "train_flops": 1.0}
+    store.write_metrics([{"id": trial, "attempt": 2001, "step": step, **steps} for step in (1, 40)])
+    monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: set(names))
+    board = watching.board_of(store, "s")
+    assert board.states[trial] == State(RUNNING, 40, None)
+
+
+@pytest.mark.parametrize("sweep", [[], ["s"]])
+def test_it_waits_for_a_launch_that_has_not_begun(tmp_path: Path, sweep: list[str]) -> None:
+    """The store is made, with the sweep, while the command waits for it."""
+    results = tmp_path / "results"
+    timer = threading.Timer(0.5, filled, [str(results)])
+    timer.start()
+    answer = inprocess.sweepd("status", *sweep, "--watch", "--results", str(results))
+    timer.join()
+    assert answer.code == 0
+    assert "waiting for the launch of" in answer.err and str(results) in answer.err
+    assert ("s: 1/3 done" if sweep else "sweep  running") in answer.out
+
+
+def test_a_name_that_is_like_another_is_asked_after(tmp_path: Path) -> None:
+    results = str(tmp_path)
+    filled(results, "first")
+    timer = threading.Timer(0.5, filled, [results, "furst"])
+    timer.start()
+    answer = inprocess.sweepd("status", "furst", "--watch", "--results", results)
+    timer.join()
+    assert "did you mean first?" in answer.err
+
+
+def test_a_sweep_that_nobody_drives_is_shown_once(tmp_path: Path) -> None:
+    filled(str(tmp_path))
+    answer = inprocess.sweepd("status", "s", "--watch", "--results", str(tmp_path))
+    assert answer.code == 0 and answer.out == "s: 1/3 done\n"
+
+
+def test_seeds_that_are_kept_back_are_known(tmp_path: Path) -> None:
+    store = filled(str(tmp_path))
+    store.save_sweep("s", GRID, replace(INFO, extra_seeds=(0,)), [planned(d=8, steps=100)])
+    assert all(spot.in_reserve for spot in watching.board_of(store, "s").spots)

@@ -1,0 +1,223 @@
+"""Fits: the estimator against a slow twin (weighted random laws), its laws, weights and
+differences; its coverage on simulated grids (benchmarks/inference.py has more); refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweepd.query.laws import (
+    ERRORS,
+    LARGEST,
+    SHARE_SMALL,
+    SMALL,
+    SPARE,
+    STEEPEST,
+    Law,
+    difference,
+    fit,
+    refusal,
+    weights,
+)
+from sweepd.query.levels import SCALES, STRAY, Point, Tried
+
+XS = (10, 20, 40, 80)
+WIDTHS = (8, 16, 32, 64, 128, 256)
+
+
+def at(x: float, passed: int | None, *failed: int, seeds: int = 3) -> Point:
+    """What is tried at one x: widths that all seeds failed with, and one that they passed with."""
+    tried = [Tried(d, 0, seeds) for d in failed]
+    return Point(x, tuple(tried + ([Tried(passed, seeds, 0)] if passed else [])))
+
+
+STAIRS = [at(x, 16 * x // 10, 8 * x // 10) for x in XS]
+LEVEL = [at(x, 16, 8) for x in XS]
+CENSORED = [at(10, 8), at(20, 16, 8), at(40, 64, 16), at(80, None, 64)]
+SPLIT = [
+    Point(x, (Tried(8, 1, 2), Tried(16, 2, 1), Tried(32, 3, 0))) for x in XS[:2]
+] + [Point(x, (Tried(16, 1, 1), Tried(32, 2, 1))) for x in XS[2:]]  # fmt: skip
+
+
+def slow_twin(points: Sequence[Point], rng: np.random.Generator) -> list[float]:
+    """The quantiles of the exponents of random laws with random errors, each weighted by the
+    likelihood of every trial."""
+    draws = 400_000
+    xs = [math.log2(point.x) for point in points]
+    values = [math.log2(one.value) for point in points for one in point.tried]
+    reach = (max(values) - min(values) + 2 * SPARE) / (max(xs) - min(xs))
+    slope = rng.uniform(-1, 1, draws) * max(reach, 2 * STEEPEST)
+    level = rng.uniform(min(values) - SPARE / 2, max(values) + SPARE / 2, draws)
+    held = np.array([1 / scale for scale in SCALES])
+    scale = rng.choice(SCALES, draws, p=held / held.sum())
+    error = rng.choice(ERRORS, draws, p=held_errors())
+    weight = np.ones(draws)
+    for x, point in zip(xs, points, strict=True):
+        there = level + slope * (x - (max(xs) + min(xs)) / 2) + error * rng.normal(size=draws)
+        for one in point.tried:
+            z = np.clip((math.log2(one.value) - there) / scale, -500, 500)
+            share = STRAY + (1 - 2 * STRAY) / (1 + np.exp(-z))
+            weight *= share**one.passed * (1 - share) ** one.failed
+    order = np.argsort(slope)
+    below = np.cumsum(weight[order]) / weight.sum()
+    return [float(slope[order][np.searchsorted(below, q)]) for q in (0.025, 0.5, 0.975)]
+
+
+def held_errors() -> list[float]:
+    """A mixture of a half-Cauchy distribution and a uniform one, cut between the errors."""
+    middles = [(a + b) / 2 for a, b in pairwise(ERRORS)]
+    cuts = [0, *middles, LARGEST]
+    pairs = list(pairwise(cuts))
+    small = [math.atan(b / SMALL) - math.atan(a / SMALL) for a, b in pairs]
+    return [
+        SHARE_SMALL * one / sum(small) + (1 - SHARE_SMALL) * (b - a) / LARGEST
+        for one, (a, b) in zip(small, pairs, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("known", [STAIRS, LEVEL, CENSORED, SPLIT])
+def test_the_slow_twin_finds_the_same(known: list[Point]) -> None:
+    law = fit(known)
+    expected = slow_twin(known, np.random.default_rng(0))
+    assert [law.low, law.exponent, law.high] == pytest.approx(expected, abs=0.12)
+
+
+def test_what_a_grid_of_octaves_says() -> None:
+    law = fit(STAIRS)
+    assert (law.exponent, law.factor) == pytest.approx((1, 2**0.5 * 8 / 10), rel=0.05)
+    assert (law.direction, fit(LEVEL).direction) == ("grows", "not told")
+    assert fit(LEVEL).exponent == pytest.approx(0, abs=0.01)
+
+
+KNOWN = st.lists(
+    st.tuples(st.sampled_from(WIDTHS[:4]), st.integers(0, 3), st.integers(0, 3)),
+    min_size=4,
+    max_size=4,
+).map(
+    lambda found: [
+        Point(x, (Tried(d, 0, low), Tried(2 * d, high, 3 - high)))
+        for x, (d, low, high) in zip(XS, found, strict=True)
+    ]
+)
+
+
+@settings(max_examples=10, deadline=None)
+@given(KNOWN, st.sampled_from([0.25, 3.0]), st.sampled_from([0.5, 8.0]))
+def test_units_change_the_factor_alone(known: list[Point], of_x: float, of_d: float) -> None:
+    if refusal(known) is not None:
+        return
+    law = fit(known)
+    moved = fit(
+        [
+            Point(p.x * of_x, tuple(Tried(t.value * of_d, t.passed, t.failed) for t in p.tried))
+            for p in known
+        ]
+    )
+    assert (moved.low, moved.exponent, moved.high) == pytest.approx(
+        (law.low, law.exponent, law.high), abs=1e-3
+    )
+    assert moved.factor == pytest.approx(law.factor * of_d / of_x**law.exponent, rel=1e-2)
+    assert law.low <= law.exponent <= law.high
+
+
+def test_what_was_not_tried_says_nothing() -> None:
+    assert fit([*STAIRS, Point(160, (Tried(8, 0, 0),))]) == fit(STAIRS)
+
+
+def test_passes_alone_bound_from_above() -> None:
+    bound = fit([*STAIRS[:3], at(80, 128)])
+    assert bound.low < fit(STAIRS).low
+    assert bound.high == pytest.approx(fit(STAIRS).high, abs=0.5)
+
+
+def bent(shape: Sequence[float]) -> list[Point]:
+    """Six sizes over five octaves whose level climbs so, on widths in half octaves."""
+    widths = [2 ** (i / 2) for i in range(5, 25)]
+    return [
+        Point(
+            2.0 ** (3 + i),
+            tuple(Tried(d, *((3, 0) if math.log2(d) > 5.25 + up else (0, 3))) for d in widths),
+        )
+        for i, up in enumerate(shape)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("constant", [0, 0, 0, 0, 0, 0]),
+        ("power", [0, 1, 2, 3, 4, 5]),
+        ("plateau", [0, 0, 0, 1, 2, 3]),
+        ("sqrt", [(i - math.log2((3 + i) / 3)) / 2 for i in range(6)]),
+    ],
+)
+def test_the_true_law_has_the_greatest_weight(name: str, shape: Sequence[float]) -> None:
+    found = weights(bent(shape))
+    assert sum(found.values()) == pytest.approx(1)
+    assert max(found, key=lambda law: found[law]) == name
+
+
+def test_a_law_with_logarithms_needs_x_above_e() -> None:
+    below = [Point(p.x / 8, p.tried) for p in STAIRS]
+    assert weights(below).keys() == {"constant", "power", "plateau"}
+
+
+def test_errors_that_sizes_share_cancel_in_a_difference() -> None:
+    harder = [0, 2, 0, 1, 3, 1]
+    one = bent([up + i for i, up in enumerate(harder)])
+    other = bent(harder)
+    paired = difference(one, other)
+    assert paired is not None
+    assert paired.exponent == pytest.approx(1, abs=0.05)
+    apart = [fit(one), fit(other)]
+    assert paired.high - paired.low < 0.7 * min(law.high - law.low for law in apart)
+    assert difference(one, other[:2]) is None
+    assert difference([], other) is None
+
+
+def simulated(rng: np.random.Generator, exponent: float, error: float, seeds: int) -> Law | None:
+    """A fit to a grid whose sizes lie off the law by `error` octaves, trials by .3."""
+    known = []
+    start = rng.uniform(3.5, 5)
+    for x in (32, 48, 72, 108, 162, 243):
+        level = start + exponent * math.log2(x / 32) + error * rng.normal()
+        tried = []
+        for width in WIDTHS:
+            passed = sum(math.log2(width) >= level + 0.3 * rng.normal() for _ in range(seeds))
+            tried.append(Tried(width, passed, seeds - passed))
+        known.append(Point(x, tuple(tried)))
+    return None if refusal(known) else fit(known)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5])
+@pytest.mark.parametrize(("error", "seeds"), [(0.0, 1), (0.7, 3)])
+def test_intervals_cover_and_estimates_are_right_on_average(
+    exponent: float, error: float, seeds: int
+) -> None:
+    rng = np.random.default_rng(1)
+    laws = [law for _ in range(24) if (law := simulated(rng, exponent, error, seeds))]
+    assert len(laws) >= 20
+    assert np.mean([law.low <= exponent <= law.high for law in laws]) >= 0.85
+    assert np.mean([law.exponent for law in laws]) == pytest.approx(exponent, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (STAIRS[:2], "2 of 2 points say anything: a fit needs 3"),
+        ([*STAIRS[:2], Point(40, ())], "2 of 3 points say anything: a fit needs 3"),
+        ([at(x, 8) for x in XS], "all points but 0 are censored"),
+        ([at(10, 8), at(20, 16, 8), at(40, None, 16)], "all points but 1 are censored"),
+        ([at(10, 8), *STAIRS[:2]], None),
+        (CENSORED, None),
+    ],
+)
+def test_refusals(known: list[Point], reason: str | None) -> None:
+    found = refusal(known)
+    assert found is None if reason is None else (found or "").startswith(reason)

@@ -1,0 +1,91 @@
+"""`best` and `max`: in each group the one cell that is the best, held against the slow way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_store import FakeStore, planned
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from questions import question
+
+from sweepd.errors import UserError
+
+RATES = ("0.001", "0.01", "0.1")
+
+
+def rates(scores: dict[tuple[int, int], float], **info: Any) -> FakeStore:
+    """A store with a cell for each (d, which rate), of the given accuracy; loss = 1 - acc."""
+    store = FakeStore()
+    trials = {(d, i): planned(d=d, lr=RATES[i]) for d, i in scores}
+    store.add_sweep("s", list(trials.values()), **info)
+    for key, acc in scores.items():
+        store.end(trials[key], "completed", acc, loss=1 - acc)
+    return store
+
+
+SCORES = {(8, 0): 0.5, (8, 1): 0.7, (8, 2): 0.6, (16, 0): 0.2, (16, 1): 0.8, (16, 2): 0.95}
+
+
+def test_the_best_rate_by_width_and_where_the_range_was_too_narrow() -> None:
+    answer = question(rates(SCORES), "best lr by d")
+    assert answer.columns[:6] == ["task", "d", "model", "lr", "acc", "values"]
+    told = [
+        tuple(row[name] for name in ("d", "lr", "acc", "values", "edge")) for row in answer.rows
+    ]
+    assert told == [(8, "0.01", 0.7, 3, ""), (16, "0.1", 0.95, 3, "lr")]
+
+
+def test_an_axis_that_a_grid_tunes_is_compared_all_the_same() -> None:
+    answer = question(rates(SCORES, tune=["train.lr"]), "best lr by d")
+    assert [row["lr"] for row in answer.rows] == ["0.01", "0.1"]
+
+
+def test_a_condition_selects_and_without_by_the_group_is_that_of_min() -> None:
+    answer = question(rates(SCORES), "best lr where d = 8")
+    assert [(row["size"], row["d"], row["lr"]) for row in answer.rows] == [(8, 8, "0.01")]
+    assert question(rates(SCORES), "best lr by d where acc > 0.9").rows[0]["d"] == 16
+
+
+def test_the_loss_decides_where_the_goals_are_about_it() -> None:
+    store = rates({}, goal="loss < 0.1")
+    trials = [planned(d=8, lr=rate) for rate in RATES]
+    store.add_sweep("s", trials, goal="loss < 0.1")
+    for trial, loss in zip(trials, (0.3, 0.2, 0.4), strict=True):
+        store.end(trial, "completed", 0.5, loss=loss)
+    [row] = question(store, "best lr by d").rows
+    assert (row["lr"], row["loss"]) == ("0.01", 0.2)
+
+
+def test_an_axis_is_wanted() -> None:
+    for text, told in (("best acc by d", "name an axis"), ("best d + 1", "names of columns")):
+        with pytest.raises(UserError, match=told):
+            question(rates(SCORES), text)
+
+
+def test_max_is_the_greatest_of_each_group() -> None:
+    answer = question(rates(SCORES), "max acc by d")
+    assert [(row["d"], row["acc"]) for row in answer.rows] == [(8, 0.7), (16, 0.95)]
+    assert [row["at"] for row in answer.rows] == ['{"lr": "0.01"}', '{"lr": "0.1"}']
+    [row] = question(rates(SCORES), "max acc").rows
+    assert (row["acc"], row["d"]) == (0.95, 16)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from([8, 16, 32]), st.integers(0, 2)),
+        st.integers(0, 100).map(lambda percent: percent / 100),
+        min_size=1,
+    )
+)
+def test_best_and_max_agree_with_looking_at_every_cell(
+    scores: dict[tuple[int, int], float],
+) -> None:
+    store = rates(scores)
+    slow = {d: max(acc for (other, _), acc in scores.items() if other == d) for d, _ in scores}
+    best, greatest = (question(store, f"{verb} by d").rows for verb in ("best lr", "max acc"))
+    assert {row["d"]: row["acc"] for row in best} == slow
+    assert {row["d"]: row["acc"] for row in greatest} == slow
+    assert all(scores[row["d"], RATES.index(row["lr"])] == row["acc"] for row in best)

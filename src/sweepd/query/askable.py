@@ -33,11 +33,11 @@ def _rows(views: Views) -> Iterator[tuple[str, str, str]]:
         if count > 1:
             yield name, _values(views, name), AXIS
     for name in views.scores:
-        [(low, high)] = views.fetch(f"SELECT min({name}), max({name}) FROM cells")
+        [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
         if low is not None:
             yield name, f"{low:.4g} … {high:.4g}", "a test score: put a condition on it"
     for name in COSTS:
-        [(low, high)] = views.fetch(f"SELECT min({name}), max({name}) FROM cells")
+        [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
         if low is not None:
             yield name, f"{low:.4g} … {high:.4g}", "a cost: minimise it, or put it on a frontier"
 

@@ -46,6 +46,8 @@ class Account:
     settings: Settings
     outcome: Mapping[str, Any]
     curve: tuple[Mapping[str, Any], ...]
+    metrics: tuple[str, ...]
+    """what of the curve the user's own loop reports besides acc and loss"""
     code_files: Mapping[str, str]
     changed: tuple[str, ...]
     """what of the code is another now"""
@@ -57,7 +59,12 @@ class Account:
 
     def checks(self) -> list[Mapping[str, Any]]:
         """The rows of the curve with a score."""
-        return [row for row in self.curve if row["acc"] is not None or row is self.curve[-1]]
+        scores = ("acc", *self.metrics)
+        return [
+            row
+            for row in self.curve
+            if any(row.get(name) is not None for name in scores) or row is self.curve[-1]
+        ]
 
 
 def account_of(store: Store, start: str) -> Account:
@@ -86,9 +93,10 @@ def account_of(store: Store, start: str) -> Account:
         code=row["code"],
         seed=row["seed"],
         settings=settings,
-        outcome={name: ending.get(name) for name in OUTCOME}
+        outcome={name: ending.get(name) for name in (*info.metrics, *OUTCOME)}
         | {name: row.get(name) for name in COSTS},
         curve=tuple(_curve(store, id_, endings)),
+        metrics=tuple(info.metrics),
         code_files=code_files,
         changed=tuple(_changed(code_files, now.files)) if now else ("its files are gone",),
         sources=dict(_sources(store, info, row["code"])),

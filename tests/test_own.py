@@ -30,6 +30,7 @@ PAGES = {
         "grid.yaml": 12,
         "digits.py": 60,
         "digits.yaml": 12,
+        "script.yaml": 12,
         "script.py": 60,
     },
     "own_task.md": {"mqar.py": 40, "mqar.yaml": 12},

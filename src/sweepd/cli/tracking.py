@@ -43,14 +43,14 @@ class Told:
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         self.progress.running(trial, report)
-        self._log(trial, report, numbers(report, ("acc",)))
+        self._log(trial, report, numbers(report, trial.metrics))
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.progress.ended(trial, report)
         self._log(trial, report, {})
         run, _ = self.known.pop(trial.id)
         for tracker in self.trackers:
-            tracker.end(run, report["status"], numbers(report, FINAL))
+            tracker.end(run, report["status"], numbers(report, (*FINAL, *trial.metrics)))
 
     def lost_ray(self, reason: str) -> NoReturn:
         self.progress.lost_ray(reason)

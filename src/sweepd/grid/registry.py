@@ -71,7 +71,8 @@ def find_loop(name: str, base: Path) -> type:
 
 
 def kind_of(name: str, base: Path) -> Kind:
-    """Whether a class is a task or a model. UserError if it is neither, or if there is none."""
+    """Whether a class is a task, a model or a user's training loop. UserError if it is none of
+    these, or if there is none."""
     kinds: tuple[Kind, ...] = ("task", "model")
     if not is_own(name):
         for kind in kinds:
@@ -91,10 +92,15 @@ def kind_of(name: str, base: Path) -> Kind:
     for kind in kinds:
         if isinstance(found, type) and issubclass(found, _root(kind)):
             return kind
-    bases = "sweepd.tasks.base.Task or sweepd.models.base.Architecture"
     if found is None:
         raise UserError(f"{path} has no class named {class_name}")
-    raise UserError(f"{path}:{line_of(found)}: {class_name} is no subclass of {bases}; derive it")
+    if hasattr(found, "start"):
+        return "loop"
+    raise UserError(
+        f"{path}:{line_of(found)}: {class_name} is no subclass of sweepd.tasks.base.Task or "
+        "sweepd.models.base.Model, and has no `start` as a training loop has; derive it, or give "
+        "it one"
+    )
 
 
 def is_own(where: str) -> bool:

@@ -141,7 +141,7 @@ def run(search: Search, curves: Curves) -> float:
         while len(out) < SLOTS and (trial := search.next()):
             ends, steps = trial.train.trunk_end, trial.train.steps
             start = max((at for at in kept.get(trial.trunk, ()) if at <= ends), default=0)
-            flops = trial.train_flops * (steps - start) / steps
+            flops = trial.effort * (steps - start) / steps
             spent, count = spent + flops, count + 1
             heapq.heappush(out, (now + flops, count, trial))
         now, _, trial = heapq.heappop(out)

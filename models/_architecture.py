@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,27 +17,24 @@ MAX_D = 2**20
 """Far above what anyone trains, and low enough that a plan of it is quickly counted."""
 
 
-@dataclass(frozen=True)
-class Architecture(ABC):
+class Model(ABC):
     """Hyper-parameters of a causal sequence model: a frozen dataclass, one a file.
 
-    A subclass adds its own fields and gives `build`; nothing else is required. ValueError from
+    A subclass has fields and gives `build`; nothing else is required. ValueError from
     `__post_init__` for impossible values. The costs below are counted where a subclass does not
     say them. A module that has `prefill` and `step` (`Decoder`) decodes by them; any other is run
-    on the whole prefix for every token.
+    on the whole prefix for every token. A model whose width is its embedding dimension `d` derives
+    from `Architecture`.
     """
 
-    d: int
-    """embedding dimension"""
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Any) -> None: ...
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "build" in vars(cls):
             cls.build = _seeded(cls.build)  # type: ignore[method-assign]
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.d <= MAX_D:
-            raise ValueError(f"d = {self.d}: must be from 1 to {MAX_D}")
 
     @abstractmethod
     def build(self, vocab: int, L: int, capacity: int, generator: torch.Generator) -> nn.Module:
@@ -74,6 +71,18 @@ class Architecture(ABC):
         return _counted(self, vocab, L).kept_floats + of_loss * L, 0
 
 
+@dataclass(frozen=True)
+class Architecture(Model):
+    """A model with an embedding dimension."""
+
+    d: int
+    """embedding dimension"""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.d <= MAX_D:
+            raise ValueError(f"d = {self.d}: must be from 1 to {MAX_D}")
+
+
 Build = Callable[..., nn.Module]
 
 
@@ -82,7 +91,7 @@ def _seeded(build: Build) -> Build:
 
     @wraps(build)
     def seeded(
-        self: Architecture, vocab: int, L: int, capacity: int, generator: torch.Generator
+        self: Model, vocab: int, L: int, capacity: int, generator: torch.Generator
     ) -> nn.Module:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed((generator.initial_seed() + 1) % 2**63)  # another stream than its own
@@ -92,7 +101,7 @@ def _seeded(build: Build) -> Build:
 
 
 @lru_cache(maxsize=8)
-def _counted(architecture: Architecture, vocab: int, L: int) -> Count:
+def _counted(architecture: Model, vocab: int, L: int) -> Count:
     with torch.device("meta"):
         model = architecture.build(vocab, L, L + 1, torch.Generator("cpu"))
         inputs_1T = torch.zeros(1, L, dtype=torch.long if vocab else torch.float32)

@@ -1,12 +1,13 @@
 """All that a model may build on: `from sweepd.models.base import Architecture, …`.
 
-Models know torch and this file, nothing else. Two bases: `Architecture` needs `build` alone, from
-ids (B, T) to logits (B, T, V); `TransformerArchitecture` needs an `Attention`.
+Models know torch and this file, nothing else. Three bases: `Model` needs `build` alone, from ids
+(B, T) to logits (B, T, V); an `Architecture` is one with a width d; `TransformerArchitecture` needs
+an `Attention`.
 """
 
 from __future__ import annotations
 
-from sweepd.models._architecture import Architecture
+from sweepd.models._architecture import Architecture, Model
 from sweepd.models._backbone import (
     Attention,
     Memory,
@@ -28,6 +29,7 @@ __all__ = [
     "CachedAttention",
     "Decoder",
     "Memory",
+    "Model",
     "Part",
     "Positions",
     "State",

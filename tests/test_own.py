@@ -24,7 +24,15 @@ from sweepd.trial.training import Stream, Training, generator
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLES = DOCS / "examples"
 PAGES = {
-    "own.md": {"parity.py": 30, "lstm.py": 70, "grid.yaml": 12},
+    "own.md": {
+        "parity.py": 30,
+        "lstm.py": 70,
+        "grid.yaml": 12,
+        "digits.py": 60,
+        "digits.yaml": 12,
+        "script.yaml": 12,
+        "script.py": 60,
+    },
     "own_task.md": {"mqar.py": 40, "mqar.yaml": 12},
     "own_model.md": {"retnet.py": 50, "mixer.py": 70, "ssm.py": 70, "retnet.yaml": 12},
 }

@@ -35,7 +35,8 @@ def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: Share
         *[("Broken", 3, "failed")] * 3,
         *[("Hungry", 2, "failed")] * 3,
     ]
-    assert attempts[1]["error"] == "RuntimeError: n = 3 is cursed"
+    assert attempts[1]["error"].startswith(f"{mine.folder}/mine.py:")
+    assert attempts[1]["error"].endswith(": RuntimeError: n = 3 is cursed")
     assert "MemoryError" in attempts[-1]["error"]
     [trial] = mine.sql("SELECT id FROM trials WHERE n = 3")
     log = mine.run("logs", trial["id"]).stdout

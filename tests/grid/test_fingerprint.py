@@ -12,12 +12,15 @@ import pytest
 from sweepd.errors import UserError
 from sweepd.grid.fingerprint import (
     PACKAGE,
+    Class,
     current_code,
     fingerprint,
     imported_names,
     source,
     trial_files,
 )
+
+MINE: tuple[Class, ...] = ("task", "mine.py:X"), ("model", "linear")
 
 SOURCE = '''
 """A module."""
@@ -165,11 +168,11 @@ def test_the_digest_does_not_depend_on_where_a_user_s_files_are(tmp_path: Path) 
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.py").write_text("import near")
         (tmp_path / name / "near.py").write_text("x = 1")
-    a, b = (current_code("mine.py:X", "linear", tmp_path / name) for name in ("a", "b"))
+    a, b = (current_code(MINE, tmp_path / name) for name in ("a", "b"))
     assert a is not None
     assert a == b
     (tmp_path / "b" / "near.py").write_text("x = 2")
-    changed = current_code("mine.py:X", "linear", tmp_path / "b")
+    changed = current_code(MINE, tmp_path / "b")
     assert changed is not None
     assert changed.digest != a.digest
     assert {name for name in a.files if a.files[name] != changed.files[name]} == {"near.py"}
@@ -191,14 +194,14 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(FileNotFoundError):
             source("task", name, tmp_path)
-        assert current_code(name, "linear", tmp_path) is None
+        assert current_code((("task", name), ("model", "linear")), tmp_path) is None
 
 
 def test_broken_code(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     for text in ("x = 1\ny = (", "\0"):
         path.write_text(text)
-        assert current_code("mine.py:X", "linear", tmp_path) is None
+        assert current_code(MINE, tmp_path) is None
         with pytest.raises(UserError, match=r"mine\.py"):
             fingerprint([path], tmp_path)
 
@@ -206,7 +209,7 @@ def test_broken_code(tmp_path: Path) -> None:
 def test_asking_for_the_current_code_imports_neither_torch_nor_numpy() -> None:
     script = (
         "import sys; from pathlib import Path; from sweepd.grid.fingerprint import current_code\n"
-        "assert current_code('lis', 'linear', Path())\n"
+        "assert current_code((('task', 'lis'), ('model', 'linear')), Path())\n"
         "print(sorted({'torch', 'numpy', 'numba', 'ray', 'pydantic'} & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

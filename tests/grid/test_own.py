@@ -110,7 +110,7 @@ def test_fields_that_came_and_went(tmp_path: Path, fields: str, told: str) -> No
 
 def test_classes_of_ours_and_new_ones_have_no_past(tmp_path: Path) -> None:
     saved = own_classes(grid(tmp_path, "", "name: standard"), {})
-    assert saved == {"task": {}, "model": {}}
+    assert saved == {"task": {}, "model": {}, "loop": {}}
     assert list(changed_defaults(grid(tmp_path, "level: int = 1"), saved)) == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweepd.errors import UserError
+from sweepd.grid.plan import plan
 from sweepd.grid.registry import (
     REQUIRED,
     entry,
@@ -19,6 +20,9 @@ from sweepd.grid.registry import (
     shipped_tasks,
 )
 from sweepd.grid.settings import LrRule, Train
+from sweepd.grid.spec import parse_grid
+from sweepd.grid.yamlfile import GridError
+from sweepd.trial.loop import started
 
 MODEL = """
 from dataclasses import dataclass
@@ -197,3 +201,32 @@ def test_parameters_of_settings() -> None:
     assert found["steps"].default == 1000
     assert found["lr"].default == LrRule(base=5e-3)
     assert found["lr"].type == float | LrRule
+
+
+def test_a_model_needs_no_d(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from torch import nn\n"
+        "from sweepd.models.base import Model\n"
+        "@dataclass(frozen=True)\n"
+        "class Net(Model):\n"
+        "    width: int = 8\n"
+        "    def build(self, vocab, L, capacity, generator):\n"
+        "        embedding = nn.Embedding(vocab, self.width)\n"
+        "        return nn.Sequential(embedding, nn.Linear(self.width, vocab))\n"
+    )
+    text = (
+        "task: {name: lis, n: 4, value_range: 16}\n"
+        "model: {name: mine.py:Net, width: [4, 8]}\n"
+        "search: {staircase: {minimize: width}}\n"
+    )
+    rated = f"{text}train: {{lr: 1e-3, steps: 2}}\n"
+    trials = plan(parse_grid(rated, "grid.yaml", [], tmp_path)).trials
+    assert [trial.model for trial in trials] == [{"width": 4}, {"width": 8}]
+    with pytest.raises(
+        GridError, match=r"train: a rule goes by d, which mine.py:Net does not have"
+    ):
+        plan(parse_grid(text, "grid.yaml", [], tmp_path))
+    run = started(trials[0], tmp_path, "cpu")
+    assert [row.step for row in run.advance() if row] == [2]
+    assert run.result is not None and run.result.status == "completed"

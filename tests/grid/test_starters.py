@@ -63,6 +63,10 @@ def test_what_there_is_not_is_answered_with_what_there_is() -> None:
         starters.shipped_grid("quikstart")
     with pytest.raises(UserError, match="did you mean model"):
         starters.template("modle")
-    for kind in starters.PLANNED_TEMPLATES:
-        with pytest.raises(UserError, match=f"no template of a {kind} yet"):
-            starters.template(kind)
+
+
+def test_a_loop_has_a_grid_of_its_own(tmp_path: Path) -> None:
+    found, text = starters.template("loop")
+    (tmp_path / found.file).write_text(text)
+    grid = parse_grid(starters.template_grid(found.grid), "grid.yaml", [], tmp_path)
+    assert {trial.loop_where for trial in plan(grid).planned} == {found.where}

@@ -21,7 +21,7 @@ COLUMNS = ["d", "acc", "acc_min", "chain_acc", "loss", "loss_max"]
 
 
 def condition(predicate: str) -> Node:
-    found = parse(f"min d where {predicate}", COLUMNS).where
+    found = parse(f"min d where {predicate}", COLUMNS, {}).where
     assert found is not None
     return found
 
@@ -70,4 +70,4 @@ def test_conditions_come_apart_at_and_and_together_again() -> None:
 def test_a_goal_is_the_condition_that_it_spells(text: str) -> None:
     goal = Goal.parse(text)
     assert str(goal) == text
-    assert of_goal(goal) == condition(text)
+    assert of_goal(goal, {}) == condition(text)

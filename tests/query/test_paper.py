@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from sweepd.cli import app
 from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
+from sweepd.grid.settings import Train
 from sweepd.grid.spec import load_grid
 from sweepd.query.paper import TABLE2, TABLE2_COLUMNS, Measured, table2
 from sweepd.query.parser import parse
@@ -123,7 +124,7 @@ def test_every_shipped_grid_says_what_it_answers(path: Path) -> None:
     axes = {name for trial in shipped(path).trials for name in trial.axes}
     columns = [*axes, "task", "model", "size", "L", "params", "flops", "train_flops", "acc", "loss"]
     for text in asked:
-        assert set(parse(text, columns).by or ()) <= set(columns)
+        assert set(parse(text, columns, {}).by or ()) <= set(columns)
 
 
 def paper(name: str) -> Plan:
@@ -146,6 +147,7 @@ def test_the_paper_s_grids_are_the_paper_s() -> None:
         for trial in trials:
             assert (trial.axes["heads"], trial.axes["dropout"]) == (4, 0.1)
             assert (trial.train.steps - 1) * 512 < 100 * 10**6 <= trial.train.steps * 512
+            assert isinstance(trial.train, Train)
             assert (trial.train.lr, trial.train.weight_decay) == (1e-4, 0.01)
             assert (trial.train.batch_size, trial.train.beta1, trial.train.beta2) == (
                 512,

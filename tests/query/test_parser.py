@@ -32,7 +32,7 @@ COLUMNS = [
 
 
 def ask(text: str) -> Question:
-    return parse(text, COLUMNS)
+    return parse(text, COLUMNS, {})
 
 
 def test_the_clauses_of_min() -> None:

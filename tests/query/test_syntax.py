@@ -15,7 +15,7 @@ COLUMNS = ["model", "L", "d", "heads", "acc", "acc_min", "chain_acc", "loss"]
 
 
 def where(predicate: str) -> str:
-    found = parse(f"min d where {predicate}", COLUMNS).where
+    found = parse(f"min d where {predicate}", COLUMNS, {}).where
     assert found is not None
     return found.sql()
 

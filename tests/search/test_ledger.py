@@ -117,7 +117,7 @@ def searching(mine: Collection[str]) -> GridSearch:
 
 def test_estimates_follow_recorded_times() -> None:
     low, high = sweep_seconds(TRIALS.concat([]))
-    one_low, one_high = trial_seconds(1000, PLAN.trials[0].train_flops)
+    one_low, one_high = trial_seconds(1000, PLAN.trials[0].effort)
     assert (low, high) == (6 * one_low / 2, 6 * one_high / 2)
     middle = (one_low + one_high) / 2
     rows = [

@@ -15,11 +15,11 @@ SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=5)
 @given(SCORES)
 def test_all_takes_the_worst_and_any_the_best(scores: list[float]) -> None:
     worst, best = min(scores), max(scores)
-    assert (pooled(scores, "all", "acc"), pooled(scores, "any", "acc")) == (worst, best)
-    assert (pooled(scores, "all", "loss"), pooled(scores, "any", "loss")) == (best, worst)
+    assert (pooled(scores, "all", "up"), pooled(scores, "any", "up")) == (worst, best)
+    assert (pooled(scores, "all", "down"), pooled(scores, "any", "down")) == (best, worst)
     rules: tuple[PassRule, ...] = ("median", "mean")
     for rule in rules:
-        assert worst - 1e-12 <= pooled(scores, rule, "acc") <= best + 1e-12
+        assert worst - 1e-12 <= pooled(scores, rule, "up") <= best + 1e-12
 
 
 @given(SCORES, st.floats(0.01, 0.99))

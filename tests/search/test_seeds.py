@@ -21,6 +21,9 @@ from sweepd.search.seeds import CellSeeds, Outcome
 
 RULES = st.sampled_from(["median", "all", "any", "mean"])
 GOALS = st.sampled_from([Goal("acc", ">", 0.9), Goal("acc", ">=", 0.5), Goal("loss", "<", 0.1)])
+OWN = {"f1": "up", "err": "down"}
+"""Metrics of a user's own loop, of which no limits are known."""
+OWN_GOALS = st.sampled_from([Goal("f1", ">", 0.9), Goal("err", "<", 0.1)])
 TRIALS = simulated("task.n=4", "model.d=8", "seeds=[0,1,2,3,4]").trials
 STATUSES = st.sampled_from(["completed", "solved", "stopped", "diverged"])
 
@@ -41,13 +44,13 @@ def jury(goal: Goal, rule: PassRule, seeds: int = 3, first: int = 3) -> CellSeed
     return CellSeeds(goal, rule, TRIALS[:seeds], first)
 
 
-@given(st.data(), GOALS, RULES)
-@settings(deadline=None, max_examples=60)
+@given(st.data(), GOALS | OWN_GOALS, RULES)
+@settings(deadline=None, max_examples=100)
 def test_a_verdict_is_what_a_question_says(data: st.DataObject, goal: Goal, rule: PassRule) -> None:
     ended = data.draw(outcomes(goal.metric))
     store = FakeStore()
     rows = [planned(seed=seed) for seed in range(3)]
-    store.add_sweep("s", rows, **{"goal": str(goal), "pass": rule})
+    store.add_sweep("s", rows, metrics=OWN, **{"goal": str(goal), "pass": rule})
     for row, trial in zip(rows, TRIALS, strict=False):
         if trial.id in ended:
             outcome = ended[trial.id]
@@ -154,6 +157,6 @@ def test_a_lost_extra_seed_is_replaced() -> None:
 
 
 def test_the_worst_is_no_number() -> None:
-    assert Outcome("diverged").bounds("loss") == (math.inf, math.inf)
-    assert Outcome("diverged").bounds("acc") == (0.0, 0.0)
-    assert Outcome("completed", math.nan).bounds("acc") == (0.0, 1.0)
+    assert Outcome("diverged").bounds(Goal("loss", "<", 0.1)) == (math.inf, math.inf)
+    assert Outcome("diverged").bounds(Goal("acc", ">", 0.9)) == (0.0, 0.0)
+    assert Outcome("completed", math.nan).bounds(Goal("acc", ">", 0.9)) == (0.0, 1.0)

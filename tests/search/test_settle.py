@@ -289,7 +289,5 @@ def test_what_settling_may_cost_is_a_range() -> None:
     assert 0 <= priced["settle_least"].train_flops < priced["settle_most"].train_flops
     ledger, _, _ = drive(lambda: search_of(made), outcome_of)
     search.learn(ledger, ())
-    spent = sum(
-        trial.train_flops for trial in made.trials if trial.on_demand and trial.id in ledger
-    )
+    spent = sum(trial.effort for trial in made.trials if trial.on_demand and trial.id in ledger)
     assert spent <= 2 * priced["settle_most"].train_flops

@@ -123,7 +123,7 @@ def test_the_cheaper_of_two_lines_runs_first() -> None:
     search.learn({}, {trial.id for trial in plan.trials})
     handed = handed_out(search, 4)
     assert search.next() is None, "one cell a line is needed, and of each two seeds"
-    assert [t.train_flops for t in handed] == sorted(t.train_flops for t in handed)
+    assert [t.effort for t in handed] == sorted(t.effort for t in handed)
     assert {(t.size, t.axes["d"]) for t in handed} == {(4, 4)}
 
 
@@ -273,7 +273,7 @@ def test_a_bill_holds_what_the_search_then_runs() -> None:
     for _ in range(40):
         minima = sorted(rng.choice([*WIDTHS, math.inf]) for _ in SIZES)
         _, ended, _ = drive(lambda: search_of(plan), surface(minima))
-        spent.append(sum(trial.train_flops for trial in ended))
+        spent.append(sum(trial.effort for trial in ended))
     assert ranges["least"].train_flops <= min(spent) and max(spent) <= ranges["worst"].train_flops
     assert ranges["least"].train_flops < ranges["likely"].train_flops < ranges["worst"].train_flops
     assert ranges["worst"].train_flops <= ranges["grid"].train_flops

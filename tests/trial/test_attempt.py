@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sweepd.grid.plan import Trial, plan
+from sweepd.grid.settings import Evaluate
 from sweepd.grid.spec import parse_grid
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
@@ -38,7 +39,7 @@ def one_thread() -> Iterator[None]:
 
 def training_of(attempt: Attempt) -> Training:
     """The training of an attempt that has begun."""
-    assert attempt.training is not None
+    assert isinstance(attempt.training, Training)
     return attempt.training
 
 
@@ -121,7 +122,7 @@ def test_a_trial_given_up_and_then_wanted_in_full(runs: Runs, fresh: Runs, step:
     ending = runs.ending(trial)
     assert (ending["status"], ending["step"], ending["train_flops"]) == (
         *("stopped", step),
-        trial.train_flops * step / 60,
+        trial.effort * step / 60,
     )
     assert ending["tokens"] == training_of(given_up).tokens and ending["seconds"] > 0
     assert [ending[name] for name in ("acc", "chain_acc", "loss", "total")] == [None] * 4
@@ -272,5 +273,5 @@ def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Runs) -> 
     attempt.interrupt()
     later = runs.begin(trial)
     assert [check.step for check in later.news()] == [20, 40]
-    longer = runs.begin(replace(trial, evaluate=replace(trial.evaluate, check_samples=8)))
+    longer = runs.begin(replace(trial, evaluate=Evaluate(20, check_samples=8, verdict_samples=32)))
     assert longer.news() == []  # checks of another kind

@@ -16,6 +16,7 @@ from sweepd.store.schema import TRIALS
 from sweepd.trial.checkpoints import outlook, reachable
 from sweepd.trial.endings import ledger_columns
 
+CONTINUED = "trials that can continue earlier runs, from step {}: 1"
 GRID = "task: {name: lis, n: 6}\nmodel: {name: standard, d: 8}\n"
 
 
@@ -141,3 +142,36 @@ def test_values_are_compared_as_what_they_mean() -> None:
     rule = ended(only("seeds=[4]"), step=500)
     [line] = lines([only("train.lr=1e-3")], ended(short, step=500), rule, kept=[(short, 400)])
     assert "from step 400" in line
+
+
+LOOP = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Mine:
+    n: int = 2
+    steps: int = 10
+    task, size_field, metrics = "t", "n", {"acc": "up"}
+
+    def start(self, seed, device):
+        raise AssertionError("nothing is trained here")
+"""
+
+
+def test_what_is_said_of_a_loop(tmp_path: Path) -> None:
+    """One that was interrupted goes on if it was saved; one with more steps runs anew."""
+    (tmp_path / "mine.py").write_text(LOOP)
+
+    def made(*sets: str) -> Trial:
+        return plan(parse_grid("loop: {name: mine.py:Mine}", "g", sets, tmp_path)).trials[0]
+
+    trial, kept = made(), made("stop.seconds=3")
+    cut = {**ended(trial, "interrupted", 5), "sweep": "s"}
+    assert lines([trial], cut) == [
+        "trials that would start again: 1: nothing was saved of them: their loop gives no `save` "
+        "and `load`"
+    ]
+    assert lines([trial], cut, other=[(trial, 5)]) == [CONTINUED.format(5)]
+    assert lines([trial], ended(kept, step=5), kept=[(kept, 5)]) == [CONTINUED.format(5)]
+    [line] = lines([made("loop.steps=20")], ended(trial, step=10))
+    assert line.endswith("so it runs anew with each number")

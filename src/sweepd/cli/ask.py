@@ -26,15 +26,10 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import at_most
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sweepd.query.database import Answer, CodeChoice, Views
     from sweepd.store.store import Store
-
-SPANS = {
-    "95%": ("acc_low", "acc_high", ".3f"),
-    "seeds' acc": ("acc_seed_min", "acc_seed_max", ".3f"),
-    "seeds' loss": ("loss_seed_min", "loss_seed_max", ".3g"),
-}
-"""Columns that people see in place of two, in this format; --json and --csv have all of them."""
 
 Sweeps = Annotated[
     list[str] | None,
@@ -103,7 +98,7 @@ def query(
     elif "exponent" in answer.columns:
         emit(_law_columns(answer), [_shown_law(row) for row in answer.rows])
     else:
-        emit(_shown_columns(answer), [_shown(row) for row in answer.rows])
+        emit(_shown_columns(answer), [_shown(row, answer.about) for row in answer.rows])
     if not answer.rows:
         raise typer.Exit(1)
 
@@ -195,7 +190,8 @@ def _write(views: Views, out: Path, force: bool) -> None:
 def _shown_columns(answer: Answer) -> list[str]:
     """Columns of the table that people see of a `min` or a `frontier`."""
     scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
-    scores += [name for name in ("loss", "seeds' loss") if "loss" in answer.about]
+    for score in sorted(answer.about - {"acc"}):
+        scores += [score, f"seeds' {score}"]
     if "verdict" in answer.columns:
         groups = answer.columns[: answer.columns.index("value")]
         own = ["value", "fail", "verdict", "settled", "passed", *scores, "inferred"]
@@ -207,17 +203,24 @@ def _shown_columns(answer: Answer) -> list[str]:
     return list(dict.fromkeys([*groups, *own, "at", *edge]))
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: dict[str, Any], about: Iterable[str]) -> dict[str, Any]:
     """A row for people: what belongs together in one column, what is empty left out."""
 
     def span(low: str, high: str, form: str) -> str:
-        if row[low] is None:
+        if row[low] is None and row[high] is None:
             return ""
-        return f"{row[low]:{form}} … {'diverged' if row[high] is None else format(row[high], form)}"
+        ends = (row[low], row[high])
+        return " … ".join("diverged" if end is None else format(end, form) for end in ends)
 
     return {
         **row,
-        **{name: span(*span_of) for name, span_of in SPANS.items()},
+        "95%": span("acc_low", "acc_high", ".3f"),
+        **{
+            f"seeds' {score}": span(
+                f"{score}_seed_min", f"{score}_seed_max", ".3f" if score == "acc" else ".3g"
+            )
+            for score in about
+        },
         **({"value": at_most(row["value"])} if row.get("verdict") == "at most" else {}),
         "acc": _accuracy(row),
         "passed": f"{row.get('passed')} of {row['seeds']}",

@@ -41,19 +41,27 @@ def init(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write it.")] = Path(),
 ) -> None:
-    """Write a grid to start from, and templates of a task or a model of your own beside it.
+    """Write a grid to start from, and templates of a task, a model or a training loop of your own
+    beside it.
 
-    Without --grid it is a new grid with every parameter of its task and models as a comment.
+    Without --grid it is a new grid with every parameter of its task and models as a comment, and
+    with --own loop that of the loop alone.
     """
     from sweepd.grid import starters
     from sweepd.grid.spec import json_schema
 
     if grid and (task or model or own):
         raise UserError("--grid names a whole grid: leave out --task, --model and --own")
+    if "loop" in (own or ()) and (task or model or set(own or ()) != {"loop"}):
+        raise UserError(
+            "--own loop is the whole training: leave out --task, --model and other --own"
+        )
     found = {kind: starters.template(kind) for kind in own or ()}
     files = {template.file: text for template, text in found.values()}
     if grid:
         files[f"{grid}.yaml"] = starters.shipped_grid(grid)
+    elif "loop" in found:
+        files["grid.yaml"] = starters.template_grid(found["loop"][0].grid)
     else:
         task = task or (found["task"][0].where if "task" in found else TASK)
         models = model or ([found["model"][0].where] if "model" in found else [*MODELS])

@@ -235,7 +235,7 @@ def _verdict(board: Board, cell: Sequence[Spot]) -> bool | None:
         Outcome(state.status if state.status in DONE else UNTRIED, state.score)
         for state in counting
     ]
-    bounds = [outcome.bounds(board.goal.metric) for outcome in outcomes]
+    bounds = [outcome.bounds(board.goal) for outcome in outcomes]
     return decide(board.goal, board.rule, bounds)
 
 

@@ -1,4 +1,4 @@
-"""Is my task, my model or my grid right: check."""
+"""Is my task, my model, my training loop or my grid right: check."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def check(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Look whether a task, a model or all of a grid keeps its promises, and train three steps.
+    """Look whether a task, a model, a training loop or all of a grid keeps its promises.
 
+    A task and a model are also trained for three steps together, and a loop for two rows.
     Exits with 2 if something is wrong, and says where and what to do.
     """
     from sweepd.cluster import Local
@@ -96,18 +97,30 @@ def _show(found: Iterable[Finding]) -> None:
 
 
 def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
-    """The grid of one class and its partner, with the fields that --set names. UserError, GridError
-    for what cannot be such a grid."""
+    """The grid of one class and its partner (a loop has none), with the fields that --set names.
+    UserError, GridError for what cannot be such a grid."""
     from sweepd.cli.look import parsed
     from sweepd.grid import registry
+    from sweepd.grid.loops import metrics_of
     from sweepd.grid.spec import parse_grid
     from sweepd.grid.yamlfile import dump
 
     kind = registry.kind_of(target, Path())
-    other, usual = PARTNERS[kind]
-    names = {kind: target, other: partner or usual}
-    task = registry.find_task(names["task"], Path())
-    classes: dict[str, type] = {"task": task, "model": registry.find_model(names["model"], Path())}
+    names: dict[str, str] = {kind: target}
+    usual = ""
+    if kind != "loop":
+        other, usual = PARTNERS[kind]
+        names[other] = partner or usual
+        task = registry.find_task(names["task"], Path())
+        model = registry.find_model(names["model"], Path())
+        classes: dict[str, type] = {"task": task, "model": model}
+        goal = "loss < 1" if "loss" in task.metrics else f"{task.metrics[0]} > 0"
+    elif partner:
+        raise UserError(f"--with {partner}: {target} is a training loop, which needs no partner")
+    else:
+        classes = {"loop": registry.find_loop(target, Path())}
+        metric, better = next(iter(metrics_of(classes["loop"]).items()))
+        goal = f"{metric} {'>' if better == 'up' else '<'} 0.5"
     given = parsed(settings)
     blocks: dict[str, dict[str, Any]] = {}
     for block, found in classes.items():
@@ -123,8 +136,6 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
             elif parameter.default is registry.REQUIRED:
                 raise UserError(f"{names[block]} needs {field}: add --set {field}=…")
     if given:
-        raise UserError(
-            f"--set {next(iter(given))}: no such field of {names['task']} or {names['model']}"
-        )
-    goal = "loss < 1" if "loss" in task.metrics else f"{task.metrics[0]} > 0"
+        whose = " or ".join(names.values())
+        raise UserError(f"--set {next(iter(given))}: no such field of {whose}")
     return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "check", [], Path())

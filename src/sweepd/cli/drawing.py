@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from rich.text import Text
 
-from sweepd.cli.board import Board, Map, Mark, Place, amount, maps
+from sweepd.cli.board import Board, Map, Mark, Place, Spot, State, amount, maps
 from sweepd.cli.output import duration
 
 SIGNS: dict[Mark, tuple[str, str, str]] = {
@@ -76,12 +76,17 @@ def line(board: Board) -> str:
     if found.left is not None and found.trials < found.trials_in_all:
         told += f", about {_span(found.left)} left"
     running = [
-        f"{board.labels.get(spot.id, spot.id)} step {state.step}/{spot.steps}"
+        f"{board.labels.get(spot.id, spot.id)} {_step(spot, state)}"
         + ("" if state.score is None else f" {board.goal.metric} {state.score:.2f}")
         for spot, state in board.running()
     ]
     now = board.waiting or (f"running: {'; '.join(running)}" if running else "")
     return f"{told}; {now}" if now else told
+
+
+def _step(spot: Spot, state: State) -> str:
+    """Where a trial is, of how many steps if that is known."""
+    return f"step {state.step}" + (f"/{spot.steps}" if spot.steps else "")
 
 
 def _span(seconds: tuple[float, float]) -> str:
@@ -100,7 +105,7 @@ def _running(board: Board, width: int) -> Iterator[Text]:
     running = board.running()
     for spot, state in running[:MOST_RUNNING]:
         score = "" if state.score is None else f", {board.goal.metric} {state.score:.2f}"
-        end = f"step {state.step}/{spot.steps}{score}"
+        end = f"{_step(spot, state)}{score}"
         label = _shortened(board.labels.get(spot.id, spot.id), width - len(end) - 3)
         yield Text(f"▸ {label} {end}", style="cyan")
     if more := len(running[MOST_RUNNING:]):

@@ -120,7 +120,7 @@ def flops(
         "model": model,
         "task": task,
         "size": size,
-        "d": architecture.d,
+        "d": getattr(architecture, "d", None),
         "L": L,
         "flops": found.flops,
         "flops_weights": found.flops_weights,

@@ -111,7 +111,8 @@ class Progress:
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         self.waiting, self.began = "", self.began or time.monotonic()
         with self.guard:
-            self.states[trial.id] = State(RUNNING, report["step"], report["acc"])
+            score = report.get(self.metric)
+            self.states[trial.id] = State(RUNNING, report["step"], score)
         if not self.live and time.monotonic() - self.spoken > QUIET_SECONDS:
             self._say(line(self.board()))
 
@@ -120,9 +121,13 @@ class Progress:
         status = report["status"]
         step = report.get("step") or self.states.get(trial.id, State()).step
         with self.guard:
-            self.states[trial.id] = State(status, step, report[self.metric], error=report["error"])
+            self.states[trial.id] = State(
+                status, step, report.get(self.metric), error=report["error"]
+            )
         scores = "".join(
-            f", {name} {report[name]:.3g}" for name in ("acc", "loss") if report[name] is not None
+            f", {name} {report[name]:.3g}"
+            for name in trial.metrics
+            if name != "chain_acc" and report.get(name) is not None
         )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         if status == "failed":

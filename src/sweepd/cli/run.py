@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sweepd.run.driver import Launched
     from sweepd.run.launching import Aim, Codes, Forecast, Planned
     from sweepd.search.base import Allowance
+    from sweepd.search.estimate import Bill
     from sweepd.store.store import Store
 
 GridFile = Annotated[
@@ -267,13 +268,19 @@ def _launch(
 
 def _announce(expected: Forecast) -> None:
     """Say what a launch is about to run."""
-    low, high = duration(expected.expected.seconds_low), duration(expected.expected.seconds_high)
     about = "" if expected.is_exact else "~"
     say(
         f"sweep {expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
         f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, about "
-        f"{low} to {high}{_dollars(expected)}"
+        f"{_span(expected.expected)}{_dollars(expected)}"
     )
+
+
+def _span(bill: Bill) -> str:
+    """How long it takes, for people."""
+    if math.isinf(bill.seconds_high):
+        return "an unknown time (no trial of this loop has ended here)"
+    return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
 
 def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
@@ -359,7 +366,7 @@ def _show(expected: Forecast, cluster: Path | None) -> None:
 
 def _dollars(expected: Forecast) -> str:
     low, high = expected.cost_low, expected.cost_high
-    return f", ${low:.2f} to ${high:.2f}" if high else ""
+    return f", ${low:.2f} to ${high:.2f}" if 0 < high < math.inf else ""
 
 
 def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
@@ -375,9 +382,9 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
             **(shared if name == "grid" else dict.fromkeys(shared)),
             "search": _bill_name(name),
             "to_run": round(bill.trials),
-            "train_flops": bill.train_flops,
-            "share": f"{bill.train_flops / whole:.1%}",
-            "time": f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}",
+            "train_flops": bill.train_flops or None,
+            "share": f"{bill.train_flops / whole:.1%}" if bill.train_flops else None,
+            "time": _span(bill),
         }
 
 

@@ -106,9 +106,10 @@ def _show(account: Account) -> None:
 
 def _show_curve(account: Account) -> None:
     checks = account.checks()
-    for name, rows in (("loss", account.curve), ("acc", checks)):
-        steps = [row["step"] for row in rows if row[name] is not None]
-        values = [row[name] for row in rows if row[name] is not None]
+    scores = ("acc", *account.metrics)
+    for name, rows in (("loss", account.curve), *((score, checks) for score in scores)):
+        steps = [row["step"] for row in rows if row.get(name) is not None]
+        values = [row[name] for row in rows if row.get(name) is not None]
         if values:
             spans = (
                 f"{_short(min(values))} to {_short(max(values))}, steps {steps[0]} to {steps[-1]}"
@@ -116,7 +117,7 @@ def _show_curve(account: Account) -> None:
             print(f"{name:<5} {sparkline(values)}  {spans}")
     shown = checks[:: max(1, -(-len(checks) // MOST_CHECKS))]
     shown += [] if shown[-1] is checks[-1] else [checks[-1]]
-    emit(("step", "loss", "acc", "lr", "seconds"), shown)
+    emit(("step", "loss", *scores, "lr", "seconds"), shown)
 
 
 def _show_difference(account: Account, other: Account) -> None:

@@ -21,6 +21,8 @@ from sweepd.errors import UserError
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from sweepd.listing import Row
@@ -104,10 +106,11 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a planned trial, with its latest ending; `running` where the newest recorded step
     is of an attempt that has not ended and the sweep has a driver."""
-    store.load_sweep(sweep)
+    metrics = store.load_sweep(sweep).metrics
+    scores = ["acc", *metrics]
     planned = store.read_plans([sweep]).table
     plan = planned.to_pylist()
-    endings, active, damaged = standings(store, sweep, planned)
+    endings, active, damaged = standings(store, sweep, planned, metrics)
     report_damage(damaged)
     varying = [
         name
@@ -122,18 +125,19 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
         row = {name: trial[name] for name in shown}
         row["status"] = "running" if now else ended.get("status", UNTRIED)
         row["step"] = now["step"] if now else ended.get("step")
-        row["acc"] = ended.get("acc") if now is None else now["acc"]
+        row |= {name: (ended if now is None else now).get(name) for name in scores}
         row["seconds"] = now["seconds"] if now else ended.get("seconds")
         row["error"] = ended.get("error")
         rows.append(row)
-    return [*shown, "status", "step", "acc", "seconds", "error"], rows
+    return [*shown, "status", "step", *scores, "seconds", "error"], rows
 
 
 def standings(
-    store: Store, sweep: str, planned: pa.Table
+    store: Store, sweep: str, planned: pa.Table, metrics: Iterable[str]
 ) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
     """By id, the latest ending of each of the planned trials, and the newest step of each that
-    runs, if the sweep has a driver; and what could not be read."""
+    runs, if the sweep has a driver; and what could not be read. metrics: those of the user's own
+    loops."""
     from sweepd.store.endings import latest
 
     read = store.read_trials(planned["config"].to_pylist())
@@ -142,5 +146,5 @@ def standings(
     if store.driven_elsewhere([sweep]):
         from sweepd.query.running import newest_steps
 
-        active = dict(newest_steps(store, planned, ended))
+        active = dict(newest_steps(store, planned, ended, tuple(metrics)))
     return {row["id"]: row for row in ended.to_pylist()}, active, read.damaged

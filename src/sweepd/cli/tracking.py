@@ -49,7 +49,7 @@ class Told:
         self._begin(trial)
         run, _ = self.known.pop(trial.id)
         for tracker in self.trackers:
-            tracker.end(run, report["status"], numbers(report, FINAL))
+            tracker.end(run, report["status"], numbers(report, (*FINAL, *trial.metrics)))
 
     def lost_ray(self, reason: str) -> NoReturn:
         self.progress.lost_ray(reason)
@@ -68,12 +68,12 @@ class Told:
                 tracker.begin(self.known[trial.id][0])
 
     def _log(self, trial: Trial, report: dict[str, Any]) -> None:
-        """Log the accuracy of the latest check, if the trial is at a later step than before."""
+        """Log the scores of the latest check, if the trial is at a later step than before."""
         from sweepd.trackers.stored import numbers
 
         self._begin(trial)
         run, before = self.known[trial.id]
-        values = numbers(report, ("acc",))
+        values = numbers(report, trial.metrics)
         step = report.get("step") or 0
         if values and step > before:
             self.known[trial.id] = (run, step)

@@ -104,7 +104,7 @@ def board_of(store: Store, sweep: str) -> Board:
     """How a sweep stands by what its store says. What cannot be read is left out."""
     info = store.load_sweep(sweep)
     planned = store.read_plans([sweep]).table
-    endings, active, _ = standings(store, sweep, planned)
+    endings, active, _ = standings(store, sweep, planned, info.metrics)
     launches = [made for made in store.launches() if made.get("sweep") == sweep]
     latest: Mapping[str, Any] = launches[-1] if launches else {}
     goal = Goal.parse(info.goal)
@@ -114,13 +114,11 @@ def board_of(store: Store, sweep: str) -> Board:
     for spot in spots:
         ended, now = endings.get(spot.id), active.get(spot.id)
         if now:
-            states[spot.id] = State(
-                RUNNING, now["step"], now["acc"] if goal.metric == "acc" else None
-            )
+            states[spot.id] = State(RUNNING, now["step"], now.get(goal.metric))
         elif ended:
             earlier = ended["status"] in DONE and ended["attempt"] < first
             states[spot.id] = State(
-                ended["status"], ended["step"] or 0, ended[goal.metric], earlier, ended["error"]
+                ended["status"], ended["step"] or 0, ended.get(goal.metric), earlier, ended["error"]
             )
             if ended["status"] == "failed" and ended["attempt"] >= first:
                 why = (ended["error"] or "").partition("\n")[0]

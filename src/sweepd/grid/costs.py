@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweepd.models.base import Architecture, Part
+    from sweepd.models.base import Model, Part
 
 BACKWARD = 2
 """FLOPs of a backward pass over those of its forward pass: each product has two gradients."""
@@ -47,7 +47,7 @@ class Costs:
         return float(FLOAT_BYTES) * floats
 
 
-def costs(architecture: Architecture, vocab_size: int, L: int, capacity: int) -> Costs:
+def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
     """Count without allocating: the model is built on torch's meta device.
 
     ValueError (or what else a user's model raises) where it cannot be built for this L.

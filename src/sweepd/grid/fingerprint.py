@@ -24,12 +24,17 @@ from typing import Literal
 from sweepd import cache
 from sweepd.errors import UserError
 
-Kind = Literal["task", "model"]
+Kind = Literal["task", "model", "loop"]
+Class = tuple[Kind, str]
+"""A class that a trial runs, as a grid writes it: `("task", "lis")`."""
 
 PACKAGE = Path(__file__).parents[1]
 FOLDERS: dict[Kind, Path] = {"task": PACKAGE / "tasks", "model": PACKAGE / "models"}
-ROOTS = ("trial/training.py", "trial/evaluation.py", "grid/settings.py")
-"""What every trial runs, besides its task and model and all that these import."""
+"""Where the classes are that come with sweepd; no loop does."""
+TRAINING = ("trial/training.py", "trial/evaluation.py", "grid/settings.py")
+"""What a trial of a task and a model runs, besides these and all that they import."""
+LOOP = ("trial/own_loop.py",)
+"""What a trial of a user's own loop runs besides that."""
 INSTALLED = {"site-packages", "dist-packages"}
 Parsed = tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
 _THIS_FILE = Path(__file__).read_text(encoding="utf-8")
@@ -61,7 +66,7 @@ def _parsed(text: str) -> Parsed:
 
 
 def source(kind: Kind, name: str, base: Path) -> Path:
-    """The file that defines a task or model, found without importing it.
+    """The file that defines a task, a model or a loop, found without importing it.
 
     `lis` is one of ours; `path/to/file.py:Name` is relative to `base`; `package.module:Name` is
     looked for as Python would. FileNotFoundError if there is none.
@@ -72,7 +77,7 @@ def source(kind: Kind, name: str, base: Path) -> Path:
         path = (base / where).absolute()
     elif colon:
         path = _module_source(where)
-    elif name.isidentifier() and not name.startswith("_"):
+    elif kind in FOLDERS and name.isidentifier() and not name.startswith("_"):
         path = FOLDERS[kind] / f"{name}.py"
     try:
         if path and path.is_file():
@@ -82,13 +87,14 @@ def source(kind: Kind, name: str, base: Path) -> Path:
     raise FileNotFoundError(f"no file defines {name}")
 
 
-def trial_files(task_source: Path, model_source: Path) -> list[Path]:
+def trial_files(*sources: Path, roots: Iterable[str] = TRAINING) -> list[Path]:
     """The files that a trial runs, in the order in which imports reach them.
 
-    From `ROOTS`, the task and the model on: every file of sweepd, of the user's own package, or
-    beside the user's file, that one of them imports. Installed libraries are not part of it.
+    From `roots` and the `sources` of its classes on: every file of sweepd, of the user's own
+    package, or beside the user's file, that one of them imports. Installed libraries are not part
+    of it.
     """
-    waiting = [*(PACKAGE / root for root in ROOTS), task_source, model_source]
+    waiting = [*(PACKAGE / root for root in roots), *sources]
     found: dict[Path, None] = {}
     while waiting:
         path = waiting.pop(0)
@@ -107,16 +113,18 @@ def fingerprint(files: Iterable[Path], base: Path) -> Code:
     return Code(_hex(" ".join(sorted(digests.values()))), digests)
 
 
-def trial_code(task_name: str, model_name: str, base: Path) -> Code:
-    """The code that trials of this task and model run. FileNotFoundError, UserError as above."""
-    task_source, model_source = source("task", task_name, base), source("model", model_name, base)
-    return fingerprint(trial_files(task_source, model_source), base)
+def trial_code(classes: Iterable[Class], base: Path) -> Code:
+    """The code that trials of a task and a model, or of a loop, run. FileNotFoundError, UserError
+    as above."""
+    sources = {kind: source(kind, where, base) for kind, where in classes}
+    roots = LOOP if "loop" in sources else TRAINING
+    return fingerprint(trial_files(*sources.values(), roots=roots), base)
 
 
-def current_code(task_name: str, model_name: str, base: Path) -> Code | None:
+def current_code(classes: Iterable[Class], base: Path) -> Code | None:
     """`trial_code`, or None where it cannot be told: a file has gone or is broken."""
     try:
-        return trial_code(task_name, model_name, base)
+        return trial_code(classes, base)
     except (FileNotFoundError, UserError):
         return None
 

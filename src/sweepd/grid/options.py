@@ -15,8 +15,17 @@ _GOAL = re.compile(
     rf"\s*(?P<metric>\w+)\s*(?P<comparison>{'|'.join(OPERATORS)})\s*(?P<number>[-+.\w]+)\s*"
 )
 
+Better = Literal["up", "down"]
+"""Which way a score is better: the higher, or the lower."""
+BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
+"""The scores that any trial may have. A user's own loop may report others."""
 RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
-"""The least and the greatest that each score of a trial can be."""
+"""The least and the greatest that each of these can be."""
+
+
+def range_of(score: str) -> tuple[float, float]:
+    """The least and the greatest that a score can be; nothing is known of a user's own."""
+    return RANGES.get(score, (-math.inf, math.inf))
 
 
 def is_share(score: str) -> bool:
@@ -53,6 +62,12 @@ class Goal:
 
     def __str__(self) -> str:
         return f"{self.metric} {self.comparison} {self.threshold!r}"
+
+    @property
+    def better(self) -> Better:
+        """Which way its metric is better. For a metric of a user's own loop, this is the way that
+        the goal asks for: a grid refuses any other."""
+        return BETTER.get(self.metric) or ("up" if self.comparison.startswith(">") else "down")
 
     def met(self, value: float) -> bool:
         return bool(OPERATORS[self.comparison](value, self.threshold))

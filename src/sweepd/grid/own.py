@@ -16,7 +16,7 @@ from sweepd.grid.spec import Grid
 
 Recorded = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """What `own_classes` gave, read again."""
-KINDS: tuple[Kind, ...] = ("task", "model")
+KINDS: tuple[Kind, ...] = ("task", "model", "loop")
 
 
 @dataclass(frozen=True)

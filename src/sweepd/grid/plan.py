@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import UserError
-from sweepd.grid.axes import Variant, canonical, plain, reason
+from sweepd.grid import loops
+from sweepd.grid.axes import Block, Variant, canonical, plain, reason
 from sweepd.grid.costs import Costs, costs, train_flops
-from sweepd.grid.fingerprint import Code, trial_code
+from sweepd.grid.fingerprint import Class, Code, trial_code
+from sweepd.grid.loops import LoopBudget, LoopFacts
+from sweepd.grid.options import BETTER, Better
 from sweepd.grid.reserve import reserved
-from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.grid.settings import Evaluate, LrRule, Stop, Train
 from sweepd.grid.spec import SETTINGS, Grid
 from sweepd.grid.yamlfile import GridError, Keys, Problem
+from sweepd.statuses import STATUSES
 
 if TYPE_CHECKING:
     from sweepd.tasks.base import Task
@@ -28,8 +32,10 @@ RESERVED = (
     *("flops_to_goal", "seconds", "parent", "error"),
     *("host", "torch", "threads", "started", "ended", "on_demand"),
 )
-"""Columns of results that no field of a task or model may take. A setting of such a name becomes a
-column with its block in front: `stop_tokens`."""
+"""Columns of results that no field of a task, model or loop may take, and no metric of a loop. A
+setting of such a name becomes a column with its block in front: `stop_tokens`."""
+OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
+"""Columns of cells that none of these may take either."""
 ADDED = ("score_from",)
 """Fields of tasks that came after 0.1.0. Unset, they leave no trace in an identity, so that trials
 from before are still the same."""
@@ -51,6 +57,9 @@ class Trial:
     config: hash of the settings and the seed. id: of config and code. trunk: of what decides the
     weights up to where a longer run would part. train_flops: of the whole budget. task_name and
     model_name are those of results; task_where and model_where tell where the classes are.
+
+    A trial of a user's own loop has `loop` and `loop_where` in place of task, model, evaluate and
+    their places; L is None, and so are the costs that the loop does not count.
     """
 
     id: str
@@ -60,22 +69,23 @@ class Trial:
     task_name: str
     model_name: str
     size: int
-    L: int
+    L: int | None
     seed: int
     axes: dict[str, int | float | str | bool | None]
-    """every field of task, model, train, evaluate and stop, as written; rules as canonical JSON"""
-    params: int
-    flops: int
-    flops_weights: int
+    """every field of task, model, loop, train, evaluate and stop, as written; rules as canonical
+    JSON"""
+    params: int | None
+    flops: int | None
+    flops_weights: int | None
     state_bytes: int | None
-    train_bytes: float
-    train_flops: float
+    train_bytes: float | None
+    train_flops: float | None
     task: dict[str, Any]
     """the task's fields"""
     model: dict[str, Any]
-    train: Train
+    train: Train | LoopBudget
     """with the steps that `stop.flops` pays for"""
-    evaluate: Evaluate
+    evaluate: Evaluate | None
     stop: Stop
     on_demand: bool
     """whether it runs only where an answer hangs on it (`grid.reserve`), or as a fresh seed"""
@@ -83,6 +93,24 @@ class Trial:
     model_where: str
     former_config: str | None
     """as sweepd 0.1.0 had it, where a class is a user's own; it left out the class's file"""
+    loop: dict[str, Any] = field(default_factory=dict)
+    """the loop's fields"""
+    loop_where: str = ""
+    metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
+    """what it may report, and which way each is better"""
+
+    @property
+    def classes(self) -> tuple[Class, ...]:
+        """The classes that it runs."""
+        if self.loop_where:
+            return (("loop", self.loop_where),)
+        return ("task", self.task_where), ("model", self.model_where)
+
+    @property
+    def effort(self) -> float:
+        """What searches compare to try what is cheap first: training FLOPs, or, of a loop that does
+        not count them, steps."""
+        return float(self.train.steps or 1) if self.train_flops is None else self.train_flops
 
     @property
     def cell(self) -> tuple[Any, ...]:
@@ -136,18 +164,32 @@ class Plan:
     @property
     def size_fields(self) -> dict[str, str]:
         """For each task, the field that is its size."""
-        blocks = self.grid.blocks["task"]
-        return {block.name: block.kind.size_field for block in blocks}  # type: ignore[attr-defined]
+        return {task: block.kind.size_field for task, block in self._taught()}  # type: ignore[attr-defined]
 
     @property
     def task_fields(self) -> dict[str, tuple[str, ...]]:
         """For each task, the columns that hold its fields."""
-        blocks = self.grid.blocks["task"]
-        return {block.name: tuple(column("task", name) for name in block.axes) for block in blocks}
+        fields = {
+            block.name: tuple(column("task", name) for name in block.axes)
+            for block in self.grid.blocks["task"]
+        }
+        return fields or {task: (field,) for task, field in self.size_fields.items()}
+
+    @property
+    def metrics(self) -> dict[str, Better]:
+        """What the user's own loops report besides what any trial may."""
+        found = (one for block in self.grid.blocks["loop"] for one in _own_metrics(block))
+        return dict(found)
+
+    def _taught(self) -> Iterator[tuple[str, Block]]:
+        """Each task with the block that has its size."""
+        yield from ((block.name, block) for block in self.grid.blocks["task"])
+        for block in self.grid.blocks["loop"]:
+            yield from ((variant.value.task, block) for variant in block.variants)
 
 
 def plan(grid: Grid) -> Plan:
-    """Expand a grid. GridError for what only the tasks and models themselves can refuse."""
+    """Expand a grid. GridError for what only the user's classes themselves can refuse."""
     return _Planner(grid).plan()
 
 
@@ -202,13 +244,71 @@ class _Planner:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.problems: list[Problem] = []
-        self.tasks, self.models, self.trains, self.evaluates, self.stops = (
-            list(_parts(grid, kind)) for kind in ("task", "model", "train", "evaluate", "stop")
+        self.tasks, self.models, self.loops, self.trains, self.evaluates, self.stops = (
+            list(_parts(grid, kind)) for kind in ("task", "model", "loop", *SETTINGS)
         )
         self.reserve = list(_reserve(self.trains, grid))
+        self.warned: list[str] = []
+        self.noted: list[str] = []
+        self.run: dict[str, Code] = {}
+        """codes by digest"""
 
     def plan(self) -> Plan:
         self.refuse_clashes()
+        trials: dict[str, Trial] = {}
+        for trial in self.of_loops() if self.loops else self.of_tasks():
+            trials.setdefault(trial.id, trial)
+        turn = {seed: i for i, seed in enumerate((*self.grid.seeds, *self.grid.fresh_seeds))}
+        order = sorted(
+            trials.values(),
+            key=lambda trial: (trial.on_demand, turn[trial.seed], trial.effort),
+        )
+        return Plan(self.grid, tuple(order), tuple(self.warned), tuple(self.noted), self.run)
+
+    def of_loops(self) -> Iterator[Trial]:
+        """The trials of the user's own loops."""
+        found = [(part, self.facts(part)) for part in self.loops]
+        longer = [(part, self.facts(part)) for loop in self.loops for part in self.longer(loop)]
+        codes = {part.where: self.code(("loop", part.where)) for part in self.loops}
+        if self.problems:
+            raise GridError(self.problems)
+        first_seeds = (*self.grid.seeds[: self.grid.first_seeds], *self.grid.fresh_seeds)
+        for parts, seeds, on_demand in (
+            (found, self.grid.seeds, False),
+            (found, self.grid.fresh_seeds, True),
+            (longer, first_seeds, True),
+        ):
+            for (part, facts), stop, seed in product(parts, self.stops, seeds):
+                assert facts is not None
+                code = codes[part.where]
+                assert code is not None
+                trial = _loop_trial(part, facts, code.digest, stop, seed)
+                yield replace(trial, on_demand=on_demand)
+
+    def longer(self, part: _Part) -> Iterator[_Part]:
+        """A loop with the longer budgets of `settle`."""
+        if not self.grid.settle:
+            return
+        for steps in self.grid.settle.budgets(part.value.steps)[1:]:
+            try:
+                value = replace(part.value, steps=steps)
+            except Exception as error:  # a user's class may raise anything
+                self.refuse(part.variant.written["steps"], f"steps = {steps}: {reason(error)}")
+                return
+            fields, axes = ({**each, "steps": steps} for each in (part.fields, part.axes))
+            yield replace(
+                part, variant=replace(part.variant, value=value), fields=fields, axes=axes
+            )
+
+    def facts(self, part: _Part) -> LoopFacts | None:
+        try:
+            return loops.facts(part.value)
+        except Exception as error:  # a user's loop may raise anything
+            self.refuse(part.variant.blamed(message := reason(error)), message)
+            return None
+
+    def of_tasks(self) -> Iterator[Trial]:
+        """The trials of the built-in training."""
         settings = [self.setting(task) for task in self.tasks]
         all_costs = [
             [self.costs(setting, model) if setting else None for model in self.models]
@@ -219,40 +319,31 @@ class _Planner:
         codes = self.codes()
         if self.problems:
             raise GridError(self.problems)
-        trials: dict[str, Trial] = {}
-        warnings = list(self.repeated_looks())
-        seeds = (*self.grid.seeds, *self.grid.fresh_seeds)
+        self.warned += self.repeated_looks()
         first_seeds = (*self.grid.seeds[: self.grid.first_seeds], *self.grid.fresh_seeds)
         for task, setting, task_costs in zip(self.tasks, settings, all_costs, strict=True):
             assert setting is not None
-            warnings += self.warnings(task, setting)
+            self.warned += self.warnings(task, setting)
             for model, cost in zip(self.models, task_costs, strict=True):
                 assert cost is not None
                 code = codes[task.name, model.name].digest
                 for rest in product(self.trains, self.evaluates, self.stops, self.grid.seeds):
-                    trial = _trial(task, setting, model, cost, code, *rest)
-                    trials.setdefault(trial.id, trial)
+                    yield _trial(task, setting, model, cost, code, *rest)
                 fresh = product(self.trains, self.evaluates, self.stops, self.grid.fresh_seeds)
                 longer = product(self.reserve, self.evaluates, self.stops, first_seeds)
                 for rest in (*fresh, *longer):
                     trial = _trial(task, setting, model, cost, code, *rest)
-                    trials.setdefault(trial.id, replace(trial, on_demand=True))
-        turn = {seed: i for i, seed in enumerate(seeds)}
-        order = sorted(
-            trials.values(),
-            key=lambda trial: (trial.on_demand, turn[trial.seed], trial.train_flops),
-        )
-        by_digest = {code.digest: code for code in codes.values()}
-        notes = tuple(self.cost_notes(settings, all_costs))
-        return Plan(self.grid, tuple(order), tuple(warnings), notes, by_digest)
+                    yield replace(trial, on_demand=True)
+        self.noted += self.cost_notes(settings, all_costs)
 
     def refuse(self, keys: Keys, message: str) -> None:
         self.problems.append(Problem(self.grid.document.place(keys), keys, message))
 
     def refuse_clashes(self) -> None:
         """Fields become columns, whose names SQL reads without regard to case."""
-        taken = {name.lower(): "a column of every result" for name in RESERVED}
-        for kind in ("train", "evaluate", "stop", "task", "model"):
+        taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
+        taken |= {name: f"a metric of {block.name}" for block, name in self.metrics(taken)}
+        for kind in ("train", "evaluate", "stop", "task", "model", "loop"):
             own = {}
             for block in self.grid.blocks[kind]:
                 what = block.name or kind
@@ -264,6 +355,23 @@ class _Planner:
                         self.refuse(block.keys, message)
                     own[name.lower()] = f"a field of {what}"
             taken |= own
+
+    def metrics(self, taken: Mapping[str, str]) -> Iterator[tuple[Block, str]]:
+        """The metrics of the user's own loops, which become columns too."""
+        settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
+        taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
+        first: dict[str, tuple[Block, Better]] = {}
+        for block in self.grid.blocks["loop"]:
+            for name, better in _own_metrics(block):
+                of, other = first.setdefault(name, (block, better))
+                message = f"{block.name} has a metric {name}, the name of {taken.get(name)}"
+                if better != other:
+                    message = (
+                        f"{name} is better {better} for {block.name} and {other} for {of.name}"
+                    )
+                if name in taken or better != other:
+                    self.refuse(block.keys, f"{message}; rename it")
+                yield block, name
 
     def setting(self, part: _Part) -> _Setting | None:
         task: Task = part.value
@@ -291,12 +399,15 @@ class _Planner:
     def refuse_rates(self) -> None:
         """An lr rule is a power, which may be too large to compute."""
         for train, model in product([*self.trains, *self.reserve], self.models):
+            d = getattr(model.value, "d", None)
+            if d is None and isinstance(train.value.lr, LrRule):
+                message = f"a rule goes by d, which {model.name} does not have; write a number"
+                self.refuse(train.variant.written["lr"], f"{message}, such as train: {{lr: 1e-3}}")
+                continue
             try:
-                train.value.peak_lr(model.value.d)
+                train.value.peak_lr(d)
             except ArithmeticError:
-                message = (
-                    f"the rate at d = {model.value.d} cannot be computed; choose a milder power"
-                )
+                message = f"the rate at d = {d} cannot be computed; choose a milder power"
                 self.refuse(train.variant.written["lr"], message)
 
     def refuse_budgets(self, all_costs: Sequence[Sequence[Costs | None]]) -> None:
@@ -315,11 +426,18 @@ class _Planner:
         found = {}
         names = ({part.name: part.where for part in parts} for parts in (self.tasks, self.models))
         for (task, task_where), (model, model_where) in product(*(each.items() for each in names)):
-            try:
-                found[task, model] = trial_code(task_where, model_where, self.grid.base)
-            except (UserError, FileNotFoundError) as error:
-                self.refuse((), str(error))
+            if code := self.code(("task", task_where), ("model", model_where)):
+                found[task, model] = code
         return found
+
+    def code(self, *classes: Class) -> Code | None:
+        try:
+            code = trial_code(classes, self.grid.base)
+        except (UserError, FileNotFoundError) as error:
+            self.refuse((), str(error))
+            return None
+        self.run[code.digest] = code
+        return code
 
     def repeated_looks(self) -> Iterator[str]:
         """A warning where a trial may stop as solved on a score that only just meets the goal."""
@@ -464,6 +582,49 @@ def _trial(
         model_where=model.where,
         former_config=_digest({**former, **judged}) if former != weights else None,
     )
+
+
+def _loop_trial(loop: _Part, facts: LoopFacts, code: str, stop: _Part, seed: int) -> Trial:
+    weights = {"loop": loop.identity, "seed": seed}
+    rules = {name: value for name, value in stop.axes.items() if value is not None}
+    config = _digest({**weights, "stop": rules})
+    return Trial(
+        id=_digest([config, code]),
+        trunk=_digest([weights, code]),
+        config=config,
+        code=code,
+        task_name=facts.task,
+        model_name=loop.name,
+        size=facts.size,
+        L=None,
+        seed=seed,
+        axes={**loop.axes, **stop.axes},
+        params=facts.params,
+        flops=facts.flops,
+        flops_weights=None,
+        state_bytes=None,
+        train_bytes=None,
+        train_flops=facts.train_flops,
+        task={},
+        model={},
+        train=facts.budget,
+        evaluate=None,
+        stop=stop.value,
+        on_demand=False,
+        task_where="",
+        model_where="",
+        former_config=None,
+        loop=loop.fields,
+        loop_where=loop.where,
+        metrics=loops.metrics_of(type(loop.value)),
+    )
+
+
+def _own_metrics(block: Block) -> Iterator[tuple[str, Better]]:
+    """The metrics of a loop that no other trial has."""
+    for name, better in loops.metrics_of(block.kind).items():
+        if name not in BETTER:
+            yield name, better
 
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:

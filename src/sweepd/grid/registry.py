@@ -1,4 +1,4 @@
-"""Tasks and models by where their class is: ours by their file's name, a user's as
+"""Tasks, models and loops by where their class is: ours by their file's name, a user's as
 `path/to/file.py:Name` (relative to the grid's folder) or `package.module:Name`.
 
 Finding one imports that one file; nothing heavy is imported before.
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
-from sweepd.grid import fingerprint
+from sweepd.grid import fingerprint, loops
 from sweepd.grid.fingerprint import Kind
 
 if TYPE_CHECKING:
-    from sweepd.models.base import Architecture
+    from sweepd.models.base import Model
     from sweepd.tasks.base import Task
 
 REQUIRED: Any = object()
@@ -60,13 +60,19 @@ def find_task(name: str, base: Path) -> type[Task]:
     return cast("type[Task]", _find("task", name, base))
 
 
-def find_model(name: str, base: Path) -> type[Architecture]:
+def find_model(name: str, base: Path) -> type[Model]:
     """The class of a model. UserError if there is none, or if it cannot be used."""
-    return cast("type[Architecture]", _find("model", name, base))
+    return cast("type[Model]", _find("model", name, base))
+
+
+def find_loop(name: str, base: Path) -> type:
+    """The class of a user's own training loop. UserError as for a task."""
+    return _find("loop", name, base)
 
 
 def kind_of(name: str, base: Path) -> Kind:
-    """Whether a class is a task or a model. UserError if it is neither, or if there is none."""
+    """Whether a class is a task, a model or a user's training loop. UserError if it is none of
+    these, or if there is none."""
     kinds: tuple[Kind, ...] = ("task", "model")
     if not is_own(name):
         for kind in kinds:
@@ -86,10 +92,15 @@ def kind_of(name: str, base: Path) -> Kind:
     for kind in kinds:
         if isinstance(found, type) and issubclass(found, _root(kind)):
             return kind
-    bases = "sweepd.tasks.base.Task or sweepd.models.base.Architecture"
     if found is None:
         raise UserError(f"{path} has no class named {class_name}")
-    raise UserError(f"{path}:{line_of(found)}: {class_name} is no subclass of {bases}; derive it")
+    if hasattr(found, "start"):
+        return "loop"
+    raise UserError(
+        f"{path}:{line_of(found)}: {class_name} is no subclass of sweepd.tasks.base.Task or "
+        "sweepd.models.base.Model, and has no `start` as a training loop has; derive it, or give "
+        "it one"
+    )
 
 
 def is_own(where: str) -> bool:
@@ -167,8 +178,8 @@ def _find(kind: Kind, name: str, base: Path) -> type:
     classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, root)]
     if not (isinstance(found, type) and issubclass(found, root)):
         have = ", ".join(n for n in classes if n != root.__name__) or "none"
-        wanted = f"sweepd.{kind}s.base.{root.__name__}"
-        raise UserError(f"{path} has no {kind} named {class_name} (a subclass of {wanted}): {have}")
+        wanted = "" if root is object else f" (a subclass of sweepd.{kind}s.base.{root.__name__})"
+        raise UserError(f"{path} has no {kind} named {class_name}{wanted}: {have}")
     if fault := _fault(kind, found):
         raise UserError(f"{path}:{line_of(found)}: {class_name} {fault}")
     return found
@@ -185,6 +196,10 @@ def _unknown(kind: Kind, name: str, base: Path) -> UserError:
     if colon:
         looked = (base / where).absolute() if where.endswith(".py") else f"module {where}"
         return UserError(f"no {kind} {name}: there is no {looked}")
+    if kind not in fingerprint.FOLDERS:
+        return UserError(
+            f"no {kind} is named {name}; write path/to/file.py:Name or package.module:Name"
+        )
     shipped = _shipped(kind)
     return UserError(
         f"no {kind} is named {name}{closest(name, shipped)}; there are {', '.join(shipped)}, "
@@ -215,14 +230,16 @@ def _shipped_class(kind: Kind, name: str) -> type | None:
 
 
 def _root(kind: Kind) -> type:
-    """Imported late: NumPy, numba and torch take seconds."""
+    """What a class must derive from. Imported late: NumPy, numba and torch take seconds."""
+    if kind == "loop":
+        return object
     if kind == "task":
         from sweepd.tasks.base import Task
 
         return Task
-    from sweepd.models.base import Architecture
+    from sweepd.models.base import Model
 
-    return Architecture
+    return Model
 
 
 def _fault(kind: Kind, found: type) -> str | None:
@@ -243,6 +260,8 @@ def _fault(kind: Kind, found: type) -> str | None:
             return "has a field `name`, which a grid uses for the class; rename it"
         if not _is_scalar(parameter.type):
             return f"has a field {name} that is no int, float, str, bool, None or Literal of these"
+    if kind == "loop":
+        return loops.fault(found, fields)
     if kind == "task" and getattr(found, "size_field", None) not in fields:
         return "lacks `size_field`, the name of the field that is its size"
     if kind == "task" and not getattr(found, "metrics", None):

@@ -67,8 +67,12 @@ class Train:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}: must be in [0, 1)")
 
-    def peak_lr(self, d: int) -> float:
-        return self.lr.at(d) if isinstance(self.lr, LrRule) else self.lr
+    def peak_lr(self, d: int | None) -> float:
+        """d: the model's width; None, for a model without one, leaves only plain rates."""
+        if not isinstance(self.lr, LrRule):
+            return self.lr
+        assert d is not None
+        return self.lr.at(d)
 
     @property
     def decay_start(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from sweepd.grid.axes import (
     value_schema,
 )
 from sweepd.grid.fingerprint import FOLDERS, Kind
+from sweepd.grid.loops import metrics_of
 from sweepd.grid.options import (
     FRESH_SEEDS,
     LEAST_SEEDS,
@@ -53,6 +54,7 @@ ALIAS = r"[A-Za-z_][A-Za-z0-9._-]{0,99}"
 FINDERS: dict[Kind, Callable[[str, Path], type]] = {
     "task": registry.find_task,
     "model": registry.find_model,
+    "loop": registry.find_loop,
 }
 SETTINGS: dict[str, type] = {"train": Train, "evaluate": Evaluate, "stop": Stop}
 Blocks = dict[str, tuple[Block, ...]]
@@ -73,11 +75,20 @@ OPTIONS: Fields = {
 LISTS: Fields = {"seeds": Parameter(int, (0,)), "tune": Parameter(str, ())}
 """Keys that take a list of values."""
 KEYS: Fields = {
-    **{kind: Parameter(dict) for kind in FINDERS},
-    **{kind: Parameter(dict, None) for kind in SETTINGS},
+    "task": Parameter(dict),
+    "model": Parameter(dict),
+    **{kind: Parameter(dict, None) for kind in ("loop", *SETTINGS)},
     **OPTIONS,
     **LISTS,
 }
+LOOP_KEYS: Fields = {
+    "loop": Parameter(dict),
+    "stop": Parameter(dict, None),
+    **OPTIONS,
+    **LISTS,
+}
+"""Keys of a grid with a loop of the user's own, which takes the place of task, model, train and
+evaluate."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ class Grid:
 
     name: str
     blocks: Blocks
-    """by kind: task, model, train, evaluate, stop"""
+    """by kind: task, model, loop, train, evaluate, stop"""
     seeds: tuple[int, ...]
     first_seeds: int
     """how many of them every cell gets; the others are for close calls"""
@@ -120,7 +131,9 @@ class Grid:
     def resolved_text(self) -> str:
         """The grid as YAML with defaults and overrides written out. Read again, with the same
         `base`, it is the same grid."""
-        blocks = {kind: [block.plain() for block in found] for kind, found in self.blocks.items()}
+        blocks = {
+            kind: [block.plain() for block in found] for kind, found in self.blocks.items() if found
+        }
         return dump(
             {
                 "name": self.name,
@@ -162,6 +175,7 @@ def json_schema() -> dict[str, Any]:
     for kind, entries in shipped.items():
         known = [block_schema(e.parameters, {"name": {"const": e.name}}) for e in entries]
         blocks[kind] = {"anyOf": [*known, _OTHER_NAMES]}
+    blocks["loop"] = _OTHER_NAMES
     for kind, settings in SETTINGS.items():
         blocks[kind] = block_schema(parameters(settings), {})
     several = {
@@ -191,7 +205,10 @@ def json_schema() -> dict[str, Any]:
             },
             "tune": {"type": "array", "items": {"type": "string"}, "default": []},
         },
-        "required": list(FINDERS),
+        "oneOf": [
+            {"required": ["task", "model"], "properties": {"loop": False}},
+            {"required": ["loop"], "properties": dict.fromkeys(KEYS.keys() - LOOP_KEYS, False)},
+        ],
         "additionalProperties": False,
     }
 
@@ -230,20 +247,28 @@ class _Reader:
         self.aliases: dict[tuple[str, str], tuple[str, Keys]] = {}
         """by kind and alias, the class that has it, and where that is written"""
 
+    @property
+    def of_loop(self) -> bool:
+        """Whether the user's own loop takes the place of task, model, train and evaluate."""
+        return "loop" in self.raw
+
     def grid(self) -> Grid:
-        has_keys(self.document, KEYS, self.raw, (), "a grid")
+        if self.of_loop:
+            has_keys(self.document, LOOP_KEYS, self.raw, (), "a grid with a loop")
+        else:
+            has_keys(self.document, KEYS, self.raw, (), "a grid")
         self.refuse_too_many()
         blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
         self.tasks = blocks["task"]
         values = {key: self.one(key) for key in OPTIONS}
         name, goal = self.name(values["name"]), self.goal(values["goal"])
         if goal:
-            self.check_stop(goal, blocks["stop"])
+            (self.check_loop_stop if self.of_loop else self.check_stop)(goal, blocks["stop"])
         (seeds, first_seeds), tune = self.seeds(), self.tune()
         search = self.search(values["search"], blocks, tune)
         settle = values["settle"] if isinstance(values["settle"], Settle) else None
         if settle:
-            self.check_settle(settle, blocks, first_seeds)
+            self.check_settle(settle, blocks, first_seeds, search)
         for key in ("retries", "checkpoint_seconds", "hang_seconds"):
             if values[key] is not None and values[key] < 0:
                 self.refuse((key,), f"{values[key]}: must not be negative")
@@ -279,7 +304,7 @@ class _Reader:
 
     def blocks(self, kind: str) -> tuple[Block, ...]:
         """The blocks of one kind; those with problems are left out."""
-        if kind in FINDERS and kind not in self.raw:
+        if kind not in self.raw and (kind in FINDERS or (self.of_loop and kind not in LOOP_KEYS)):
             return ()
         raw = self.raw.get(kind)
         if raw is None and kind in SETTINGS:  # absent, or `stop:` with nothing below it
@@ -296,7 +321,7 @@ class _Reader:
         return tuple(block for block in found if block)
 
     def named(self, kind: str, raw: Any, keys: Keys) -> list[Block | None]:
-        """A block of tasks or models: one for each of its names."""
+        """A block of tasks, models or loops: one for each of its names."""
         if not isinstance(raw, dict):
             self.refuse(keys, f"{shown(raw)} is not a mapping; write {kind}: {{name: …, …}}")
             return []
@@ -341,12 +366,13 @@ class _Reader:
         """Whether a class may have this alias; what is wrong with it is refused."""
         called, own = alias.value, registry.is_own(name)
         other, place = self.aliases.setdefault((kind, called), (name, alias.keys))
+        folder = FOLDERS["task" if kind == "task" else "model"]
         message = None
         if not own and called != name:
             message = f"{name} comes with sweepd and keeps its name; `as` names a class of yours"
         elif own and not re.fullmatch(ALIAS, called):
             message = "an alias has up to 100 letters, digits, '.', '_' and '-', a letter first"
-        elif own and (file := FOLDERS[kind] / f"{called}.py").is_file():  # type: ignore[index]
+        elif own and (file := folder / f"{called}.py").is_file():
             message = f"the name of what comes with sweepd ({file}); choose another"
         elif other != name:
             message = f"{other} is called so already ({self.document.place(place)}); choose another"
@@ -382,10 +408,14 @@ class _Reader:
             self.refuse(("goal",), f"{shown(text)}: {error}")
             return None
         metric = goal.metric
-        for task, metrics in self.metrics():
+        for name, metrics in self.metrics():
             if metric not in metrics:
                 near, known = closest(metric, metrics), ", ".join(metrics)
-                self.refuse(("goal",), f"{task} reports no {metric}{near}; it reports {known}")
+                self.refuse(("goal",), f"{name} reports no {metric}{near}; it reports {known}")
+            elif isinstance(metrics, dict) and metrics[metric] != goal.better:
+                more, wanted = ("more", ">") if metrics[metric] == "up" else ("less", "<")
+                told = f"for {name}, {more} {metric} is better"
+                self.refuse(("goal",), f"{told}; write {metric} {wanted} {goal.threshold:g}")
         share, threshold = is_share(metric), goal.threshold
         if not math.isfinite(threshold) or (share and not 0 <= threshold <= 1):
             number = text.rpartition(goal.comparison)[2].strip()
@@ -393,8 +423,11 @@ class _Reader:
             self.refuse(("goal",), f"{number}: must be {wanted}")
         return goal
 
-    def metrics(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """What each task reports: its settings decide; where these are broken, its class."""
+    def metrics(self) -> Iterator[tuple[str, Collection[str]]]:
+        """What each loop reports; or each task: its settings decide; where these are broken, its
+        class."""
+        for name, cls in self.kinds.get("loop", {}).items():
+            yield name, metrics_of(cls)
         settled = {block.name for block in self.tasks}
         for block in self.tasks:
             for metrics in dict.fromkeys(variant.value.metrics for variant in block.variants):
@@ -414,6 +447,18 @@ class _Reader:
                 self.refuse(keys, f"{success} does not reach the goal {goal}; raise it above")
             if without:
                 self.refuse(keys, f"an accuracy, which {without[0]} does not report; leave it out")
+
+    def check_loop_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
+        """What a loop, of which sweepd knows its rows alone, can't be stopped by."""
+        why = {
+            "success": "nothing confirms the row of a loop, and the best of many flatters",
+            "tokens": "nobody counts the tokens of a loop",
+            "flops": "a loop says itself how long it runs: give it a field `steps`",
+        }
+        for variant in (variant for block in stops for variant in block.variants):
+            for rule, reason in why.items():
+                if getattr(variant.value, rule) is not None:
+                    self.refuse(variant.written[rule], f"{reason}; leave {rule} out")
 
     def seeds(self) -> tuple[tuple[int, ...], int]:
         """The seeds, and how many of them every cell gets."""
@@ -447,11 +492,23 @@ class _Reader:
             problem = "it is tuned, so no part of the answer" if axis in nuisance else None
             problem = problem or self.no_number(axis, blocks)
             if problem:
-                self.refuse((*where, word), f"{axis}: {problem}")
+                hint = "; write search: {staircase: {minimize: …}}" if named == "staircase" else ""
+                self.refuse((*where, word), f"{axis}: {problem}{hint}")
         return rules
 
-    def check_settle(self, settle: Settle, blocks: Blocks, first_seeds: int) -> None:
+    def check_settle(
+        self,
+        settle: Settle,
+        blocks: Blocks,
+        first_seeds: int,
+        search: Literal["grid"] | Staircase,
+    ) -> None:
         """Refuse what cannot be trained for longer, and what would decide nothing."""
+        minimized = Staircase().minimize
+        if search == "grid" and (problem := self.no_number(minimized, blocks)):
+            message = f"settle trains what the least {minimized} hangs on, and {minimized} is"
+            hint = "write search: {staircase: {minimize: …}}, or `settle: off`"
+            self.refuse(("settle",), f"{message} {problem}; {hint}")
         if first_seeds < LEAST_SEEDS:
             message = f"settle needs at least {LEAST_SEEDS} seeds, since one may be stuck or lucky"
             self.refuse(("seeds",), f"{message}; write `seeds: [0, 1, 2]`, or `settle: off`")
@@ -463,6 +520,12 @@ class _Reader:
                     f"{variant.value.schedule}: a run of this schedule cannot be trained for "
                     "longer, which settle does; write wsd or constant, or `settle: off`",
                 )
+        for block in blocks["loop"]:
+            trains += block.variants
+            if "steps" not in block.axes:
+                message = f"{block.name} has no field `steps`, its budget, which settle raises"
+                self.refuse(block.keys, f"{message}; give it one, or write `settle: off`")
+                return
         steps = {variant.value.steps: variant for variant in trains}
         for number, variant in list(steps.items())[1:]:
             message = f"{number}: settle makes longer budgets by itself; write one number of steps"

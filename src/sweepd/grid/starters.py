@@ -1,5 +1,5 @@
 """What a new user begins with: the shipped grids, a commented grid of a task and models, and
-templates of a task or a model of one's own.
+templates of a task, a model or a training loop of one's own.
 
 The templates are the files that docs/own.md explains, and its tests run.
 """
@@ -28,19 +28,23 @@ WIDTHS = (8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Template:
-    """A file to start one's own class from. where: how a grid names the class in it."""
+    """A file to start one's own class from.
+
+    where: how a grid names the class in it. grid: the file with the class's own grid, of a loop,
+    which stands in no grid with others.
+    """
 
     file: str
     where: str
+    grid: str = ""
 
 
 TEMPLATES = {
     "task": Template("parity.py", "parity.py:Parity"),
     "model": Template("lstm.py", "lstm.py:Lstm"),
+    "loop": Template("script.py", "script.py:Parity", "script.yaml"),
 }
 """By what it is a template of."""
-PLANNED_TEMPLATES = ("loop",)
-"""Templates that this version lacks."""
 
 
 def shipped_grids() -> dict[str, Path]:
@@ -59,14 +63,17 @@ def shipped_grid(name: str) -> str:
 
 
 def template(kind: str) -> tuple[Template, str]:
-    """The template of a task or a model, and its text. UserError if there is none."""
-    if kind in PLANNED_TEMPLATES:
-        raise UserError(f"--own {kind}: this version of sweepd has no template of a {kind} yet")
+    """The template of a task, a model or a loop, and its text. UserError if there is none."""
     if kind not in TEMPLATES:
-        known = (*TEMPLATES, *PLANNED_TEMPLATES)
-        raise UserError(f"--own {kind}{closest(kind, known)}: there are {', '.join(known)}")
+        raise UserError(f"--own {kind}{closest(kind, TEMPLATES)}: there are {', '.join(TEMPLATES)}")
     found = TEMPLATES[kind]
     return found, (TEMPLATE_FOLDER / found.file).read_text(encoding="utf-8")
+
+
+def template_grid(name: str) -> str:
+    """The text of the grid that belongs to a template."""
+    text = (TEMPLATE_FOLDER / name).read_text(encoding="utf-8")
+    return f"# yaml-language-server: $schema={SCHEMA}\n{text}"
 
 
 def new_grid(task: str, models: Sequence[str], base: Path) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isfinite
 from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid.options import Goal
 from sweepd.query.cell_rows import cell_rows
-from sweepd.query.cells import SCORE_COLUMNS, Cell, judged
+from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import MEASURED
 from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
 from sweepd.query.exchange import with_exchange
@@ -61,21 +61,24 @@ def answer(views: Views, text: str) -> Answer:
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
-    question = with_score(views, parse(text, views.columns))
+    question = with_score(views, parse(text, views.columns, views.own))
     where = conjuncts(question.where or TRUE)
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])
     notes, asked = list(views.notes), question.condition
     if question.verb in ("min", "fit") and condition == TRUE:
         goal = _goal(views)
-        condition = of_goal(goal)
+        condition = of_goal(goal, views.own)
         asked = f"{goal} where {asked}" if asked else str(goal)
-        notes.append(f"the question asks nothing of acc or loss, so the goal decides: {goal}")
+        names = " or ".join(("acc", "loss", *views.own))
+        notes.append(f"the question asks nothing of {names}, so the goal decides: {goal}")
 
-    every = judged(views, question, selection, condition)
+    about = condition.about.union(*(node.about for _, node in question.expressions))
+    own = {name: better for name, better in views.own.items() if name in about}
+    every = judged(views, question, selection, condition, own)
     cells = [cell for cell, selected in every if selected]
     grouping = group(views, question, [cell for cell, _ in every], cells)
-    merit = _merit(question, condition)
+    merit = _merit(question, condition, own)
     of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
     tried = [cell for cell in cells if cell.has_values]
     if of_budgets:
@@ -83,7 +86,7 @@ def answer(views: Views, text: str) -> Answer:
     budgets = "steps" if views.settles else None
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit, budgets)
     notes += _notes(cells, condition)
-    reply = _reply(views, question, grouping, cells, condition, merit)
+    reply = _reply(views, question, grouping, cells, condition, merit, score_columns(own))
     if of_budgets:
         reply = with_exchange(reply, grouping, tried)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
@@ -93,7 +96,6 @@ def answer(views: Views, text: str) -> Answer:
             f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
-    about = condition.about.union(*(node.about for _, node in question.expressions))
     selected = [cell for cell, holds in every if holds]
     summed = summary(views, question, asked, grouping.group, selected)
     about, met = about or frozenset({"acc"}), goal_of(condition)
@@ -107,30 +109,34 @@ def _reply(
     cells: Sequence[Cell],
     condition: Node,
     merit: Merit,
+    scores: Sequence[str],
 ) -> Reply:
     """The rows of the question's verb."""
     if question.verb == "min":
-        return _min(views, grouping, cells, condition, merit)
+        return _min(views, grouping, cells, condition, merit, scores)
     valued = [cell for cell in cells if cell.has_values]
     match question.verb:
         case "frontier":
-            return _frontier(question, grouping, valued, merit)
+            return _frontier(question, grouping, valued, merit, scores)
         case "fit":
             return growth(views, question, grouping, valued, condition, merit)
         case "best":
-            return best(question, grouping, valued, merit)
+            return best(question, grouping, valued, merit, scores)
         case "max":
-            return greatest(question, grouping, valued)
+            return greatest(question, grouping, valued, scores)
 
 
-def _merit(question: Question, condition: Node) -> Merit:
-    """By the score of a frontier or of `best`, else by what the condition is about."""
-    if question.best:
-        of_loss = question.expressions[0][1] == Column("loss")
-        return lambda cell: cell.merit("loss" if of_loss else "acc")
+def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
+    """By the score of a frontier or of `best`, else by what the condition is about: a metric of
+    users' own loops, else the loss where it is that alone, else the accuracy."""
     if question.verb != "frontier":
-        return lambda cell: cell.merit("loss" if condition.about == {"loss"} else "acc")
-    sign = -1 if question.expressions[1][1] == Column("loss") else 1
+        score = next(iter(own), "loss" if condition.about == {"loss"} else "acc")
+        if question.best:
+            [(score, _)] = question.expressions
+        return lambda cell: cell.merit(score)
+    node = question.expressions[1][1]
+    falls = isinstance(node, Column) and (node.name == "loss" or node.own == "down")
+    sign = -1 if falls else 1
 
     def merit(cell: Cell) -> float:
         score = cell.values[1]
@@ -139,27 +145,26 @@ def _merit(question: Question, condition: Node) -> Merit:
     return merit
 
 
-MIN_COLUMNS = (
-    *("value", "fail", "pass", "inferred", "passed", "seeds"),
-    *SCORE_COLUMNS,
-    *("close", "at", "edge", "verdict"),
-)
-"""Columns of a row of `min` besides its group's."""
-
-
 def _min(
-    views: Views, grouping: Grouping, cells: Sequence[Cell], condition: Node, merit: Merit
+    views: Views,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    condition: Node,
+    merit: Merit,
+    scores: Sequence[str],
 ) -> Reply:
     found = min_rows(views, grouping, cells)
     goal = goal_of(condition)
     ends = Ends.of(views, goal) if goal and not grouping.of_score else None
-    columns = list(dict.fromkeys([*grouping.group, *MIN_COLUMNS, *SETTLED_COLUMNS, *LEAST_COLUMNS]))
+    own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
+    every = [*grouping.group, *own, "verdict", *SETTLED_COLUMNS, *LEAST_COLUMNS]
+    columns = list(dict.fromkeys(every))
     rows = []
     for row in found:
         told = (
             settled_columns(views, found, row, condition, ends) | least_columns(row) | row.columns
         )
-        told |= _told(grouping, row, condition, merit)
+        told |= dict.fromkeys(scores) | _told(grouping, row, condition, merit)
         rows.append({name: told[name] for name in columns})
     notes = merged_notes(grouping, cells)
     at_the_smallest = sum(row.passes_at_the_smallest for row in found)
@@ -173,9 +178,9 @@ def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dic
     least value, or the best of the largest value that was tried."""
     bound = row.bound
     best = max(row.passing or row.largest_tried, key=merit, default=None)
-    scores = best.scores() if best else dict.fromkeys(SCORE_COLUMNS)
+    scores = best.scores() if best else {}
     shown = best if best and (best.outcome or best.measured) else None
-    told = {
+    return {
         "value": bound.value,
         "fail": bound.fail,
         "pass": bound.value,
@@ -183,17 +188,22 @@ def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dic
         "passed": best.passed if best else 0,
         "seeds": best.decided if best else 0,
         **scores,
-        "close": _close(scores["acc_low"], scores["acc_high"], thresholds(condition)),
+        "close": _close(scores.get("acc_low"), scores.get("acc_high"), thresholds(condition)),
         "at": shown and grouping.at(shown),
         "edge": shown and shown.edge,
         "verdict": bound.kind,
     }
-    return {name: told[name] for name in MIN_COLUMNS}
 
 
-def _frontier(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Reply:
+def _frontier(
+    question: Question,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    merit: Merit,
+    scores: Sequence[str],
+) -> Reply:
     (cost, _), (score, _) = question.expressions
-    own = [cost, score, *grouping.shown, "seeds", *SCORE_COLUMNS, "solved", "at", "edge"]
+    own = [cost, score, *grouping.shown, "seeds", *scores, "solved", "at", "edge"]
     rows, unbeaten = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
@@ -242,8 +252,8 @@ def _goal(views: Views) -> Goal:
         goal = Goal.parse(text)
     except ValueError as error:
         raise UserError(f"the goal of the sweeps, {text!r}, cannot be read: {error}") from None
-    if goal.metric not in MEASURED:
-        raise UserError(f"the goal of the sweeps, {text}, is about none of {', '.join(MEASURED)}")
+    if goal.metric not in (known := (*MEASURED, *views.own)):
+        raise UserError(f"the goal of the sweeps, {text}, is about none of {', '.join(known)}")
     return goal
 
 

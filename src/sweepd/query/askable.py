@@ -27,17 +27,18 @@ def askable(
 
 def _rows(views: Views) -> Iterator[tuple[str, str, str]]:
     for name in ("task", "model", "size", "L"):
-        yield name, _values(views, name), "what was learned by what"
+        if values := _values(views, name):  # loops of users' own have no L
+            yield name, values, "what was learned by what"
     for name in views.axes:
         [(count,)] = views.fetch(f"SELECT count(DISTINCT {quoted(name)}) FROM cells")
         if count > 1:
             yield name, _values(views, name), AXIS
     for name in views.scores:
-        [(low, high)] = views.fetch(f"SELECT min({name}), max({name}) FROM cells")
+        [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
         if low is not None:
             yield name, f"{low:.4g} … {high:.4g}", "a test score: put a condition on it"
     for name in COSTS:
-        [(low, high)] = views.fetch(f"SELECT min({name}), max({name}) FROM cells")
+        [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
         if low is not None:
             yield name, f"{low:.4g} … {high:.4g}", "a cost: minimise it, or put it on a frontier"
 
@@ -57,10 +58,14 @@ def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
     goals = sorted({info.goal for info in views.infos.values()})
     goal = goals[0] if goals else "acc > 0.9"
     score = goal.split()[0]
-    if "d" in varying:
-        yield f"min d where {goal}"
-        yield f"fit d ~ L where {goal}"
-    yield f"min flops where {goal}"
-    yield f"frontier flops, {score}"
-    if rest := [name for name in varying if name not in ("d", *views.size_fields.values())]:
+    settings = [name for name in varying if name not in views.size_fields.values()]
+    least, along = ("d", "L") if "d" in settings else (next(iter(settings), None), "size")
+    [(counted,)] = views.fetch("SELECT count(flops) > 0 FROM cells")
+    if least:
+        yield f"min {least} where {goal}"
+        yield f"fit {least} ~ {along} where {goal}"
+    if counted:
+        yield f"min flops where {goal}"
+        yield f"frontier flops, {score}"
+    if rest := [name for name in settings if name != "d"]:
         yield f"best {rest[0]}{' by d' if 'd' in varying else ''}"

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from math import inf, isfinite
-from typing import Any, Literal
+from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.intervals import wilson
 from sweepd.query.bounds import Value
+from sweepd.query.cells_sql import Scores
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, falls, kleene, known
 from sweepd.query.parser import Question
 from sweepd.statuses import RAN
 
-Score = Literal["acc", "loss"]
-SCORE_COLUMNS = (
-    *("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "chain_acc", "commonest"),
-    *("loss", "loss_seed_min", "loss_seed_max"),
-)
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """How DuckDB's numeric types begin."""
 
@@ -65,6 +61,8 @@ class Cell:
     """Whether a fresh seed did not confirm its pass."""
     tuned: tuple[str, ...] = ()
     """The nuisance axes in which those differ."""
+    own: Scores = field(default_factory=dict)
+    """The metrics of users' own loops that the question is about."""
     edge: str = ""
     """Tuned axes, joined by commas, whose best value lies at the edge of the tried range."""
 
@@ -81,7 +79,7 @@ class Cell:
 
     @property
     def measured(self) -> bool:
-        return self.row["acc"] is not None or self.row["loss"] is not None
+        return any(self.row[score] is not None for score in ("acc", "loss", *self.own))
 
     @property
     def complete(self) -> bool:
@@ -95,25 +93,39 @@ class Cell:
         return all(value is not None and isfinite(value) for value in self.values)
 
     def scores(self) -> dict[str, float | None]:
-        """Accuracy and loss by pass rule, each with its spread over seeds; of the accuracy also
-        Wilson's interval. An infinite loss, of seeds that diverged, is None."""
+        """The scores by pass rule, each with its spread over seeds; of the accuracy also Wilson's
+        interval. An infinite one, of seeds that diverged, is None."""
         acc = self.row["acc"]
         worth = self.row["worth" if self.row["pass"] == "mean" else "worth_of_one"]
         interval = wilson(acc, worth) if acc is not None and worth else (None, None)
         of_acc = (acc, *interval, *map(self.row.get, ("acc_min", "acc_max")))
         of_acc = (*of_acc, *map(self.row.get, ("chain_acc", "commonest")))
         of_loss = (self.row["loss"], self.row["loss_min"], self.row["loss_max"])
-        return dict(zip(SCORE_COLUMNS, map(_finite, (*of_acc, *of_loss)), strict=True))
+        of_own = (self.row[f"{name}{end}"] for name in self.own for end in ("", "_min", "_max"))
+        found = map(_finite, (*of_acc, *of_loss, *of_own))
+        return dict(zip(score_columns(self.own), found, strict=True))
 
-    def merit(self, score: Score) -> tuple[float, float]:
-        """Orders cells by their score, then by the other one; without scores they come last."""
-        acc, loss = self.row["acc"], self.row["loss"]
-        merits = (-inf if acc is None else acc, -inf if loss is None else -loss)
-        return merits if score == "acc" else merits[::-1]
+    def merit(self, score: str) -> tuple[float, ...]:
+        """Orders cells by a score, then by the others; without scores they come last."""
+        better = {"acc": "up", "loss": "down", **self.own}
+        merits = {name: self._merit(name, way) for name, way in better.items()}
+        return merits[score], *merits.values()
+
+    def _merit(self, score: str, better: str) -> float:
+        value = self.row[score]
+        return -inf if value is None else float(value if better == "up" else -value)
+
+
+def score_columns(own: Iterable[str]) -> list[str]:
+    """What an answer tells of the scores. own: as of `Cell`."""
+    of_acc = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
+    ends = ("", "_seed_min", "_seed_max")
+    rest = (f"{name}{end}" for name in ("loss", *own) for end in ends)
+    return [*of_acc, "chain_acc", "commonest", *rest]
 
 
 def judged(
-    views: Views, question: Question, selection: Node, condition: Node
+    views: Views, question: Question, selection: Node, condition: Node, own: Scores
 ) -> list[tuple[Cell, bool]]:
     """Every cell, and whether the selection, which mentions no score, holds for it."""
     nodes = [node for _, node in question.expressions]
@@ -157,6 +169,7 @@ def judged(
                 passed=passed,
                 decided=decided,
                 values=tuple(map(_number, values)),
+                own=own,
             ),
             selected,
         )

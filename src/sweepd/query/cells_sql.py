@@ -12,24 +12,29 @@ the cell as a whole, by its pass rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 
-from sweepd.grid.options import MEAN_DIGITS, RANGES, Goal
+from sweepd.grid.options import BETTER, MEAN_DIGITS, Better, Goal, range_of
 from sweepd.statuses import DONE, STATUSES
 
 GOAL_COST = "flops_to_goal"
 """Computed from the metrics, so `cells` has it only once they have been read."""
-MEASURED = tuple(RANGES)
-"""The scores that the row of a trial holds."""
-OF_TRIALS = (*MEASURED, GOAL_COST)
-"""All scores of a trial."""
-FALLING = ("loss", GOAL_COST)
-"""Scores whose names begin so are the better the lower they are."""
-EXTREMES = {
-    f"{score}_{pool}": (score, pool) for score in ("acc", "loss") for pool in ("min", "max")
-}
-"""Columns of `cells` with the extremes of a score over seeds: which score, and which extreme."""
+Scores = Mapping[str, Better]
+"""Scores of trials, and which way each is better."""
+MEASURED: Scores = BETTER
+"""The scores that the row of any trial holds; one of a user's own loop may hold others."""
+OF_TRIALS: Scores = {**MEASURED, GOAL_COST: "down"}
+"""All scores that any trial may have."""
+
+
+def extremes(scores: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Columns of `cells` with the extremes of scores over seeds: which score, which extreme."""
+    shown = (score for score in scores if score not in ("chain_acc", GOAL_COST))
+    return {f"{score}_{pool}": (score, pool) for score in shown for pool in ("min", "max")}
+
+
+EXTREMES = extremes(MEASURED)
 SCORES = (*OF_TRIALS, *EXTREMES)
 """Columns of `cells` that seeds yet to come may change."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
@@ -42,9 +47,12 @@ _IN_RESERVE = (
     "(coalesce(plan.on_demand, false) OR coalesce(list_contains(s.extra_seeds, plan.seed), false))"
 )
 """Whether a planned trial of the sweep `s` runs only where an answer hangs on it."""
-_AT_CHECKS = "(metrics.step % endings.check_every = 0 OR metrics.step = endings.step)"
-_CHECKED = {"acc": "true", "chain_acc": "true", "loss": _AT_CHECKS}
-"""By metric: which rows belong to a check. Accuracies are measured at checks only."""
+_AT_CHECKS = (
+    "(coalesce(metrics.step % endings.check_every = 0, true) OR metrics.step = endings.step)"
+)
+_CHECKED = {"loss": _AT_CHECKS}
+"""By metric: which rows belong to a check. Other scores are measured at checks only, and at each
+step of a loop, which has no `check_every`."""
 
 
 def quoted(name: str) -> str:
@@ -102,6 +110,7 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
     return f"""
     CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
         QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {_DONE} DESC, attempt DESC) = 1;
+    ALTER TABLE raw.endings ADD COLUMN IF NOT EXISTS check_every BIGINT;
 
     CREATE TABLE raw.plans AS
         SELECT plan.*, coalesce(list_contains(s.fresh_seeds, plan.seed), false) AS fresh
@@ -175,15 +184,16 @@ def lineage_sql(of: str) -> str:
         )"""
 
 
-def reached_sql(goals: Iterable[str], member: str) -> str:
+def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
     """`raw.reached`: for each trial that ended, the training FLOPs at the first check that meets
     its cell's goal (`flops`), and its last recorded step.
 
     A loss is that of a training batch, and is looked at only where there is a check.
     """
-    read = dict(_readable(goals))
+    read = dict(_readable(goals, scores))
     met = "".join(
-        f" WHEN '{text}' THEN {_CHECKED[goal.metric]} AND metrics.{goal}"
+        f" WHEN '{text}' THEN {_CHECKED.get(goal.metric, 'true')} AND metrics."
+        f"{quoted(goal.metric)} {goal.comparison} {goal.threshold!r}"
         for text, goal in read.items()
     )
     known = ", ".join(f"'{text}'" for text in ["", *read])  # neither list below may be empty
@@ -199,13 +209,15 @@ def reached_sql(goals: Iterable[str], member: str) -> str:
     """
 
 
-def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> str:
+def cells_sql(identity: Iterable[str], member: str, scores: Scores) -> str:
     """`cells`, and what is known of these scores. For GOAL_COST run `reached_sql` first."""
     with_goal = GOAL_COST in scores
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
     never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
     bounds = [bound(score) for score in scores for bound in (least, most)]
-    extremes = [f"{pool}({score}) AS {name}" for name, (score, pool) in EXTREMES.items()]
+    ends = [
+        f"{pool}({quoted(score)}) AS {name}" for name, (score, pool) in extremes(scores).items()
+    ]
     known = ", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores).items())
     rest = [name for name in identity if name != "steps"]
     steps = "members.steps" if "steps" in identity else "0"
@@ -215,13 +227,15 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
     CREATE OR REPLACE TABLE raw.own AS
         SELECT cell, pass, members.seed, members.on_demand, members.fresh, status, correct, total,
             coalesce(independent, total) AS worth, commonest, seconds,
-            {family} AS family, {steps} AS steps, {", ".join(map(_score_sql, scores))}
+            {family} AS family, {steps} AS steps,
+            {", ".join(_score_sql(*score) for score in scores.items())}
         FROM raw.members JOIN raw.rules USING (cell)
             LEFT JOIN raw.endings USING ({member}) {reached};
 
     CREATE OR REPLACE TABLE raw.outcomes AS
         SELECT own.* EXCLUDE (family, steps, on_demand, fresh)
-            REPLACE ({", ".join(map(_carried, carried))}), shorter.seed IS NOT NULL AS carried
+            REPLACE ({", ".join(_carried(name, scores) for name in carried)}),
+            shorter.seed IS NOT NULL AS carried
         FROM raw.own ASOF LEFT JOIN (
             SELECT *, true AS carries FROM raw.own WHERE {_DONE}
         ) AS shorter ON own.family = shorter.family AND own.seed = shorter.seed
@@ -250,8 +264,8 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
         ) JOIN (
             SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
                 count(*) FILTER ({_DONE}) AS ended, {_COUNTS},
-                {", ".join(f"{pooled(score)} AS {score}" for score in scores)},
-                {", ".join(extremes)},
+                {", ".join(f"{pooled(s, b)} AS {quoted(s)}" for s, b in scores.items())},
+                {", ".join(ends)},
                 sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
                 sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
                 max(commonest) AS commonest, avg(seconds) AS seconds
@@ -262,85 +276,95 @@ def cells_sql(identity: Iterable[str], member: str, scores: Sequence[str]) -> st
     """
 
 
-def _readable(goals: Iterable[str]) -> Iterator[tuple[str, Goal]]:
+def _readable(goals: Iterable[str], scores: Scores) -> Iterator[tuple[str, Goal]]:
     """The goals that the metrics can tell, by their text, which holds no quotes."""
     for text in goals:
         try:
             goal = Goal.parse(text)
         except ValueError:
             continue
-        if goal.metric in _CHECKED and isfinite(goal.threshold):
+        if goal.metric in scores and isfinite(goal.threshold):
             yield text, goal
 
 
-def _ends(score: str) -> tuple[str, str]:
+def _ends(score: str, better: Better) -> tuple[str, str]:
     """The worst and the best that a score of a trial can be, in SQL."""
-    low, high = (f"'{end}'::DOUBLE" for end in RANGES.get(score, (0.0, inf)))
-    return (high, low) if score in FALLING else (low, high)
+    known = (0.0, inf) if score == GOAL_COST else range_of(score)
+    low, high = (f"'{end}'::DOUBLE" for end in known)
+    return (high, low) if better == "down" else (low, high)
 
 
 def _any_value(name: str, member: str) -> str:
     return quoted(name) if name == member else f"any_value({quoted(name)}) AS {quoted(name)}"
 
 
-def _carried(name: str) -> str:
+def _carried(name: str, scores: Scores) -> str:
     """A column of a seed that has not run at its cell's budget: what it reached with its largest
     smaller one, as of a trial that was solved there. A pass stays a pass (`search.ladder`)."""
-    value = f"shorter.{name}"
+    value = f"shorter.{quoted(name)}"
     if name == "status":
         value = "'solved'"
-    for score in OF_TRIALS:
-        if name == (least if score in FALLING else most)(score):
-            value = "0" if score in FALLING else "1"
+    for score, better in scores.items():
+        if name == (least if better == "down" else most)(score):
+            value = _ends(score, better)[1]
         elif name in (least(score), most(score)):
-            value = f"shorter.{score}"
-    return f"CASE WHEN shorter.seed IS NULL THEN own.{name} ELSE {value} END AS {name}"
+            value = f"shorter.{quoted(score)}"
+    own = quoted(name)
+    return f"CASE WHEN shorter.seed IS NULL THEN own.{own} ELSE {value} END AS {own}"
 
 
-def _score_sql(score: str) -> str:
+def _score_sql(score: str, better: Better) -> str:
     """What a trial measured, and the least and most that its score may turn out to be.
 
     A completed trial has the score that it measured, a solved one that or a better one, a diverged
     one the worst there is; any other may still have any. The cost of reaching the goal is known
     once the goal was met, and infinite if it never was.
     """
-    worst, best = _ends(score)
+    worst, best = _ends(score, better)
     if score == GOAL_COST:
         never = "status IN ('completed', 'diverged') AND reached.last_step >= endings.step"
         seen = f"coalesce(reached.flops, CASE WHEN {never} THEN {worst} END)"
         low, high = f"coalesce({seen}, {best})", f"coalesce({seen}, {worst})"
     else:
-        measured = f"(CASE WHEN NOT isnan(endings.{score}) THEN endings.{score} END)"
+        column = f"endings.{quoted(score)}"
+        measured = f"(CASE WHEN NOT isnan({column}) THEN {column} END)"
         seen = f"""CASE WHEN status = 'diverged' THEN {worst}
             WHEN status IN ('completed', 'solved', 'stopped') THEN {measured} END"""
-        worse = f"CASE WHEN status IN ('completed', 'solved') THEN {measured} END"
-        better = f"CASE status WHEN 'completed' THEN {measured} WHEN 'diverged' THEN {worst} END"
-        worse, better = f"coalesce({worse}, {worst})", f"coalesce({better}, {best})"
-        low, high = (better, worse) if score in FALLING else (worse, better)
+        at_worst = f"CASE WHEN status IN ('completed', 'solved') THEN {measured} END"
+        at_best = f"CASE status WHEN 'completed' THEN {measured} WHEN 'diverged' THEN {worst} END"
+        low, high = f"coalesce({at_worst}, {worst})", f"coalesce({at_best}, {best})"
+        if better == "down":
+            low, high = high, low
     columns = {score: seen, least(score): low, most(score): high}
-    return ", ".join(f"({sql})::DOUBLE AS {name}" for name, sql in columns.items())
+    return ", ".join(f"({sql})::DOUBLE AS {quoted(name)}" for name, sql in columns.items())
 
 
-def pooled_bounds(scores: Iterable[str]) -> dict[str, str]:
+def pooled_bounds(scores: Scores) -> dict[str, str]:
     """The columns of `raw.bounds` for a cell, each made from those for its seeds."""
     both = (least, most)
-    own = {bound(score): pooled(bound(score)) for score in scores for bound in both}
+    own = {bound(score): pooled(bound(score), b) for score, b in scores.items() for bound in both}
     return own | {
         bound(name): f"{pool}({bound(score)})"
-        for name, (score, pool) in EXTREMES.items()
+        for name, (score, pool) in extremes(scores).items()
         for bound in both
     }
 
 
-def pooled(column: str) -> str:
+def pooled(score: str, better: Better) -> str:
     """A column of the seeds as one number, by the cell's pass rule.
 
-    The median of an even count is the mean of the two middle values, written so that it holds
-    for infinite ones. `all` takes the worst seed and `any` the best.
+    The median of an even count is the mean of the two middle values. `all` takes the worst seed and
+    `any` the best. A mean with the infinitely bad score of a seed that diverged is that bad, as in
+    `search.pooling`.
     """
-    worst, best = ("max", "min") if column.startswith(FALLING) else ("min", "max")
+    column = quoted(score)
+    worst, best, bad = ("max", "min", "inf") if better == "down" else ("min", "max", "-inf")
     values = f"list_sort(list({column}) FILTER ({column} IS NOT NULL))"
-    middle = f"({values}[(count({column}) + 1) // 2] + {values}[count({column}) // 2 + 1]) / 2"
-    mean = f"round(avg({column}), {MEAN_DIGITS})"
+    middle = [
+        f"{values}[{at}]" for at in (f"(count({column}) + 1) // 2", f"count({column}) // 2 + 1")
+    ]
+    infinite = f"'{bad}'::DOUBLE"
+    mean = f"if(bool_or({column} = {infinite}), {infinite}, round(avg({column}), {MEAN_DIGITS}))"
+    median = f"if({infinite} IN ({', '.join(middle)}), {infinite}, ({' + '.join(middle)}) / 2)"
     return f"""CASE any_value(pass) WHEN 'mean' THEN {mean} WHEN 'all' THEN {worst}({column})
-        WHEN 'any' THEN {best}({column}) ELSE {middle} END"""
+        WHEN 'any' THEN {best}({column}) ELSE {median} END"""

@@ -20,7 +20,7 @@ def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
 
     @cache
     def places() -> list[SweepInfo]:
-        """A user's task or model is looked for where its grid was."""
+        """A user's class is looked for where its grid was."""
         sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
         return sorted(sweeps.values(), key=lambda info: info.base)
 
@@ -28,8 +28,7 @@ def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
         from sweepd.grid.fingerprint import current_code  # which takes a while
 
         for info in places():
-            task_where, model_where = info.class_of("task", task), info.class_of("model", model)
-            if found := current_code(task_where, model_where, Path(info.base)):
+            if found := current_code(info.classes_of(task, model), Path(info.base)):
                 return found.digest
         return None
 

@@ -19,12 +19,13 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import PASS_RULES, Goal, Settle
+from sweepd.grid.options import PASS_RULES, Better, Goal, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
     OF_TRIALS,
     SCORES,
+    Scores,
     cells_sql,
     endings_sql,
     makers_sql,
@@ -32,7 +33,7 @@ from sweepd.query.cells_sql import (
     reached_sql,
     told_apart_sql,
 )
-from sweepd.query.metrics_sql import SCANNED, attach, copy
+from sweepd.query.metrics_sql import SCANNED, add_columns, attach, copy
 from sweepd.statuses import STATUSES
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
@@ -82,7 +83,7 @@ class Answer:
     notes: list[str]
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
-    """Which scores a question is about: acc, loss or both."""
+    """Which scores a question is about: acc, loss, metrics of users' own loops."""
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
     cells: Sequence[Mapping[str, Any]] = ()
@@ -102,6 +103,8 @@ class Views:
     trial_axes: tuple[str, ...]
     infos: Mapping[str, SweepInfo]
     """sweep.json of each selected sweep."""
+    own: Scores
+    """Metrics of users' own loops: columns of `trials`, and scores of `cells`."""
     whole_store: bool
     notes: list[str]
     damaged: tuple[Damaged, ...]
@@ -131,9 +134,10 @@ class Views:
         return [row[0] for row in self.fetch("DESCRIBE raw.cells")]
 
     @property
-    def scores(self) -> list[str]:
+    def scores(self) -> Scores:
         """Scores of trials that cells have."""
-        return [name for name in OF_TRIALS if name in self.raw_columns]
+        known = {**OF_TRIALS, **self.own}
+        return {name: better for name, better in known.items() if name in self.raw_columns}
 
     @property
     def code_column(self) -> list[str]:
@@ -254,7 +258,7 @@ class Views:
         con = self.connection
         _fill(con, "raw.counted", COUNTED, _counted(con, self.code, self.infos))
         con.execute(members_sql(self.plan_axes, self.trial_axes, self.member))
-        con.execute(cells_sql(self.identity, self.member, MEASURED))
+        con.execute(cells_sql(self.identity, self.member, {**MEASURED, **self.own}))
         others = "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
         [(left_out,)] = con.execute(others).fetchall()
         if left_out:
@@ -279,13 +283,16 @@ class Views:
             found = self.connection.execute("SELECT id FROM raw.wanted").fetchall()
             ids = [row[0] for row in found]
         live = self.source.live_metrics(ids)
-        attach(self.connection, live, self.failures, "" if ids is None else "raw.wanted")
+        among = "" if ids is None else "raw.wanted"
+        attach(self.connection, live, self.failures, among, tuple(self.own))
         if GOAL_COST in text:
             self.make_cells()
             goals = [info.goal for info in self.infos.values()]
             with self._scanning():
-                self.connection.execute(reached_sql(goals, self.member))
-            self.connection.execute(cells_sql(self.identity, self.member, OF_TRIALS))
+                measured = {**MEASURED, **self.own}
+                self.connection.execute(reached_sql(goals, self.member, measured))
+            scores = {**OF_TRIALS, **self.own}
+            self.connection.execute(cells_sql(self.identity, self.member, scores))
         return live.damaged
 
 
@@ -339,7 +346,9 @@ def connect(
         configs = None if sweeps is None else set(plans.table["config"].to_pylist())
         trials = source.read_trials(configs)
     plan_axes = tuple(name for name in plans.table.column_names if name not in PLAN.fixed)
-    trial_axes = tuple(name for name in trials.table.column_names if name not in TRIALS.fixed)
+    own = _own_metrics(infos, plan_axes)
+    known = TRIALS.fixed.keys() | own.keys()
+    trial_axes = tuple(name for name in trials.table.column_names if name not in known)
     if taken := _OWN.intersection(plan_axes + trial_axes):
         raise UserError(
             f"fields named {', '.join(sorted(taken))}: `cells` has such columns; rename them"
@@ -348,8 +357,9 @@ def connect(
     con = sandbox()
     copy(con, "raw.planned", plans.table)
     copy(con, "raw.attempts", trials.table)
+    add_columns(con, "raw.attempts", own)
     copy(con, "raw.parents", _parents(trials.table))
-    attach(con, Live.of(METRICS.concat([])), [])
+    attach(con, Live.of(METRICS.concat([])), [], own=tuple(own))
     _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
     con.execute(told_apart_sql())
     selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
@@ -362,6 +372,7 @@ def connect(
         plan_axes,
         trial_axes,
         infos,
+        own,
         whole_store=sweeps is None,
         notes=[],
         damaged=(*damaged, *plans.damaged, *trials.damaged),
@@ -391,6 +402,21 @@ def _load_infos(
                 raise
             damaged.append(Damaged(f"sweep {name}", str(error)))
     return infos, damaged
+
+
+def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> dict[str, Better]:
+    """The metrics of users' own loops. UserError where sweeps do not agree on one."""
+    found: dict[str, Better] = {}
+    for sweep, info in infos.items():
+        for name, better in info.metrics.items():
+            if name in plan_axes or found.get(name, better) != better:
+                other = "a field" if name in plan_axes else f"better {found[name]}"
+                raise UserError(
+                    f"{name} is a metric, better {better}, in sweep {sweep} and {other} in "
+                    "another: ask one sweep at a time (--sweep)"
+                )
+            found[name] = "up" if better == "up" else "down"
+    return found
 
 
 def _task_fields(sweep: str, grid: str) -> set[str]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweepd.grid.options import OPERATORS, RANGES, Goal
-from sweepd.query.cells_sql import FALLING, SCORES, least, most, quoted
+from sweepd.grid.options import BETTER, OPERATORS, Better, Goal
+from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, Scores, least, most, quoted
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """The comparisons that an interval can decide, and each with its sides exchanged."""
@@ -23,7 +23,7 @@ RISING = {">": 1, ">=": 1, "<": -1, "<=": -1}
 
 Naming = Callable[[str], str]
 """What a column is called in the SQL that is printed."""
-ScoreTest = tuple[str, str, "Node"]
+ScoreTest = tuple["Column", str, "Node"]
 """(score, operator, rest): a comparison of one score with an expression that has no score."""
 
 
@@ -57,18 +57,33 @@ class Node:
     @property
     def scores(self) -> frozenset[str]:
         """The columns that it mentions and that seeds yet to come may change."""
-        return self.columns.intersection(SCORES)
+        return frozenset(n.name for n in self.walk() if isinstance(n, Column) and n.better)
 
     @property
     def about(self) -> frozenset[str]:
-        """What its scores are of: acc, loss or both."""
-        pools = {score.removeprefix("chain_").partition("_")[0] for score in self.scores}
-        return frozenset(pools) & {"acc", "loss"}
+        """What its scores are of: acc, loss, metrics of a user's own loop."""
+        columns = (node for node in self.walk() if isinstance(node, Column))
+        found = (column.score for column in columns if column.own or column.score in BETTER)
+        return frozenset(score.removeprefix("chain_") for score in found)
 
 
 @dataclass(frozen=True)
 class Column(Node):
     name: str
+    own: Better | None = None
+    """Of a metric of a user's own loop, or of its extremes: which way it is better."""
+
+    @property
+    def score(self) -> str:
+        """The score that it is, or whose extreme over seeds."""
+        if self.own:
+            return self.name.removesuffix("_min").removesuffix("_max")
+        return EXTREMES.get(self.name, (self.name,))[0]
+
+    @property
+    def better(self) -> Better | None:
+        """Which way it is better, if it is a score."""
+        return self.own or OF_TRIALS.get(self.score)
 
     def sql(self, name: Naming = _as_it_is) -> str:
         return quoted(name(self.name))
@@ -192,9 +207,11 @@ def conjuncts(condition: Node) -> tuple[Node, ...]:
     return (condition,)
 
 
-def of_goal(goal: Goal) -> Node:
-    """A grid's goal as a condition."""
-    return Comparison(Column(goal.metric), goal.comparison, numeral(repr(goal.threshold)))
+def of_goal(goal: Goal, own: Scores) -> Node:
+    """A grid's goal as a condition. own: the metrics of the user's own loops."""
+    return Comparison(
+        Column(goal.metric, own.get(goal.metric)), goal.comparison, numeral(repr(goal.threshold))
+    )
 
 
 def goal_of(condition: Node) -> Goal | None:
@@ -203,9 +220,10 @@ def goal_of(condition: Node) -> Goal | None:
     if test is None:
         return None
     score, operator, rest = test
-    if score not in RANGES or operator not in OPERATORS or not isinstance(rest, Constant):
+    of_trials = score.name == score.score and (score.own or score.name in BETTER)
+    if not of_trials or operator not in OPERATORS or not isinstance(rest, Constant):
         return None
-    return None if rest.number is None else Goal(score, operator, rest.number)
+    return None if rest.number is None else Goal(score.name, operator, rest.number)
 
 
 def kleene(condition: Node) -> str:
@@ -215,7 +233,7 @@ def kleene(condition: Node) -> str:
     if test := _score_test(condition):
         return _decided(*test)
     match condition:
-        case Between(Column(score), low, high) if score in SCORES and not (
+        case Between(Column() as score, low, high) if score.better and not (
             low.scores or high.scores
         ):
             return f"({_decided(score, '>=', low)} AND {_decided(score, '<=', high)})"
@@ -223,7 +241,8 @@ def kleene(condition: Node) -> str:
             return "(" + f" {word} ".join(map(kleene, conditions)) + ")"
         case Not(negated):
             return f"(NOT {kleene(negated)})"
-    at_least = condition.sql(lambda column: least(column) if column in SCORES else column)
+    scores = condition.scores
+    at_least = condition.sql(lambda column: least(column) if column in scores else column)
     return f"(CASE WHEN {known(condition)} THEN {at_least} END)"
 
 
@@ -246,7 +265,7 @@ def thresholds(condition: Node) -> tuple[float, ...]:
         match part:
             case Between(Column("acc"), low, high):
                 found += low, high
-            case _ if (test := _score_test(part)) and test[0] == "acc":
+            case _ if (test := _score_test(part)) and test[0].name == "acc":
                 found.append(test[2])
     numbers = (node.number for node in found if isinstance(node, Constant))
     return tuple(number for number in numbers if number is not None)
@@ -254,12 +273,12 @@ def thresholds(condition: Node) -> tuple[float, ...]:
 
 def _score_test(condition: Node) -> ScoreTest | None:
     match condition:
-        case Comparison(Column(score), operator, rest) if (
-            score in SCORES and operator in MIRRORED and not rest.scores
+        case Comparison(Column() as score, operator, rest) if (
+            score.better and operator in MIRRORED and not rest.scores
         ):
             return score, operator, rest
-        case Comparison(rest, operator, Column(score)) if (
-            score in SCORES and operator in MIRRORED and not rest.scores
+        case Comparison(rest, operator, Column() as score) if (
+            score.better and operator in MIRRORED and not rest.scores
         ):
             return score, MIRRORED[operator], rest
     return None
@@ -273,7 +292,7 @@ def _trend(condition: Node) -> int | None:
     if test := _score_test(condition):
         score, operator, _ = test
         trend = RISING.get(operator)
-        return trend and (-trend if score.startswith(FALLING) else trend)
+        return trend and (-trend if score.better == "down" else trend)
     match condition:
         case Not(negated):
             trend = _trend(negated)
@@ -284,9 +303,9 @@ def _trend(condition: Node) -> int | None:
     return None
 
 
-def _decided(score: str, operator: str, rest: Node) -> str:
+def _decided(score: Column, operator: str, rest: Node) -> str:
     """`score operator rest`, where the interval of the score settles it."""
-    low, high, value = quoted(least(score)), quoted(most(score)), rest.sql()
+    low, high, value = quoted(least(score.name)), quoted(most(score.name)), rest.sql()
     match operator:
         case ">" | ">=":
             true, false = f"{low} {operator} {value}", f"NOT {high} {operator} {value}"

@@ -90,7 +90,8 @@ def group(
     in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
     if question.best:
         in_columns.add(question.best)
-    shown = tuple({"d"} - in_columns) if question.verb in ("frontier", "max") else ()
+    widths = {"d"}.intersection(views.axes)
+    shown = tuple(widths - in_columns) if question.verb in ("frontier", "max") else ()
     across_sizes = bool(sizes.intersection((*group, along)))
     size = [] if across_sizes or not _sizes_vary(cells) else ["size"]
     return Grouping(

@@ -8,9 +8,12 @@ takes to scan them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import duckdb
 import pyarrow as pa
 
+from sweepd.query.cells_sql import quoted
 from sweepd.store.schema import METRICS
 from sweepd.store.tables import Live
 
@@ -26,13 +29,19 @@ def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
 
 
 def attach(
-    con: duckdb.DuckDBPyConnection, live: Live, failures: list[Exception], among: str = ""
+    con: duckdb.DuckDBPyConnection,
+    live: Live,
+    failures: list[Exception],
+    among: str = "",
+    own: Sequence[str] = (),
 ) -> None:
     """Make or replace `raw.metrics` and `metrics`, of all trials or of those in a table `among`.
 
-    `failures` gets the reason when a scanned file cannot be read later.
+    own: metrics of users' own loops, columns that only some files have. `failures` gets the reason
+    when a scanned file cannot be read later.
     """
     copy(con, "raw.loaded", live.table)
+    add_columns(con, "raw.loaded", own)
     rows = "FROM raw.loaded"
     if live.scanned:
         from sweepd.query.scanning import ScannedFiles  # which takes a while
@@ -41,8 +50,9 @@ def attach(
         if files.protocol in con.list_filesystems():  # else the former one would still be asked
             con.unregister_filesystem(files.protocol)
         con.register_filesystem(files)
-        columns, paths = ", ".join(METRICS.fixed), list(files.files)
-        rows += f" UNION ALL BY NAME SELECT {columns} FROM read_parquet({paths})"
+        columns = "*" if own else ", ".join(METRICS.fixed)
+        read = f"read_parquet({list(files.files)}, union_by_name = {bool(own)})"
+        rows += f" UNION ALL BY NAME SELECT {columns} FROM {read}"
     if among:
         rows = f"FROM ({rows}) SEMI JOIN {among} USING (id)"
     con.execute(f"CREATE OR REPLACE VIEW raw.metrics AS {rows}")
@@ -50,6 +60,13 @@ def attach(
     if repeats:
         copy(con, "raw.overlapping", live.overlapping)
     con.execute(f"CREATE OR REPLACE VIEW metrics AS {_COMPARED if repeats else _AS_THEY_ARE}")
+
+
+def add_columns(con: duckdb.DuckDBPyConnection, table: str, scores: Iterable[str]) -> None:
+    """Have a table hold these scores, also where no trial that reports them has ended."""
+    for name in map(quoted, scores):
+        con.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {name} DOUBLE")
+        con.execute(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE DOUBLE")
 
 
 _AS_THEY_ARE = "FROM raw.metrics"

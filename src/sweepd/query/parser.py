@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from sweepd.query.cells_sql import Scores
 from sweepd.query.expressions import Column, Node
 from sweepd.query.syntax import Reader
 
@@ -57,9 +58,10 @@ class Question:
     """What follows `where`, as it was typed."""
 
 
-def parse(text: str, columns: Sequence[str]) -> Question:
-    """Read a question over these columns of `cells`. UserError, with the place, if it is wrong."""
-    return _Parser(text, columns).question()
+def parse(text: str, columns: Sequence[str], own: Scores) -> Question:
+    """Read a question over these columns of `cells`, the metrics of users' `own` loops among them.
+    UserError, with the place, if it is wrong."""
+    return _Parser(text, columns, own).question()
 
 
 class _Parser(Reader):

@@ -112,6 +112,7 @@ def _task(
         yield [(line, "title")]
     extras = [name for name in about.group if name not in ("task", "model", "size", "L")]
     sizes = [name for name in ("size", "L") if name in about.group]
+    sizes = [name for name in sizes if any(row[name] is not None for row in rows)]
     beside = [*extras, *sizes]
     size_field = about.size_fields.get(task, "size")
     heads = [size_field if name == "size" and size_field not in extras else name for name in beside]
@@ -173,10 +174,9 @@ def _side_by_side(
 
 def _amount(about: Summary) -> str:
     """How much was run."""
-    return (
-        f"{about.trials} trials ran, in {about.tried} of {about.cells} cells: "
-        f"{about.train_flops:.2g} training FLOPs. --wide says more."
-    )
+    spent = f": {about.train_flops:.2g} training FLOPs" if about.train_flops else ""
+    ran = f"{about.trials} trials ran, in {about.tried} of {about.cells} cells{spent}"
+    return f"{ran}. --wide says more."
 
 
 def _wrapped(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:

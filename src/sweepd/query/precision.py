@@ -33,8 +33,9 @@ def precision_notes(plan: Plan) -> Iterator[str]:
     by_model: dict[tuple[str, str], tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
     for trial in plan.planned:
         lengths, widths = by_model[trial.task_name, trial.model_name]
-        lengths.add(trial.L)
-        widths.add(int(str(trial.axes["d"])))
+        if trial.L is not None and "d" in trial.axes:
+            lengths.add(trial.L)
+            widths.add(int(str(trial.axes["d"])))
     for (task, model), (lengths, widths) in by_model.items():
         if len(lengths) > 1 and len(widths) > 1:
             lines[task, tuple(sorted(lengths)), tuple(sorted(widths))].add(model)

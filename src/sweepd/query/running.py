@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.query.cells_sql import quoted
 from sweepd.query.database import sandbox
 from sweepd.query.metrics_sql import attach, copy
 from sweepd.store.tables import Live
 
 NEWEST = """
-    SELECT id, max({attempt: attempt, step: step, acc: acc, seconds: seconds})
+    SELECT id, max({{attempt: attempt, step: step, {scores}, seconds: seconds}})
     FROM raw.metrics SEMI JOIN (
         SELECT id FROM raw.runs LEFT JOIN raw.ended USING (id)
         GROUP BY id HAVING max(runs.attempt) > coalesce(max(ended.attempt), -1)
@@ -29,9 +30,11 @@ class Source(Protocol):
     def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
 
 
-def newest_steps(source: Source, planned: pa.Table, ended: pa.Table) -> dict[str, dict[str, Any]]:
+def newest_steps(
+    source: Source, planned: pa.Table, ended: pa.Table, own: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """By id, the newest recorded step of each planned trial of which an attempt has not ended:
-    `attempt`, `step`, `acc` and `seconds`.
+    `attempt`, `step`, `acc`, the metrics `own` of users' loops, and `seconds`.
 
     planned: trials, with their `id`. ended: the latest ending of each, with `id` and `attempt`.
     EnvironmentFailure if a file cannot be read.
@@ -41,8 +44,9 @@ def newest_steps(source: Source, planned: pa.Table, ended: pa.Table) -> dict[str
     copy(con, "raw.ended", ended.select(["id", "attempt"]))
     live = source.live_metrics(planned["id"].to_pylist())
     copy(con, "raw.runs", live.runs())
-    attach(con, live, failures, among="raw.planned")
+    attach(con, live, failures, "raw.planned", own)
+    scores = ", ".join(f"{quoted(name)}: {quoted(name)}" for name in ("acc", *own))
     try:
-        return dict(con.execute(NEWEST).fetchall())
+        return dict(con.execute(NEWEST.format(scores=scores)).fetchall())
     except duckdb.Error as error:
         raise EnvironmentFailure(f"the metrics cannot be read: {failures or error}") from error

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
 from sweepd.grid.options import FRESH_SEEDS, LEAST_SEEDS, Goal
 from sweepd.query.bounds import Candidate, judge
 from sweepd.query.cells import Cell
+from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, goal_of
 from sweepd.query.minima import MinRow
@@ -36,7 +37,7 @@ class Ends:
     def of(cls, views: Views, goal: Goal) -> Ends:
         """Reads them from the views. One that diverged has the worst score."""
         ended = views.fetch(
-            f"SELECT cell, seed, {goal.metric}, worth FROM raw.outcomes "
+            f"SELECT cell, seed, {quoted(goal.metric)}, worth FROM raw.outcomes "
             "WHERE NOT carried AND status IN ('completed', 'solved', 'diverged')"
         )
         by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
@@ -92,8 +93,13 @@ def _standing(
     slowest = max((needed for other in line if (needed := _least_steps(other))), default=None)
     first = min(_steps(point) for cell in row.deciding for point in cell.points)
     budget = _least_steps(row) or slowest or first
+    settle = views.settle
+    if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
+        settle = settle if views.settles else replace(settle, least=1)
+        if not budget:
+            return Standing("untested", "its loop has no `steps`: nobody knows how long it ran")
     found = [
-        standing(_rates(cell, ends), goal, cell.row["pass"], views.settle, budget)
+        standing(_rates(cell, ends), goal, cell.row["pass"], settle, budget)
         for cell in row.deciding
     ]
     order = {"untested": 0, "moving": 1, "yes": 2}

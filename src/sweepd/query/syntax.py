@@ -17,7 +17,7 @@ import duckdb
 from sweepd.closest import close_names, closest
 from sweepd.errors import UserError
 from sweepd.grid.options import is_share
-from sweepd.query.cells_sql import EXTREMES
+from sweepd.query.cells_sql import Scores, extremes
 from sweepd.query.database import sandbox
 from sweepd.query.expressions import (
     Between,
@@ -63,8 +63,9 @@ Tree = dict[str, Any]
 class Reader:
     """Reads the expressions of a text; errors show the text with a mark under the place."""
 
-    def __init__(self, text: str, columns: Sequence[str]) -> None:
+    def __init__(self, text: str, columns: Sequence[str], own: Scores) -> None:
         self.text = text.encode(errors="replace").decode()  # no lone surrogates
+        self.own = {**own, **{name: own[score] for name, (score, _) in extremes(own).items()}}
         self.names = {column.lower(): column for column in columns}
 
     def error(self, message: str, at: int) -> UserError:
@@ -98,7 +99,7 @@ class Reader:
     def column(self, name: str, at: int) -> Column:
         """The column of this name, in any case."""
         if found := self.names.get(name.lower()):
-            return Column(found)
+            return Column(found, self.own.get(found))
         hint = closest(name, self.names.values())
         raise self.error(f'no column `{name}`{hint}; `sweepd sql "DESCRIBE cells"` lists all', at)
 
@@ -203,8 +204,8 @@ class _Tree:
 
     def in_range(self, test: Comparison | Between | In, tree: Tree) -> Node:
         """The test, unless it compares a share with a number that no share has."""
-        columns = (part.name for part in test.parts if isinstance(part, Column))
-        share = next((name for name in columns if _is_share(name)), None)
+        columns = (part for part in test.parts if isinstance(part, Column))
+        share = next((column.name for column in columns if is_share(column.score)), None)
         for number in map(_number, test.parts):
             if share is not None and number is not None and not 0 <= number <= 1:
                 hint = f"; did you mean {number / 100:g}?" if 2 <= number <= 100 else ""
@@ -224,12 +225,6 @@ def _column_name(tree: Tree) -> str | None:
         case {"class": "COLUMN_REF", "column_names": [str(name)]}:
             return name
     return None
-
-
-def _is_share(column: str) -> bool:
-    """Whether a column is an accuracy: of a cell, or the extreme of its seeds."""
-    score, _ = EXTREMES.get(column, (column, ""))
-    return is_share(score)
 
 
 def _number(node: Node) -> float | None:

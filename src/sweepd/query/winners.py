@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweepd.query.cells import SCORE_COLUMNS, Cell
+from sweepd.query.cells import Cell
 from sweepd.query.database import Views
 from sweepd.query.expressions import TRUE, Column
 from sweepd.query.grouping import Grouping
@@ -14,22 +14,27 @@ from sweepd.query.nuisance import at_edge
 from sweepd.query.parser import Question
 from sweepd.query.reply import Merit, Reply, merged_notes
 
-WINNER_COLUMNS = ("seeds", *SCORE_COLUMNS, "at", "edge")
-"""What rows tell of the cell that is the best."""
-
 
 def with_score(views: Views, question: Question) -> Question:
-    """A question of `best` with the score by which it judges: the loss, where the condition or the
-    goals are about the loss alone, else acc. Any other question stays as it is."""
+    """A question of `best` with the score by which it judges: what the condition or the goals are
+    about, a metric of a user's own loop before acc, and the loss only where it is that alone. Any
+    other question stays as it is."""
     if question.best is None:
         return question
     goals = frozenset(info.goal.partition(" ")[0] for info in views.infos.values())
     about = (question.where or TRUE).about or goals
-    score = "loss" if about == {"loss"} else "acc"
-    return replace(question, expressions=((score, Column(score)),))
+    own = (name for name in views.own if name in about)
+    score = next(own, "loss" if about == {"loss"} else "acc")
+    return replace(question, expressions=((score, Column(score, views.own.get(score))),))
 
 
-def best(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: Merit) -> Reply:
+def best(
+    question: Question,
+    grouping: Grouping,
+    cells: Sequence[Cell],
+    merit: Merit,
+    scores: Sequence[str],
+) -> Reply:
     """The value of an axis with the best score in each group.
 
     values: how many values of the axis were compared. edge: names the axis too where its best value
@@ -37,7 +42,7 @@ def best(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: M
     """
     axis, [(score, _)] = question.best, question.expressions
     assert axis is not None
-    columns = [*grouping.group, axis, score, "values", *WINNER_COLUMNS]
+    columns = [*grouping.group, axis, score, "values", "seeds", *scores, "at", "edge"]
     rows, winners = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         winner = max(members, key=merit)
@@ -54,10 +59,12 @@ def best(question: Question, grouping: Grouping, cells: Sequence[Cell], merit: M
     return Reply(list(dict.fromkeys(columns)), rows, winners, merged_notes(grouping, cells))
 
 
-def greatest(question: Question, grouping: Grouping, cells: Sequence[Cell]) -> Reply:
+def greatest(
+    question: Question, grouping: Grouping, cells: Sequence[Cell], scores: Sequence[str]
+) -> Reply:
     """The greatest value of an expression in each group."""
     [(text, _)] = question.expressions
-    columns = [*grouping.group, text, *grouping.shown, *WINNER_COLUMNS]
+    columns = [*grouping.group, text, *grouping.shown, "seeds", *scores, "at", "edge"]
     rows, winners = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         winner = max(members, key=lambda cell: cell.values[0])

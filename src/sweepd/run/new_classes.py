@@ -45,9 +45,9 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
 
 def _digest(case: Case, base: Path) -> str:
     """Names a class and all code that its trials run; of its largest size the setting too."""
-    file = source("task" if case.kind == "task" else "model", case.where, base)
+    file = source("model" if case.kind == "trial" else case.kind, case.where, base)
     code = fingerprint(trial_files(file, file), base).digest
-    setting = [case.task, case.model if case.kind == "model" else None]
+    setting = [case.task or case.loop, case.model if case.kind == "model" else None]
     asked = [
         VERSION,
         case.kind,

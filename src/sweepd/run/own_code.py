@@ -34,13 +34,14 @@ def keep_sources(plan: Plan, store: Store) -> Sources:
     """
     found: Sources = {}
     base = plan.grid.base
-    for task, model in dict.fromkeys((t.task_where, t.model_where) for t in plan.trials):
-        files = own_files([("task", task), ("model", model)], base)
+    for classes in dict.fromkeys(trial.classes for trial in plan.trials):
+        files = own_files(classes, base)
         if not (files.beside or files.packages):
             continue
-        code = trial_code(task, model, base).digest
+        code = trial_code(classes, base).digest
         if code not in plan.codes:
-            raise UserError(f"a file of {task} or {model} was changed meanwhile; launch again")
+            names = " or ".join(where for _, where in classes)
+            raise UserError(f"a file of {names} was changed meanwhile; launch again")
         kept = found.setdefault(code, {"beside": {}, "packages": {}})
         kept["beside"] |= {name: _kept(file, store) for name, file in files.beside.items()}
         kept["packages"] |= {name: _kept(file, store) for name, file in files.packages.items()}
@@ -91,20 +92,21 @@ def as_launched(
     now than in the launch, whose versions of the code are `codes`, it is a temporary one with the
     files that the store keeps, which lasts as long as `stack`; then also what to note about it.
     """
-    pairs = dict.fromkeys((trial.task_where, trial.model_where) for trial in trials)
-    own = [pair for pair in pairs if any(map(is_own, pair))]
+    every = dict.fromkeys(trial.classes for trial in trials)
+    own = [classes for classes in every if any(is_own(where) for _, where in classes)]
     note = None
-    for task, model in own:
-        code = current_code(task, model, base)
+    for classes in own:
+        code = current_code(classes, base)
         if code is None or code.digest not in codes:
-            note = f"the code of {task} or {model} was changed since the launch: running the "
+            names = " or ".join(where for _, where in classes)
+            note = f"the code of {names} was changed since the launch: running the "
             note += f"launch's, which {store.address} keeps"
     if note:
         folder = stack.enter_context(TemporaryDirectory(prefix="sweepd-code-"))
         base = _restore(store.load_sweep(sweep), store, Path(folder))
         stack.enter_context(_importable(folder))
-    for pair in own:
-        for kind, where in zip(KINDS, pair, strict=True):
+    for classes in own:
+        for kind, where in classes:
             if is_own(where):
                 with suppress(UserError):  # which the trial will raise, and record
                     hold(kind, where, base)

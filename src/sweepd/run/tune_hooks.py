@@ -34,6 +34,9 @@ NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """What Ray's errors say where an actor was lost with its node, or where Ray could not find out
 within a minute whether it was."""
 
+MOST_STEPS = 2**31
+"""Where nobody says after how many steps a trial ends."""
+
 
 class Listener(Protocol):
     """Is told what happens to the trials, from the driver's thread."""
@@ -42,10 +45,10 @@ class Listener(Protocol):
         """Nothing runs yet, as this comes first: what takes the time, in a few words."""
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
-        """A trial has trained on: `step`, and `acc` of its latest check."""
+        """A trial has trained on: `step`, and the scores of its latest check."""
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        """An attempt has ended: `status`, `acc`, `loss`, `error`."""
+        """An attempt has ended: `status`, `error`, and the scores that it has."""
 
     def lost_ray(self, reason: str) -> NoReturn:
         """Ray has died: nothing can run or be stopped any more. Called from another thread; must
@@ -105,7 +108,8 @@ class Suggestions(Disposable, Searcher):
             self.end.failure = self.end.failure or result["failure"]
         elif result and result["status"] is None:  # signals end the run without this call
             self.search.ended(trial, Outcome("stopped"))
-            self.listener.ended(trial, {**result, "status": "stopped", "acc": None})
+            unscored = dict.fromkeys(trial.metrics)
+            self.listener.ended(trial, {**result, **unscored, "status": "stopped"})
         elif result:
             score = result[self.search.plan.grid.goal.metric]
             self.search.ended(trial, Outcome(result["status"], score, result["total"]))
@@ -214,7 +218,8 @@ class Rules(Disposable, FIFOScheduler):
         super().__init__()  # type: ignore[no-untyped-call]
         self.spec = spec
         self.mode = "min" if spec.goal.comparison.startswith("<") else "max"
-        self.horizon = max(trial.train.steps for trial in spec.trials)
+        steps = {trial.train.steps for trial in spec.trials}
+        self.horizon = max(steps) if all(steps) else MOST_STEPS
         self.heard: dict[str, int] = {}
         """the step of each trial's latest check: a trial tried again repeats earlier checks"""
         self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
@@ -250,7 +255,7 @@ class Rules(Disposable, FIFOScheduler):
         return bool(stands_still or behind)
 
     def _plateau(self, trial: Trial) -> TrialPlateauStopper:
-        rule, every = trial.stop.plateau, trial.evaluate.check_every
+        rule, every = trial.stop.plateau, trial.evaluate.check_every if trial.evaluate else 1
         assert rule is not None
         if (rule, every) not in self.plateaus:
             self.plateaus[rule, every] = TrialPlateauStopper(

@@ -21,6 +21,7 @@ from ray import tune
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
 from sweepd.grid.plan import Trial
+from sweepd.run.hanging import watched
 from sweepd.run.nodes import reach
 from sweepd.run.own_code import as_launched
 from sweepd.store.store import Store
@@ -93,14 +94,15 @@ class Worker(tune.Trainable):
             attempt = self.attempt = self.attempt or self._begin()
             news = attempt.news()  # what an earlier attempt checked comes before any training
             if not news:
-                attempt.advance(SLICE_SECONDS)
+                with watched(self.spec.hang_seconds, attempt.note):
+                    attempt.advance(SLICE_SECONDS)
                 news = attempt.news()
         except EnvironmentFailure as failure:  # no fault of the trial: the whole run ends
             self.attempt = None
             return {"status": None, "failure": str(failure), "checks": [], "done": True}
         return {
             **attempt.report(),
-            "checks": [(check.step, getattr(check, self.spec.goal.metric)) for check in news],
+            "checks": [(check.step, check.score(self.spec.goal.metric)) for check in news],
             "failure": None,
             "done": attempt.status is not None,
         }
@@ -133,7 +135,8 @@ class Worker(tune.Trainable):
             self.device,
             self.spec.checkpoint_seconds,
         )
-        attempt.begin()
+        with watched(self.spec.hang_seconds, attempt.note):
+            attempt.begin()
         return attempt
 
 

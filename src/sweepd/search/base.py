@@ -75,7 +75,7 @@ class Search(ABC):
             self.in_flight.add(trial.id)
             self.tries[trial.id] += 1
             if trial.on_demand:
-                self.allowance.spend(trial.train_flops)
+                self.allowance.spend(trial.train_flops or 0.0)
             self.update(trial)
         return trial
 
@@ -154,7 +154,7 @@ class GridSearch(Search):
         if self.waiting:
             return next(filter(self.free, self.waiting.values()), None)
         ready = filter(self.free, self.settling())
-        return min(ready, key=lambda trial: trial.train_flops, default=None)
+        return min(ready, key=lambda trial: trial.effort, default=None)
 
     def settling(self) -> list[Trial]:
         if self.longer is None:

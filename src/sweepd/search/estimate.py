@@ -4,14 +4,18 @@ The model is the cost of dispatching a step plus the FLOPs at a core's rate, wit
 measured on one core of a shared machine (2 layers, d = 8 to 64, batch 64); the range between its
 two lines is wide because machines differ. Trials that the store holds replace it by the 10th to
 90th percentile of the ratio of their times to the model's middle.
+
+Of a user's own loop nothing is known before: its time goes by its trials that the store holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import quantiles
+from typing import Any
 
 import pyarrow as pa
 
@@ -37,7 +41,8 @@ def trial_seconds(steps: int, train_flops: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Bill:
-    """What is left to run: how many trials, their training FLOPs, and low and high wall time."""
+    """What is left to run: how many trials, their training FLOPs, and low and high wall time,
+    without an end where nobody knows it."""
 
     trials: float
     train_flops: float
@@ -56,19 +61,23 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
         for trial in search.plan.planned
         if trial.seed in first and trial.id not in search.outcomes
     ]
-    factors = _factors(recorded)
+    factors, of_loops = _factors(recorded), _seconds_of_loops(recorded)
 
     def seconds(trial: Trial) -> tuple[float, float]:
-        low, high = trial_seconds(trial.train.steps, trial.train_flops)
-        if factors:
-            middle = (low + high) / 2
-            low, high = middle * factors[0], middle * factors[1]
+        if trial.loop_where:
+            least, most = of_loops.get(trial.model_name, (0.0, inf))
+            low, high = trial.effort * least, trial.effort * most
+        else:
+            low, high = trial_seconds(trial.train.steps, trial.train_flops or 0.0)
+            if factors:
+                middle = (low + high) / 2
+                low, high = middle * factors[0], middle * factors[1]
         budget = trial.stop.seconds or inf
         return min(low, budget), min(high, budget)
 
-    weights = (
+    weights: tuple[Callable[[Trial], float], ...] = (
         lambda trial: 1,
-        lambda trial: trial.train_flops,
+        lambda trial: trial.train_flops or 0.0,
         lambda trial: seconds(trial)[0],
         lambda trial: seconds(trial)[1],
     )
@@ -95,15 +104,31 @@ def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float]) -> Bi
 
 def _factors(recorded: pa.Table) -> tuple[float, float] | None:
     """10th and 90th percentile of real over modelled time, of trials that ran their budget."""
-    columns: Iterable[list[object]] = (
-        recorded.column(name).to_pylist() for name in ("status", "step", "train_flops", "seconds")
-    )
     ratios = [
-        float(seconds) / (sum(trial_seconds(step, flops)) / 2)
-        for status, step, flops, seconds in zip(*columns, strict=True)
-        if status == "completed" and step and seconds
+        row["seconds"] / (sum(trial_seconds(row["step"], row["train_flops"])) / 2)
+        for row in _completed(recorded)
+        if row["L"] is not None
     ]
     if len(ratios) < ENOUGH:
         return None
     deciles = quantiles(ratios, n=10)
     return deciles[0], deciles[-1]
+
+
+def _seconds_of_loops(recorded: pa.Table) -> dict[str, tuple[float, float]]:
+    """By a loop's name, the least and the most seconds that it took for each unit of effort."""
+    seen: dict[str, list[float]] = defaultdict(list)
+    for row in _completed(recorded):
+        if row["L"] is None:  # no loop has tokens
+            effort = row["train_flops"] or row.get("steps") or 1
+            seen[row["model"]].append(row["seconds"] / effort)
+    return {model: (min(found), max(found)) for model, found in seen.items()}
+
+
+def _completed(recorded: pa.Table) -> Iterator[dict[str, Any]]:
+    """The trials that ran their budget."""
+    names = ("status", "L", "model", "step", "steps", "train_flops", "seconds")
+    columns = [name for name in names if name in recorded.column_names]
+    for row in recorded.select(columns).to_pylist():
+        if row["status"] == "completed" and row["step"] and row["seconds"]:
+            yield row

@@ -67,7 +67,7 @@ class Ladder:
         for trial in (trial for rung in self.rungs for trial in rung.planned):
             outcome = outcomes.get(trial.id)
             if outcome:
-                worst, _ = Outcome("diverged").bounds(self.base.goal.metric)
+                worst, _ = Outcome("diverged").bounds(self.base.goal)
                 score = worst if outcome.status == "diverged" else outcome.score
                 if score is not None:
                     found.setdefault(trial.seed, {})[trial.train.steps] = Final(

@@ -25,14 +25,8 @@ class LedgerRow:
     model: str
     attempt: int
     status: str
-    acc: float | None
-    chain_acc: float | None
-    loss: float | None
     total: int | None
     independent: int | None
-
-    def outcome(self, metric: str) -> Outcome:
-        return Outcome(self.status, getattr(self, metric), self.independent or self.total)
 
 
 @dataclass(frozen=True)
@@ -83,9 +77,20 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
 
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     """How those of a plan's trials came out that are done."""
-    endings, metric = latest_endings(table), plan.grid.goal.metric
-    ended = (endings[trial.id] for trial in plan.trials if trial.id in endings)
-    return {ending.id: ending.outcome(metric) for ending in ended if ending.status in DONE}
+    endings, metric = latest(table), plan.grid.goal.metric
+    names = ("id", "status", metric, "total", "independent")
+    columns = [endings[name].to_pylist() for name in names if name in endings.column_names]
+    if metric not in endings.column_names:  # no loop that reports it has ended
+        columns.insert(2, [None] * endings.num_rows)
+    found = {
+        id_: Outcome(status, score, independent or total)
+        for id_, status, score, total, independent in zip(*columns, strict=True)
+    }
+    return {
+        trial.id: found[trial.id]
+        for trial in plan.trials
+        if trial.id in found and found[trial.id].status in DONE
+    }
 
 
 def changed_files(

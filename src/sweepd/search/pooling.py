@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, median
+from math import inf
+from statistics import fmean
 
-from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule, is_share
+from sweepd.grid.options import MEAN_DIGITS, Better, Goal, PassRule, is_share
 from sweepd.intervals import wilson
 
 
-def pooled(scores: Sequence[float], rule: PassRule, metric: str) -> float:
+def pooled(scores: Sequence[float], rule: PassRule, better: Better) -> float:
     """The scores of a cell's seeds by the pass rule: `all` takes the worst and `any` the best."""
-    falls = metric == "loss"
+    rising = sorted(scores)
+    worst, best = (rising[0], rising[-1]) if better == "up" else (rising[-1], rising[0])
     match rule:
         case "mean":
-            return round(fmean(scores), MEAN_DIGITS)
+            return round(_mean(scores, better), MEAN_DIGITS)
         case "median":
-            return float(median(scores))
+            count = len(rising)
+            return _mean([rising[(count - 1) // 2], rising[count // 2]], better)
         case "all":
-            return max(scores) if falls else min(scores)
+            return worst
         case "any":
-            return min(scores) if falls else max(scores)
+            return best
+
+
+def _mean(scores: Sequence[float], better: Better) -> float:
+    """With the infinitely bad score of a seed that diverged, it is that bad, however good a seed
+    may be that has not ended."""
+    worst = -inf if better == "up" else inf
+    return worst if worst in scores else fmean(scores)
 
 
 def is_near(scores: Sequence[float], totals: Sequence[int], goal: Goal, rule: PassRule) -> bool:
@@ -29,5 +39,5 @@ def is_near(scores: Sequence[float], totals: Sequence[int], goal: Goal, rule: Pa
     if not scores or not totals or not is_share(goal.metric):
         return False
     total = sum(totals) if rule == "mean" else max(totals)
-    low, high = wilson(pooled(scores, rule, goal.metric), total)
+    low, high = wilson(pooled(scores, rule, goal.better), total)
     return low <= goal.threshold <= high

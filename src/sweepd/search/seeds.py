@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweepd.grid.options import RANGES, Goal, PassRule
+from sweepd.grid.options import Goal, PassRule, range_of
 from sweepd.grid.plan import Plan, Trial
 from sweepd.search.pooling import is_near, pooled
 
@@ -29,10 +29,10 @@ class Outcome:
     score: float | None = None
     total: int | None = None
 
-    def bounds(self, metric: str) -> Bounds:
+    def bounds(self, goal: Goal) -> Bounds:
         """What the trial's score, had it run its whole budget, may have been."""
-        least, greatest = RANGES[metric]
-        lower_is_better = metric == "loss"
+        least, greatest = range_of(goal.metric)
+        lower_is_better = goal.better == "down"
         if self.status == "diverged":
             return (greatest, greatest) if lower_is_better else (least, least)
         if self.score is None or math.isnan(self.score):
@@ -96,7 +96,7 @@ class CellSeeds:
         """Whether more seeds may turn the outcome: those that ran disagree, or the interval of
         the evaluation error holds the goal's threshold."""
         ran = [outcomes[trial.id] for trial in self.planned if trial.id in outcomes]
-        votes = {self._decide([outcome.bounds(self.goal.metric)]) for outcome in ran}
+        votes = {self._decide([outcome.bounds(self.goal)]) for outcome in ran}
         if {True, False} <= votes:
             return True
         scores = [outcome.score for outcome in ran if outcome.score is not None]
@@ -123,7 +123,7 @@ class CellSeeds:
         called = self.called(outcomes, abandoned)
         waiting = [t for t in called if t.id not in outcomes and t.id not in abandoned]
         others = [self._bounds(t, outcomes) for t in called if t not in waiting]
-        unknown = RANGES[self.goal.metric]
+        unknown = range_of(self.goal.metric)
         for count in range(len(waiting) + 1):
             rest = [unknown] * (len(waiting) - count)
             for end in unknown:  # all of them as good, or as bad, as can be
@@ -133,7 +133,7 @@ class CellSeeds:
 
     def _bounds(self, trial: Trial, outcomes: Outcomes) -> Bounds:
         outcome = outcomes.get(trial.id)
-        return outcome.bounds(self.goal.metric) if outcome else RANGES[self.goal.metric]
+        return outcome.bounds(self.goal) if outcome else range_of(self.goal.metric)
 
     def _decide(self, bounds: Sequence[Bounds]) -> bool | None:
         return decide(self.goal, self.rule, bounds)
@@ -150,7 +150,7 @@ def decide(goal: Goal, rule: PassRule, bounds: Sequence[Bounds]) -> bool | None:
         decisive = rule == "any"
         return decisive if decisive in votes else None if None in votes else not decisive
     lows, highs = zip(*bounds, strict=True)
-    return _vote(goal, pooled(lows, rule, goal.metric), pooled(highs, rule, goal.metric))
+    return _vote(goal, pooled(lows, rule, goal.better), pooled(highs, rule, goal.better))
 
 
 def _vote(goal: Goal, low: float, high: float) -> bool | None:

@@ -121,7 +121,7 @@ def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -
     finals = {seed: runs[seed][steps if at is None else at] for seed, at in passed.items()}
     sign = 1 if goal.comparison.startswith(">") else -1
     scores = [final.score for final in finals.values()]
-    score = pooled(scores, rule, goal.metric)
+    score = pooled(scores, rule, goal.better)
     missing = sign * (goal.threshold - score)
     if goal.met(score) or not math.isfinite(missing):
         return None

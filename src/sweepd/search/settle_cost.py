@@ -76,7 +76,7 @@ def _settling(
                 train = rung.trials[0].train
                 left = (t for t in rung.trials[: rung.first] if t.id not in outcomes)
                 trials += [(trial, 1 - start / train.steps) for trial in left]
-                start = train.trunk_end
+                start = train.trunk_end if train.extensible else 0
                 if train.steps >= until:
                     break
         found.append(trials)

@@ -63,9 +63,9 @@ class StaircaseSearch(Search):
     def cheapest(self) -> Trial | None:
         ready = [trial for trial in self.wanted() if self.free(trial)]
         if ready or not self.rules.speculate:
-            return min(ready, key=lambda trial: trial.train_flops, default=None)
+            return min(ready, key=lambda trial: trial.effort, default=None)
         guesses = [guess for guess in self.guessed() if self.free(guess[0])]
-        cheapest = min(guesses, key=lambda guess: guess[0].train_flops / guess[1], default=None)
+        cheapest = min(guesses, key=lambda guess: guess[0].effort / guess[1], default=None)
         return cheapest and cheapest[0]
 
     def update(self, trial: Trial) -> None:

@@ -250,7 +250,7 @@ def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
         kind[trial.task_name, trial.model_name, *shared.items()][position].append(cell)
     for key, cells in lines.items():
         costs = {
-            position: sum(trial.train_flops for cell in found for trial in cell.planned)
+            position: sum(trial.effort for cell in found for trial in cell.planned)
             for position, found in cells.items()
         }
         ladders = {
@@ -276,9 +276,10 @@ def _ladders(cells: Sequence[CellSeeds], planned: Sequence[CellSeeds]) -> list[L
 
 
 def _added(trial: Trial) -> float:
-    """Training FLOPs of a trial that continues one with half the steps."""
+    """The effort of a trial that continues one with half the steps, where that can be continued."""
     half = replace(trial.train, steps=max(1, trial.train.steps // 2))
-    return trial.train_flops * (1 - half.trunk_end / trial.train.steps)
+    kept = half.trunk_end if half.extensible else 0
+    return trial.effort * (1 - kept / trial.train.steps)
 
 
 def _left(trials: Sequence[Trial], outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
@@ -36,6 +36,7 @@ SHAPE = {
     "task_fields": {str: [str]},
     "code_files": {str: {str: str}},
     "settle": {str: float},
+    "metrics": {str: str},
     "own_classes": {str: {str: {"where": str, "defaults": {str: object}}}},
     "sources": {str: {"beside": {str: str}, "packages": {str: str}}},
 }
@@ -70,9 +71,11 @@ class SweepInfo:
     """for each code that planned the sweep, the digests of its files"""
     settle: Mapping[str, float] | None = None
     """the fields of the grid's `settle`, if it has one"""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """what the user's own loops report besides acc and loss: `up` or `down`, whichever is better"""
     own_classes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """for `task` and `model`, the user's own classes by the name that results have: `where` each
-    is, as the grid writes it, and the `defaults` of its fields"""
+    """for `task`, `model` and `loop`, the user's own classes by the name that results have: `where`
+    each is, as the grid writes it, and the `defaults` of its fields"""
     sources: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     """for each code that planned the sweep, the user's own files, as `Store.keep_source` named
     them: those `beside` the grid by their path from its folder, those of `packages` by their path
@@ -82,6 +85,14 @@ class SweepInfo:
         """Where the class is that results call `name`, as a grid writes it."""
         own = self.own_classes.get(kind, {}).get(name)
         return name if own is None else str(own["where"])
+
+    def classes_of(
+        self, task: str, model: str
+    ) -> tuple[tuple[Literal["task", "model", "loop"], str], ...]:
+        """The classes that trials of this task and model run: a loop is called by its model."""
+        if model in self.own_classes.get("loop", {}):
+            return (("loop", self.class_of("loop", model)),)
+        return ("task", self.class_of("task", task)), ("model", self.class_of("model", model))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -25,16 +25,17 @@ def hand_over(views: Views, tracker: Tracker) -> int:
     """Tell a tracker of all trials that ended, with their learning curves. Returns how many."""
     views.prepare("metrics")
     varying = _varying(views)
-    names = list(dict.fromkeys(["id", "sweep", "task", "model", *views.axes, *COSTS, *FINAL]))
+    told_of = ["id", "sweep", "task", "model", *views.axes, *COSTS, *FINAL, *views.own]
+    names = list(dict.fromkeys(told_of))
     ended = {row["id"]: row for row in _rows(views, "trials", [*names, "status"], "id")}
-    curves = _rows(views, "metrics", ["id", "step", *LOGGED], "id, step")
+    curves = _rows(views, "metrics", ["id", "step", *LOGGED, *views.own], "id, step")
     told: set[str] = set()
     for id_, curve in groupby(curves, key=itemgetter("id")):
         if id_ in ended:
             told.add(id_)
-            _tell(tracker, ended[id_], varying, views.axes, curve)
+            _tell(tracker, ended[id_], run_of(ended[id_], varying, views.axes), curve, views.own)
     for id_ in ended.keys() - told:
-        _tell(tracker, ended[id_], varying, views.axes, ())
+        _tell(tracker, ended[id_], run_of(ended[id_], varying, views.axes), (), views.own)
     tracker.close()
     return len(ended)
 
@@ -58,19 +59,13 @@ def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
     }
 
 
-def _tell(
-    tracker: Tracker,
-    ended: Row,
-    varying: Sequence[str],
-    axes: Sequence[str],
-    curve: Iterable[Row],
-) -> None:
-    run = run_of(ended, varying, axes)
+def _tell(tracker: Tracker, ended: Row, run: Run, curve: Iterable[Row], own: Iterable[str]) -> None:
+    """own: the metrics of users' own loops."""
     tracker.begin(run)
     for row in curve:
-        if values := numbers(row, LOGGED):
+        if values := numbers(row, (*LOGGED, *own)):
             tracker.log(run, row["step"], values)
-    tracker.end(run, ended["status"], numbers(ended, FINAL))
+    tracker.end(run, ended["status"], numbers(ended, (*FINAL, *own)))
 
 
 def _varying(views: Views) -> list[str]:

@@ -46,6 +46,8 @@ class Account:
     settings: Settings
     outcome: Mapping[str, Any]
     curve: tuple[Mapping[str, Any], ...]
+    metrics: tuple[str, ...]
+    """what of the curve the user's own loop reports besides acc and loss"""
     code_files: Mapping[str, str]
     changed: tuple[str, ...]
     """what of the code is another now"""
@@ -57,7 +59,12 @@ class Account:
 
     def checks(self) -> list[Mapping[str, Any]]:
         """The rows of the curve with a score."""
-        return [row for row in self.curve if row["acc"] is not None or row is self.curve[-1]]
+        scores = ("acc", *self.metrics)
+        return [
+            row
+            for row in self.curve
+            if any(row.get(name) is not None for name in scores) or row is self.curve[-1]
+        ]
 
 
 def account_of(store: Store, start: str) -> Account:
@@ -72,9 +79,10 @@ def account_of(store: Store, start: str) -> Account:
     row = max(planned or [ending], key=lambda one: one["sweep"] == ending.get("sweep"))
     sweep, info = row["sweep"], store.load_sweep(row["sweep"])
     frozen = parse(store.load_grid(sweep), f"{store.address}/sweeps/{sweep}/grid.yaml").data
-    settings = {kind: _block(frozen, kind, row, info) for kind in ("task", "model", *SETTINGS)}
-    where = (info.class_of("task", row["task"]), info.class_of("model", row["model"]))
-    now = current_code(*where, Path(info.base))
+    kinds = ("loop", "stop") if "loop" in frozen else ("task", "model", *SETTINGS)
+    settings = {kind: _block(frozen, kind, row, info) for kind in kinds}
+    classes = info.classes_of(row["task"], row["model"])
+    now = current_code(classes, Path(info.base))
     code_files = info.code_files.get(row["code"], {})
     own = {kind: _named(kind, block) for kind, block in settings.items()}
     alone = {**own, "seeds": [row["seed"]], "search": "grid", "settle": "off"}
@@ -85,9 +93,10 @@ def account_of(store: Store, start: str) -> Account:
         code=row["code"],
         seed=row["seed"],
         settings=settings,
-        outcome={name: ending.get(name) for name in OUTCOME}
+        outcome={name: ending.get(name) for name in (*info.metrics, *OUTCOME)}
         | {name: row.get(name) for name in COSTS},
         curve=tuple(_curve(store, id_, endings)),
+        metrics=tuple(info.metrics),
         code_files=code_files,
         changed=tuple(_changed(code_files, now.files)) if now else ("its files are gone",),
         sources=dict(_sources(store, info, row["code"])),
@@ -98,8 +107,8 @@ def account_of(store: Store, start: str) -> Account:
 
 def changed_settings(one: Account, other: Account) -> Iterator[tuple[str, str, Any, Any]]:
     """Yields block, field and both values where two trials differ."""
-    for block in one.settings:
-        mine, theirs = one.settings[block], other.settings[block]
+    for block in dict.fromkeys((*one.settings, *other.settings)):
+        mine, theirs = (of.settings.get(block, {}) for of in (one, other))
         for name in dict.fromkeys((*mine, *theirs)):
             if mine.get(name) != theirs.get(name):
                 yield block, name, mine.get(name), theirs.get(name)
@@ -133,21 +142,22 @@ def write_out(account: Account, folder: Path) -> None:
 
 
 def _block(frozen: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> dict[str, Any]:
-    """The fields of one block, and for a task or a model its `name` (and `as`)."""
+    """The fields of one block, and for a task, a model or a loop its `name` (and `as`)."""
     blocks = frozen[kind] if isinstance(frozen[kind], list) else [frozen[kind]]
     if kind in SETTINGS:
         fields, named = list(parameters(SETTINGS[kind])), {}
     else:
         base = Path(info.base)
+        called = row["model" if kind == "loop" else kind]
         named_so = (
             block
             for block in blocks
-            if row[kind] == (block.get("as") or result_name(block["name"], base))
+            if called == (block.get("as") or result_name(block["name"], base))
         )
         block = next(named_so, None)
         if block is None:
             raise UserError(
-                f"{row['id']}: sweep {row['sweep']} has no {kind} {row[kind]} any more, so nobody "
+                f"{row['id']}: sweep {row['sweep']} has no {kind} {called} any more, so nobody "
                 "knows its fields; the trial's rows are in the view `attempts` (`sweepd sql`)"
             )
         # An ending has no column for a field that its class got later.

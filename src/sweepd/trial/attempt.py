@@ -10,35 +10,33 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid import registry
 from sweepd.grid.plan import Trial
 from sweepd.statuses import DONE
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial.checkpoints import reachable
 from sweepd.trial.endings import MOST_TOLD, described, ending_row, ledger_columns
+from sweepd.trial.loop import Check, Row, Run, started
 from sweepd.trial.printed import Printed
 from sweepd.trial.spilling import Spiller
-from sweepd.trial.training import Check, MetricRow, Training
 
 FLUSH_SECONDS = 10.0
 """How long metric rows wait for company before they are written."""
 REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "error")
-"""The columns of an attempt's row that are reported."""
+"""The columns of an attempt's row that are reported, besides the metrics of its trial."""
 
 
 class Attempt:
     """Trains one trial in slices: `begin`, then `advance` until `status` is no longer None.
 
-    An exception of the task, the model or torch ends the attempt as `failed`, with its text.
+    An exception of the user's classes or of torch ends the attempt as `failed`, with its text.
     EnvironmentFailure is raised to the caller when the store can't be written.
     """
 
@@ -54,11 +52,11 @@ class Attempt:
     ) -> None:
         self.store, self.trial, self.number, self.sweep = store, trial, number, sweep
         self.base, self.device, self.checkpoint_seconds = base, device, checkpoint_seconds
-        self.training: Training | None = None
+        self.training: Run | None = None
         self.ending: dict[str, Any] | None = None
         """the row of `trials`, once it is written"""
-        self.latest: MetricRow | None = None
-        self.acc: float | None = None
+        self.latest: Row | None = None
+        self.scores: Mapping[str, float] = {}
         """of the latest check"""
         self.start = 0
         """the step at which this attempt begins"""
@@ -78,21 +76,10 @@ class Attempt:
         return self.ending["status"] if self.ending else None
 
     def begin(self) -> None:
-        """Build the task and the model, and take up training where the trial stands."""
-        trial = self.trial
+        """Make what trains, and take it up where the trial stands."""
         with self._recording_failure():
-            training = Training(
-                registry.find_task(trial.task_where, self.base)(**trial.task),
-                registry.find_model(trial.model_where, self.base)(**trial.model),
-                trial.train,
-                trial.evaluate,
-                trial.stop,
-                trial.seed,
-                trial.train_flops / trial.train.steps,
-                self.device,
-            )
-            self.training = training
-            self._restore(training)
+            self.training = started(self.trial, self.base, self.device)
+            self._restore(self.training)
 
     def advance(self, seconds: float) -> None:
         """Train for about `seconds`, to the next check or to the end."""
@@ -106,21 +93,26 @@ class Attempt:
         """The checks that were not handed out before, those of earlier attempts among them."""
         checks = self.training.checks[self.heard :] if self.training else []
         self.heard += len(checks)
-        return checks
+        return list(checks)
 
     def report(self) -> dict[str, Any]:
         """How the attempt stands: its REPORTED columns. Before the end these are the step, and
-        the accuracy of the latest check; the others are None."""
+        the scores of the latest check; the others are None."""
+        names = [*REPORTED, *self.trial.metrics]
         if self.ending:
-            return {name: self.ending[name] for name in REPORTED}
-        step = self.training.step if self.training else 0
-        return {**dict.fromkeys(REPORTED), "step": step, "acc": self.acc}
+            return {name: self.ending.get(name) for name in names}
+        return {
+            **dict.fromkeys(names),
+            **self.scores,
+            "step": self.training.step if self.training else 0,
+        }
 
     def interrupt(self) -> None:
         """Save where training stands and end the attempt as `interrupted`."""
         with self.spiller.guarding():
             if self.status is None:
-                self._interrupt()
+                with self._recording_failure():
+                    self._interrupt()
 
     def give_up(self) -> None:
         """End the attempt as `stopped`, and keep where training stands in case somebody wants the
@@ -128,12 +120,13 @@ class Attempt:
         with self.spiller.guarding():
             if self.status is None:
                 assert self.training is not None
-                if self._on_trunk(self.training):
-                    self._keep(self.training)
-                else:
-                    self._checkpoint(self.training)
-                    self.own_checkpoints = []  # it outlives this ending
-                self._end("stopped")
+                with self._recording_failure():
+                    if self._on_trunk(self.training):
+                        self._keep(self.training)
+                    else:
+                        self._checkpoint(self.training)
+                        self.own_checkpoints = []  # it outlives this ending
+                    self._end("stopped")
 
     def save_all(self) -> None:
         """Write everything that is still in memory, and end the attempt."""
@@ -143,33 +136,34 @@ class Attempt:
         else:
             self._interrupt()
 
-    def _train(self, training: Training, until: float) -> None:
-        checks = len(training.checks)
-        for row in training.advance():
+    def _train(self, run: Run, until: float) -> None:
+        checks = len(run.checks)
+        for row in run.advance():
             if row is not None:
                 self._record(row)
-            if training.result is not None:
+            if run.result is not None:
                 break
-            if self.trial.train.extensible and training.step == self.trial.train.trunk_end:
-                self._keep(training)
+            if self.trial.train.extensible and run.step == self.trial.train.trunk_end:
+                self._keep(run)
             now = time.monotonic()
             if now - self.checkpointed >= self.checkpoint_seconds:
-                self._checkpoint(training)
+                self._checkpoint(run)
             elif now - self.flushed > FLUSH_SECONDS:
                 self._flush()
-            if now >= until or len(training.checks) > checks:
+            if now >= until or len(run.checks) > checks:
                 return
-        self._finish(training)
+        self._finish(run)
 
-    def _on_trunk(self, training: Training) -> bool:
-        return training.step <= self.trial.train.trunk_end
+    def _on_trunk(self, run: Run) -> bool:
+        return run.step <= self.trial.train.trunk_end
 
-    def _record(self, row: MetricRow) -> None:
+    def _record(self, row: Row) -> None:
         self.latest = row
-        if row.acc is not None:
-            self.acc = row.acc
-            self._log(f"step {row.step}: loss {row.loss:.4f}, acc {row.acc:.4f}")
-        self.pending.append({"id": self.trial.id, "attempt": self.number, **asdict(row)})
+        if row.scores:
+            self.scores = row.scores
+            told = ", ".join(f"{name} {value:.4f}" for name, value in row.scores.items())
+            self._log(f"step {row.step}: {told}")
+        self.pending.append({"id": self.trial.id, "attempt": self.number, **row.columns()})
 
     def _flush(self) -> None:
         if self.pending:
@@ -177,25 +171,31 @@ class Attempt:
             self.pending = []
         self.flushed = time.monotonic()
 
-    def _save(self, training: Training, checkpoint: Checkpoint) -> None:
+    def _save(self, run: Run, checkpoint: Checkpoint) -> bool:
+        """Returns whether the run can be saved at all."""
         self._flush()
-        self.store.put_checkpoint(self.trial.trunk, checkpoint.name, training.snapshot())
+        snapshot = run.snapshot()
+        if snapshot is not None:
+            self.store.put_checkpoint(self.trial.trunk, checkpoint.name, snapshot)
+        return snapshot is not None
 
-    def _checkpoint(self, training: Training) -> None:
+    def _checkpoint(self, run: Run) -> None:
         """Save the present state; its predecessor goes once this one is complete."""
-        checkpoint = Checkpoint(training.step, self.trial.id, kept=False)
-        self._save(training, checkpoint)
+        checkpoint = Checkpoint(run.step, self.trial.id, kept=False)
+        saved = self._save(run, checkpoint)
+        self.checkpointed = time.monotonic()
+        if not saved:
+            return
         for older in self.own_checkpoints:
             if older != checkpoint.name:
                 self.store.delete_checkpoint(self.trial.trunk, older)
         self.own_checkpoints = [checkpoint.name]
-        self.checkpointed = time.monotonic()
 
-    def _keep(self, training: Training) -> None:
+    def _keep(self, run: Run) -> None:
         """Save a state that every trial of the trunk passes through, until `gc`."""
-        self._save(training, Checkpoint(training.step, self.trial.id, kept=True))
+        self._save(run, Checkpoint(run.step, self.trial.id, kept=True))
 
-    def _restore(self, training: Training) -> None:
+    def _restore(self, run: Run) -> None:
         """Continue from the furthest readable state that lies on this trial's way."""
         self.store.take_in_spill()
         ways = reachable(self.trial, self.store.checkpoints(self.trial.trunk))
@@ -203,34 +203,36 @@ class Attempt:
         for found in ways:
             own = found.trial == self.trial.id
             try:
-                state = training.read(self.store.get_checkpoint(self.trial.trunk, found.name))
+                state = run.read(self.store.get_checkpoint(self.trial.trunk, found.name))
             except EnvironmentFailure:
                 raise
             except Exception as error:  # torch's reader raises many kinds for a damaged file
                 self._log(f"checkpoint {found.name} is damaged, trying an older one: {error}")
                 continue
-            if own or training.passes(state):
-                training.restore(state)
+            if own or run.passes(state):
+                run.restore(state)
                 if not own:
-                    training.parent = found.trial
+                    run.parent = found.trial
                 self.start = found.step
                 self._log(f"continuing from step {found.step} ({found.name})")
                 return
 
-    def _finish(self, training: Training) -> None:
+    def _finish(self, run: Run) -> None:
         """Training has come to an end by itself."""
-        assert training.result is not None
-        others_may_train_on = self._on_trunk(training) and (
-            self.trial.train.extensible or training.step < self.trial.train.steps
+        assert run.result is not None
+        others_may_train_on = self._on_trunk(run) and (
+            self.trial.train.extensible or run.step < self.trial.train.steps
         )
-        trained = training.step > self.start
-        if trained and others_may_train_on and training.result.status != "diverged":
-            self._keep(training)
-        self._end(training.result.status)
+        trained = run.step > self.start
+        if trained and others_may_train_on and run.result.status != "diverged":
+            self._keep(run)
+        self._end(run.result.status)
 
     def _interrupt(self) -> None:
         assert self.training is not None
         self._checkpoint(self.training)
+        if self.training.step and not self.own_checkpoints:
+            self._log("nothing is kept of it, since its loop gives no `save`; it will start again")
         self._end("interrupted")
 
     def _end(self, status: str, error: str | None = None) -> None:
@@ -244,6 +246,11 @@ class Attempt:
         if status in DONE:
             for name in self.own_checkpoints:
                 self.store.delete_checkpoint(self.trial.trunk, name)
+
+    def note(self, line: str) -> None:
+        """Write a line to the trial's log, at once."""
+        self._log(line)
+        self.store.flush_logs()
 
     def _log(self, line: str) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="seconds")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sweepd.grid.axes import Block, Variant
 from sweepd.grid.spec import Grid
 
-Kind = Literal["task", "model", "trial"]
-"""What is looked at: a task, a model, or both in a trial."""
+Kind = Literal["task", "model", "loop", "trial"]
+"""What is looked at: a task, a model, a loop, or a task and a model in a trial."""
 Extent = Literal["smallest", "largest"]
 
 
@@ -29,6 +29,8 @@ class Case:
     model: dict[str, Any]
     size: int
     batch_size: int
+    loop: dict[str, Any] = field(default_factory=dict)
+    """of a loop, whose name and place are those of the model"""
 
     @property
     def where(self) -> str:
@@ -42,18 +44,29 @@ class Case:
 
     def __str__(self) -> str:
         size = f"size {self.size}"
-        return size if self.kind == "task" else f"{self.task_name} {size}, d {self.model['d']}"
+        return (
+            size
+            if self.kind in ("task", "loop")
+            else f"{self.task_name} {size}, d {self.model.get('d')}"
+        )
 
 
 Choice = tuple[Block, Variant]
+
+
+def _width(choice: Choice) -> float:
+    """d; of a model without one nothing is known."""
+    return float(getattr(choice[1].value, "d", 0))
 
 
 def cases_of(grid: Grid) -> list[Case]:
     """The cases of a grid: each task and each model at its smallest and its largest size, and each
     in the smallest trial. A model's width is always the smallest: what is wrong with a wide one is
     wrong with a narrow one too, and seen sooner."""
+    if grid.blocks["loop"]:
+        return [_loop_case(block) for block in grid.blocks["loop"]]
     tasks = sorted(_choices(grid, "task"), key=lambda choice: choice[1].value.size)
-    models = sorted(_choices(grid, "model"), key=lambda choice: choice[1].value.d)
+    models = sorted(_choices(grid, "model"), key=_width)
     batch_size = min(variant.value.batch_size for _, variant in _choices(grid, "train"))
     found: list[Case] = []
     for block in grid.blocks["task"]:
@@ -95,6 +108,28 @@ def _case(kind: Kind, task: Choice, model: Choice, batch_size: int) -> Case:
         _fields(model_block.axes, model_variant.value),
         task_variant.value.size,
         batch_size,
+    )
+
+
+def _loop_case(block: Block) -> Case:
+    """A loop at its smallest size: a larger one may take long."""
+    value: Any = min(
+        (variant.value for variant in block.variants),
+        key=lambda value: getattr(value, value.size_field),
+    )
+    size = getattr(value, value.size_field)
+    return Case(
+        kind="loop",
+        extent="smallest",
+        task_name=value.task,
+        task_where="",
+        task={},
+        model_name=block.name,
+        model_where=block.where,
+        model={},
+        size=size,
+        batch_size=0,
+        loop=_fields(block.axes, value),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sweepd.grid.loops import LoopBudget
 from sweepd.grid.plan import Trial, column
 from sweepd.grid.settings import Evaluate, Stop, unsolved
 from sweepd.store.checkpoints import Checkpoint
@@ -87,8 +88,11 @@ def outlook(
             for run in kin[tuple(row[name] for name in same)]
             if run["id"] != trial.id and 0 < (run["step"] or 0) < trial.train.steps
         ]
+        left = makers.get(trial.id, {})
         if usable := [c for c in found if _passes(trial, row, c, makers.get(c.trial))]:
             continued[trial.id] = usable[0].step
+        elif left.get("status") == "interrupted" and isinstance(trial.train, LoopBudget):
+            again[trial.id] = "nothing was saved of them: their loop gives no `save` and `load`"
         elif shorter:
             again[trial.id] = _why(trial, shorter, found, saved)
     return Outlook(continued, again)
@@ -102,7 +106,8 @@ def _passes(
         return True
     if maker is None:
         return trial.stop.success is None
-    same_checks = all(maker[field.name] == row[field.name] for field in fields(Evaluate))
+    checks = [field.name for field in fields(Evaluate)]  # a loop of the user's own has none
+    same_checks = all(maker.get(name) == row.get(name) for name in checks)
     return unsolved(trial.stop.success, maker["success"], same_checks) and not trial.stop.spent(
         maker["tokens"] or 0, maker["seconds"] or 0.0
     )
@@ -115,6 +120,8 @@ def _why(
     saved: Sequence[str],
 ) -> str:
     """Why a trial can't continue the shorter runs; `saved` names the checkpoints of its trunk."""
+    if isinstance(trial.train, LoopBudget):
+        return "a loop may do other things with other `steps`, so it runs anew with each number"
     if all(run["trunk"] != trial.trunk for run in shorter):
         return (
             f"with schedule: {trial.train.schedule} the rate at every step depends on train.steps "

@@ -9,10 +9,17 @@ from typing import Any
 
 import torch
 
+from sweepd.errors import UserError
+from sweepd.grid.blame import place_of
 from sweepd.grid.plan import Trial
 from sweepd.store.schema import Row
-from sweepd.trial.training import MetricRow, Training
+from sweepd.trial import loop
 
+SCORES = (
+    *("acc", "chain_acc", "correct", "chain_correct", "total"),
+    *("independent", "commonest", "loss_at", "acc_at"),
+)
+"""Columns of a test score; a loop of the user's own may have more."""
 MOST_TOLD = 10_000
 """Characters of an error's text that are stored."""
 
@@ -33,37 +40,30 @@ def ending_row(
     columns: Row,
     status: str,
     error: str | None,
-    training: Training | None,
-    latest: MetricRow | None,
+    run: loop.Run | None,
+    latest: loop.Row | None,
     started: datetime,
 ) -> dict[str, Any]:
     """Returns the row that ends an attempt now.
 
-    columns: `ledger_columns`. training: None where the task or the model could not be made.
+    columns: `ledger_columns`. run: None where the user's classes could not be made.
     latest: the newest row of metrics, whose loss stands in for that of a missing test score.
     A `stopped` trial has no scores at all: nobody knows what the rest of its budget would give.
     """
-    score = training.result.score if training and training.result else None
-    loss = latest.loss if latest and status != "stopped" else None
+    loss = latest.columns().get("loss") if latest and status != "stopped" else None
+    scores = run.result.columns() if run and run.result else {}
     return {
         **columns,
         "status": status,
-        "error": error,
-        "acc": score and score.acc,
-        "chain_acc": score and score.chain_acc,
-        "correct": score and score.correct,
-        "chain_correct": score and score.chain_correct,
-        "total": score and score.total,
-        "independent": score and score.independent,
-        "commonest": score and score.commonest,
-        "loss_at": score and score.profile.loss_json(),
-        "acc_at": score.profile.acc_json() if score and score.correct is not None else None,
-        "loss": score.loss if score else loss,
-        "step": training.step if training else 0,
-        "tokens": training.tokens if training else 0,
-        "seconds": training.seconds if training else 0.0,
-        "train_flops": training.step * training.flops_per_step if training else 0.0,
-        "parent": training.parent if training else None,
+        "error": error or (run.result.error if run and run.result else None),
+        **dict.fromkeys(SCORES),
+        "loss": loss,
+        **scores,
+        "step": run.step if run else 0,
+        "tokens": run.tokens if run else 0,
+        "seconds": run.seconds if run else 0.0,
+        "train_flops": run.train_flops if run else 0.0,
+        "parent": run.parent if run else None,
         "started": started,
         "ended": datetime.now(UTC),
         "torch": torch.__version__,
@@ -72,12 +72,16 @@ def ending_row(
 
 
 def described(error: Exception) -> str:
-    """An exception as it is stored: its class and its text."""
+    """An exception as it is stored: its class and its text, behind the line of the user's own code
+    that raised it, if any did. A UserError says all that itself."""
     try:
         text = str(error)
     except Exception:  # a user's class may do anything
         text = "(its text can't be told)"
-    return storable(f"{type(error).__name__}: {text}")
+    if isinstance(error, UserError):
+        return storable(text)
+    where = place_of(error)
+    return storable(f"{where + ': ' if where else ''}{type(error).__name__}: {text}")
 
 
 def storable(text: str) -> str:

@@ -51,6 +51,21 @@ class Score:
     def chain_acc(self) -> float | None:
         return None if self.chain_correct is None else self.chain_correct / self.total
 
+    def columns(self) -> dict[str, float | str | None]:
+        """All of it, as columns of `trials`."""
+        return {
+            "acc": self.acc,
+            "chain_acc": self.chain_acc,
+            "correct": self.correct,
+            "chain_correct": self.chain_correct,
+            "total": self.total,
+            "independent": self.independent,
+            "commonest": self.commonest,
+            "loss": self.loss,
+            "loss_at": self.profile.loss_json(),
+            "acc_at": None if self.correct is None else self.profile.acc_json(),
+        }
+
 
 def loss_of(
     outputs_BTV: Tensor, targets_BT: Tensor, reduction: Literal["mean", "sum"] = "mean"

@@ -1,7 +1,7 @@
-"""Looks at a task, at a model, or at both in a trial: what is right, and what is wrong and where.
+"""Looks at a task, a model, both in a trial, or a loop: what is right, and what is wrong and where.
 
-These are the checks of `sweepd check`. Those of tasks and models run by themselves before the
-first trial of a user's class.
+These are the checks of `sweepd check`. Those of tasks, models and loops run by themselves before
+the first trial of a user's class.
 """
 
 from __future__ import annotations
@@ -21,19 +21,23 @@ from sweepd.grid.blame import place_of, told
 from sweepd.tasks.base import Task
 from sweepd.trial.cases import Case, Kind
 from sweepd.trial.findings import Finding, Subject, Wrong
+from sweepd.trial.loop_checks import LOOP_CHECKS, Tryout
 from sweepd.trial.model_checks import MODEL_CHECKS, Network
+from sweepd.trial.own_loop import LoopError
 from sweepd.trial.rehearsal import TRIAL_CHECKS, Rehearsal
 from sweepd.trial.task_checks import TASK_CHECKS
 
 ENTRY: dict[Kind, re.Pattern[str]] = {
     "task": re.compile(r"\bdef (draw|fill)\b"),
     "model": re.compile(r"\bdef build\b"),
+    "loop": re.compile(r"\bdef start\b"),
     "trial": re.compile(r"\bdef forward\b"),
 }
 """How the line of a class looks where what it gives is made."""
 CHECKS: dict[Kind, Mapping[str, Callable[[Any], str]]] = {
     "task": TASK_CHECKS,
     "model": MODEL_CHECKS,
+    "loop": LOOP_CHECKS,
     "trial": TRIAL_CHECKS,
 }
 Begin = Callable[[str], None]
@@ -43,6 +47,16 @@ Begin = Callable[[str], None]
 def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterator[Finding]:
     """Yields what each check of a case finds. The first that finds something wrong is the last."""
     begin("made")
+    subject, looked_at = _subject(case, base)
+    with _own_generators(), torch.set_grad_enabled(case.kind in ("trial", "loop")):
+        yield from _found(subject, case, looked_at, begin)
+
+
+def _subject(case: Case, base: Path) -> tuple[Subject, Callable[[], Any]]:
+    """The class of a case, and what makes of it that which its checks look at."""
+    if case.kind == "loop":
+        loop_class = registry.find_loop(case.where, base)
+        return Subject(case.name, loop_class), lambda: Tryout(loop_class(**case.loop))
     task_class = registry.find_task(case.task_where, base)
     model_class = registry.find_model(case.model_where, base)
 
@@ -55,9 +69,7 @@ def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterat
             return Network(architecture, task)
         return Rehearsal(task, architecture, case.batch_size)
 
-    subject = Subject(case.name, task_class if case.kind == "task" else model_class)
-    with _own_generators(), torch.set_grad_enabled(case.kind == "trial"):
-        yield from _found(subject, case, looked_at, begin)
+    return Subject(case.name, task_class if case.kind == "task" else model_class), looked_at
 
 
 def _found(
@@ -77,6 +89,10 @@ def _found(
         except Wrong as wrong:
             place = subject.place(wrong.sign, wrong.culprit)
             yield Finding(*about, False, str(wrong), place)
+            return
+        except LoopError as error:
+            place = error.place or subject.place(ENTRY[case.kind])
+            yield Finding(*about, False, error.told, place)
             return
         except Exception as error:  # a user's code may raise anything
             place = place_of(error) or subject.place(ENTRY[case.kind])

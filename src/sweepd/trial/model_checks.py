@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sweepd.models.base import Architecture, Part, can_decode, decoder
+from sweepd.models.base import Model, Part, can_decode, decoder
 from sweepd.tasks.base import ChainTask, Split, Task
 from sweepd.trial.findings import Wrong
 from sweepd.trial.task_checks import GENERATORS, seed_all
@@ -43,7 +43,7 @@ class Network:
     scale: float
     """the largest output"""
 
-    def __init__(self, architecture: Architecture, task: Task) -> None:
+    def __init__(self, architecture: Model, task: Task) -> None:
         self.architecture, self.task = architecture, task
         self.vocab = len(task.vocab)
         batch = task.batch(generator(0, Stream.DATA, 0), ROWS, Split.TRAIN)
@@ -254,11 +254,11 @@ class Network:
         """The FLOPs that the architecture states are those that torch counts."""
         asked = self.vocab, self.task.L
         try:
-            counted = Architecture.parts(self.architecture, *asked)
+            counted = Model.parts(self.architecture, *asked)
         except ValueError as error:
             return f"not compared: {error}"
         flops, with_weights = _totals(counted)
-        if type(self.architecture).parts is Architecture.parts:
+        if type(self.architecture).parts is Model.parts:
             left_out = ", ".join(self.architecture.uncounted(*asked))
             but = f", without {left_out}, which torch cannot count" if left_out else ""
             return f"{flops:,} FLOPs a row of {self.task.L} tokens, counted{but}"

@@ -10,7 +10,7 @@ import torch
 
 from sweepd.grid.registry import line_of
 from sweepd.grid.settings import Evaluate, Stop, Train
-from sweepd.models.base import Architecture
+from sweepd.models.base import Model
 from sweepd.tasks.base import Task
 from sweepd.trial.findings import Wrong
 from sweepd.trial.model_checks import ASSIGNED
@@ -28,7 +28,7 @@ ANSWERS = 16
 class Rehearsal:
     """Trains a model on a task as a trial does. The checks are its methods."""
 
-    def __init__(self, task: Task, architecture: Architecture, batch_size: int) -> None:
+    def __init__(self, task: Task, architecture: Model, batch_size: int) -> None:
         self.task, self.architecture = task, architecture
         self.train = Train(steps=STEPS, batch_size=batch_size, warmup=0, decay=0.0)
         self.losses: list[float] = []

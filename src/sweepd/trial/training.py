@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from sweepd.grid.settings import Evaluate, Stop, Train, unsolved
-from sweepd.models.base import Architecture
+from sweepd.models.base import Model
 from sweepd.tasks.base import Split, Task
 from sweepd.trial.adamw import AdamW
 from sweepd.trial.evaluation import Score, evaluate, loss_of
@@ -65,6 +65,14 @@ class MetricRow:
     seconds: float
     train_flops: float
 
+    @property
+    def scores(self) -> dict[str, float]:
+        """What its check measured; nothing where no accuracy was."""
+        return {} if self.acc is None else {"loss": self.loss, "acc": self.acc}
+
+    def columns(self) -> dict[str, Any]:
+        return asdict(self)
+
 
 @dataclass(frozen=True)
 class Check:
@@ -75,6 +83,10 @@ class Check:
     chain_acc: float | None
     loss: float
 
+    def score(self, metric: str) -> float | None:
+        found: float | None = getattr(self, metric)
+        return found
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -82,10 +94,15 @@ class TrainingResult:
 
     status: str
     score: Score | None
+    error: str | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """Its score as columns of `trials`."""
+        return self.score.columns() if self.score else {}
 
 
 class Training:
-    """The model, optimizer and position of one trial.
+    """The model, optimizer and position of one trial: the built-in `loop.Run`.
 
     `advance()` trains a step at a time and sets `result` when the trial is over; it may be left
     after any step and called again. `snapshot()` and `restore()` carry the state over.
@@ -94,7 +111,7 @@ class Training:
     def __init__(
         self,
         task: Task,
-        architecture: Architecture,
+        architecture: Model,
         train: Train,
         evaluation: Evaluate,
         stop: Stop,
@@ -107,14 +124,14 @@ class Training:
         initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
         model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
         self.model = model.to(self.device)
+        self.peak_lr = train.peak_lr(getattr(architecture, "d", None))
         self.optimizer = AdamW(
             self.model.parameters(),
-            lr=train.peak_lr(architecture.d),
+            lr=self.peak_lr,
             betas=(train.beta1, train.beta2),
             weight_decay=train.weight_decay,
             fused=True,
         )
-        self.peak_lr = train.peak_lr(architecture.d)
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
@@ -154,8 +171,13 @@ class Training:
                 lr,
                 self.tokens,
                 self.seconds,
-                self.step * self.flops_per_step,
+                self.train_flops,
             )
+
+    @property
+    def train_flops(self) -> float:
+        """Training FLOPs so far."""
+        return self.step * self.flops_per_step
 
     def train_step(self) -> tuple[float, torch.Tensor]:
         """One optimizer step on fresh data; returns its learning rate and its loss."""

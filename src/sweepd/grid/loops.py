@@ -1,0 +1,144 @@
+"""What a user's own training loop says of itself: `loop: {name: mine.py:Run, …}` in a grid.
+
+The class is a frozen dataclass whose fields are axes. docs/own.md says what it gives;
+`trial.own_loop` runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any, ClassVar
+
+from sweepd.grid.options import BETTER, Better
+
+GIVEN = {
+    "task": "what it learns, such as `task = 'digits'`",
+    "size_field": "the name of the field that makes its problem larger",
+    "metrics": "what it reports, such as `metrics = {'acc': 'up'}`",
+    "start": "`start(self, seed, device)`, which returns what trains",
+}
+"""What a class has to give besides its fields."""
+COSTS = ("params", "flops", "train_flops")
+"""What its `cost()` may say."""
+METRIC = re.compile(r"[a-z][a-z0-9_]{0,59}(?<!_min)(?<!_max)(?<!_least)(?<!_most)")
+
+
+@dataclass(frozen=True)
+class LoopBudget:
+    """How long a loop runs: what searches ask of it, as they ask it of `Train`.
+
+    steps: how often it is asked to train on; 0 where only it knows when it has ended. lr: its field
+    of this name, by which its settings are put in order.
+    """
+
+    steps: int
+    lr: float
+
+    extensible: ClassVar[bool] = False
+    """A longer run need not pass through the same weights: what the loop does with its `steps` is
+    its own business."""
+
+    @property
+    def trunk_end(self) -> int:
+        return self.steps
+
+    def peak_lr(self, d: int | None) -> float:
+        return self.lr
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """What one setting of a loop says. params, flops and train_flops: None where its `cost` does
+    not count them."""
+
+    task: str
+    size: int
+    budget: LoopBudget
+    params: int | None = None
+    flops: int | None = None
+    train_flops: float | None = None
+
+
+def fault(found: type, fields: Mapping[str, Any]) -> str | None:
+    """Why a class, of these fields, can't be a loop, or None."""
+    for name, what in GIVEN.items():
+        if not hasattr(found, name):
+            return f"lacks `{name}`: {what}"
+    if found.size_field not in fields:  # type: ignore[attr-defined]
+        return f"lacks the field {found.size_field!r}, which its `size_field` names"  # type: ignore[attr-defined]
+    if not callable(found.start):  # type: ignore[attr-defined]
+        return f"has a `start` that cannot be called; give it {GIVEN['start']}"
+    return _metrics_fault(found.metrics)  # type: ignore[attr-defined]
+
+
+def _metrics_fault(metrics: object) -> str | None:
+    if not isinstance(metrics, Mapping) or not metrics:
+        return "has `metrics` that are no mapping of names to 'up' or 'down', as {'f1': 'up'}"
+    for name, better in metrics.items():
+        if not isinstance(name, str) or not METRIC.fullmatch(name):
+            return (
+                f"has a metric named {name!r}; a name has small letters, digits and _, a letter "
+                "first, and does not end in _min, _max, _least or _most"
+            )
+        if better not in ("up", "down"):
+            return f"has the metric {name}: {better!r}; say 'up' if more is better, else 'down'"
+        if BETTER.get(name, better) != better:
+            return f"has the metric {name}: {better!r}; everywhere, {name} is {BETTER[name]!r}"
+    return None
+
+
+def facts(loop: Any) -> LoopFacts:
+    """What an instance says of itself. ValueError, or whatever its code raises, if it can't be
+    used."""
+    task, size = loop.task, getattr(loop, loop.size_field)
+    if not isinstance(task, str) or not task:
+        raise ValueError(f"task = {task!r}: must be a text, such as 'digits'")
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise ValueError(f"{loop.size_field} = {size!r}: it is the size, so a whole number")
+    costs = _costs(loop)
+    return LoopFacts(
+        task,
+        size,
+        LoopBudget(_steps(loop), _number(getattr(loop, "lr", 0.0))),
+        params=None if (params := costs.get("params")) is None else int(params),
+        flops=None if (flops := costs.get("flops")) is None else int(flops),
+        train_flops=costs.get("train_flops"),
+    )
+
+
+def metrics_of(found: type) -> dict[str, Better]:
+    """The metrics of a loop's class, each with the way in which it is better."""
+    return dict(found.metrics)  # type: ignore[attr-defined]
+
+
+def _steps(loop: Any) -> int:
+    steps = getattr(loop, "steps", 0)
+    if (
+        isinstance(steps, bool)
+        or not isinstance(steps, int)
+        or (steps < 1 and hasattr(loop, "steps"))
+    ):
+        raise ValueError(f"steps = {steps!r}: a budget of steps is a whole number from 1 on")
+    return steps
+
+
+def _costs(loop: Any) -> dict[str, float]:
+    """What `cost()` says, if there is one."""
+    if not hasattr(loop, "cost"):
+        return {}
+    told = loop.cost()
+    if not isinstance(told, Mapping) or not set(told) <= set(COSTS):
+        raise ValueError(f"cost() gave {told!r}; it gives a mapping of some of {', '.join(COSTS)}")
+    for name, value in told.items():
+        most = inf if name == "train_flops" else 2**63
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < most:
+            raise ValueError(f"cost() gave {name} = {value!r}; it must be a number, 0 or more")
+    return dict(told)
+
+
+def _number(value: object) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and isfinite(value) else 0.0  # type: ignore[arg-type]

@@ -1,0 +1,41 @@
+"""Where a trial stands that makes no step: told in its log before its worker is killed.
+
+Code that holds Python's lock meanwhile, as some C code does, cannot be looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from traceback import extract_stack
+
+from sweepd.grid.blame import is_own_file
+
+SHARE = 0.9
+"""Of the time after which a worker is killed."""
+
+
+@contextmanager
+def watched(hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]:
+    """Within this block `note` is told where this thread stands, once it has stood for SHARE of
+    `hang_seconds`; 0: it may stand for ever."""
+    if not hang_seconds:
+        yield
+        return
+    thread = threading.get_ident()
+
+    def tell() -> None:
+        stack = extract_stack(sys._current_frames()[thread])
+        own = [frame for frame in stack if is_own_file(frame.filename)]
+        at = (own or stack)[-1]
+        note(f"no step for {SHARE * hang_seconds:g} s; it stands at {at.filename}:{at.lineno}")
+
+    timer = threading.Timer(SHARE * hang_seconds, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

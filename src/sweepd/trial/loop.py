@@ -1,0 +1,117 @@
+"""What trains a trial, as an attempt sees it.
+
+The built-in `Training` is one such `Run`, a loop of the user's own another (`own_loop`). Attempts,
+workers, searches and questions know no more of either than what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from sweepd.grid import registry
+from sweepd.grid.plan import Trial
+from sweepd.grid.settings import Train
+from sweepd.trial.own_loop import OwnLoop
+from sweepd.trial.training import Training
+
+
+class Row(Protocol):
+    """What is recorded of one step."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def scores(self) -> Mapping[str, float]:
+        """What was measured at this step, by metric; nothing where no check was made."""
+
+    def columns(self) -> dict[str, Any]:
+        """Its columns of `metrics`."""
+
+
+class Check(Protocol):
+    """What a check saw: the rules that give up on trials watch it."""
+
+    @property
+    def step(self) -> int: ...
+    def score(self, metric: str) -> float | None: ...
+
+
+class Result(Protocol):
+    """How training ended by itself. error: why it diverged, where more is known than a number."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def error(self) -> str | None: ...
+    def columns(self) -> dict[str, Any]:
+        """Its scores, as columns of `trials`; nothing without a score."""
+
+
+class Run(Protocol):
+    """Training of one trial, which may be left after any step and continued elsewhere."""
+
+    parent: str | None
+    """the trial whose state this run started from, if another's"""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def tokens(self) -> int | None: ...
+    @property
+    def seconds(self) -> float:
+        """Time that training took, over all attempts."""
+
+    @property
+    def train_flops(self) -> float | None:
+        """Training FLOPs so far."""
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        """Made so far, by this run or the one that it continues."""
+
+    @property
+    def result(self) -> Result | None:
+        """None while it goes on."""
+
+    def advance(self) -> Iterator[Row | None]:
+        """Train on, yielding after each step: a row, or None where nothing is recorded."""
+
+    def snapshot(self) -> bytes | None:
+        """Returns all that `restore` needs; None where the run can't be saved."""
+
+    def read(self, snapshot: bytes) -> Any:
+        """Returns a snapshot's content. Any error may be raised where it is damaged."""
+
+    def passes(self, state: Any) -> bool:
+        """Whether this run would come through a state that another run of its trunk reached."""
+
+    def restore(self, state: Any) -> None:
+        """Continue from a state of the same trunk, as if this run had just come there."""
+
+
+def started(trial: Trial, base: Path, device: str) -> Run:
+    """The run of a trial at its first step. Whatever the user's code raises."""
+    if trial.loop_where:
+        return OwnLoop(
+            registry.find_loop(trial.loop_where, base)(**trial.loop),
+            trial.metrics,
+            trial.train.steps,
+            trial.stop,
+            trial.seed,
+            trial.train_flops,
+            device,
+        )
+    assert isinstance(trial.train, Train)
+    assert trial.evaluate is not None and trial.train_flops is not None
+    return Training(
+        registry.find_task(trial.task_where, base)(**trial.task),
+        registry.find_model(trial.model_where, base)(**trial.model),
+        trial.train,
+        trial.evaluate,
+        trial.stop,
+        trial.seed,
+        trial.train_flops / trial.train.steps,
+        device,
+    )

@@ -1,0 +1,113 @@
+"""Checks of a training loop of the user's own: its rows can be used, they depend on the seed alone,
+and a loop that was saved goes on as if it had not been.
+
+A loop that does otherwise runs, and its numbers mean nothing. Its rows are read here as a trial
+reads them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sweepd.grid.loops import metrics_of
+from sweepd.grid.settings import Stop
+from sweepd.trial.findings import Wrong
+from sweepd.trial.own_loop import OwnLoop
+
+SEED = 1
+ROWS = 2
+"""How many rows are compared."""
+MOST_SECONDS = 20.0
+"""A loop whose first row takes longer is not run again."""
+Scores = Mapping[str, float]
+
+
+class Tryout:
+    """The first rows of a loop. The checks are its methods."""
+
+    rows: Sequence[Scores]
+    saved: bytes | None
+    """the state after the first row"""
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+        self.seconds = 0.0
+
+    def check_rows(self) -> str:
+        """Each row has all metrics and nothing else, as numbers."""
+        began = time.monotonic()
+        run = self._run()
+        first = _next(run)
+        self.seconds = time.monotonic() - began
+        if self.slow:
+            return f"the first row can be used, and took {self.seconds:.0f} s"
+        self.saved = run.snapshot()
+        self.rows = [first, *(_next(run) for _ in range(ROWS - 1))]
+        return f"the first {ROWS} rows can be used"
+
+    @property
+    def slow(self) -> bool:
+        return self.seconds > MOST_SECONDS
+
+    def check_seed(self) -> str:
+        """The same seed gives the same rows."""
+        if self.slow:
+            return "not run again, as it is slow"
+        again = self._run()
+        if differing := _differing(self.rows, [_next(again) for _ in self.rows]):
+            raise Wrong(
+                f"gives other numbers for the same seed: {differing}",
+                "give every generator the seed, and report nothing that depends on time "
+                "(sweepd records the seconds)",
+                re.compile(r"\bdef start\b"),
+            )
+        return "the same seed gives the same rows"
+
+    def check_checkpoint(self) -> str:
+        """A state that is loaded goes on as if nothing had been."""
+        if self.slow:
+            return "not run again, as it is slow"
+        if self.saved is None:
+            return "it has no `save`: a trial that is interrupted starts again"
+        restored = self._run()
+        restored.restore(restored.read(self.saved))
+        rest = self.rows[1:]
+        if differing := _differing(rest, [_next(restored) for _ in rest]):
+            raise Wrong(
+                f"goes on with other numbers than the run that was saved: {differing}",
+                "let `save` return all that `advance` reads, generators too, and `load` restore it",
+                re.compile(r"\bdef load\b"),
+                type(restored.running),
+            )
+        return "saved and loaded, it gives the same rows"
+
+    def _run(self) -> OwnLoop:
+        return OwnLoop(self.loop, metrics_of(type(self.loop)), 0, Stop(), SEED, None, "cpu")
+
+
+def _next(run: OwnLoop) -> Scores:
+    """The scores of a run's next row; nothing at its end."""
+    row = next(run.advance(), None)
+    return row.scores if row else {}
+
+
+def _differing(rows: Sequence[Scores], others: Sequence[Scores]) -> str | None:
+    """Where the rows of two runs differ first, in words. A NaN is like another."""
+    for row, other in zip(rows, others, strict=True):
+        if row.keys() != other.keys():
+            return "one of two runs ends earlier"
+        for name, value in row.items():
+            if repr(value) != repr(other[name]):
+                return f"{name} {value!r} and {other[name]!r}"
+    return None
+
+
+LOOP_CHECKS: dict[str, Callable[[Tryout], str]] = {
+    "rows": Tryout.check_rows,
+    "seed": Tryout.check_seed,
+    "checkpoint": Tryout.check_checkpoint,
+}
+"""In their order: each relies on those before it."""

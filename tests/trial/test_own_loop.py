@@ -1,0 +1,234 @@
+"""A loop of the user's own as an attempt runs it: what it hands over is read or refused with file
+and line, its end, its budgets; and one that was cut off goes on with the same numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweepd.grid.options import RANGES
+from sweepd.grid.plan import Trial, plan
+from sweepd.grid.spec import parse_grid
+from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt
+from sweepd.trial.own_loop import LIMITS, TOTAL
+
+LOOP = '''
+import json, random
+from dataclasses import dataclass
+import numpy as np
+import torch
+
+@dataclass(frozen=True)
+class Walk:
+    """A random walk that draws from all three global generators."""
+    width: int = 1
+    n: int = 2
+    steps: int = 5
+    task, size_field, metrics = "walking", "n", {"acc": "up", "far": "up"}
+
+    def start(self, seed, device):
+        return Walker(self)
+
+class Walker:
+    def __init__(self, walk):
+        self.walk, self.at = walk, 0.0
+
+    def advance(self):
+        self.at += random.random() + np.random.rand() + torch.rand(1).item()
+        ADVANCE
+        return {"acc": 0.5, "far": self.at, "total": 10}
+
+    def save(self):
+        return json.dumps(self.at).encode()
+
+    def load(self, data):
+        self.at = json.loads(data)
+'''
+GRID = """
+loop: {name: mine.py:Walk}
+goal: far > 0
+"""
+
+
+class Runs:
+    """Runs trials of a file `mine.py`, attempt by attempt."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.store = Store.create(str(folder / "results"))
+        self.number = 1000
+
+    def write(self, advance: str = "pass", *changes: tuple[str, str]) -> None:
+        text = LOOP.replace("ADVANCE", advance)
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (self.folder / "mine.py").write_text(text)
+
+    def place(self, what: str) -> str:
+        """The file and the line in which a text stands first."""
+        lines = (self.folder / "mine.py").read_text().splitlines()
+        line = next(i for i, text in enumerate(lines, 1) if what in text)
+        return f"{self.folder}/mine.py:{line}: "
+
+    def trial(self, *sets: str) -> Trial:
+        return plan(parse_grid(GRID, "grid.yaml", sets, self.folder)).trials[0]
+
+    def begin(self, trial: Trial) -> Attempt:
+        self.number += 1
+        attempt = Attempt(self.store, trial, self.number, "s", self.folder, "cpu", 1e9)
+        attempt.begin()
+        return attempt
+
+    def run(self, trial: Trial) -> dict[str, Any]:
+        attempt = self.begin(trial)
+        while attempt.status is None:
+            attempt.advance(9.0)
+        assert attempt.ending is not None
+        return attempt.ending
+
+    def metrics(self, trial: Trial) -> list[dict[str, Any]]:
+        rows = self.store.read_metrics([trial.id]).table.to_pylist()
+        rows.sort(key=lambda row: row["step"])
+        return [{"step": r["step"], "acc": r["acc"], "far": r["far"]} for r in rows]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    made = Runs(tmp_path)
+    made.write()
+    yield made
+
+
+def test_its_last_row_is_its_score(runs: Runs) -> None:
+    trial = runs.trial()
+    ending = runs.run(trial)
+    rows = runs.metrics(trial)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+    assert (ending["status"], ending["step"]) == ("completed", 5)
+    assert (ending["far"], ending["acc"]) == (rows[-1]["far"], 0.5)
+    assert (ending["total"], ending["correct"], ending["tokens"]) == (10, 5, None)
+    [stored] = runs.store.read_trials().table.to_pylist()
+    assert stored["far"] == ending["far"] and stored["task"] == "walking"
+    assert (stored["model"], stored["size"], stored["L"]) == ("mine.py:Walk", 2, None)
+
+
+def test_seeds_decide_what_it_draws_from_global_generators(runs: Runs) -> None:
+    scores = [runs.run(runs.trial(f"seeds=[{seed}]"))["far"] for seed in (0, 1)]
+    assert scores[0] != scores[1]
+    assert runs.run(runs.trial())["far"] == scores[0]
+
+
+@pytest.mark.parametrize("cut", [1, 4])
+def test_cut_off_it_goes_on_with_the_same_numbers(runs: Runs, cut: int) -> None:
+    trial = runs.trial()
+    attempt = runs.begin(trial)
+    while attempt.status is None and attempt.report()["step"] < cut:
+        attempt.advance(0.0)
+    attempt.interrupt()
+    assert attempt.status == "interrupted"
+    ending = runs.run(trial)
+    cut_off = runs.metrics(trial)
+    whole = Runs(runs.folder / "whole")
+    whole.write()
+    assert whole.run(whole.trial())["far"] == ending["far"]
+    assert cut_off == whole.metrics(whole.trial())
+
+
+def test_without_save_it_starts_again_and_says_so(runs: Runs) -> None:
+    runs.write("pass", ("def save(self)", "def keep(self)"), ("def load", "def take"))
+    trial = runs.trial()
+    attempt = runs.begin(trial)
+    attempt.advance(0.0)
+    attempt.interrupt()
+    assert not list(runs.store.checkpoints(trial.trunk))
+    assert "its loop gives no `save`; it will start again" in runs.store.read_log(trial.id)
+    assert runs.run(trial)["status"] == "completed"
+
+
+def test_it_may_say_itself_when_it_has_ended(runs: Runs) -> None:
+    runs.write("if self.at > 3: return None", ("    steps: int = 5\n", ""))
+    ending = runs.run(runs.trial())
+    assert ending["status"] == "completed" and ending["step"] == len(runs.metrics(runs.trial()))
+    assert 0 < ending["far"] <= 3 + 3
+
+
+def test_a_budget_of_seconds_ends_it_at_a_row(runs: Runs) -> None:
+    ending = runs.run(runs.trial("stop.seconds=1e-9"))
+    assert (ending["status"], ending["step"]) == ("completed", 1)
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "-float('inf')"])
+def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Runs, value: str) -> None:
+    runs.write(f"if self.at > 2: return {{'acc': 0.1, 'far': {value}}}")
+    ending = runs.run(runs.trial())
+    assert ending["status"] == "diverged" and ending.get("far") is None
+    told = f"{runs.place('def advance')}Walker.advance reported far = "
+    assert ending["error"].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("advance", "message"),
+    [
+        ("return 3", "returned 3 (int); it must return a mapping of its metrics (acc, far), or"),
+        ("return None", "returned None before any row"),
+        ("return {'far': 1.0}", "did not report acc"),
+        ("return {'acc': 1, 'far': 1, 'fast': 2}", "reported 'fast' (str), which its `metrics` do"),
+        ("return {i: 0 for i in range(10**5)}", "reported 0 (int) and 99999 more, which its"),
+        ("return {'acc': 1, 'far': 'x' * 10**6}", "… (str); it must be one number"),
+        ("return {'acc': 1, 'far': torch.ones(3)}", "far = tensor([1., 1., 1.]) (Tensor); it must"),
+        ("return {'acc': True, 'far': 1}", "reported acc = True (bool); it must be one number"),
+        ("return {'acc': 1.5, 'far': 1}", "reported acc = 1.5; it lies between 0 and 1"),
+        ("return {'acc': 1, 'far': 1, 'total': 0.5}", "reported total = 0.5; it is a count"),
+    ],
+)
+def test_a_wrong_row_is_an_error_that_says_where(runs: Runs, advance: str, message: str) -> None:
+    runs.write(advance)
+    ending = runs.run(runs.trial())
+    assert ending["status"] == "failed"
+    assert ending["error"].startswith(f"{runs.place('def advance')}Walker.advance ")
+    assert message in ending["error"] and len(ending["error"]) < 300
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "message"),
+    [
+        (
+            ("return Walker(self)", "return 1"),
+            "start",
+            "returned 1 (int), which has no `advance()`",
+        ),
+        (("def load", "def take"), "start", "which has only one of `save()` and `load(data)`"),
+        (("return json.dumps(self.at).encode()", "return self.at"), "save", "must return bytes"),
+    ],
+)
+def test_a_wrong_start_or_save_too(
+    runs: Runs, change: tuple[str, str], place: str, message: str
+) -> None:
+    runs.write("pass", change)
+    attempt = runs.begin(runs.trial())
+    if attempt.status is None:
+        attempt.advance(0.0)
+        attempt.interrupt()
+    assert attempt.ending is not None and attempt.status == "failed"
+    found = attempt.ending["error"]
+    assert found.startswith(runs.place(f"def {place}")) and message in found
+
+
+def test_an_exception_is_told_with_its_line(runs: Runs) -> None:
+    runs.write("assert self.at > 9, 'too near'")
+    error = runs.run(runs.trial())["error"]
+    assert error == f"{runs.place('assert')}AssertionError: too near"
+
+
+def test_the_limits_of_its_scores_are_those_of_all_trials() -> None:
+    assert {name: LIMITS[name] for name in ("acc", "loss")} == {
+        name: RANGES[name] for name in ("acc", "loss")
+    }
+    assert LIMITS[TOTAL] == (0, math.inf)

@@ -50,7 +50,7 @@ def curves(
     )
 
     base = alt.Chart().encode(
-        alt.Y("score:Q", title=SCORES[asked.score], scale=scored(asked.score))
+        alt.Y("score:Q", title=SCORES.get(asked.score, asked.score), scale=scored(asked.score))
     )
     of_trials = base.encode(
         alt.X(
@@ -95,7 +95,7 @@ def one_cell(score: str, look: Look) -> Drawing:
 
     base = alt.Chart(alt.NamedData("curve")).encode(
         alt.X("step:Q", title="steps of training", axis=alt.Axis(tickCount=4, grid=False)),
-        alt.Y("score:Q", title=SCORES[score], scale=scored(score)),
+        alt.Y("score:Q", title=SCORES.get(score, score), scale=scored(score)),
         alt.Detail("trial:N"),
         tooltip=tooltip(trial="trial", seed="seed", step="step", score="score"),
     )

@@ -40,7 +40,7 @@ def frontier(asked: Asked, look: Look) -> Drawing:
             scale=alt.Scale(type="log", nice=False, padding=8),
             axis=alt.Axis(values=decades, format="~e", labelOverlap=True, grid=False),
         ),
-        alt.Y("score:Q", title=SCORES[score], scale=scored(score)),
+        alt.Y("score:Q", title=SCORES.get(score, score), scale=scored(score)),
         alt.Color(**colour),
     )
     shown = tooltip(model="model", d="d", cost=asked.name, told="score", seeds="seeds", at="at")

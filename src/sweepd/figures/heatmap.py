@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from sweepd.figures.panels import SCORES, Asked, Drawing, Row, is_, refuse_a_crowd, stacked, tooltip
@@ -71,14 +72,14 @@ def _problem(
         axis=alt.Axis(grid=False, domain=False, ticks=False),
     )
     base = alt.Chart().encode(x=x, y=y).properties(width=width, height=ROW_HEIGHT * len(values))
-    best, worst = ("#08306B", "#F7FBFF")
-    scale = (
-        alt.Scale(domain=[0, 1], scheme="blues")
-        if asked.score == "acc"
-        else alt.Scale(type="symlog", range=[best, worst])
-    )
+    best, middle, worst = ("#08306B", "#6BAED6", "#F7FBFF")
+    scales = {
+        "acc": alt.Scale(domain=[0, 1], scheme="blues"),
+        "loss": alt.Scale(type="symlog", range=[best, worst]),
+    }
+    scale = scales.get(asked.score, alt.Scale(range=[worst, middle]))  # black letters on all
     of_cells = base.transform_filter(is_("part", "cell"))
-    fields = {"size": "size", "value": asked.name, "score": SCORES[asked.score]}
+    fields = {"size": "size", "value": asked.name, "score": SCORES.get(asked.score, asked.score)}
     fields |= {"seeds": "seeds that pass", "state": "state", "at": "at"}
     shown = tooltip(**fields)
     blank = of_cells.mark_rect(stroke=look.ink, strokeOpacity=0.15, strokeWidth=0.5, fillOpacity=0)
@@ -90,7 +91,7 @@ def _problem(
             color=alt.Color(
                 "score:Q",
                 scale=scale,
-                legend=alt.Legend(title=SCORES[asked.score], gradientLength=80),
+                legend=alt.Legend(title=SCORES.get(asked.score, asked.score), gradientLength=80),
             ),
             tooltip=shown,
         ),
@@ -116,7 +117,9 @@ def _told(asked: Asked, row: Row) -> dict[str, Any]:
     score = row[asked.score]
     none = DIVERGED if row["diverged"] else ""
     text = none if score is None else f"{score:.2f}".removeprefix("0")
-    dark = score is not None and (score > 0.55 if asked.score == "acc" else score < 0.2)
+    darkest = {"acc": (0.55, inf), "loss": (-inf, 0.2)}
+    low, high = darkest.get(asked.score, (inf, inf))
+    dark = score is not None and low < score < high
     return {
         **_place(row),
         "part": "cell",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import SweepdError, UserError
 from sweepd.figures.style import NORMAL, Look, legend_columns, marks, ordered
@@ -24,8 +24,8 @@ MOST_PANELS = 60
 MOST_BESIDE = 4
 LEAST_PANEL = 105.0
 """How many panels stand side by side at most, and how much room each has at least, in points."""
-SCORES = {"acc": "accuracy", "loss": "loss"}
-"""What axes call a score."""
+SCORES = {"acc": "accuracy"}
+"""What axes call a score, where that is not its own name."""
 COSTS = {
     "train_flops": "training FLOPs",
     "flops": "FLOPs of a forward pass",
@@ -55,8 +55,11 @@ class Asked:
     """for each task, the field that is its size"""
 
     @property
-    def score(self) -> Literal["acc", "loss"]:
-        return "loss" if self.answer.about == {"loss"} else "acc"
+    def score(self) -> str:
+        """What figures show: a metric of a user's own loop that the answer is about, else the loss
+        where it is about that alone, else the accuracy."""
+        own = min(self.answer.about - {"acc", "loss"}, default=None)
+        return own or ("loss" if self.answer.about == {"loss"} else "acc")
 
     @property
     def name(self) -> str:
@@ -170,7 +173,9 @@ def scored(score: str) -> alt.Scale:
     """The axis of a score."""
     import altair as alt
 
-    return alt.Scale(domain=[0, 1]) if score == "acc" else alt.Scale(type="symlog", zero=True)
+    if score == "loss":
+        return alt.Scale(type="symlog", zero=True)
+    return alt.Scale(domain=[0, 1]) if score == "acc" else alt.Scale(zero=False)
 
 
 def refuse_a_crowd(panels: int) -> None:

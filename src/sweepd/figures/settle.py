@@ -49,7 +49,7 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     )
 
     base = alt.Chart().encode(
-        alt.Y("score:Q", title=SCORES[asked.score], scale=scored(asked.score))
+        alt.Y("score:Q", title=SCORES.get(asked.score, asked.score), scale=scored(asked.score))
     )
     of_seeds = base.encode(x).transform_filter(is_("part", "seed"))
     line = of_seeds.mark_line(strokeWidth=0.8, opacity=0.7).encode(

@@ -67,5 +67,5 @@ def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
     if counted:
         yield f"min flops where {goal}"
         yield f"frontier flops, {score}"
-    if rest := [name for name in settings if name != "d"]:
-        yield f"best {rest[0]}{' by d' if 'd' in varying else ''}"
+    if rest := [name for name in settings if name != least]:
+        yield f"best {rest[0]} by {least}"

@@ -16,15 +16,17 @@ Curve = Sequence[tuple[int, float]]
 
 
 def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
-    """The trials of each cell that ended, by its number in `raw.cells`, each with TRIAL_COLUMNS.
+    """The trials of each cell that ended, by its number in `raw.cells`, each with TRIAL_COLUMNS
+    and the metrics of users' own loops.
 
     A score that is not finite, of a trial that diverged, is None.
     """
+    names, scores = (*TRIAL_COLUMNS, *views.own), {**MEASURED, **views.own}
     columns = ", ".join(
-        f"CASE WHEN isfinite(endings.{name}) THEN endings.{name} END"
-        if name in MEASURED
+        f"CASE WHEN isfinite(endings.{quoted(name)}) THEN endings.{quoted(name)} END"
+        if name in scores
         else f"endings.{name}"
-        for name in TRIAL_COLUMNS
+        for name in names
     )
     rows = views.fetch(
         f"SELECT cell, {columns} FROM raw.members JOIN raw.endings USING ({views.member}) "
@@ -32,7 +34,7 @@ def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
     )
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for cell, *values in rows:
-        found[cell].append(dict(zip(TRIAL_COLUMNS, values, strict=True)))
+        found[cell].append(dict(zip(names, values, strict=True)))
     return found
 
 

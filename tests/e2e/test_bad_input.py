@@ -62,10 +62,10 @@ def test_a_results_folder_that_cannot_be_written(shell: SharedShell) -> None:
 
 def test_a_trial_that_no_machine_could_hold(shell: SharedShell) -> None:
     shell.write("grid.yaml", GRID + "resources: {cpus: 100000}\n")
-    message = shell.run("launch", "grid.yaml", "--yes", exits=3).stderr
-    assert "100000 cores" in message and "resources" in message
-    [row] = shell.rows("status")
-    assert (row["untried"], row["running"]) == (1, False)
+    for command in (["plan", "grid.yaml"], ["launch", "grid.yaml", "--yes"]):
+        message = shell.run(*command, exits=3).stderr
+        assert "100000 cores" in message and "resources" in message
+    assert shell.rows("status") == []
 
 
 def test_no_results_yet(shell: SharedShell) -> None:

@@ -27,7 +27,7 @@ quickstart: install
 # Two runs side by side, since each waits as often as it works: tests of the parts, and tests at the
 # command line, which tests/e2e/conftest.py keeps together where they share a launch.
 test: install
-	@$(MAKE) --no-print-directory -j2 --output-sync=line test-parts test-e2e
+	@$(MAKE) --no-print-directory -j2 test-parts test-e2e
 
 test-parts: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --ignore tests/e2e

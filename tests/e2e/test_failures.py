@@ -66,7 +66,7 @@ def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
 
     thread = threading.Thread(target=delete)
     thread.start()
-    told = mine.run("launch", "grid.yaml", exits=3).stderr
+    told = mine.run_alone("launch", "grid.yaml", exits=3).stderr
     thread.join()
     assert str(rescue) in told and "launch again" in told, told
     mine.write("enough", "")

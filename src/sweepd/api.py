@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.listing import listing
+from sweepd.replacing import replacing
 from sweepd.tabular import Table, table_of
 
 if TYPE_CHECKING:
@@ -73,13 +75,15 @@ class Results:
         """
         from sweepd.query.answers import answer
 
-        return _table(answer(self._views(sweep, code, seeds), question))
+        return _answered(answer(self._views(sweep, code, seeds), question))
 
     def sql(
         self, select: str, *, sweep: str | Sequence[str] | None = None, code: Code = "current"
     ) -> Table:
         """The rows of one DuckDB SELECT over the views trials, attempts, metrics, cells, sweeps."""
-        return _table(self._views(sweep, code).sql(select))
+        views = self._views(sweep, code)
+        arrow, damaged = views.arrow(select)
+        return Table(arrow, views.notes, map(str, damaged))
 
     def sweeps(self) -> Table:
         """One row a sweep."""
@@ -149,10 +153,12 @@ class Figure:
 
     def save(self, file: str | os.PathLike[str], *, width: Literal["one", "two"] = "two") -> None:
         """Write a .svg, .png, .pdf or .html file, as wide as one or two columns of a paper."""
-        from sweepd.figures.render import drawn, form_of, write
+        from sweepd.figures.render import drawn, form_of
 
-        form = form_of(Path(file))
-        write(Path(file), drawn(self._draw, self._title, form, width))
+        out = Path(file)
+        content = drawn(self._draw, self._title, form_of(out), width)
+        with replacing(out) as aside:
+            aside.write_bytes(content)
 
     def svg(self, *, width: Literal["one", "two"] = "two") -> str:
         from sweepd.figures.render import drawn
@@ -257,6 +263,16 @@ def _settings(overrides: Mapping[str, Any] | None) -> list[str]:
     return [f"{key}={json.dumps(value)}" for key, value in (overrides or {}).items()]
 
 
-def _table(answer: Answer) -> Table:
-    damaged = [f"{file.path}: {file.reason}" for file in answer.damaged]
-    return Table(table_of(answer.columns, answer.rows), answer.notes, damaged)
+def _answered(answer: Answer) -> Table:
+    """An answer as a table that people see as the command line prints it."""
+    from sweepd.query.pivot import lines
+    from sweepd.query.shown import shown
+
+    def text() -> str:
+        if answer.summary and answer.rows:
+            printed = ("".join(piece for piece, _ in line) for line in lines(answer, None))
+            return "\n".join(printed)
+        return listing(*shown(answer))[0]
+
+    arrow = table_of(answer.columns, answer.rows)
+    return Table(arrow, answer.notes, map(str, answer.damaged), text, lambda: shown(answer))

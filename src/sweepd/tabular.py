@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -33,14 +33,16 @@ class Table:
         self,
         arrow: pa.Table,
         notes: Sequence[str] = (),
-        damaged: Sequence[str] = (),
+        damaged: Iterable[str] = (),
         text: Callable[[], str] | None = None,
+        shown: Callable[[], tuple[Sequence[str], Sequence[Row]]] | None = None,
     ) -> None:
-        """text: what people see in place of the plain rows."""
+        """text, shown: what people see in place of the plain rows, as text, and as columns and
+        rows."""
         self.arrow = arrow
         self.notes = tuple(notes)
         self.damaged = tuple(damaged)
-        self._text = text
+        self._text, self._shown = text, shown
 
     @property
     def columns(self) -> list[str]:
@@ -82,22 +84,29 @@ class Table:
         return frame
 
     def __repr__(self) -> str:
-        if self._text is not None and len(self):
+        if self._text is not None:
             return self._text()
-        shown = self.arrow.slice(0, MOST_SHOWN).to_pylist()
-        lines, _ = listing(self.columns, shown)
+        lines, _ = listing(*self._for_people())
         return lines + self._rest()
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        columns, rows = self._for_people()
+        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
         body = "".join(
             "<tr>"
-            + "".join(f"<td>{escape(cell(row[name]))}</td>" for name in self.columns)
+            + "".join(f"<td>{escape(cell(row.get(name)))}</td>" for name in columns)
             + "</tr>"
-            for row in self.arrow.slice(0, MOST_SHOWN).to_pylist()
+            for row in rows
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.notes, self._rest()) if note)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+    def _for_people(self) -> tuple[Sequence[str], Sequence[Row]]:
+        """Columns, and the first rows."""
+        if self._shown is None:
+            return self.columns, self.arrow.slice(0, MOST_SHOWN).to_pylist()
+        columns, rows = self._shown()
+        return columns, rows[:MOST_SHOWN]
 
     def _rest(self) -> str:
         more = len(self) - MOST_SHOWN

@@ -185,6 +185,8 @@ def test_what_cannot_be_drawn_says_why(asked: Questions) -> None:
     store.end(trials[0], "completed", 0.95)
     with pytest.raises(UserError, match="--where"):
         KINDS["settle"].draw(Questions(connect(store, code=now)))(LOOK)
+    with pytest.raises(UserError, match="d - 8 is 0 or less somewhere"):
+        KINDS["frontier"].draw(replace(asked, cost="d - 8"))(LOOK)
 
 
 @pytest.mark.parametrize("kind", ["heatmap", "min", "settle", "frontier", "curves"])

@@ -23,7 +23,7 @@ def test_each_trial_with_its_curve() -> None:
             row = {"id": trial["id"], "attempt": 1000, "step": step, "loss": step / 100}
             store.steps.append(row)
     recorder = Recorder()
-    assert hand_over(connect(store, code="all"), recorder) == 3
+    assert hand_over(connect(store, code="all"), recorder) == (3, ())
     assert recorder.closed == 1
     for trial in trials[:2]:
         told = [what for what, id_, _ in recorder.told if id_ == trial["id"]]
@@ -39,7 +39,7 @@ def test_each_trial_with_its_curve() -> None:
 
 def test_an_empty_store() -> None:
     recorder = Recorder()
-    assert hand_over(connect(FakeStore(), code="all"), recorder) == 0
+    assert hand_over(connect(FakeStore(), code="all"), recorder) == (0, ())
     assert recorder.told == []
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sweepd.grid.options import Goal, PassRule
 from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
+from sweepd.store.schema import PLAN
 
 Mark = Literal[
     "untried", "running", "passed", "failed", "stopped", "error", "open", "fails", "passes"
@@ -23,12 +24,6 @@ a smaller size that failed, or a smaller d that passed. error: its trials failed
 RUNNING = "running"
 SHORT_ID = 8
 """Digits of a trial's id that tell it apart; `sweepd logs` takes them."""
-NO_SETTINGS = {
-    *("id", "trunk", "config", "code", "former_config", "sweep", "size", "L", "task", "model"),
-    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
-    *("seed", "on_demand"),
-}
-"""Columns of a plan that are no field of a task, a model or the training."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Spot:
     @classmethod
     def of(cls, row: Mapping[str, Any], extra_seeds: Iterable[int] = ()) -> Spot:
         """The spot of a row of a plan. extra_seeds: those that only some cells get."""
-        settings = {name: value for name, value in row.items() if name not in NO_SETTINGS}
+        settings = {name: value for name, value in row.items() if name not in PLAN.fixed}
         return cls(
             id=row["id"],
             task=row["task"],

@@ -15,6 +15,7 @@ import typer
 from sweepd.cli.ask import Code
 from sweepd.cli.output import Results, report_damage, results_address, say
 from sweepd.errors import UserError
+from sweepd.replacing import replacing
 
 if TYPE_CHECKING:
     from sweepd.figures.kinds import Questions
@@ -64,7 +65,7 @@ def plot(
     training budget).
     """
     from sweepd.figures.kinds import KINDS, Questions
-    from sweepd.figures.render import drawn, form_of, write
+    from sweepd.figures.render import drawn, form_of
     from sweepd.query.current import codes
     from sweepd.query.database import connect
     from sweepd.store.store import Store
@@ -75,7 +76,9 @@ def plot(
     asked = Questions(views, where=where, of=of, along=along, cost=cost)
     found = KINDS[kind]
     with _notes_said(asked):
-        write(out, drawn(found.draw(asked), found.shows, form, width))
+        content = drawn(found.draw(asked), found.shows, form, width)
+    with replacing(out) as aside:
+        aside.write_bytes(content)
     say(f"{kind} drawn in {out}")
 
 
@@ -96,7 +99,6 @@ def report(
     It has the answer and what is not certain about it, all figures, the paper's claims, failures,
     costs, where the results came from and the commands to repeat them.
     """
-    from sweepd.figures.render import write
     from sweepd.store.store import Store
 
     if out.suffix != ".html":
@@ -106,7 +108,9 @@ def report(
         runs = watch and bool(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
         made = _report(store, sweep, where, of, code)
         with _notes_said(made.asked):
-            write(out, made.page())
+            content = made.page()
+        with replacing(out) as aside:
+            aside.write_bytes(content)
         say(f"report written to {out}")
         if not runs:
             return

@@ -212,7 +212,7 @@ def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
         detail = f"{len(damaged)} damaged files of metrics"
         yield {"check": "metrics", "ok": not damaged, "detail": detail}
         for file in damaged:
-            yield {"check": "metrics", "ok": False, "detail": f"{file.path}: {file.reason}"}
+            yield {"check": "metrics", "ok": False, "detail": str(file)}
 
 
 def _list(found: Iterable[Entry], form: Form) -> None:

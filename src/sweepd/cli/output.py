@@ -109,7 +109,7 @@ def confirmed(question: str, yes: bool) -> bool:
 def report_damage(damaged: Iterable[Damaged]) -> None:
     """Name the files that were skipped: they are left where they are."""
     for file in damaged:
-        say(f"skipped a damaged file: {file.path}: {file.reason}")
+        say(f"skipped a damaged file: {file}")
 
 
 def form_of(as_json: bool, as_csv: bool) -> Form:

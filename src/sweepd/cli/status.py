@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from sweepd.store.store import Store
     from sweepd.store.tables import Damaged
 
-HIDDEN = {
-    *("id", "trunk", "config", "code", "sweep", "size", "L"),
-    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
-}
-"""Columns of a plan that tell nobody which trial a row is."""
-
 
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: sweepd status quickstart --watch")(status)
@@ -106,6 +100,8 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     """One row a planned trial, with its latest ending; `running` where the newest recorded step
     is of an attempt that has not ended and the sweep has a driver."""
+    from sweepd.store.schema import PLAN
+
     metrics = store.load_sweep(sweep).metrics
     scores = ["acc", *metrics]
     planned = store.read_plans([sweep]).table
@@ -115,7 +111,7 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     varying = [
         name
         for name in (plan[0] if plan else ())
-        if name not in HIDDEN
+        if name not in PLAN.fixed
         and len({trial[name] for trial in plan if trial[name] is not None}) > 1
     ]
     shown = list(dict.fromkeys(["id", "task", "model", *varying, "seed"]))

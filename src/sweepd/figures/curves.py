@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweepd.figures.panels import (
-    SCORES,
     Asked,
     Drawing,
     NothingToDraw,
@@ -19,9 +18,6 @@ from sweepd.figures.panels import (
 )
 from sweepd.figures.style import Look
 from sweepd.query.trials import Curve
-
-if TYPE_CHECKING:
-    pass
 
 HEIGHT = 62
 
@@ -49,9 +45,7 @@ def curves(
         legend=alt.Legend(title=asked.name, titleOrient="left", columns=8),
     )
 
-    base = alt.Chart().encode(
-        alt.Y("score:Q", title=SCORES.get(asked.score, asked.score), scale=scored(asked.score))
-    )
+    base = alt.Chart().encode(scored(asked.score))
     of_trials = base.encode(
         alt.X(
             "step:Q",
@@ -95,7 +89,7 @@ def one_cell(score: str, look: Look) -> Drawing:
 
     base = alt.Chart(alt.NamedData("curve")).encode(
         alt.X("step:Q", title="steps of training", axis=alt.Axis(tickCount=4, grid=False)),
-        alt.Y("score:Q", title=SCORES.get(score, score), scale=scored(score)),
+        scored(score),
         alt.Detail("trial:N"),
         tooltip=tooltip(trial="trial", seed="seed", step="step", score="score"),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil, floor, log10
 from typing import Any
 
+from sweepd.errors import UserError
 from sweepd.figures.panels import (
-    SCORES,
     Asked,
     Drawing,
     Row,
@@ -32,6 +32,11 @@ def frontier(asked: Asked, look: Look) -> Drawing:
     models = ordered([row["model"] for row in rows])
     colour, shape = by_model(models, look)
     costs = [row[cost] for row in rows]
+    if min(costs) <= 0:
+        raise UserError(
+            f"{asked.name} is 0 or less somewhere, and a frontier is drawn on a logarithmic axis: "
+            "choose another cost, or with --where the cells in which it is above 0"
+        )
     decades = [10.0**n for n in range(floor(log10(min(costs))), ceil(log10(max(costs))) + 1)]
     base = alt.Chart().encode(
         alt.X(
@@ -40,7 +45,7 @@ def frontier(asked: Asked, look: Look) -> Drawing:
             scale=alt.Scale(type="log", nice=False, padding=8),
             axis=alt.Axis(values=decades, format="~e", labelOverlap=True, grid=False),
         ),
-        alt.Y("score:Q", title=SCORES.get(score, score), scale=scored(score)),
+        scored(score),
         alt.Color(**colour),
     )
     shown = tooltip(model="model", d="d", cost=asked.name, told="score", seeds="seeds", at="at")

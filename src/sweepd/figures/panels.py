@@ -169,13 +169,15 @@ def tooltip(**fields: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields.items()]
 
 
-def scored(score: str) -> alt.Scale:
-    """The axis of a score."""
+def scored(score: str) -> alt.Y:
+    """The upright axis of a score, which the data call `score`."""
     import altair as alt
 
     if score == "loss":
-        return alt.Scale(type="symlog", zero=True)
-    return alt.Scale(domain=[0, 1]) if score == "acc" else alt.Scale(zero=False)
+        scale = alt.Scale(type="symlog", zero=True)
+    else:
+        scale = alt.Scale(domain=[0, 1]) if score == "acc" else alt.Scale(zero=False)
+    return alt.Y("score:Q", title=SCORES.get(score, score), scale=scale)
 
 
 def refuse_a_crowd(panels: int) -> None:

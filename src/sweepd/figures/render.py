@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 from sweepd.figures.page import figure, page
 from sweepd.figures.panels import Drawing
 from sweepd.figures.style import WIDTHS, Look, themed
@@ -28,17 +27,6 @@ def form_of(out: Path) -> str:
     if form not in FORMS:
         raise UserError(f"{out}: end it in .svg, .png, .pdf or .html")
     return form
-
-
-def write(out: Path, content: bytes) -> None:
-    """Write a file at once: who reads it meanwhile sees the old one or the new one, whole."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(content)
-        aside.replace(out)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise EnvironmentFailure(f"cannot write {out}: {error}") from error
 
 
 def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:

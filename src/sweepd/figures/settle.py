@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweepd.figures.panels import (
-    SCORES,
     Asked,
     Drawing,
     Row,
@@ -18,9 +17,6 @@ from sweepd.figures.panels import (
     tooltip,
 )
 from sweepd.figures.style import Look, ordered
-
-if TYPE_CHECKING:
-    pass
 
 HEIGHT = 62
 PASSES, DECIDES = "the least value that passes", "the next smaller value"
@@ -48,9 +44,7 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
         axis=alt.Axis(values=steps, format="~s", labelOverlap=True, grid=False),
     )
 
-    base = alt.Chart().encode(
-        alt.Y("score:Q", title=SCORES.get(asked.score, asked.score), scale=scored(asked.score))
-    )
+    base = alt.Chart().encode(scored(asked.score))
     of_seeds = base.encode(x).transform_filter(is_("part", "seed"))
     line = of_seeds.mark_line(strokeWidth=0.8, opacity=0.7).encode(
         alt.Color(**colour), dash, alt.Detail(["seed:N", "value:N"])

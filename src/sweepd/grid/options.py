@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
+from sweepd.statuses import STATUSES
+
 OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _GOAL = re.compile(
     rf"\s*(?P<metric>\w+)\s*(?P<comparison>{'|'.join(OPERATORS)})\s*(?P<number>[-+.\w]+)\s*"
@@ -21,6 +23,9 @@ BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
 """The scores that any trial may have. A user's own loop may report others."""
 RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
 """The least and the greatest that each of these can be."""
+
+OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
+"""Columns of cells, besides their scores, whose names no field and no metric may take."""
 
 
 def range_of(score: str) -> tuple[float, float]:

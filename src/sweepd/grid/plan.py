@@ -14,12 +14,11 @@ from sweepd.grid.axes import Block, Variant, canonical, plain, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.loops import LoopBudget, LoopFacts
-from sweepd.grid.options import BETTER, Better
+from sweepd.grid.options import BETTER, OF_CELLS, Better
 from sweepd.grid.reserve import reserved
 from sweepd.grid.settings import Evaluate, LrRule, Stop, Train
 from sweepd.grid.spec import SETTINGS, Grid
 from sweepd.grid.yamlfile import GridError, Keys, Problem
-from sweepd.statuses import STATUSES
 
 if TYPE_CHECKING:
     from sweepd.tasks.base import Task
@@ -34,8 +33,6 @@ RESERVED = (
 )
 """Columns of results that no field of a task, model or loop may take, and no metric of a loop. A
 setting of such a name becomes a column with its block in front: `stop_tokens`."""
-OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
-"""Columns of cells that none of these may take either."""
 ADDED = ("score_from",)
 """Fields of tasks that came after 0.1.0. Unset, they leave no trace in an identity, so that trials
 from before are still the same."""

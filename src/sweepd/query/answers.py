@@ -28,7 +28,7 @@ from sweepd.query.growth import growth
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import tuned, within_budgets
 from sweepd.query.parser import Question, parse
-from sweepd.query.reply import Merit, Reply, deciding, merged_notes
+from sweepd.query.reply import Merit, Reply, deciding, merged_notes, told_of
 from sweepd.query.settled import (
     LEAST_COLUMNS,
     SETTLED_COLUMNS,
@@ -211,12 +211,8 @@ def _frontier(
             if merit(cell) > best:
                 best = merit(cell)
                 found = {
-                    **{name: cell.row[name] for name in grouping.shown},
-                    "seeds": cell.row["ended"],
+                    **told_of(grouping, cell),
                     "solved": cell.row["solved"],
-                    **cell.scores(),
-                    "at": grouping.at(cell),
-                    "edge": cell.edge,
                     cost: cell.values[0],
                     score: cell.values[1],
                 }

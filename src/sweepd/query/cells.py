@@ -57,8 +57,6 @@ class Cell:
     rivals: tuple[Cell, ...] = ()
     """Where nuisance axes were tuned: one cell for each of their values, of which this is the
     best; then `outcome` is what they say together."""
-    refused: bool = False
-    """Whether a fresh seed did not confirm its pass."""
     tuned: tuple[str, ...] = ()
     """The nuisance axes in which those differ."""
     own: Scores = field(default_factory=dict)
@@ -165,7 +163,6 @@ def judged(
             Cell(
                 row=dict(zip(views.raw_columns, columns, strict=True)),
                 outcome=False if refused and outcome else outcome,
-                refused=refused,
                 passed=passed,
                 decided=decided,
                 values=tuple(map(_number, values)),

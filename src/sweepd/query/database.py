@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import PASS_RULES, Better, Goal, Settle
+from sweepd.grid.options import OF_CELLS, PASS_RULES, Better, Goal, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
@@ -34,7 +34,6 @@ from sweepd.query.cells_sql import (
     told_apart_sql,
 )
 from sweepd.query.metrics_sql import SCANNED, add_columns, attach, copy
-from sweepd.statuses import STATUSES
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Live, Read
@@ -47,7 +46,7 @@ CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 trials count, and those of codes accepted in its place. Where it returns None, since the present
 code cannot be found, the newest ending of each trial counts. "all": all trials, code by code."""
 
-_OWN = frozenset({"cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES, *SCORES})
+_OWN = frozenset({*OF_CELLS, *SCORES})
 """Columns of `raw.cells` that are neither axes nor columns of trials."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
@@ -60,6 +59,8 @@ ENDED = frozenset({"trials", "attempts", "metrics"})
 """The views that hold what trials left behind. The others need the cells."""
 MADE = frozenset({"raw", "show", "query", "query_table"})
 """Words of SQL that reach a view, or what it is made of, without its name."""
+BATCH = 10_000
+"""Rows that are in memory at once where rows are taken some at a time."""
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
@@ -196,7 +197,8 @@ class Views:
         """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""
         self.make_cells()
         try:
-            return self._run(sql)[1]
+            with self._reading(sql) as result:
+                return result.fetchall()
         except duckdb.Error as error:
             raise UserError(str(error).partition("\n")[0]) from None
 
@@ -205,8 +207,28 @@ class Views:
         sql = f"DESCRIBE SELECT {', '.join(expressions)} FROM cells"
         return [row[1] for row in self.fetch(sql)]
 
+    def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of our own SQL, some at a time. Nothing else may be asked meanwhile."""
+        with self._reading(sql) as result:
+            while rows := result.fetchmany(BATCH):
+                yield rows
+
     def sql(self, text: str) -> Answer:
         """The rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views; else UserError."""
+        columns, rows, damaged = self._select(text, lambda result: result.fetchall())
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        return Answer(columns, found, self.notes, damaged)
+
+    def arrow(self, text: str) -> tuple[pa.Table, tuple[Damaged, ...]]:
+        """The same as an Arrow table, and the files that were skipped."""
+        columns, table, damaged = self._select(text, lambda result: result.to_arrow_table())
+        return table.rename_columns(columns), damaged
+
+    def _select(
+        self, text: str, take: Callable[[duckdb.DuckDBPyConnection], Any]
+    ) -> tuple[list[str], Any, tuple[Damaged, ...]]:
+        """The columns of a SELECT, no two alike, what is taken of its result, and the files that
+        were skipped."""
         text = text.encode(errors="replace").decode()  # no lone surrogates
         damaged = self.damaged
         try:
@@ -216,7 +238,9 @@ class Views:
             if not _names_only(text, ENDED):
                 self.make_cells()
             damaged += self.prepare(text)
-            names, rows = self._run(text)
+            with self._reading(text) as result:
+                names = [column[0] for column in result.description or ()]
+                taken = take(result)
         except duckdb.Error as error:
             raise UserError(str(error)) from None
         columns: list[str] = []
@@ -224,15 +248,15 @@ class Views:
             while name in columns:
                 name += ":1"
             columns.append(name)
-        found = [dict(zip(columns, row, strict=True)) for row in rows]
-        return Answer(columns, found, self.notes, damaged)
+        return columns, taken, damaged
 
-    def _run(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    @contextmanager
+    def _reading(self, sql: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The result of a query that can only read."""
         self.connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
             with self._scanning():
-                result = self.connection.execute(sql)
-                return [column[0] for column in result.description or ()], result.fetchall()
+                yield self.connection.execute(sql)
         finally:
             self.connection.execute("ROLLBACK")
 
@@ -329,7 +353,6 @@ def connect(
 
     `about`: the one text that will be asked of them by `sql`. If it names metrics alone, no plan
     and no ending is read.
-
 
     `cells` are the planned ones and, over the whole store, those of trials that no plan has. A
     trial that is planned only for close calls, or on demand, is a member of its cell once it is

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sweepd.listing import cell
 from sweepd.query.database import Answer
 from sweepd.query.settled import UNCONFIRMED
 from sweepd.query.summary import Summary
@@ -25,7 +26,7 @@ MARKS = {
     "(fails)": "the next smaller value failed, here or at a smaller size",
     "none": "nothing that was tried passes",
     "~": "close call",
-    "…": "still improving with training",
+    "…": "longer training may lower it",
     "?": "not trained long enough to tell",
     "*": "passed as the best of several, not confirmed on fresh seeds",
     "¹": "at one learning rate",
@@ -61,7 +62,7 @@ class Entry:
 
 def entry(row: Mapping[str, Any]) -> Entry:
     """A row of `min` in a few characters. What is not settled has at least one mark."""
-    value, fail, verdict = _number(row["value"]), _number(row["fail"]), row["verdict"]
+    value, fail, verdict = cell(row["value"]), cell(row["fail"]), row["verdict"]
     fails = f" ({fail} fails)" if fail else ""
     text, marks = value, []
     match verdict:
@@ -122,7 +123,7 @@ def _task(
     keys = sorted(table, key=lambda key: [(value is not None, value) for value in key])
     models = list(dict.fromkeys(row["model"] for row in rows))
     stub = [
-        _aligned([head, *(_number(key[i]) for key in keys)], right=_are_numbers(keys, i))
+        _aligned([head, *(cell(key[i]) for key in keys)], right=_are_numbers(keys, i))
         for i, head in enumerate(heads)
     ]
     columns = [
@@ -206,8 +207,3 @@ def _text(entries: Mapping[str, Entry], model: str) -> str:
 
 def _tone(entries: Mapping[str, Entry], model: str) -> Tone:
     return entries[model].tone if model in entries else "plain"
-
-
-def _number(value: Any) -> str:
-    """A value as tables show it: four significant digits."""
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

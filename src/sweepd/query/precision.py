@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sweepd.grid.plan import Plan
 
 NOISE, ERROR = 0.3, 0.2
-"""Scatter of the trials, and of a size, in octaves: what was seen at small sizes of LIS."""
+"""Scatter of the trials, and of a size, in octaves. Both are supposed: no run has measured them."""
 DRAWS = 7
 SURE, HOPE = 0.28, 0.5
 """Half widths: up to the first, 0 and ½ are told apart nine times in ten or more

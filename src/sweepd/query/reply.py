@@ -33,6 +33,17 @@ def deciding(found: Sequence[MinRow], merit: Merit) -> list[Cell]:
     return [max(cells, key=merit) for cells in ends]
 
 
+def told_of(grouping: Grouping, cell: Cell) -> dict[str, Any]:
+    """What a row tells of the one cell that it shows."""
+    return {
+        **{name: cell.row[name] for name in grouping.shown},
+        "seeds": cell.row["ended"],
+        **cell.scores(),
+        "at": grouping.at(cell),
+        "edge": cell.edge,
+    }
+
+
 def merged_notes(grouping: Grouping, cells: Iterable[Cell]) -> list[str]:
     """Says over which columns a row is the best, though the question does not speak of them."""
     merged = ", ".join(grouping.merged(cell for cell in cells if cell.has_values))

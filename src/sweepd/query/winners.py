@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sweepd.query.cells import Cell
 from sweepd.query.database import Views
@@ -12,7 +11,7 @@ from sweepd.query.expressions import TRUE, Column
 from sweepd.query.grouping import Grouping
 from sweepd.query.nuisance import at_edge
 from sweepd.query.parser import Question
-from sweepd.query.reply import Merit, Reply, merged_notes
+from sweepd.query.reply import Merit, Reply, merged_notes, told_of
 
 
 def with_score(views: Views, question: Question) -> Question:
@@ -49,7 +48,7 @@ def best(
         edges = [winner.edge, axis if at_edge(axis, winner, members) else ""]
         found = {
             **where,
-            **_winner(grouping, winner),
+            **told_of(grouping, winner),
             axis: winner.row[axis],
             "values": len({cell.row[axis] for cell in members}),
             "edge": ",".join(filter(None, edges)),
@@ -68,17 +67,7 @@ def greatest(
     rows, winners = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         winner = max(members, key=lambda cell: cell.values[0])
-        shown = {name: winner.row[name] for name in grouping.shown}
-        found = {**where, **_winner(grouping, winner), **shown, text: winner.values[0]}
+        found = {**where, **told_of(grouping, winner), text: winner.values[0]}
         rows.append({name: found[name] for name in dict.fromkeys(columns)})
         winners.append(winner)
     return Reply(list(dict.fromkeys(columns)), rows, winners, merged_notes(grouping, cells))
-
-
-def _winner(grouping: Grouping, cell: Cell) -> dict[str, Any]:
-    return {
-        "seeds": cell.row["ended"],
-        **cell.scores(),
-        "at": grouping.at(cell),
-        "edge": cell.edge,
-    }

@@ -34,6 +34,9 @@ class Damaged:
     path: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
 
 @dataclass(frozen=True)
 class Examined:
@@ -59,10 +62,6 @@ class Reader(io.RawIOBase):
     def __init__(self, folder: Folder, path: str, size: int) -> None:
         self.folder, self.path, self.size = folder, path, size
         self._own = threading.local()
-
-    def again(self) -> Reader:
-        """The same file, opened anew."""
-        return Reader(self.folder, self.path, self.size)
 
     def readable(self) -> bool:
         return True

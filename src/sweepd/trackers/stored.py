@@ -10,20 +10,20 @@ from typing import Any
 
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
+from sweepd.store.tables import Damaged
 from sweepd.trackers.base import Run, Tracker
 
 LOGGED = ("loss", "acc", "lr", "tokens", "seconds", "train_flops")
 FINAL = ("loss", "acc", "chain_acc", "train_flops", "seconds")
 COSTS = ("seed", "size", "L", "params", "flops", "code")
-AT_ONCE = 10_000
-"""Metric rows in memory."""
 
 Row = Mapping[str, Any]
 
 
-def hand_over(views: Views, tracker: Tracker) -> int:
-    """Tell a tracker of all trials that ended, with their learning curves. Returns how many."""
-    views.prepare("metrics")
+def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]:
+    """Tell a tracker of all trials that ended, with their learning curves. Returns how many they
+    are, and the files of metrics that were skipped."""
+    damaged = views.prepare("metrics")
     varying = _varying(views)
     told_of = ["id", "sweep", "task", "model", *views.axes, *COSTS, *FINAL, *views.own]
     names = list(dict.fromkeys(told_of))
@@ -37,7 +37,7 @@ def hand_over(views: Views, tracker: Tracker) -> int:
     for id_ in ended.keys() - told:
         _tell(tracker, ended[id_], run_of(ended[id_], varying, views.axes), (), views.own)
     tracker.close()
-    return len(ended)
+    return len(ended), damaged
 
 
 def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> Run:
@@ -80,6 +80,5 @@ def _varying(views: Views) -> list[str]:
 def _rows(views: Views, view: str, names: Sequence[str], order: str) -> Iterator[Row]:
     """Rows of a view, a few at a time."""
     selected = ", ".join(map(quoted, names))
-    found = views.connection.cursor().execute(f"SELECT {selected} FROM {view} ORDER BY {order}")
-    while rows := found.fetchmany(AT_ONCE):
+    for rows in views.batches(f"SELECT {selected} FROM {view} ORDER BY {order}"):
         yield from (dict(zip(names, row, strict=True)) for row in rows)

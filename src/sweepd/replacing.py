@@ -1,0 +1,24 @@
+"""Writing a file at once: who reads it meanwhile sees the old one or the new one, whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sweepd.errors import EnvironmentFailure
+
+
+@contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """A path beside a file, where its new content is to be written. It takes the file's place at
+    the end of the block, unless the block fails. EnvironmentFailure where it can't be written."""
+    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        yield aside
+        aside.replace(out)
+    except OSError as error:
+        raise EnvironmentFailure(f"cannot write {out}: {error}") from error
+    finally:
+        aside.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from browser import Browser
-from fake_store import now
 from hypothesis import given
 from hypothesis import strategies as st
 from invented import HOSTILE
@@ -38,7 +37,7 @@ LAUNCH = {
 @pytest.fixture(scope="module")
 def report(asked: Questions) -> Report:
     launches = Launches(["s"], {"s": f"name: s # {HOSTILE}"}, [LAUNCH])
-    measured = Measured(asked.views.source, now)
+    measured = Measured(asked.views)
     return Report("Sweep s", asked, launches, lambda: claims(measured), "sweepd report")
 
 

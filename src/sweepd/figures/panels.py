@@ -143,6 +143,7 @@ def by_model(
     legend = alt.Legend(
         title=note,
         titleOrient="bottom" if look.narrow else "right",
+        titlePadding=3 if look.narrow else 12,
         columns=legend_columns(models, look),
         symbolOpacity=1,
     )

@@ -36,11 +36,12 @@ def executed(notebook: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _outputs(source: str, names: dict[str, Any], count: int) -> dict[str, Any]:
     """Run a cell; what its last line is, if that is an expression, is its output."""
-    program = ast.parse(source)
-    last = program.body.pop() if program.body and isinstance(program.body[-1], ast.Expr) else None
-    exec(compile(program, "<cell>", "exec"), names)
+    *program, last = ast.parse(source).body
+    if not isinstance(last, ast.Expr):
+        program.append(last)
+    exec(compile(ast.Module(program, []), "<cell>", "exec"), names)
     found = None
-    if last is not None:
+    if isinstance(last, ast.Expr):
         found = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
     data = dict(_shown(found)) if found is not None else {}
     told = {"output_type": "execute_result", "metadata": {}, "execution_count": count}

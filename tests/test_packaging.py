@@ -78,7 +78,7 @@ for arguments in json.loads(sys.argv[1]):
             {"duckdb", "pyarrow"},
         ),
         ([["plot", "min", "--out", "figure.svg"]], {"duckdb", "pyarrow"}),
-        ([["report", "--out", "report.html"]], {"duckdb", "pyarrow", "numba"}),
+        ([["report", "--out", "report.html"]], {"duckdb", "pyarrow"}),
         (
             [
                 ["tasks"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import polars
 import pyarrow as pa
 import pytest
 
@@ -33,6 +34,7 @@ def test_other_libraries_take_it_as_it_is() -> None:
     assert pa.table(found).to_pylist() == ROWS
     assert duckdb.execute("SELECT max(acc) FROM found").fetchall() == [(0.93,)]
     assert found.to_pandas()["model"].tolist() == ["linear", "<b>"]
+    assert found.to_polars().to_dicts() == polars.DataFrame(found).to_dicts() == ROWS
 
 
 def test_values_of_several_types_become_text() -> None:
@@ -43,12 +45,13 @@ def test_values_of_several_types_become_text() -> None:
 
 def test_people_see_the_table_of_the_command_line() -> None:
     assert repr(table()) == "model   value   acc\nlinear      8  0.93\n<b>             0.5"
-    assert repr(Table(table().arrow, text=lambda: "in other words")) == "in other words"
+    assert repr(Table(table().arrow, text="in other words")) == "in other words"
 
 
 def test_a_notebook_sees_html_in_which_nothing_can_run() -> None:
     html = table()._repr_html_()
     assert "<b>" not in html and "&lt;b&gt;" in html and "a note" in html
+    assert "<pre>a &lt; b</pre>" in Table(table().arrow, text="a < b")._repr_html_()
 
 
 def test_of_many_rows_some_are_shown() -> None:

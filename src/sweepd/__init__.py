@@ -1,8 +1,8 @@
 """sweepd: distributed sweeps over architectures, tasks and sizes.
 
 >>> import sweepd
->>> results = sweepd.open("sweepd-results")             # doctest: +SKIP
->>> results.query("min d where acc > 0.9").to_pandas()  # doctest: +SKIP
+>>> results = sweepd.open("sweepd-results")
+>>> answer = results.query("min d where acc > 0.9", sweep="quickstart").to_pandas()
 
 `open`, `plan` and `launch` are in `sweepd.api`. It is imported when one of them is first used, so
 that `import sweepd` takes no time.

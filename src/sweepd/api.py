@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.listing import listing
 from sweepd.replacing import replacing
 from sweepd.tabular import Table, table_of
 
@@ -40,6 +39,10 @@ def open(results: str | os.PathLike[str] = "sweepd-results") -> Results:
     """Open a results folder, or an `s3://` or `gs://` address.
 
     UserError where there is none.
+
+    >>> import sweepd
+    >>> sweepd.open("sweepd-results").sweeps()["name"]
+    ['mini', 'small', 'quickstart']
     """
     from sweepd.store.store import Store
 
@@ -71,7 +74,16 @@ class Results:
         """Answer a question (docs/query.md), such as `min d where acc > 0.9`.
 
         seeds: median, all, any or mean in place of the grid's own rule. code: count the trials of
-        the present code only, or all, with `code` as one more group.
+        the present code only, or all, with `code` as one more group. UserError if the question, a
+        sweep or the rule is wrong.
+
+        >>> answer = open().query("min d where acc > 0.9", sweep="quickstart")
+        >>> answer["model"][:2], answer["size"][:2]
+        (['linear', 'standard'], [4, 4])
+        >>> open().query("min width")
+        Traceback (most recent call last):
+        ...
+        sweepd.errors.UserError: ...
         """
         from sweepd.query.answers import answer
 
@@ -80,7 +92,15 @@ class Results:
     def sql(
         self, select: str, *, sweep: str | Sequence[str] | None = None, code: Code = "current"
     ) -> Table:
-        """The rows of one DuckDB SELECT over the views trials, attempts, metrics, cells, sweeps."""
+        """The rows of one DuckDB SELECT over the views trials, attempts, metrics, cells, sweeps.
+        UserError if it is something else, or wrong.
+
+        >>> open().sql("SELECT model, max(d) AS d FROM trials GROUP BY model ORDER BY model")
+        model      d
+        linear    16
+        sparse     8
+        standard  16
+        """
         views = self._views(sweep, code)
         arrow, damaged = views.arrow(select)
         return Table(arrow, views.notes, map(str, damaged))
@@ -99,7 +119,13 @@ class Results:
 
     def metrics(self, trial: str) -> Table:
         """The learning curve of a trial, by its id or the beginning of it: one row a logged
-        step."""
+        step.
+
+        >>> results = open()
+        >>> curve = results.metrics(results.trials()["id"][0])
+        >>> curve["step"][-1]
+        10
+        """
         from sweepd.store.endings import find_trial
 
         id_ = find_trial(self.store, trial)
@@ -117,7 +143,10 @@ class Results:
         seeds: str | None = None,
         code: Code = "current",
     ) -> Figure:
-        """Draw one of the figures of docs/figures.md. A notebook shows it; `save` writes it."""
+        """Draw one of the figures of docs/figures.md. A notebook shows it; `save` writes it.
+
+        >>> open().plot("heatmap", sweep="quickstart").save("heatmap.svg", width="one")
+        """
         from sweepd.figures.kinds import KINDS, Questions
 
         if kind not in KINDS:
@@ -182,6 +211,10 @@ def plan(
 
     overrides: fields in place of those of the file, such as `{"model.d": [8, 16]}`. Spends nothing.
     GridError if the grid is wrong.
+
+    >>> forecast = plan("grids/quickstart.yaml", {"model.d": [2, 4]})
+    >>> forecast.cells, forecast.trials, forecast.done
+    (8, 24, 0)
     """
     from sweepd.cluster import Local
     from sweepd.grid.spec import load_grid
@@ -268,11 +301,8 @@ def _answered(answer: Answer) -> Table:
     from sweepd.query.pivot import lines
     from sweepd.query.shown import shown
 
-    def text() -> str:
-        if answer.summary and answer.rows:
-            printed = ("".join(piece for piece, _ in line) for line in lines(answer, None))
-            return "\n".join(printed)
-        return listing(*shown(answer))[0]
-
+    text = None
+    if answer.summary and answer.rows:
+        text = "\n".join("".join(piece for piece, _ in line) for line in lines(answer, None))
     arrow = table_of(answer.columns, answer.rows)
     return Table(arrow, answer.notes, map(str, answer.damaged), text, lambda: shown(answer))

@@ -27,6 +27,13 @@ class Table:
 
     arrow: the same as a `pyarrow.Table`. notes: what to know of the rows, in sentences. damaged:
     files of the store that were skipped, and why.
+
+    >>> found = Table(table_of(["model", "d"], [{"model": "linear", "d": 8}]))
+    >>> found
+    model   d
+    linear  8
+    >>> found[0], found["d"]
+    ({'model': 'linear', 'd': 8}, [8])
     """
 
     def __init__(
@@ -34,11 +41,11 @@ class Table:
         arrow: pa.Table,
         notes: Sequence[str] = (),
         damaged: Iterable[str] = (),
-        text: Callable[[], str] | None = None,
+        text: str | None = None,
         shown: Callable[[], tuple[Sequence[str], Sequence[Row]]] | None = None,
     ) -> None:
-        """text, shown: what people see in place of the plain rows, as text, and as columns and
-        rows."""
+        """text or shown: what people see in place of the plain rows, as lines of text, or as
+        columns and rows."""
         self.arrow = arrow
         self.notes = tuple(notes)
         self.damaged = tuple(damaged)
@@ -85,21 +92,30 @@ class Table:
 
     def __repr__(self) -> str:
         if self._text is not None:
-            return self._text()
+            return self._text
         lines, _ = listing(*self._for_people())
         return lines + self._rest()
 
     def _repr_html_(self) -> str:
+        if self._text is not None:
+            return f"<pre>{escape(self._text)}</pre>{_paragraphs(self.notes)}"
         columns, rows = self._for_people()
-        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td>{escape(cell(row.get(name)))}</td>" for name in columns)
-            + "</tr>"
-            for row in rows
-        )
-        notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.notes, self._rest()) if note)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        sides = {
+            name: "left" if any(isinstance(row.get(name), str) for row in rows) else "right"
+            for name in columns
+        }
+
+        def line(tag: str, texts: Mapping[str, str]) -> str:
+            cells = (
+                f'<{tag} style="text-align:{side}">{escape(texts[name])}</{tag}>'
+                for name, side in sides.items()
+            )
+            return f"<tr>{''.join(cells)}</tr>"
+
+        head = line("th", {name: name for name in columns})
+        body = "".join(line("td", {name: cell(row.get(name)) for name in columns}) for row in rows)
+        table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        return table + _paragraphs((*self.notes, self._rest()))
 
     def _for_people(self) -> tuple[Sequence[str], Sequence[Row]]:
         """Columns, and the first rows."""
@@ -111,6 +127,10 @@ class Table:
     def _rest(self) -> str:
         more = len(self) - MOST_SHOWN
         return f"\n… and {more} more rows" if more > 0 else ""
+
+
+def _paragraphs(texts: Iterable[str]) -> str:
+    return "".join(f"<p>{escape(text)}</p>" for text in texts if text)
 
 
 def table_of(columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:

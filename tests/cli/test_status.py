@@ -61,6 +61,9 @@ def test_sweeps_are_counted_as_the_view_counts_them(tmp_path: Path) -> None:
 def test_a_trial_shows_its_latest_ending(tmp_path: Path) -> None:
     filled(str(tmp_path))
     found = rows("status", "first", "--results", str(tmp_path))
+    table = CliRunner().invoke(app, ["status", "first", "--results", str(tmp_path)]).stdout
+    shown = [line.split()[0] for line in table.splitlines()]
+    assert shown == ["id", *(row["id"][:8] for row in found)]
     assert [(row["d"], row["status"], row["acc"], row["error"]) for row in found] == [
         (8, "completed", 0.9, None),
         (16, "diverged", None, None),

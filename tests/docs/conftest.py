@@ -48,6 +48,7 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) 
     folder = tmp_path_factory.mktemp("docs")
     for name in ("grids", "clusters"):
         shutil.copytree(ROOT / name, folder / name)
+    shutil.copy(ROOT / "grids" / "quickstart.yaml", folder)
     for example in (ROOT / "docs" / "examples").glob("*.py"):
         shutil.copy(example, folder)
     [grid] = [

@@ -4,6 +4,7 @@ the page shows. What is not run here is listed by name, with the reason."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import inprocess
 import pytest
@@ -29,13 +30,17 @@ def is_run(shown: Shown) -> bool:
 
 
 @pytest.mark.parametrize("shown", [*filter(is_run, all_commands())], ids=str)
-def test_it_runs(shown: Shown, docs_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs(
+    shown: Shown, docs_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program, command, *words = shown.words
     assert program == "sweepd", f"{shown}: run it, or say in NOT_RUN why not"
     if command == "launch" and "--dry-run" not in words:
         words.append("--dry-run")
     if command in ("logs", "show"):
         words = [docs_place.trial[:8] if re.fullmatch(r"[0-9a-f]{4}", w) else w for w in words]
+    if command == "init":  # which replaces nothing, and is shown more than once
+        words += ["--out", str(tmp_path)]
     monkeypatch.chdir(docs_place.folder)
     for name in ("SWEEPD_RESULTS", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)

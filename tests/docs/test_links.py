@@ -17,6 +17,8 @@ PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+/?")
 SOURCE = re.compile(r"[\w-]+\.(?:py|md|toml)")
 """A file without its folder."""
 PLACEHOLDER = "NAME"
+BEGINNING = 6
+"""Lines of a page within which its example begins."""
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=name)
 
@@ -47,6 +49,21 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert there.exists(), f"{name(page)}: {target} does not exist"
         if anchor:
             assert anchor in anchors(there), f"{name(page)}: no heading for {target}"
+
+
+@each_page
+def test_pictures_exist(page: Path) -> None:
+    for target in re.findall(r"!\[[^\]]+\]\(([^)\s]+)\)", prose(page)):
+        assert (page.parent / target).exists(), f"{name(page)}: {target} does not exist"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
+def test_a_page_begins_with_what_it_is_about(page: Path) -> None:
+    """A picture or an example, at once or after one paragraph; and the tour leads to the page."""
+    begins = page.read_text().splitlines()[:BEGINNING]
+    assert any(line.startswith(("```", "![")) for line in begins), f"{name(page)}: no example"
+    tour = LINK.findall(prose(ROOT / "docs" / "tour.md"))
+    assert page.name in tour or page.stem == "tour", f"{name(page)}: docs/tour.md has no link to it"
 
 
 @each_page

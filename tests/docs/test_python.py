@@ -1,13 +1,20 @@
-"""The Python that pages and the notebook show runs, against a small real store."""
+"""The Python that pages, docstrings and the notebook show runs, against a small real store. The
+notebook's outputs are there, small, and of the forms that it gives when it runs afresh."""
 
 from __future__ import annotations
 
+import doctest
 import json
+from types import ModuleType
 from typing import Any
 
 import pytest
 from docs.conftest import Place
-from pages import MANUAL, ROOT, blocks, name
+from docs.notebook import NOTEBOOK, executed
+from pages import MANUAL, blocks, name
+
+import sweepd
+from sweepd import api, tabular
 
 LAUNCHES = "sweepd.launch("
 """tests/e2e/test_python.py launches."""
@@ -20,23 +27,31 @@ SHOWN = {
     ]
     for page in MANUAL
 }
-NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
-
-
-def run(programs: list[str], place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run pieces of a program one after the other, in the place's folder."""
-    monkeypatch.chdir(place.folder)
-    names: dict[str, Any] = {}
-    for program in programs:
-        exec(compile(program, "<page>", "exec"), names)
+MOST_BYTES = 300_000
 
 
 @pytest.mark.parametrize("page", [page for page, programs in SHOWN.items() if programs])
 def test_pages(page: str, docs_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(SHOWN[page], docs_place, monkeypatch)
+    monkeypatch.chdir(docs_place.folder)
+    names: dict[str, Any] = {}
+    for program in SHOWN[page]:
+        exec(compile(program, page, "exec"), names)
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
-def test_notebooks(notebook: Any, docs_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = json.loads(notebook.read_text())["cells"]
-    run(["".join(c["source"]) for c in cells if c["cell_type"] == "code"], docs_place, monkeypatch)
+@pytest.mark.parametrize("module", [sweepd, api, tabular], ids=lambda module: module.__name__)
+def test_docstrings(module: ModuleType, docs_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(docs_place.folder)
+    done = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert done.attempted and not done.failed
+
+
+def test_the_notebook(docs_place: Place) -> None:
+    kept = json.loads(NOTEBOOK.read_text())
+    assert NOTEBOOK.stat().st_size < MOST_BYTES
+    assert forms(executed(kept, docs_place.folder)) == forms(kept)
+
+
+def forms(notebook: dict[str, Any]) -> list[list[str]]:
+    """Of each cell of code: the forms of its output, of which there is one."""
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [sorted(output["data"]) for cell in cells for output in cell["outputs"]]

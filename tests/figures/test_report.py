@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from browser import Browser
-from fake_store import now
 from hypothesis import given
 from hypothesis import strategies as st
 from invented import HOSTILE
@@ -38,7 +37,7 @@ LAUNCH = {
 @pytest.fixture(scope="module")
 def report(asked: Questions) -> Report:
     launches = Launches(["s"], {"s": f"name: s # {HOSTILE}"}, [LAUNCH])
-    measured = Measured(asked.views.source, now)
+    measured = Measured(asked.views)
     return Report("Sweep s", asked, launches, lambda: claims(measured), "sweepd report")
 
 
@@ -93,7 +92,7 @@ def test_it_holds_each_figure_and_each_curve(text: str, asked: Questions) -> Non
 def test_a_part_without_an_answer_says_why(report: Report) -> None:
     few = replace(report, asked=replace(report.asked, where="size <= 16", notes=[]))
     said = told(few.page().decode())
-    assert "a fit needs 3" in said and "nothing to draw: no law" in said
+    assert "a fit needs 3" in said and "Nothing to draw: no law" in said
 
 
 @given(st.integers(0, 1_000_000))

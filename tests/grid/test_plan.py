@@ -148,6 +148,7 @@ def test_what_can_change_the_outcome_changes_the_id(change: str) -> None:
             "resources={cpus: 2}",
             "retries=3",
             "hang_seconds=3",
+            "log_to=[tensorboard]",
         ),
         *(
             "tune=[train.lr]",

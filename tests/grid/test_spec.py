@@ -170,6 +170,15 @@ def test_numbers_however_they_are_written(text: str) -> None:
         # keys that are no axes
         ("retries: [1, 2]", "grid.yaml:16: retries: one value is needed"),
         ("retries: -1", "grid.yaml:16: retries: -1: must not be negative"),
+        (
+            "log_to: [wandb, comet]",
+            "grid.yaml:16: log_to[1]: \"comet\": must be 'tensorboard', 'wandb', 'trackio' or",
+        ),
+        (
+            "log_to: wandb",
+            'grid.yaml:16: log_to: "wandb": write a list, such as [tensorboard]',
+        ),
+        ("log_to: [wandb, wandb]", 'grid.yaml:16: log_to[1]: "wandb" is listed twice'),
         ("hang_seconds: -1", "grid.yaml:16: hang_seconds: -1.0: must not be negative"),
         ("retries: no", 'grid.yaml:16: retries: "no": must be a valid integer'),
         ("pass: most", "grid.yaml:16: pass: \"most\": must be 'median', 'all', 'any' or 'mean'"),
@@ -642,6 +651,7 @@ def grids(draw: st.DrawFn) -> dict[str, Any]:
                 ),
                 "goal": st.sampled_from(["acc > 0.9", "acc>=.5"]),
                 "tune": st.sampled_from([[], ["train.lr"]]),
+                "log_to": st.sampled_from([[], ["tensorboard"], ["wandb", "mlflow"]]),
                 "resources": st.sampled_from(["auto", {"cpus": 2}]),
                 "pass": st.sampled_from(["all", "mean"]),
             },
@@ -668,6 +678,7 @@ def test_the_frozen_text_gives_the_same_trials(written: dict[str, Any]) -> None:
         "checkpoint_seconds",
         "hang_seconds",
         "tune",
+        "log_to",
     ):
         assert getattr(again, key) == getattr(grid, key)
 

@@ -12,6 +12,7 @@ from questions import SIZE_FIELDS, planned_on
 
 from sweepd.query.claims import COLUMNS as CLAIM_COLUMNS
 from sweepd.query.claims import claims
+from sweepd.query.database import connect
 from sweepd.query.paper import SIZES, Measured
 
 SPARSE = "sparse needs a larger d than standard"
@@ -40,7 +41,7 @@ def store_of(needs: Mapping[tuple[str, str, int], float], **axes: Any) -> FakeSt
 
 
 def judged(store: FakeStore) -> dict[str, Row]:
-    return {row["claim"]: row for row in claims(Measured(store, now))}
+    return {row["claim"]: row for row in claims(Measured(connect(store, code=now)))}
 
 
 def statuses(store: FakeStore) -> dict[str, str]:
@@ -49,7 +50,7 @@ def statuses(store: FakeStore) -> dict[str, str]:
 
 def test_nothing_is_judged_by_nothing() -> None:
     empty = FakeStore()
-    for measured in (Measured(None, "all"), Measured(empty, now)):
+    for measured in (Measured(None), Measured(connect(empty, code=now))):
         rows = claims(measured)
         assert len(rows) == 9
         for row in rows:

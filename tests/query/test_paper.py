@@ -22,13 +22,14 @@ from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.settings import Train
 from sweepd.grid.spec import load_grid
-from sweepd.query.paper import TABLE2, TABLE2_COLUMNS, Measured, table2
+from sweepd.query.database import connect
+from sweepd.query.paper import SIZES, TABLE2, TABLE2_COLUMNS, Measured, table2
 from sweepd.query.parser import parse
 from sweepd.store.store import Store
 from sweepd.tasks.arithmetic import PUBLISHED_L
 
 GRIDS = sorted((Path(__file__).parents[2] / "grids").glob("*.yaml"))
-NOTHING = Measured(None, "all")
+NOTHING = Measured(None)
 
 
 # Table 2
@@ -44,6 +45,7 @@ def test_table_2_is_our_count_of_weights_at_the_implied_d() -> None:
         assert row["gflops"] > row["gflops_weights"]
         assert row["L"] == PUBLISHED_L[row["operators"]]
         assert row["measured_d"] is row["measured_gflops_weights"] is row["verdict"] is None
+    assert SIZES["arithmetic"] == tuple(PUBLISHED_L)
 
 
 def test_no_other_d_of_the_grid_explains_a_published_figure() -> None:
@@ -65,7 +67,7 @@ def test_what_the_store_measured_stands_beside() -> None:
     for row in trials:
         ours = row["modulus"] == 11 and row["layers"] == 3
         store.end(row, "completed", 0.95 if row["d"] >= 128 or not ours else 0.5)
-    rows = {(row["model"], row["L"]): row for row in table2(Measured(store, now))}
+    rows = {(row["model"], row["L"]): row for row in table2(Measured(connect(store, code=now)))}
     found = rows.pop(("linear", 87))
     assert (found["measured_d"], found["verdict"]) == (128, "exact")
     assert found["measured_gflops_weights"] == pytest.approx(0.422 / 4, rel=0.06)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from sweepd.errors import UserError
+from sweepd.grid.options import TrackerName
 from sweepd.trackers.base import KINDS, Run, Tracker, connect
 
 RUNS = [
     Run(f"trial{i}", f"lis standard d={8 << i}", "sweep", {"d": 8 << i, "lr": "x"}) for i in (0, 1)
 ]
+
+
+def test_a_grid_may_name_each() -> None:
+    assert set(get_args(TrackerName)) == set(KINDS)
 
 
 def tell(tracker: Tracker) -> None:

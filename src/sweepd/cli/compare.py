@@ -59,6 +59,7 @@ def compare(
 def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     """What the store has; nothing where no launch has made one in the default place."""
     from sweepd.query.current import codes
+    from sweepd.query.database import connect
     from sweepd.query.paper import Measured
     from sweepd.store.store import Store
 
@@ -66,5 +67,5 @@ def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     store = Store.find(address) if results is None else Store.open(address)
     if store is None:
         say(f"nothing measured: there is no {address}")
-        return Measured(None, "all")
-    return Measured(store, codes("current", store), sweeps)
+        return Measured(None)
+    return Measured(connect(store, code=codes("current", store), sweeps=sweeps))

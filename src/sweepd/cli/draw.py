@@ -137,8 +137,8 @@ def _report(store: Store, sweep: str | None, where: str | None, of: str, code: C
     from sweepd.query.database import connect
     from sweepd.query.paper import Measured
 
-    counted, sweeps = codes(code, store), [sweep] if sweep else None
-    views = connect(store, code=counted, sweeps=sweeps)
+    sweeps = [sweep] if sweep else None
+    views = connect(store, code=codes(code, store), sweeps=sweeps)
     [(trials,)] = views.fetch("SELECT count(*) FROM trials")
     names = sweeps or list(views.infos)
     launched = [record for record in store.launches() if record.get("sweep") in names]
@@ -146,6 +146,6 @@ def _report(store: Store, sweep: str | None, where: str | None, of: str, code: C
         name=f"Sweep {sweep}" if sweep else f"Results in {store.address}",
         asked=Questions(views, where=where, of=of, points=points_each(trials)),
         launches=Launches(names, {name: store.load_grid(name) for name in names}, launched),
-        claims=lambda: claims(Measured(store, counted, sweeps)),
+        claims=lambda: claims(Measured(views)),
         command=shlex.join(["sweepd", *sys.argv[1:]]),
     )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from sweepd.store.tables import Damaged
 
 Form = Literal["table", "json", "csv"]
+MOST_NAMED = 8
+"""Columns that are named where a table lacks some."""
+
 STYLES: dict[Tone, str] = {
     "plain": "",
     "title": "bold",
@@ -133,7 +136,12 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             text, left_out = listing(columns, rows, width())
             print(text)
             if left_out:
-                say(f"left out, as the terminal is too narrow: {', '.join(left_out)}")
+                named = ", ".join(left_out[:MOST_NAMED])
+                more = len(left_out) - MOST_NAMED
+                say(
+                    f"left out, as the terminal is too narrow: {named}"
+                    + (f" and {more} more" if more > 0 else "")
+                )
 
 
 def show(lines: Iterable[Line]) -> None:

@@ -197,6 +197,10 @@ class Options:
             told += [option, f"{number:g}"] if number is not None else []
         return [*told, *(word for name in self.log_to for word in ("--log-to", name))]
 
+    def trackers(self, grid: Grid) -> list[str]:
+        """Those of the grid and those asked for besides, each once."""
+        return list(dict.fromkeys((*grid.log_to, *self.log_to)))
+
     def allowance(self) -> Allowance:
         """What settling may spend. UserError if a limit is negative."""
         from sweepd.search.base import Allowance
@@ -241,7 +245,7 @@ def _launch(
     placement = site.placement(per_trial(grid, site))
     with (
         progress if something_to_do else nullcontext(),
-        telling(options.log_to, grid.name, progress) as listener,
+        telling(options.trackers(grid), grid.name, progress) as listener,
         _stopping(progress) as stop,
     ):
         launched = driver.launch(planned.search, store, placement, stop, listener, progress.note)

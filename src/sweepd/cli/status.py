@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from sweepd.store.store import Store
     from sweepd.store.tables import Damaged
 
+SHORT_ID = 8
+"""Characters of a trial's id that people see; every command takes them."""
+
 
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: sweepd status quickstart --watch")(status)
@@ -56,7 +59,10 @@ def status(
         watched(results_address(results), sweep)
         if sweep:
             return
-    emit(*_rows(Store.open(results_address(results)), sweep), form)
+    columns, rows = _rows(Store.open(results_address(results)), sweep)
+    if form == "table" and sweep:
+        rows = [{**row, "id": row["id"][:SHORT_ID]} for row in rows]
+    emit(columns, rows, form)
 
 
 def logs(

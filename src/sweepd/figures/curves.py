@@ -19,8 +19,6 @@ from sweepd.figures.panels import (
 from sweepd.figures.style import Look
 from sweepd.query.trials import Curve
 
-HEIGHT = 62
-
 
 def curves(
     asked: Asked,
@@ -58,7 +56,7 @@ def curves(
     )
     line = of_trials.transform_filter(is_("part", "curve"))
     end = of_trials.transform_filter(is_("part", "end"))
-    panel = alt.layer(
+    layers = (
         goal_rule(base, look),
         line.mark_line(strokeWidth=0.8, opacity=0.8).encode(alt.Detail("trial:N")),
         end.mark_point(filled=True, size=12, opacity=1),
@@ -68,9 +66,7 @@ def curves(
         for trial in trials.get(row["cell"], ()):
             yield from _told(asked, row, trial, of.get(trial["id"], ()))
 
-    return by_size_and_model(
-        asked, asked.answer.cells, drawn, panel.properties(height=HEIGHT), look
-    )
+    return by_size_and_model(asked, asked.answer.cells, drawn, layers, look)
 
 
 def _told(asked: Asked, row: Row, trial: Row, curve: Curve) -> Iterator[dict[str, Any]]:
@@ -95,4 +91,4 @@ def one_cell(score: str, look: Look) -> Drawing:
     )
     line = base.mark_line(strokeWidth=1, color=look.ink, opacity=0.7)
     point = base.mark_point(filled=True, size=12, color=look.ink, opacity=0.8)
-    return Drawing(alt.layer(line, point).properties(width=260, height=130), {"curve": []})
+    return Drawing(alt.layer(line, point, width=260, height=130), {"curve": []})

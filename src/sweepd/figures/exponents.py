@@ -44,7 +44,7 @@ def exponents(asked: Asked, along: str, look: Look) -> Drawing:
     )
     of_part = {part: base.transform_filter(is_("part", part)) for part in PARTS}
     shown = tooltip(model="model", told="exponent", theory="theory", points="sizes", seeds="seeds")
-    panel = alt.layer(
+    layers = (
         of_part["law"].mark_rule(strokeWidth=1.5).encode(alt.X("low:Q"), alt.X2("high")),
         of_part["law"]
         .mark_point(filled=True, size=34, opacity=1)
@@ -56,8 +56,8 @@ def exponents(asked: Asked, along: str, look: Look) -> Drawing:
     charts, found = [], {}
     for name, members in asked.problems(rows).items():
         height = ROW_HEIGHT * len({row["model"] for row in members})
-        chart = panel.properties(data=alt.NamedData(name), width=look.panel(1), height=height)
-        charts.append(chart.properties(title=name))
+        size = {"width": look.panel(1), "height": height}
+        charts.append(alt.layer(*layers, data=alt.NamedData(name), title=name, **size))
         found[name] = list(_told(members))
     return Drawing(stacked(charts).resolve_scale(x="shared"), found)
 

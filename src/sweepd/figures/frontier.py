@@ -60,11 +60,9 @@ def frontier(asked: Asked, look: Look) -> Drawing:
         told = [{**_told(asked, row), "size": f"{size_name} = {row['size']}"} for row in members]
         sizes = list(dict.fromkeys(row["size"] for row in told))
         panel, columns = side_by_side(sizes, look)
-        chart = alt.layer(line, points, data=alt.NamedData(name)).properties(
-            width=panel, height=HEIGHT
-        )
         facet = alt.Facet("size:N", sort=sizes, title=None)
-        charts.append(chart.facet(facet=facet, columns=columns).properties(title=name))
+        chart = alt.layer(line, points, width=panel, height=HEIGHT)
+        charts.append(chart.facet(facet, data=alt.NamedData(name), columns=columns, title=name))
         found[name] = told
     return Drawing(stacked(charts), found)
 

@@ -108,9 +108,9 @@ def _problem(
     if marked:
         layers.append(_marks(base, {row["mark"] for row in marked}, look))
     layers += _frontier_lines(base, {row["part"] for row in told})
-    chart = alt.layer(*layers, data=alt.NamedData(name))
     column = alt.Column("model:N", sort=models, title=None)
-    return chart.facet(column=column).properties(title=name), told
+    panels = alt.layer(*layers).facet(column=column, data=alt.NamedData(name), title=name)
+    return panels, told
 
 
 def _told(asked: Asked, row: Row) -> dict[str, Any]:

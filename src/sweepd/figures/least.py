@@ -68,9 +68,10 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
     )
     panel, columns = side_by_side(list(found), look)
     layers = _layers(alt.Chart().encode(x=x, y=y), models, {row["part"] for row in told}, look)
-    chart = alt.layer(*layers, data=alt.NamedData("rows")).properties(width=panel, height=HEIGHT)
+    chart = alt.layer(*layers, width=panel, height=HEIGHT)
     facet = alt.Facet("problem:N", sort=list(found), title=None)
-    return Drawing(chart.facet(facet=facet, columns=columns), {"rows": told})
+    of_rows = chart.facet(facet, data=alt.NamedData("rows"), columns=columns)
+    return Drawing(of_rows, {"rows": told})
 
 
 def _values(asked: Asked, column: str) -> list[Any]:

@@ -15,10 +15,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 from typing import Any
 
+from sweepd.cache import keep, recall
 from sweepd.errors import EnvironmentFailure
 
 NUMBER, LONG = ' class="number"', ' class="long"'
@@ -119,9 +121,12 @@ def _asset(name: str) -> str:
 
 
 @cache
-def prepared() -> subprocess.Popen[str]:
-    """The process that puts Vega, Vega-Lite and Vega-Embed into one script: it takes seconds, and
-    vl_convert lets nothing else of its own process run meanwhile."""
+def prepared() -> str | subprocess.Popen[str]:
+    """Vega, Vega-Lite and Vega-Embed in one script, as it was kept by an earlier process, or the
+    process that makes it: that takes seconds, and vl_convert lets nothing else of its own process
+    run meanwhile."""
+    if kept := recall(_kept_as()):
+        return kept.decode()
     return subprocess.Popen(
         [sys.executable, "-c", BUNDLE],
         stdout=subprocess.PIPE,
@@ -132,7 +137,17 @@ def prepared() -> subprocess.Popen[str]:
 
 @cache
 def _vega() -> str:
-    script, error = prepared().communicate()
+    found = prepared()
+    if isinstance(found, str):
+        return found
+    script, error = found.communicate()
     if not script:
         raise EnvironmentFailure(f"vl-convert cannot make the scripts of the page: {error}")
-    return script.replace("</script", "<\\/script")
+    script = script.replace("</script", "<\\/script")
+    keep(_kept_as(), script.encode())
+    return script
+
+
+def _kept_as() -> str:
+    """Where the script is kept, which depends on vl-convert alone."""
+    return f"page-scripts/vl-convert-{version('vl-convert-python')}"

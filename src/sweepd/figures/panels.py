@@ -24,6 +24,8 @@ MOST_PANELS = 60
 MOST_BESIDE = 4
 LEAST_PANEL = 105.0
 """How many panels stand side by side at most, and how much room each has at least, in points."""
+LOW_PANEL = 62.0
+"""The height, in points, of panels that stand in a table."""
 SCORES = {"acc": "accuracy"}
 """What axes call a score, where that is not its own name."""
 COSTS = {
@@ -141,6 +143,7 @@ def by_model(
     legend = alt.Legend(
         title=note,
         titleOrient="bottom" if look.narrow else "right",
+        titlePadding=3 if look.narrow else 12,
         columns=legend_columns(models, look),
         symbolOpacity=1,
     )
@@ -200,10 +203,11 @@ Drawn = Callable[[Row], Iterable[dict[str, Any]]]
 
 
 def by_size_and_model(
-    asked: Asked, rows: Sequence[Row], drawn: Drawn, panel: Any, look: Look
+    asked: Asked, rows: Sequence[Row], drawn: Drawn, layers: Sequence[Any], look: Look
 ) -> Drawing:
-    """For each problem a table of such panels: a row for each size, a column for each model. Their
-    data is what is drawn of the cells there, and the goal, if the question says it in one number.
+    """For each problem a table of panels of these layers: a row for each size, a column for each
+    model. Their data is what is drawn of the cells there, and the goal, if the question says it in
+    one number.
     """
     import altair as alt
 
@@ -221,13 +225,15 @@ def by_size_and_model(
             here = (row for row in members if (row["size"], row["model"]) == where)
             told += [{**place, **shown} for row in here for shown in drawn(row)]
         sizes = list(dict.fromkeys(row["size"] for row in told))
-        chart = panel.properties(width=look.panel(len(models)), data=alt.NamedData(name))
         found[name] = told
+        panel = alt.layer(*layers, width=look.panel(len(models)), height=LOW_PANEL)
         charts.append(
-            chart.facet(
+            panel.facet(
                 row=alt.Row("size:N", sort=sizes, title=None),
                 column=alt.Column("model:N", sort=models, title=None),
-            ).properties(title=name)
+                data=alt.NamedData(name),
+                title=name,
+            )
         )
     return Drawing(stacked(charts), found)
 

@@ -139,7 +139,8 @@ def _shown(kind: str, figures: Mapping[str, Any], missing: Mapping[str, str]) ->
     shows = KINDS[kind].shows
     if kind in figures:
         return figure(kind, shows)
-    return f'<p class="quiet">{escape(shows)} {escape(missing[kind])}.</p>'
+    why = missing[kind][:1].upper() + missing[kind][1:]
+    return f'<p class="quiet">{escape(shows)} {escape(why)}.</p>'
 
 
 def _tried(part: Callable[[], str]) -> str:

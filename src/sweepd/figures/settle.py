@@ -18,7 +18,6 @@ from sweepd.figures.panels import (
 )
 from sweepd.figures.style import Look, ordered
 
-HEIGHT = 62
 PASSES, DECIDES = "the least value that passes", "the next smaller value"
 """The two cells that a row rests on."""
 
@@ -70,5 +69,4 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
                     "score": trial[asked.score],
                 }
 
-    panel = alt.layer(goal_rule(base, look), line, point).properties(height=HEIGHT)
-    return by_size_and_model(asked, cells, drawn, panel, look)
+    return by_size_and_model(asked, cells, drawn, (goal_rule(base, look), line, point), look)

@@ -87,7 +87,7 @@ def _told(asked: Asked, row: Row) -> dict[str, Any]:
 def _span(row: Row, low: str, high: str) -> str:
     if row.get(low) is None or row.get(high) is None:
         return ""
-    return f"{row[low]:.3f} … {row[high]:.3f}"
+    return f"{row[low]:.3f}\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}{row[high]:.3f}"
 
 
 def _named(asked: Asked, rows: Sequence[Row], reason: str | None = None) -> str:

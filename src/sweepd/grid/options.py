@@ -45,6 +45,10 @@ MEAN_DIGITS = 14
 and with it whether 0.85, 0.9 and 0.95 meet a goal of 0.9."""
 
 
+TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
+"""Trackers that a sweep can be told to while it runs (`sweepd.trackers`)."""
+
+
 @dataclass(frozen=True)
 class Goal:
     """When a trial passes: `acc > 0.9`."""

@@ -41,6 +41,7 @@ from sweepd.grid.options import (
     Seeds,
     Settle,
     Staircase,
+    TrackerName,
     is_share,
 )
 from sweepd.grid.registry import Parameter, parameters
@@ -72,7 +73,11 @@ OPTIONS: Fields = {
     "hang_seconds": Parameter(float, 600.0),
 }
 """Keys that take one value."""
-LISTS: Fields = {"seeds": Parameter(int, (0,)), "tune": Parameter(str, ())}
+LISTS: Fields = {
+    "seeds": Parameter(int, (0,)),
+    "tune": Parameter(str, ()),
+    "log_to": Parameter(TrackerName, ()),
+}
 """Keys that take a list of values."""
 KEYS: Fields = {
     "task": Parameter(dict),
@@ -115,6 +120,8 @@ class Grid:
     """how long a trial may make no step before its worker is killed; 0: for ever"""
     tune: tuple[str, ...]
     """nuisance axes, as `train.lr`"""
+    log_to: tuple[TrackerName, ...]
+    """trackers that are told of its trials while these run"""
     base: Path
     """absolute: the folder that paths of a user's tasks and models are relative to"""
     document: Document = field(repr=False, compare=False)
@@ -150,6 +157,7 @@ class Grid:
                 if self.first_seeds == len(self.seeds)
                 else {"start": self.first_seeds, "max": len(self.seeds)},
                 "tune": list(self.tune),
+                "log_to": list(self.log_to),
             }
         )
 
@@ -204,6 +212,12 @@ def json_schema() -> dict[str, Any]:
                 "default": [0],
             },
             "tune": {"type": "array", "items": {"type": "string"}, "default": []},
+            "log_to": {
+                "type": "array",
+                "items": value_schema(LISTS["log_to"]),
+                "uniqueItems": True,
+                "default": [],
+            },
         },
         "oneOf": [
             {"required": ["task", "model"], "properties": {"loop": False}},
@@ -265,6 +279,7 @@ class _Reader:
         if goal:
             (self.check_loop_stop if self.of_loop else self.check_stop)(goal, blocks["stop"])
         (seeds, first_seeds), tune = self.seeds(), self.tune()
+        log_to = tuple(choice.value for choice in self.listed("log_to", "[tensorboard]"))
         search = self.search(values["search"], blocks, tune)
         settle = values["settle"] if isinstance(values["settle"], Settle) else None
         if settle:
@@ -288,6 +303,7 @@ class _Reader:
             checkpoint_seconds=values["checkpoint_seconds"],
             hang_seconds=values["hang_seconds"],
             tune=tune,
+            log_to=log_to,
             base=self.base,
             document=self.document,
         )

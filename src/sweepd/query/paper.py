@@ -11,9 +11,8 @@ from typing import Any
 from sweepd.grid.costs import costs
 from sweepd.grid.registry import find_model
 from sweepd.query.answers import answer
-from sweepd.query.database import CodeChoice, Source, Views, connect
+from sweepd.query.database import Views
 from sweepd.store.tables import Damaged
-from sweepd.tasks.arithmetic import PUBLISHED_L, Arithmetic
 
 TABLE2 = {
     "standard": {87: (0.027, 64), 221: (0.266, 128), 355: (0.426, 128), 505: (0.605, 128)},
@@ -26,7 +25,7 @@ All exceed 24 · layers · d² · L, the weight products of one forward pass, by
 """
 LAYERS, HEADS, POSITIONS = 3, 4, "sinusoidal"
 SIZES = {
-    "arithmetic": tuple(PUBLISHED_L),
+    "arithmetic": (6, 10, 13, 16),
     "lis": (40, 110, 175, 250),
     "edit_distance": (6, 12, 16, 20),
     "ed_local": (6, 12, 16, 20),
@@ -43,12 +42,10 @@ TableRow = dict[str, Any]
 
 
 class Measured:
-    """Questions to a store; without one, nothing was measured."""
+    """Questions to the views of a store; without any, nothing was measured."""
 
-    def __init__(
-        self, source: Source | None, code: CodeChoice, sweeps: Sequence[str] | None = None
-    ) -> None:
-        self.views: Views | None = None
+    def __init__(self, views: Views | None) -> None:
+        self.views = views
         self.columns: set[str] = set()
         self.settings: tuple[str, ...] = ()
         """axes that make cells differ, but for d, sizes and nuisance axes"""
@@ -56,8 +53,7 @@ class Measured:
         """whether a sweep settles its answers, so that a fail that is not settled says nothing"""
         self.notes: list[str] = []
         self.damaged: tuple[Damaged, ...] = ()
-        if source is not None:
-            self.views = views = connect(source, code=code, sweeps=sweeps)
+        if views is not None:
             self.columns = set(views.columns) if views.axes else set()
             ranked = {"d", *views.size_fields.values(), *views.tune}
             self.settings = tuple(axis for axis in views.axes if axis not in ranked)
@@ -82,6 +78,8 @@ def table2(measured: Measured) -> list[TableRow]:
     gflops_weights is the paper's count and ratio the published figure over it; gflops counts
     attention's own products too. Measured is with the paper's layers, heads and modulus.
     """
+    from sweepd.tasks.arithmetic import PUBLISHED_L  # and with it numba, which takes a while
+
     where = f"task = 'arithmetic' and modulus = 11 and layers = {LAYERS} and heads = {HEADS}"
     found = {
         (row["model"], row["L"]): row
@@ -118,6 +116,8 @@ def table2(measured: Measured) -> list[TableRow]:
 
 def _gflops(model: str, operators: int, d: int) -> tuple[float, float]:
     """Of the paper's model on arithmetic: by weights only, and with attention's own products."""
+    from sweepd.tasks.arithmetic import Arithmetic
+
     task = Arithmetic(operators)
     kind: Any = find_model(model, Path())
     architecture = kind(d=d, layers=LAYERS, heads=HEADS)

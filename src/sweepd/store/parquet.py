@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.runs import KEY, joined, runs_of
-from sweepd.store.schema import Layout
+from sweepd.store.schema import Layout, with_one_of
 from sweepd.store.storage import DIGEST_LENGTH, File, Folder, Unreachable, from_json
 
 REPLACES = b"sweepd.replaces"
@@ -146,8 +146,6 @@ def examine(
 def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
     """The rows of an examined file that are filed by one of these values, from the row groups that
     may hold them. EnvironmentFailure if they can't be read."""
-    import pyarrow.compute as pc  # which takes a while
-
     try:
         parquet = pq.ParquetFile(reader)
         column = parquet.schema_arrow.get_field_index(layout.filed_by)
@@ -163,7 +161,7 @@ def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.T
             or any(span.min <= value <= span.max for value in wanted)
         ]
         table = layout.conform(parquet.read_row_groups(groups, use_threads=False))
-        return table.filter(pc.is_in(table[layout.filed_by], pa.array(list(wanted), pa.string())))
+        return with_one_of(table, layout.filed_by, wanted)
     except (OSError, ValueError, pa.ArrowException) as error:
         where = reader.folder.where(reader.path)
         raise EnvironmentFailure(

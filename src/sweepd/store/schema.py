@@ -12,7 +12,7 @@ so the result does not depend on which tables were put together first.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -118,6 +118,17 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
     """Rows of a table by their numbers. (pa.array would import pandas.)"""
     buffer = pa.py_buffer(rows.astype(np.int64))
     return table.take(pa.Array.from_buffers(INT, len(rows), [None, buffer]))
+
+
+def with_one_of(table: pa.Table, column: str, values: Collection[str]) -> pa.Table:
+    """The rows that have one of these texts in a column. (pa.array would import pandas.)"""
+    import pyarrow.compute  # which takes a while
+
+    texts = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    buffers = pa.py_buffer(ends), pa.py_buffer(b"".join(texts))
+    wanted = pa.StringArray.from_buffers(len(texts), *buffers)
+    return table.filter(pyarrow.compute.is_in(table[column], wanted))
 
 
 def _repeats(table: pa.Table, key: Sequence[str]) -> bool:

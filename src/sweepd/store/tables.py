@@ -21,7 +21,7 @@ from sweepd.store.parquet import (
     to_parquet,
 )
 from sweepd.store.runs import joined, overlapping, runs_of
-from sweepd.store.schema import Layout, Row
+from sweepd.store.schema import Layout, Row, with_one_of
 from sweepd.store.storage import File, Folder, digest
 
 __all__ = ["Damaged", "Live", "Read", "TableFolder"]
@@ -113,10 +113,7 @@ class TableFolder:
             found.tables.append(read_groups(self._reader(one.file), self.layout, only or ()))
         table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
-            import pyarrow.compute  # which takes a while
-
-            wanted = pa.array(list(only), pa.string())
-            table = table.filter(pyarrow.compute.is_in(table[self.layout.filed_by], wanted))
+            table = with_one_of(table, self.layout.filed_by, only)
         return Read(table, tuple(found.damaged))
 
     def live(self, only: Collection[str] | None = None) -> Live:

@@ -3,7 +3,6 @@ and line, its end, its budgets; and one that was cut off goes on with the same n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ import pytest
 from sweepd.grid.options import RANGES
 from sweepd.grid.plan import Trial, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.store.schema import LARGEST_INT
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
-from sweepd.trial.own_loop import LIMITS, TOTAL
+from sweepd.trial.handed import LIMITS, TOTAL
 
 LOOP = '''
 import json, random
@@ -176,7 +176,7 @@ def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Runs, value: s
 @pytest.mark.parametrize(
     ("advance", "message"),
     [
-        ("return 3", "returned 3 (int); it must return a mapping of its metrics (acc, far), or"),
+        ("return 3", "returned 3 (int); it must return a mapping of its metrics (acc, far)"),
         ("return None", "returned None before any row"),
         ("return {'far': 1.0}", "did not report acc"),
         ("return {'acc': 1, 'far': 1, 'fast': 2}", "reported 'fast' (str), which its `metrics` do"),
@@ -231,4 +231,4 @@ def test_the_limits_of_its_scores_are_those_of_all_trials() -> None:
     assert {name: LIMITS[name] for name in ("acc", "loss")} == {
         name: RANGES[name] for name in ("acc", "loss")
     }
-    assert LIMITS[TOTAL] == (0, math.inf)
+    assert LIMITS[TOTAL] == (0, LARGEST_INT)

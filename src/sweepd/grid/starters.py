@@ -16,6 +16,7 @@ from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import registry
 from sweepd.grid.fingerprint import PACKAGE
+from sweepd.grid.metrics import directions
 from sweepd.grid.registry import REQUIRED, Entry
 
 GRIDS, TEMPLATE_FOLDER = PACKAGE / "grids", PACKAGE / "templates"
@@ -106,13 +107,19 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
         "",
         "train: {steps: 1000, batch_size: 64}   # lr: 1.0e-3 sets the rate; a list is swept",
         "seeds: [0, 1, 2]",
-        f"goal:  {'acc > 0.9' if 'acc' in found.metrics else 'loss < 0.1'}        "
-        "# when a trial passes",
+        f"goal:  {_goal(found.metrics)}        # when a trial passes",
         "pass:  median           # of a cell's seeds; or all, any, mean",
         "search: staircase       # only the cells that the answer needs; or grid: all of them",
         "# settle: {factor: 4}   # train what decides the answer for longer (docs/settle.md)",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _goal(metrics: Any) -> str:
+    """On acc where it is reported, else on the last metric."""
+    found = directions(metrics)
+    *_, (last, better) = found.items()
+    return "acc > 0.9" if "acc" in found else f"{last} {'>' if better == 'up' else '<'} 0.1"
 
 
 def _base(where: str, base: Path) -> Path:

@@ -180,6 +180,19 @@ class Views:
         return found | {"steps"} if self.settles else found
 
     @property
+    def minimized(self) -> str:
+        """The column whose least value the selected sweeps ask for. UserError where they ask for
+        several, or one does not say."""
+        told = {info.minimized: name for name, info in self.infos.items()} or {"d": ""}
+        if len(told) == 1 and all(told):
+            return next(iter(told))
+        each = ", ".join(f"{least or 'nothing'} ({name})" for least, name in told.items())
+        raise UserError(
+            f"what is minimised? The sweeps ask for the least of {each}: "
+            "name it (--of), or name one sweep"
+        )
+
+    @property
     def settles(self) -> bool:
         """Whether a selected sweep trains what decides its answers for longer."""
         return any(info.settle for info in self.infos.values())

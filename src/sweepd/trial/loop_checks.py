@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweepd.grid.loops import metrics_of
+from sweepd.grid import metrics
 from sweepd.grid.settings import Stop
 from sweepd.trial.findings import Wrong
 from sweepd.trial.own_loop import OwnLoop
@@ -85,7 +85,8 @@ class Tryout:
         return "saved and loaded, it gives the same rows"
 
     def _run(self) -> OwnLoop:
-        return OwnLoop(self.loop, metrics_of(type(self.loop)), 0, Stop(), SEED, None, "cpu")
+        reported = metrics.directions(self.loop.metrics)
+        return OwnLoop(self.loop, reported, 0, Stop(), SEED, None, "cpu")
 
 
 def _next(run: OwnLoop) -> Scores:

@@ -84,7 +84,7 @@ class Answer:
     notes: list[str]
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
-    """Which scores a question is about: acc, loss, metrics of users' own loops."""
+    """Which scores a question is about: acc, loss, metrics of users' own tasks and loops."""
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
     cells: Sequence[Mapping[str, Any]] = ()
@@ -105,7 +105,7 @@ class Views:
     infos: Mapping[str, SweepInfo]
     """sweep.json of each selected sweep."""
     own: Scores
-    """Metrics of users' own loops: columns of `trials`, and scores of `cells`."""
+    """Metrics of users' own tasks and loops: columns of `trials`, and scores of `cells`."""
     whole_store: bool
     notes: list[str]
     damaged: tuple[Damaged, ...]
@@ -186,10 +186,15 @@ class Views:
         told = {info.minimized: name for name, info in self.infos.items()} or {"d": ""}
         if len(told) == 1 and all(told):
             return next(iter(told))
-        each = ", ".join(f"{least or 'nothing'} ({name})" for least, name in told.items())
+        if unsaid := told.get(""):
+            raise UserError(
+                f"what is minimised? The grid of sweep {unsaid} has no d, no staircase, and not "
+                "just one number that varies: name it, as in --of hidden"
+            )
+        each = ", ".join(f"{least} ({name})" for least, name in told.items())
         raise UserError(
-            f"what is minimised? The sweeps ask for the least of {each}: "
-            "name it (--of), or name one sweep"
+            f"what is minimised? The sweeps ask for the least of {each}: name it (--of), or name "
+            "one sweep"
         )
 
     @property
@@ -441,7 +446,7 @@ def _load_infos(
 
 
 def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> dict[str, Better]:
-    """The metrics of users' own loops. UserError where sweeps do not agree on one."""
+    """The metrics of users' own tasks and loops. UserError where sweeps do not agree on one."""
     found: dict[str, Better] = {}
     for sweep, info in infos.items():
         for name, better in info.metrics.items():

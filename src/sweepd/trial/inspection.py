@@ -22,7 +22,7 @@ from sweepd.tasks.base import Task
 from sweepd.trial.cases import Case, Kind
 from sweepd.trial.findings import Finding, Subject, Wrong
 from sweepd.trial.handed import Unusable
-from sweepd.trial.loop_checks import LOOP_CHECKS, Tryout
+from sweepd.trial.loop_checks import LOOP_CHECKS, Diverged, Tryout
 from sweepd.trial.model_checks import MODEL_CHECKS, Network
 from sweepd.trial.rehearsal import TRIAL_CHECKS, Rehearsal
 from sweepd.trial.task_checks import TASK_CHECKS
@@ -92,7 +92,7 @@ def _found(
             return
         except Unusable as error:
             place = error.place or subject.place(ENTRY[case.kind])
-            yield Finding(*about, False, error.told, place)
+            yield Finding(*about, False, error.told, place, raised=isinstance(error, Diverged))
             return
         except Exception as error:  # a user's code may raise anything
             place = place_of(error) or subject.place(ENTRY[case.kind])

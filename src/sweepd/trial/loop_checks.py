@@ -7,6 +7,7 @@ reads them.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 from sweepd.grid import metrics
 from sweepd.grid.settings import Stop
 from sweepd.trial.findings import Wrong
+from sweepd.trial.handed import Unusable, unusable
 from sweepd.trial.own_loop import OwnLoop
 
 SEED = 1
@@ -23,6 +25,10 @@ ROWS = 2
 MOST_SECONDS = 20.0
 """A loop whose first row takes longer is not run again."""
 Scores = Mapping[str, float]
+
+
+class Diverged(Unusable):
+    """A loop has reported what is no finite number. Its trials may have other settings."""
 
 
 class Tryout:
@@ -37,7 +43,7 @@ class Tryout:
         self.seconds = 0.0
 
     def check_rows(self) -> str:
-        """Each row has all metrics and nothing else, as numbers."""
+        """Each row has all metrics and nothing else, as finite numbers."""
         began = time.monotonic()
         run = self._run()
         first = _next(run)
@@ -46,7 +52,18 @@ class Tryout:
             return f"the first row can be used, and took {self.seconds:.0f} s"
         self.saved = run.snapshot()
         self.rows = [first, *(_next(run) for _ in range(ROWS - 1))]
+        self._check_finite(run)
         return f"the first {ROWS} rows can be used"
+
+    def _check_finite(self, run: OwnLoop) -> None:
+        for step, row in enumerate(self.rows, 1):
+            for name, value in row.items():
+                if not math.isfinite(value):
+                    told = (
+                        f"reported {name} = {value} at step {step}; a trial ends there, as a fail"
+                    )
+                    wrong = unusable(run.running, "advance", told)
+                    raise Diverged(wrong.told, wrong.place)
 
     @property
     def slow(self) -> bool:

@@ -75,7 +75,8 @@ class MetricRow:
 
     def columns(self) -> dict[str, Any]:
         columns = asdict(self)
-        return {**columns, **columns.pop("own")}
+        own: dict[str, float] = columns.pop("own")
+        return columns | own
 
 
 @dataclass(frozen=True)

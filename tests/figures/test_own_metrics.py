@@ -40,11 +40,10 @@ def test_what_is_minimised_and_against_what() -> None:
 
 
 @pytest.mark.parametrize("kind", ["heatmap", "min", "settle", "curves"])
-def test_each_kind_shows_its_metric(kind: str) -> None:
+def test_each_kind_shows_them(kind: str) -> None:
     assert shown(kind, curved())
-    assert "f1" in str(
-        KINDS[kind].draw(Questions(connect(curved(), code=now)))(LOOK).chart.to_dict()
-    )
+    drawing = KINDS[kind].draw(Questions(connect(curved(), code=now)))(LOOK)
+    assert ("hidden" if kind == "min" else "f1") in str(drawing.chart.to_dict())
 
 
 def test_a_frontier_of_its_metric() -> None:
@@ -55,11 +54,10 @@ def test_sweeps_that_minimise_different_things() -> None:
     made = curved()
     made.add_sweep("t", [planned(8, 16)])
     made.end(planned(8, 16), "completed", 0.95)
-    with pytest.raises(
-        UserError, match=r"least of hidden \(s\), d \(t\): name it \(--of\), or name"
-    ):
+    told = r"the least of hidden \(s\), d \(t\): name it \(--of\), or name one sweep"
+    with pytest.raises(UserError, match=told):
         shown("heatmap", made)
-    assert shown("heatmap", made, of="d")
+    assert shown("heatmap", made, of="d", where="acc > 0.9")
     made.infos["t"]["minimized"] = ""
-    with pytest.raises(UserError, match=r"nothing \(t\)"):
+    with pytest.raises(UserError, match="sweep t has no d, no staircase, and not just one number"):
         shown("heatmap", made)

@@ -183,6 +183,11 @@ def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Runs, value: s
         ("return {i: 0 for i in range(10**5)}", "reported 0 (int) and 99999 more, which its"),
         ("return {'acc': 1, 'far': 'x' * 10**6}", "… (str); it must be one number"),
         ("return {'acc': 1, 'far': torch.ones(3)}", "far = tensor([1., 1., 1.]) (Tensor); it must"),
+        ("return {'acc': 1, 'far': 10**400}", "… (int); it must be one number"),
+        (
+            "return {'acc': 1, 'far': 1, 'total': 1e30}",
+            "total = 1e+30; it lies between 0 and 9.007",
+        ),
         ("return {'acc': True, 'far': 1}", "reported acc = True (bool); it must be one number"),
         ("return {'acc': 1.5, 'far': 1}", "reported acc = 1.5; it lies between 0 and 1"),
         ("return {'acc': 1, 'far': 1, 'total': 0.5}", "reported total = 0.5; it is a count"),
@@ -219,6 +224,17 @@ def test_a_wrong_start_or_save_too(
     assert attempt.ending is not None and attempt.status == "failed"
     found = attempt.ending["error"]
     assert found.startswith(runs.place(f"def {place}")) and message in found
+
+
+def test_a_state_that_cannot_be_loaded_is_told_with_its_line(runs: Runs) -> None:
+    runs.write("pass", ("self.at = json.loads(data)", "self.at = json.loads(data)['at']"))
+    trial = runs.trial()
+    attempt = runs.begin(trial)
+    attempt.advance(0.0)
+    attempt.interrupt()
+    ending = runs.run(trial)
+    assert ending["status"] == "failed"
+    assert ending["error"].startswith(f"{runs.place('self.at = json.loads')}TypeError: ")
 
 
 def test_an_exception_is_told_with_its_line(runs: Runs) -> None:

@@ -49,7 +49,7 @@ class Questions:
     def least(self) -> Asked:
         """The least values, and the cells behind them. UserError if they are of the size itself,
         against which figures show them."""
-        found = self._asked(self.texts["min"], self.minimized)
+        found = self._asked(self._min, self.minimized)
         if "size" not in found.named:
             raise UserError(
                 f"--of {self.minimized}: figures show it against the size; name another column"
@@ -59,7 +59,7 @@ class Questions:
     @cached_property
     def laws(self) -> Asked:
         """How they grow."""
-        return self._asked(self.texts["fit"], self.minimized)
+        return self._asked(self._fit, self.minimized)
 
     @cached_property
     def unbeaten(self) -> Asked:
@@ -93,10 +93,15 @@ class Questions:
     @property
     def texts(self) -> dict[str, str]:
         """The questions by their verbs."""
-        return {
-            "min": f"min {self.minimized}{self._where}",
-            "fit": f"fit {self.minimized} ~ {self.against}{self._where}",
-        }
+        return {"min": self._min, "fit": self._fit}
+
+    @property
+    def _min(self) -> str:
+        return f"min {self.minimized}{self._where}"
+
+    @property
+    def _fit(self) -> str:
+        return f"fit {self.minimized} ~ {self.against}{self._where}"
 
     @property
     def _where(self) -> str:

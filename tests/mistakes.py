@@ -380,7 +380,7 @@ IN_SCORES = {
         '    def scores(self, found, wanted):\n        return {"near": 0.0}',
         "def scores",
         "metrics",
-        "Mine.scores reported 'near' (str), which its `metrics` do not name",
+        "Mine.scores reported 'near' (str), which its `metrics` do not name; …",
     ),
     "random numbers in `scores`": Mistake(
         '    size_field = "n"',
@@ -439,10 +439,16 @@ IN_LOOPS = {
         'return {"acc": 0.5, "f1": self.at, "f2": 0.5}',
         "def advance",
         "rows",
-        "Walk.advance reported 'f2' (str), which its `metrics` do not name",
+        "Walk.advance reported 'f2' (str), which its `metrics` do not name; name it "
+        "there, or leave it "
+        "out",
     ),
     "a metric left out": Mistake(
-        _ROW, 'return {"acc": 0.5}', "def advance", "rows", "Walk.advance did not report f1"
+        _ROW,
+        'return {"acc": 0.5}',
+        "def advance",
+        "rows",
+        "Walk.advance did not report f1; give all of its `metrics` every time",
     ),
     "no row": Mistake(
         _ROW,
@@ -452,7 +458,11 @@ IN_LOOPS = {
         "Walk.advance returned … (float); it must return a mapping of its metrics (acc, f1)",
     ),
     "an end before the first row": Mistake(
-        _ROW, "return None", "def advance", "rows", "Walk.advance returned None before any row"
+        _ROW,
+        "return None",
+        "def advance",
+        "rows",
+        "Walk.advance returned None before any row; return at least one",
     ),
     "a text in place of a number": Mistake(
         _ROW,
@@ -480,14 +490,16 @@ IN_LOOPS = {
         'return {"acc": 0.5, "f1": float(torch.tensor(0.0) / 0)}',
         "def advance",
         "rows",
-        "Walk.advance reported f1 = nan at step 1; a trial ends there, as a fail",
+        "Walk.advance reported f1 = nan at step 1, where a trial ends as a fail; look "
+        "for a division by "
+        "0, or a rate that is too high",
     ),
     "a row of all weights": Mistake(
         _ROW,
         "return {f'weight{i}': 0.0 for i in range(100_000)}",
         "def advance",
         "rows",
-        "Walk.advance reported 'weight0' (str) and 99999 more, which its `metrics` do not name",
+        "Walk.advance reported 'weight0' (str) and 99999 more, which its `metrics` do not name; …",
     ),
     "an error in the training": Mistake(
         _ROW,
@@ -516,14 +528,15 @@ IN_LOOPS = {
         "return Walk(seed).advance()",
         "def start",
         "rows",
-        "Mine.start returned {…} (dict), which has no `advance()`",
+        "Mine.start returned {…} (dict), which has no `advance()`; return what has one",
     ),
     "`save` without `load`": Mistake(
         "def load(",
         "def restore(",
         "def start",
         "rows",
-        "Mine.start returned … (Walk), which has only one of `save()` and `load(data)`",
+        "Mine.start returned … (Walk), which has only one of `save()` and `load(data)`; "
+        "give it both, or none",
     ),
     "`save` that gives no bytes": Mistake(
         "return json.dumps([self.at, self.random.getstate()]).encode()",

@@ -52,10 +52,14 @@ def numbers(
         raise unusable(owner, method, told)
     if unknown := [name for name in given if name not in wanted and name not in allowed]:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        told = f"reported {shown(unknown[0])}{more}, which its `metrics` do not name"
+        told = (
+            f"reported {shown(unknown[0])}{more}, which its `metrics` do not name; "
+            "name it there, or leave it out"
+        )
         raise unusable(owner, method, told)
     if missing := [name for name in wanted if name not in given]:
-        raise unusable(owner, method, f"did not report {' and '.join(missing)}")
+        told = f"did not report {' and '.join(missing)}; give all of its `metrics` every time"
+        raise unusable(owner, method, told)
     return {name: _number(owner, method, name, value) for name, value in given.items()}
 
 

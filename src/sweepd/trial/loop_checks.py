@@ -53,17 +53,17 @@ class Tryout:
         self.saved = run.snapshot()
         self.rows = [first, *(_next(run) for _ in range(ROWS - 1))]
         self._check_finite(run)
-        return f"the first {ROWS} rows can be used"
+        return f"the first {ROWS} rows can be used; the first took {self.seconds:.2g} s"
 
     def _check_finite(self, run: OwnLoop) -> None:
         for step, row in enumerate(self.rows, 1):
-            for name, value in row.items():
-                if not math.isfinite(value):
-                    told = (
-                        f"reported {name} = {value} at step {step}; a trial ends there, as a fail"
-                    )
-                    wrong = unusable(run.running, "advance", told)
-                    raise Diverged(wrong.told, wrong.place)
+            if wild := [name for name, value in row.items() if not math.isfinite(value)]:
+                told = (
+                    f"reported {wild[0]} = {row[wild[0]]} at step {step}, where a trial ends as a "
+                    "fail; look for a division by 0, or a rate that is too high"
+                )
+                wrong = unusable(run.running, "advance", told)
+                raise Diverged(wrong.told, wrong.place)
 
     @property
     def slow(self) -> bool:

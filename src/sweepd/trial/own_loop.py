@@ -83,11 +83,12 @@ class OwnLoop:
             self.running = loop.start(seed, device)
         has = {name: callable(getattr(self.running, name, None)) for name in METHODS}
         if not has["advance"]:
-            told = f"returned {shown(self.running)}, which has no `advance()`"
+            told = f"returned {shown(self.running)}, which has no `advance()`; return what has one"
             raise unusable(loop, "start", told)
         if has["save"] != has["load"]:
             told = (
-                f"returned {shown(self.running)}, which has only one of `save()` and `load(data)`"
+                f"returned {shown(self.running)}, which has only one of `save()` and `load(data)`; "
+                "give it both, or none"
             )
             raise unusable(loop, "start", told)
         self.can_be_saved = has["save"]
@@ -114,7 +115,9 @@ class OwnLoop:
             self.seconds += time.perf_counter() - began
             if given is None:
                 if not self.checks:
-                    raise unusable(self.running, "advance", "returned None before any row")
+                    raise unusable(
+                        self.running, "advance", "returned None before any row; return at least one"
+                    )
                 self.result = LoopResult("completed", self.checks[-1])
                 return
             scores = numbers(self.running, "advance", given, self.metrics, [TOTAL])

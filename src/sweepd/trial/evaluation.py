@@ -170,7 +170,7 @@ def own_scores(task: Task, found: Any, wanted: Any) -> dict[str, float]:
 def per_row(right: Flags, scored: Flags) -> tuple[IntArray, IntArray]:
     """(B,) how many things are right in each row, and of how many: targets (B, T), or rows (B,)."""
     if right.ndim == 1:
-        counted: Flags = scored.any(axis=1)
+        counted: Flags = np.asarray(scored.any(axis=1))
         return (right & counted).astype(np.int64), counted.astype(np.int64)
     hits: IntArray = np.sum(right & scored, axis=1)
     targets: IntArray = np.sum(scored, axis=1)

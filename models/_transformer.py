@@ -48,7 +48,9 @@ class TransformerArchitecture(Architecture):
             raise ValueError(f"positions = {self.positions!r}: must be one of {known}")
         if self.positions == "rotary":
             if self.no_rotary:
-                raise ValueError(f"positions = 'rotary': {self.no_rotary}")
+                raise ValueError(
+                    f"positions = 'rotary': {type(self).__name__} has none: {self.no_rotary}"
+                )
             if self.d // self.heads % 2:
                 raise ValueError(
                     "positions = 'rotary' turns pairs of features, but d / heads = "

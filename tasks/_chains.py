@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -95,7 +95,7 @@ class ChainTask(Task):
     cot: bool = field(default=True, kw_only=True)
     """whether rows hold the chain of thought"""
 
-    metrics: ClassVar[tuple[str, ...]] = ("acc", "chain_acc", "loss")
+    metrics: ClassVar[Sequence[str] | Mapping[str, str]] = ("acc", "chain_acc", "loss")
     separator: ClassVar[int] = SEP
     """Id of the token that first ends the prompt and last precedes the answer."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,7 +39,7 @@ class RowTask(Task):
     and says so: `metrics = ("loss",)`.
     """
 
-    metrics: ClassVar[tuple[str, ...]] = ("acc", "loss")
+    metrics: ClassVar[Sequence[str] | Mapping[str, str]] = ("acc", "loss")
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -22,6 +22,7 @@ from sweepd.tasks._tools import compiled
 IntArray = npt.NDArray[np.int64]
 RealArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[Any]
 """(B, T): ids (int64) or real numbers (float32)."""
 
@@ -61,7 +62,7 @@ class Batch:
     targets: Rows
 
     @property
-    def scored(self) -> npt.NDArray[np.bool_]:
+    def scored(self) -> Flags:
         """(B, T) whether there is a target."""
         return ~np.isnan(self.targets) if self.targets.dtype.kind == "f" else self.targets != IGNORE
 
@@ -104,8 +105,9 @@ class Task(ABC):
 
     size_field: ClassVar[str]
     """Name of the parameter that is the task's own knob for size (n, operators, …)."""
-    metrics: ClassVar[tuple[str, ...]]
-    """What an evaluation reports, and so what a goal may read; a setting may narrow it."""
+    metrics: ClassVar[Sequence[str] | Mapping[str, str]]
+    """What an evaluation reports, and so what a goal may read: names of acc, chain_acc and loss, or
+    a mapping of any names to "up" if more is better, else "down". A setting may narrow it."""
 
     @property
     def size(self) -> int:
@@ -161,6 +163,24 @@ class Task(ABC):
     @abstractmethod
     def examples(self, rng: np.random.Generator, count: int, split: Split) -> Iterator[Example]:
         """Returns the same rows for people to look at."""
+
+    def right(self, found: Rows, batch: Batch) -> Flags | None:
+        """Returns what `acc` counts in a sample that is a Batch: (B, T) whether each target is met,
+        or (B,) whether each row is. None where there is no `acc`, as by default for real numbers.
+
+        found: (B, T) what a model gives at each position, the likeliest id or a real number.
+        """
+        return None if batch.targets.dtype.kind == "f" else found == batch.targets
+
+    def scores(self, found: Any, wanted: Any) -> Mapping[str, float]:
+        """Returns the metrics of the task's own, those that are not acc, chain_acc or loss, over a
+        whole sample.
+
+        found: (B, T) what a model gives at each position, as in `right`; wanted: the Batch. Of
+        `Chains` both are lists of answers, each a list of words; None in `found` where a model came
+        to no end.
+        """
+        return {}
 
     def drawn(
         self, count: int, split: Split, block: Rows, fill: Callable[[Rows], HashArray]

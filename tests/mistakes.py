@@ -1,4 +1,5 @@
-"""A task and a model of a user's that are right, and the mistakes that people make in them."""
+"""A task, a model and a training loop of a user's that are right, and the mistakes that people make
+in them."""
 
 from __future__ import annotations
 
@@ -57,6 +58,44 @@ class Mine(ChainTask):
     def draw(self, rng):
         bits = rng.integers(2, size=self.n)
         return [str(bit) for bit in bits], "", str(bits.sum() % 2)
+"""
+
+LOOP = """\
+import json
+import random
+import time
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Mine:
+    n: int = 2
+    steps: int = 5
+
+    task = "walking"
+    size_field = "n"
+    metrics = {"acc": "up", "f1": "up"}
+
+    def start(self, seed, device):
+        return Walk(seed)
+
+
+class Walk:
+    def __init__(self, seed):
+        self.random, self.at = random.Random(seed), 0.0
+
+    def advance(self):
+        self.at += self.random.random() / 10
+        return {"acc": 0.5, "f1": self.at}
+
+    def save(self):
+        return json.dumps([self.at, self.random.getstate()]).encode()
+
+    def load(self, data):
+        self.at, state = json.loads(data)
+        self.random.setstate((state[0], tuple(state[1]), state[2]))
 """
 
 
@@ -327,6 +366,33 @@ IN_TASKS = {
     ),
 }
 
+IN_SCORES = {
+    "a metric of one's own that nothing reports": Mistake(
+        '    size_field = "n"',
+        '    metrics = {"acc": "up", "far": "down"}\n    size_field = "n"',
+        "class Mine",
+        "",
+        "Mine has the metric far, and no `scores(self, found, wanted)` that reports it",
+    ),
+    "a wrong name in `scores`": Mistake(
+        '    size_field = "n"',
+        '    metrics = {"acc": "up", "far": "down"}\n    size_field = "n"\n\n'
+        '    def scores(self, found, wanted):\n        return {"near": 0.0}',
+        "def scores",
+        "metrics",
+        "Mine.scores reported 'near' (str), which its `metrics` do not name; …",
+    ),
+    "random numbers in `scores`": Mistake(
+        '    size_field = "n"',
+        '    metrics = {"acc": "up", "far": "down"}\n    size_field = "n"\n\n'
+        '    def scores(self, found, wanted):\n        return {"far": np.random.rand()}',
+        "def scores",
+        "metrics",
+        "gives another far for the same answers; compute it from `found` and `wanted` alone, "
+        "without random numbers",
+    ),
+}
+
 IN_CLASSES = {
     "no @dataclass(frozen=True)": Mistake(
         "@dataclass(frozen=True)\nclass Mine",
@@ -363,5 +429,157 @@ IN_CLASSES = {
         "",
         "FrozenInstanceError: cannot assign to field 'half'; the dataclass is frozen: compute the "
         "value in a property instead",
+    ),
+}
+
+_ROW = 'return {"acc": 0.5, "f1": self.at}'
+IN_LOOPS = {
+    "a metric that `metrics` does not name": Mistake(
+        _ROW,
+        'return {"acc": 0.5, "f1": self.at, "f2": 0.5}',
+        "def advance",
+        "rows",
+        "Walk.advance reported 'f2' (str), which its `metrics` do not name; name it "
+        "there, or leave it "
+        "out",
+    ),
+    "a metric left out": Mistake(
+        _ROW,
+        'return {"acc": 0.5}',
+        "def advance",
+        "rows",
+        "Walk.advance did not report f1; give all of its `metrics` every time",
+    ),
+    "no row": Mistake(
+        _ROW,
+        "return self.at",
+        "def advance",
+        "rows",
+        "Walk.advance returned … (float); it must return a mapping of its metrics (acc, f1)",
+    ),
+    "an end before the first row": Mistake(
+        _ROW,
+        "return None",
+        "def advance",
+        "rows",
+        "Walk.advance returned None before any row; return at least one",
+    ),
+    "a text in place of a number": Mistake(
+        _ROW,
+        'return {"acc": 0.5, "f1": f"{self.at:.2f}"}',
+        "def advance",
+        "rows",
+        "Walk.advance reported f1 = '…' (str); it must be one number",
+    ),
+    "a number for each class": Mistake(
+        _ROW,
+        'return {"acc": 0.5, "f1": torch.ones(3)}',
+        "def advance",
+        "rows",
+        "Walk.advance reported f1 = tensor([1., 1., 1.]) (Tensor); it must be one number",
+    ),
+    "percent in place of a share": Mistake(
+        _ROW,
+        'return {"acc": 50, "f1": self.at}',
+        "def advance",
+        "rows",
+        "Walk.advance reported acc = 50; it lies between 0 and 1",
+    ),
+    "a division of 0 by 0": Mistake(
+        _ROW,
+        'return {"acc": 0.5, "f1": float(torch.tensor(0.0) / 0)}',
+        "def advance",
+        "rows",
+        "Walk.advance reported f1 = nan at step 1, where a trial ends as a fail; look "
+        "for a division by "
+        "0, or a rate that is too high",
+    ),
+    "a row of all weights": Mistake(
+        _ROW,
+        "return {f'weight{i}': 0.0 for i in range(100_000)}",
+        "def advance",
+        "rows",
+        "Walk.advance reported 'weight0' (str) and 99999 more, which its `metrics` do not name; …",
+    ),
+    "an error in the training": Mistake(
+        _ROW,
+        'return {"acc": 0.5, "f1": self.at / self.steps}',
+        "self.at / self.steps",
+        "rows",
+        "AttributeError: 'Walk' object has no attribute 'steps'",
+    ),
+    "a seed that is not used": Mistake(
+        "random.Random(seed)",
+        "random.Random(time.time_ns())",
+        "def start",
+        "seed",
+        "gives other numbers for the same seed: f1 … and …; give every generator the seed, and "
+        "report nothing that depends on time (sweepd records the seconds)",
+    ),
+    "the time in a row": Mistake(
+        _ROW,
+        'return {"acc": 0.5, "f1": time.perf_counter()}',
+        "def start",
+        "seed",
+        "gives other numbers for the same seed: f1 … and …; give every generator the seed, …",
+    ),
+    "`start` that trains at once": Mistake(
+        "return Walk(seed)",
+        "return Walk(seed).advance()",
+        "def start",
+        "rows",
+        "Mine.start returned {…} (dict), which has no `advance()`; return what has one",
+    ),
+    "`save` without `load`": Mistake(
+        "def load(",
+        "def restore(",
+        "def start",
+        "rows",
+        "Mine.start returned … (Walk), which has only one of `save()` and `load(data)`; "
+        "give it both, or none",
+    ),
+    "`save` that gives no bytes": Mistake(
+        "return json.dumps([self.at, self.random.getstate()]).encode()",
+        "return [self.at, self.random.getstate()]",
+        "def save",
+        "rows",
+        "Walk.save returned … (list); it must return bytes",
+    ),
+    "`save` that forgets": Mistake(
+        "[self.at, self.random.getstate()]",
+        "[0.0, self.random.getstate()]",
+        "def load",
+        "checkpoint",
+        "goes on with other numbers than the run that was saved: f1 … and …; let `save` return all "
+        "that `advance` reads, generators too, and `load` restore it",
+    ),
+    "a state that cannot be loaded": Mistake(
+        "self.at, state = json.loads(data)",
+        "self.at, state, more = json.loads(data)",
+        "state, more",
+        "checkpoint",
+        "ValueError: not enough values to unpack (expected 3, got 2)",
+    ),
+    "metrics without a direction": Mistake(
+        'metrics = {"acc": "up", "f1": "up"}',
+        'metrics = ("acc", "f1")',
+        "class Mine",
+        "",
+        "Mine has `metrics` that do not say whether more of f1 is better; write a mapping, as "
+        "{'f1': 'up'}, or 'down'",
+    ),
+    "no metrics": Mistake(
+        '    metrics = {"acc": "up", "f1": "up"}',
+        "",
+        "class Mine",
+        "",
+        "Mine lacks `metrics`: what it reports, such as `metrics = {'acc': 'up'}`",
+    ),
+    "no `start`": Mistake(
+        "def start(",
+        "def train(",
+        "class Mine",
+        "",
+        "Mine lacks `start`: `start(self, seed, device)`, which returns what trains",
     ),
 }

@@ -49,6 +49,17 @@ def test_a_page_shows_each_file_and_it_is_short(page: str, name: str, most: int)
     assert f"```{kind}\n{text}```\n" in shown
 
 
+def test_the_scores_that_a_page_adds_to_a_task(tmp_path: Path) -> None:
+    page = (DOCS / "own_task.md").read_text().partition("## Scores of its own")[2]
+    added = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "mqar.py").write_text((EXAMPLES / "mqar.py").read_text() + "\n\n" + added)
+    grid = "task: {name: mqar.py:Whole}\nmodel: {name: standard, d: 8}\ngoal: no_value < 0.1"
+    case = cases_of(parse_grid(grid, "grid.yaml", [], tmp_path))[0]
+    found = {finding.check: finding for finding in inspect(case, tmp_path)}
+    assert all(finding.ok for finding in found.values())
+    assert found["metrics"].detail == "the right answers have acc 1, no_value 0"
+
+
 def test_every_example_is_on_a_page() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
         name for _, name, _ in SHOWN

@@ -4,12 +4,14 @@ as a pure function of rows; and how it is drawn, held against pictures in text."
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 from fake_store import planned
 from hypothesis import given
 from hypothesis import strategies as st
+from looped import loop
 
 from sweepd.cli.board import RUNNING, Board, Spot, State, amount, labels, maps
 from sweepd.cli.drawing import drawn, line
@@ -27,7 +29,7 @@ SPOTS = [Spot.of(row) for row in ROWS]
 
 
 def spot(n: int, d: int, seed: int = 0) -> Spot:
-    return next(s for s in SPOTS if (s.size, s.d, s.seed) == (n, d, seed))
+    return next(s for s in SPOTS if (s.size, s.setting("d"), s.seed) == (n, d, seed))
 
 
 def board(states: dict[tuple[int, int, int], State], **more: Any) -> Board:
@@ -199,3 +201,17 @@ def test_one_line_where_there_is_no_terminal() -> None:
         "2/~5 done after 2 min, about 2 min left; running: "
         f"{name} lis standard n=6 d=16 seed=0 step 37/100 acc 0.40"
     )
+
+
+def test_the_rows_of_a_loop_are_what_its_grid_minimises() -> None:
+    spots = [Spot.of(loop(n, hidden)) for n in (2, 3) for hidden in (4, 8)]
+    states = {spots[0].id: State("completed", 10, 0.9), spots[3].id: State("completed", 10, 0.1)}
+    goal = Goal.parse("f1 > 0.8")
+    found = Board("s", goal, "median", spots, states, staircase=True, minimized="hidden")
+    assert marks(found) == {
+        (4, 2): "passed", (8, 2): "passes", (4, 3): "untried", (8, 3): "failed",
+    }  # fmt: skip
+    text = str(drawn(found, 80, ""))
+    assert "hidden    2    3" in text and "     4    ✓    ·" in text
+    assert "hidden down, size across" in text and "as a smaller hidden does" in text
+    assert "years" not in line(replace(found, forecast=(1.0, inf), seconds=0.5))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fake_store import FakeStore, planned
+from looped import METRICS, loop
 from typer.testing import CliRunner
 
 from sweepd.cli import app
@@ -68,4 +69,18 @@ def test_a_trial_shows_its_latest_ending(tmp_path: Path) -> None:
         (8, "completed", 0.9, None),
         (16, "diverged", None, None),
         (32, "untried", None, None),
+    ]
+
+
+def test_metrics_of_ones_own_are_columns(tmp_path: Path) -> None:
+    fake, store = FakeStore(), Store.create(str(tmp_path))
+    trials = [loop(2, hidden) for hidden in (4, 8)]
+    fake.end(trials[0], "completed", f1=0.75, err=0.25, sweep="digits")
+    info = SweepInfo(goal="f1 > 0.8", size_fields={"digits": "n"}, metrics=METRICS)
+    store.save_sweep("digits", "loop: {name: mine.py:Run}", info, trials)
+    store.write_trials(fake.endings)
+    found = rows("status", "digits", "--results", str(tmp_path))
+    assert [(row["hidden"], row["status"], row["f1"], row["err"]) for row in found] == [
+        (4, "completed", 0.75, 0.25),
+        (8, "untried", None, None),
     ]

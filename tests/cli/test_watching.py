@@ -39,7 +39,7 @@ def filled(address: str, sweep: str = "s") -> Store:
 
 def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
     board = watching.board_of(filled(str(tmp_path)), "s")
-    by_d = {spot.d: board.state(spot) for spot in board.spots}
+    by_d = {spot.setting("d"): board.state(spot) for spot in board.spots}
     assert by_d[8] == State("completed", 100, 0.5, earlier=True)
     assert by_d[16] == State("completed", 100, 0.95)
     assert by_d[64] == State()

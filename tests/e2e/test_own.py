@@ -1,4 +1,5 @@
-"""A task and a model of the user's own, as docs/own.md has them, from a file to an answer."""
+"""A task and a model of the user's own, as docs/own.md has them, from a file to an answer; the task
+reports a metric of its own, too."""
 
 from __future__ import annotations
 
@@ -10,10 +11,20 @@ from shell import ONE_AT_A_TIME, Shell
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
+SCORES = """
+    metrics = {"acc": "up", "chain_acc": "up", "loss": "down", "ended": "up"}
+
+    def scores(self, found, wanted):
+        assert len(found) == len(wanted) and all(len(answer) == 1 for answer in wanted)
+        return {"ended": sum(answer is not None for answer in found) / len(found)}
+"""
+"""A metric of its own: the share of rows that were decoded to an end."""
+
+
 @pytest.fixture(scope="module")
 def swept(module_shell: Shell) -> Shell:
     for name in ("parity.py", "lstm.py", "grid.yaml"):
-        module_shell.write(name, (EXAMPLES / name).read_text())
+        module_shell.write(name, (EXAMPLES / name).read_text() + SCORES * (name == "parity.py"))
     changes = ["task.n=[6,7]", "model.d=[4,8]", "train.steps=20", "search=grid"]
     changes += [
         "evaluate.check_samples=32",
@@ -41,3 +52,12 @@ def test_their_widths_are_asked_for(swept: Shell) -> None:
     assert {(row["model"], row["size"], row["value"]) for row in rows} == {
         (model, n, 4) for model in ("lstm.py:Lstm", "standard") for n in (6, 7)
     }
+
+
+def test_the_task_s_own_metric_is_asked_for(swept: Shell) -> None:
+    rows = swept.rows("query", "min d where ended >= 0")
+    assert {row["value"] for row in rows} == {4}
+    ended = {row["id"]: row["ended"] for row in swept.sql("SELECT id, ended FROM trials")}
+    assert all(0 <= value <= 1 for value in ended.values())
+    last = swept.sql("SELECT id, arg_max(ended, step) AS ended FROM metrics GROUP BY id")
+    assert {row["id"]: row["ended"] for row in last} == ended

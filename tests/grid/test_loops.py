@@ -105,7 +105,7 @@ def test_a_grid_written_out_is_the_same(tmp_path: Path) -> None:
         (('    task = "t"', ""), "lacks `task`: what it learns, such as `task = 'digits'`"),
         (('size_field = "n"', 'size_field = "m"'), "lacks the field 'm', which its `size_field`"),
         (('size_field = "n"', ""), "lacks `size_field`: the name of the field that makes its"),
-        (('{"f1": "up", "err": "down", "acc": "up"}', "('f1',)"), "are no mapping of names to"),
+        (('{"f1": "up", "err": "down", "acc": "up"}', "('f1',)"), "whether more of f1 is better"),
         (('{"f1": "up", "err": "down", "acc": "up"}', "{}"), "has `metrics` that are no mapping"),
         (('"f1": "up"', '"f1": "high"'), "has the metric f1: 'high'; say 'up' if more is better"),
         (('"f1": "up"', '"F 1": "up"'), "has a metric named 'F 1'; a name has small letters"),

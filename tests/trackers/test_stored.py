@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from fake_store import FakeStore, planned
+from looped import loop, store
 from trackers.recorder import Recorder
 
 from sweepd.query.database import connect
@@ -35,6 +37,18 @@ def test_each_trial_with_its_curve() -> None:
     status, scores = last[1][1]
     assert (last[1][0], status, scores["acc"]) == ("end", "completed", 0.5)
     assert not [told for told in recorder.told if told[1] == trials[3]["id"]]
+
+
+def test_metrics_of_a_loop_of_ones_own() -> None:
+    made = store({(2, 4): [0.9]})
+    id_ = loop(2, 4)["id"]
+    made.steps = [{"id": id_, "attempt": 1000, "step": 1, "f1": 0.25, "err": 0.75, "seconds": 1.0}]
+    recorder = Recorder()
+    hand_over(connect(made, code="all"), recorder)
+    assert [(what, more) for what, _, more in recorder.told if what != "begin"] == [
+        ("log", (1, {"seconds": 1.0, "f1": 0.25, "err": 0.75})),
+        ("end", ("completed", {"f1": 0.9, "err": pytest.approx(0.1)})),
+    ]
 
 
 def test_an_empty_store() -> None:

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from mistakes import IN_CLASSES, IN_MODELS, IN_TASKS, MODEL, TASK, Mistake
+from mistakes import (
+    IN_CLASSES,
+    IN_LOOPS,
+    IN_MODELS,
+    IN_SCORES,
+    IN_TASKS,
+    LOOP,
+    MODEL,
+    TASK,
+    Mistake,
+)
 
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.yamlfile import GridError
@@ -62,9 +72,12 @@ def test_in_a_model(tmp_path: Path, name: str) -> None:
     is_told(wrong, mistake, f"{tmp_path}/model.py:{mistake.line(text)}")
 
 
-@pytest.mark.parametrize("name", IN_TASKS)
+OF_TASKS = {**IN_TASKS, **{name: one for name, one in IN_SCORES.items() if one.check}}
+
+
+@pytest.mark.parametrize("name", OF_TASKS)
 def test_in_a_task(tmp_path: Path, name: str) -> None:
-    mistake = IN_TASKS[name]
+    mistake = OF_TASKS[name]
     text = mistake.made_in(TASK)
     *_, wrong = found_in(tmp_path, text)
     is_told(wrong, mistake, f"{tmp_path}/task.py:{mistake.line(text)}")
@@ -76,9 +89,36 @@ def is_told(wrong: Finding, mistake: Mistake, place: str) -> None:
     assert wrong.check == mistake.check and wrong.place == place
 
 
-@pytest.mark.parametrize("name", IN_CLASSES)
+def found_in_loop(folder: Path, text: str) -> list[Finding]:
+    (folder / "loop.py").write_text(text)
+    [case] = cases_of(parse_grid("loop: {name: loop.py:Mine}", "grid.yaml", [], folder))
+    return list(inspect(case, folder))
+
+
+def test_nothing_is_wrong_with_the_loop(tmp_path: Path) -> None:
+    assert all(finding.ok for finding in found_in_loop(tmp_path, LOOP))
+
+
+@pytest.mark.parametrize("name", IN_LOOPS)
+def test_in_a_loop(tmp_path: Path, name: str) -> None:
+    mistake = IN_LOOPS[name]
+    text = mistake.made_in(LOOP)
+    place = f"{tmp_path}/loop.py:{mistake.line(text)}"
+    if mistake.check:
+        *_, wrong = found_in_loop(tmp_path, text)
+        is_told(wrong, mistake, place)
+    else:
+        with pytest.raises(GridError) as caught:
+            found_in_loop(tmp_path, text)
+        assert f"{place}: {mistake.told}" in str(caught.value)
+
+
+OF_CLASSES = {**IN_CLASSES, **{name: one for name, one in IN_SCORES.items() if not one.check}}
+
+
+@pytest.mark.parametrize("name", OF_CLASSES)
 def test_in_a_class(tmp_path: Path, name: str) -> None:
-    mistake = IN_CLASSES[name]
+    mistake = OF_CLASSES[name]
     text = mistake.made_in(TASK)
     with pytest.raises(GridError) as caught:
         found_in(tmp_path, text)
@@ -87,7 +127,12 @@ def test_in_a_class(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mistake"), [*IN_MODELS.items(), *IN_TASKS.items(), *IN_CLASSES.items()]
+    ("name", "mistake"),
+    [
+        item
+        for mistakes in (IN_MODELS, IN_TASKS, IN_SCORES, IN_LOOPS, IN_CLASSES)
+        for item in mistakes.items()
+    ],
 )
 def test_the_page_tells_it(name: str, mistake: Mistake) -> None:
     assert f"| {name} | {mistake.told} |" in PAGE

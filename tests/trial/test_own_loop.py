@@ -3,7 +3,6 @@ and line, its end, its budgets; and one that was cut off goes on with the same n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ import pytest
 from sweepd.grid.options import RANGES
 from sweepd.grid.plan import Trial, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.store.schema import LARGEST_INT
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
-from sweepd.trial.own_loop import LIMITS, TOTAL
+from sweepd.trial.handed import LIMITS, TOTAL
 
 LOOP = '''
 import json, random
@@ -176,13 +176,18 @@ def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Runs, value: s
 @pytest.mark.parametrize(
     ("advance", "message"),
     [
-        ("return 3", "returned 3 (int); it must return a mapping of its metrics (acc, far), or"),
+        ("return 3", "returned 3 (int); it must return a mapping of its metrics (acc, far)"),
         ("return None", "returned None before any row"),
         ("return {'far': 1.0}", "did not report acc"),
         ("return {'acc': 1, 'far': 1, 'fast': 2}", "reported 'fast' (str), which its `metrics` do"),
         ("return {i: 0 for i in range(10**5)}", "reported 0 (int) and 99999 more, which its"),
         ("return {'acc': 1, 'far': 'x' * 10**6}", "… (str); it must be one number"),
         ("return {'acc': 1, 'far': torch.ones(3)}", "far = tensor([1., 1., 1.]) (Tensor); it must"),
+        ("return {'acc': 1, 'far': 10**400}", "… (int); it must be one number"),
+        (
+            "return {'acc': 1, 'far': 1, 'total': 1e30}",
+            "total = 1e+30; it lies between 0 and 9.007",
+        ),
         ("return {'acc': True, 'far': 1}", "reported acc = True (bool); it must be one number"),
         ("return {'acc': 1.5, 'far': 1}", "reported acc = 1.5; it lies between 0 and 1"),
         ("return {'acc': 1, 'far': 1, 'total': 0.5}", "reported total = 0.5; it is a count"),
@@ -221,6 +226,17 @@ def test_a_wrong_start_or_save_too(
     assert found.startswith(runs.place(f"def {place}")) and message in found
 
 
+def test_a_state_that_cannot_be_loaded_is_told_with_its_line(runs: Runs) -> None:
+    runs.write("pass", ("self.at = json.loads(data)", "self.at = json.loads(data)['at']"))
+    trial = runs.trial()
+    attempt = runs.begin(trial)
+    attempt.advance(0.0)
+    attempt.interrupt()
+    ending = runs.run(trial)
+    assert ending["status"] == "failed"
+    assert ending["error"].startswith(f"{runs.place('self.at = json.loads')}TypeError: ")
+
+
 def test_an_exception_is_told_with_its_line(runs: Runs) -> None:
     runs.write("assert self.at > 9, 'too near'")
     error = runs.run(runs.trial())["error"]
@@ -231,4 +247,4 @@ def test_the_limits_of_its_scores_are_those_of_all_trials() -> None:
     assert {name: LIMITS[name] for name in ("acc", "loss")} == {
         name: RANGES[name] for name in ("acc", "loss")
     }
-    assert LIMITS[TOTAL] == (0, math.inf)
+    assert LIMITS[TOTAL] == (0, LARGEST_INT)

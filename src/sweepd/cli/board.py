@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal
 
 from sweepd.grid.options import Goal, PassRule
@@ -20,7 +21,7 @@ Mark = Literal[
     "untried", "running", "passed", "failed", "stopped", "error", "open", "fails", "passes"
 ]
 """What a place of the map says. open: its seeds do not decide it yet. fails, passes: inferred from
-a smaller size that failed, or a smaller d that passed. error: its trials failed to run."""
+a smaller size that failed, or a smaller value that passed. error: its trials failed to run."""
 RUNNING = "running"
 SHORT_ID = 8
 """Digits of a trial's id that tell it apart; `sweepd logs` takes them."""
@@ -34,7 +35,6 @@ class Spot:
     task: str
     model: str
     size: int
-    d: Any
     seed: int
     settings: tuple[tuple[str, Any], ...]
     steps: int
@@ -51,13 +51,16 @@ class Spot:
             task=row["task"],
             model=row["model"],
             size=row["size"],
-            d=row.get("d"),
             seed=row["seed"],
             settings=tuple(settings.items()),
             steps=int(row.get("steps") or 0),
             train_flops=float(row["train_flops"] or 0.0),
             in_reserve=bool(row.get("on_demand")) or row["seed"] in set(extra_seeds),
         )
+
+    def setting(self, name: str) -> Any:
+        """Its value of a field; None if it has no such field."""
+        return dict(self.settings).get(name)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class Board:
     errors: Sequence[str] = ()
     """the latest errors"""
     labels: Mapping[str, str] = field(default_factory=dict)
+    minimized: str = "d"
+    """the field whose least value is asked for, which the rows of the map show"""
 
     def state(self, spot: Spot) -> State:
         return self.states.get(spot.id, State())
@@ -142,14 +147,15 @@ def amount(board: Board) -> Amount:
 
 
 def _left(board: Board, shares: Sequence[float]) -> tuple[float, float] | None:
-    """By the rate so far, counted in trials and in FLOPs; before the first end, as forecast."""
+    """By the rate so far, counted in trials and in FLOPs; before the first end, as forecast, unless
+    nothing was or the time has passed."""
     if min(shares) > 0 and board.seconds > 0:
         found = [board.seconds * (1 - share) / share for share in shares]
         return min(found), max(found)
     low, high = board.forecast
-    if not high:
+    if not board.seconds < high < inf:
         return None
-    return max(0.0, low - board.seconds), max(0.0, high - board.seconds)
+    return max(0.0, low - board.seconds), high - board.seconds
 
 
 def _flops(spot: Spot, state: State) -> float:
@@ -170,11 +176,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Map:
-    """The places of one task and model by (d, size)."""
+    """The places of one task and model by (value of what is minimised, size)."""
 
     task: str
     model: str
-    widths: Sequence[Any]
+    values: Sequence[Any]
     sizes: Sequence[int]
     places: Mapping[tuple[Any, int], Place]
 
@@ -184,15 +190,15 @@ def maps(board: Board) -> list[Map]:
     by_pair: dict[tuple[str, str], dict[tuple[Any, int], list[Spot]]] = {}
     for spot in board.spots:
         pair = by_pair.setdefault((spot.task, spot.model), defaultdict(list))
-        pair[spot.d, spot.size].append(spot)
+        pair[spot.setting(board.minimized), spot.size].append(spot)
     found = []
     for (task, model), spots in by_pair.items():
-        widths = sorted({d for d, _ in spots}, key=lambda d: (d is not None, d))
+        values = sorted({value for value, _ in spots}, key=lambda one: (one is not None, one))
         sizes = sorted({size for _, size in spots})
         places = {at: _place(board, of) for at, of in spots.items()}
         if board.staircase:
             places = {at: _inferred(places, *at) for at in places}
-        found.append(Map(task, model, widths, sizes, places))
+        found.append(Map(task, model, values, sizes, places))
     return found
 
 
@@ -234,14 +240,14 @@ def _verdict(board: Board, cell: Sequence[Spot]) -> bool | None:
     return decide(board.goal, board.rule, bounds)
 
 
-def _inferred(places: Mapping[tuple[Any, int], Place], d: Any, size: int) -> Place:
+def _inferred(places: Mapping[tuple[Any, int], Place], value: Any, size: int) -> Place:
     """A place that was not tried as what monotonicity says of it."""
-    here = places[d, size]
-    if here.mark != "untried" or d is None:
+    here = places[value, size]
+    if here.mark != "untried" or value is None:
         return here
-    if any(p.mark == "failed" and at == d and n < size for (at, n), p in places.items()):
+    if any(p.mark == "failed" and at == value and n < size for (at, n), p in places.items()):
         return Place("fails")
-    if any(p.mark == "passed" and n == size and at < d for (at, n), p in places.items()):
+    if any(p.mark == "passed" and n == size and at < value for (at, n), p in places.items()):
         return Place("passes")
     return here
 

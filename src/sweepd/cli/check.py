@@ -101,7 +101,7 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     UserError, GridError for what cannot be such a grid."""
     from sweepd.cli.look import parsed
     from sweepd.grid import registry
-    from sweepd.grid.loops import metrics_of
+    from sweepd.grid.metrics import directions
     from sweepd.grid.spec import parse_grid
     from sweepd.grid.yamlfile import dump
 
@@ -114,13 +114,13 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
         task = registry.find_task(names["task"], Path())
         model = registry.find_model(names["model"], Path())
         classes: dict[str, type] = {"task": task, "model": model}
-        goal = "loss < 1" if "loss" in task.metrics else f"{task.metrics[0]} > 0"
     elif partner:
         raise UserError(f"--with {partner}: {target} is a training loop, which needs no partner")
     else:
         classes = {"loop": registry.find_loop(target, Path())}
-        metric, better = next(iter(metrics_of(classes["loop"]).items()))
-        goal = f"{metric} {'>' if better == 'up' else '<'} 0.5"
+    metrics = directions(next(iter(classes.values())).metrics)  # type: ignore[attr-defined]
+    metric = "loss" if "loss" in metrics else next(iter(metrics))
+    goal = f"{metric} {'>' if metrics[metric] == 'up' else '<'} 0.5"
     given = parsed(settings)
     blocks: dict[str, dict[str, Any]] = {}
     for block, found in classes.items():

@@ -30,7 +30,14 @@ Where = Annotated[
     str | None,
     typer.Option(metavar="PREDICATE", help="As `where` in a question: which cells, and the goal."),
 ]
-Of = Annotated[str, typer.Option(metavar="EXPR", help="What is minimised, as in a question.")]
+Of = Annotated[
+    str,
+    typer.Option(
+        metavar="EXPR",
+        help="What is minimised, as in a question (default: what the grid minimises).",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -46,8 +53,11 @@ def plot(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .svg, .png, .pdf or .html file.")],
     where: Where = None,
-    of: Of = "d",
-    along: Annotated[Literal["L", "size"], typer.Option(help="The axis of min and fit.")] = "L",
+    of: Of = "",
+    along: Annotated[
+        Literal["L", "size"] | None,
+        typer.Option(help="The axis of min and fit (default: L, or size where there is no L)."),
+    ] = None,
     cost: Annotated[
         str, typer.Option(metavar="EXPR", help="The cost of a frontier.")
     ] = "train_flops",
@@ -73,7 +83,7 @@ def plot(
     form = form_of(out)
     store = Store.open(results_address(results))
     views = connect(store, code=codes(code, store), sweeps=sweeps or None, seeds=seeds)
-    asked = Questions(views, where=where, of=of, along=along, cost=cost)
+    asked = Questions(views, where=where, of=of, along=along or "", cost=cost)
     found = KINDS[kind]
     with _notes_said(asked):
         content = drawn(found.draw(asked), found.shows, form, width)
@@ -87,7 +97,7 @@ def report(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .html file.")],
     where: Where = None,
-    of: Of = "d",
+    of: Of = "",
     watch: Annotated[
         bool, typer.Option("--watch", help="Write it again and again until nothing runs.")
     ] = False,

@@ -19,7 +19,7 @@ SIGNS: dict[Mark, tuple[str, str, str]] = {
     "error": ("!", "bold red", "error"),
     "open": ("○", "yellow", "not decided"),
     "fails": ("↑", "dim", "fails, as a smaller size does"),
-    "passes": ("↓", "dim", "passes, as a smaller d does"),
+    "passes": ("↓", "dim", "passes, as a smaller {least} does"),
 }
 """By what a place says: its sign, how it looks, and what it means."""
 EARLIER = "(in brackets: known before this launch)"
@@ -119,7 +119,7 @@ def _errors(board: Board, width: int) -> Iterator[Text]:
 
 def _maps(board: Board, width: int) -> Iterator[Text]:
     """The maps side by side, as many as fit, and what their signs mean."""
-    blocks = [_map(one) for one in maps(board)]
+    blocks = [_map(one, board.minimized) for one in maps(board)]
     row: list[list[Text]] = []
     for block in blocks:
         if row and sum(one[0].cell_len + GAP for one in [*row, block]) - GAP > width:
@@ -130,8 +130,13 @@ def _maps(board: Board, width: int) -> Iterator[Text]:
         yield from _beside(row)
     places = [place for one in maps(board) for place in one.places.values()]
     used = {place.mark for place in places}
-    told = ["d down, size across"]
-    told += [f"{sign} {means}" for mark, (sign, _, means) in SIGNS.items() if mark in used]
+    told = [f"{board.minimized} down, size across" if board.minimized else "size across"]
+    least = board.minimized or "value"
+    told += [
+        f"{sign} {means.format(least=least)}"
+        for mark, (sign, _, means) in SIGNS.items()
+        if mark in used
+    ]
     if any(place.earlier for place in places):
         told.append(EARLIER)
     for text in _wrapped(told, "   ", width):
@@ -150,19 +155,20 @@ def _beside(blocks: Sequence[Sequence[Text]]) -> Iterator[Text]:
     yield Text()
 
 
-def _map(one: Map) -> list[Text]:
-    """A title, a line of sizes, and a line for each d; all of one width."""
-    heads = [str(d) if d is not None else "" for d in one.widths]
-    stub = max(len("d"), *map(len, heads))
+def _map(one: Map, minimized: str) -> list[Text]:
+    """A title, a line of sizes, and a line for each value of what is minimised; all of one
+    width."""
+    heads = [str(value) if value is not None else "" for value in one.values]
+    stub = max(len(minimized), *map(len, heads))
     title = f"{one.task} {one.model}"
     room = max(len(title), stub + COLUMN * len(one.sizes))
     lines = [Text(title.ljust(room), style="bold")]
     sizes = "".join(str(size).rjust(COLUMN) for size in one.sizes)
-    lines.append(Text(f"{'d'.rjust(stub)}{sizes}", style="dim"))
-    for d, head in zip(one.widths, heads, strict=True):
+    lines.append(Text(f"{minimized.rjust(stub)}{sizes}", style="dim"))
+    for value, head in zip(one.values, heads, strict=True):
         line = Text(head.rjust(stub))
         for size in one.sizes:
-            line.append_text(_sign(one.places.get((d, size))))
+            line.append_text(_sign(one.places.get((value, size))))
         lines.append(line)
     return lines
 

@@ -37,7 +37,7 @@ class Progress:
 
     def __init__(self, search: Search, expected: Forecast) -> None:
         plan = search.plan
-        self.grid, self.expected = plan.grid, expected
+        self.grid, self.expected, self.minimized = plan.grid, expected, plan.minimized
         metric = plan.grid.goal.metric
         self.metric = metric
         later = set(plan.grid.seeds[plan.grid.first_seeds :]) | set(plan.grid.fresh_seeds)
@@ -93,6 +93,7 @@ class Progress:
             waiting=self.waiting,
             errors=errors,
             labels=self.labels,
+            minimized=self.minimized,
         )
 
     def note(self, text: str) -> None:

@@ -135,6 +135,7 @@ def board_of(store: Store, sweep: str) -> Board:
         waiting="" if here or not _running(store, sweep) else "starting Ray and its workers",
         errors=errors,
         labels=named,
+        minimized=info.minimized,
     )
 
 

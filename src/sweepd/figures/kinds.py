@@ -31,10 +31,11 @@ class Questions:
     views: Views
     where: str | None = None
     """the condition of all questions; without one on a score the goal of the sweeps counts"""
-    of: str = "d"
-    """what is minimised"""
-    along: str = "L"
-    """the column, L or size, along which the least value grows"""
+    of: str = ""
+    """what is minimised; empty: what the grids minimise"""
+    along: str = ""
+    """the column, L or size, along which the least value grows; empty: L, or the size where nothing
+    has an L"""
     cost: str = "train_flops"
     """of the frontier"""
     points: int = 200
@@ -48,17 +49,17 @@ class Questions:
     def least(self) -> Asked:
         """The least values, and the cells behind them. UserError if they are of the size itself,
         against which figures show them."""
-        found = self._asked(self.texts["min"], self.of)
+        found = self._asked(self._min, self.minimized)
         if "size" not in found.named:
             raise UserError(
-                f"--of {self.of}: figures show it against the size; name another column"
+                f"--of {self.minimized}: figures show it against the size; name another column"
             )
         return found
 
     @cached_property
     def laws(self) -> Asked:
         """How they grow."""
-        return self._asked(self.texts["fit"], self.of)
+        return self._asked(self._fit, self.minimized)
 
     @cached_property
     def unbeaten(self) -> Asked:
@@ -78,13 +79,29 @@ class Questions:
         self.damaged.extend(self.views.prepare("metrics"))
         return curves_of(self.views, ids, self.least.score, self.points)
 
+    @cached_property
+    def minimized(self) -> str:
+        """What is minimised. UserError where the sweeps do not agree on it."""
+        return self.of or self.views.minimized
+
+    @cached_property
+    def against(self) -> str:
+        """The column along which the least value grows."""
+        has_L = any(row["L"] is not None for row in self.least.answer.rows)
+        return self.along or ("L" if has_L else "size")
+
     @property
     def texts(self) -> dict[str, str]:
         """The questions by their verbs."""
-        return {
-            "min": f"min {self.of}{self._where}",
-            "fit": f"fit {self.of} ~ {self.along}{self._where}",
-        }
+        return {"min": self._min, "fit": self._fit}
+
+    @property
+    def _min(self) -> str:
+        return f"min {self.minimized}{self._where}"
+
+    @property
+    def _fit(self) -> str:
+        return f"fit {self.minimized} ~ {self.against}{self._where}"
 
     @property
     def _where(self) -> str:
@@ -110,7 +127,7 @@ class Kind:
 KINDS = {
     "min": Kind(
         "The least value that passes against the length of the problem, with the fitted law.",
-        lambda asked: partial(least, asked.least, asked.laws.answer.rows, asked.along),
+        lambda asked: partial(least, asked.least, asked.laws.answer.rows, asked.against),
     ),
     "heatmap": Kind(
         "The score of each cell, and the frontier between what passed and what failed.",
@@ -126,7 +143,7 @@ KINDS = {
     ),
     "fit": Kind(
         "The exponents of the fitted laws, with their intervals, beside those of theory.",
-        lambda asked: partial(exponents, asked.laws, asked.along),
+        lambda asked: partial(exponents, asked.laws, asked.against),
     ),
     "curves": Kind(
         "What was measured of each trial while it was trained.",

@@ -58,7 +58,7 @@ class Asked:
 
     @property
     def score(self) -> str:
-        """What figures show: a metric of a user's own loop that the answer is about, else the loss
+        """What figures show: a metric of a user's own that the answer is about, else the loss
         where it is about that alone, else the accuracy."""
         own = min(self.answer.about - {"acc", "loss"}, default=None)
         return own or ("loss" if self.answer.about == {"loss"} else "acc")

@@ -6,13 +6,12 @@ The class is a frozen dataclass whose fields are axes. docs/own.md says what it 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any, ClassVar
 
-from sweepd.grid.options import BETTER, Better
+from sweepd.grid import metrics
 
 GIVEN = {
     "task": "what it learns, such as `task = 'digits'`",
@@ -23,7 +22,6 @@ GIVEN = {
 """What a class has to give besides its fields."""
 COSTS = ("params", "flops", "train_flops")
 """What its `cost()` may say."""
-METRIC = re.compile(r"[a-z][a-z0-9_]{0,59}(?<!_min)(?<!_max)(?<!_least)(?<!_most)")
 
 
 @dataclass(frozen=True)
@@ -71,23 +69,7 @@ def fault(found: type, fields: Mapping[str, Any]) -> str | None:
         return f"lacks the field {found.size_field!r}, which its `size_field` names"  # type: ignore[attr-defined]
     if not callable(found.start):  # type: ignore[attr-defined]
         return f"has a `start` that cannot be called; give it {GIVEN['start']}"
-    return _metrics_fault(found.metrics)  # type: ignore[attr-defined]
-
-
-def _metrics_fault(metrics: object) -> str | None:
-    if not isinstance(metrics, Mapping) or not metrics:
-        return "has `metrics` that are no mapping of names to 'up' or 'down', as {'f1': 'up'}"
-    for name, better in metrics.items():
-        if not isinstance(name, str) or not METRIC.fullmatch(name):
-            return (
-                f"has a metric named {name!r}; a name has small letters, digits and _, a letter "
-                "first, and does not end in _min, _max, _least or _most"
-            )
-        if better not in ("up", "down"):
-            return f"has the metric {name}: {better!r}; say 'up' if more is better, else 'down'"
-        if BETTER.get(name, better) != better:
-            return f"has the metric {name}: {better!r}; everywhere, {name} is {BETTER[name]!r}"
-    return None
+    return metrics.fault(found.metrics)  # type: ignore[attr-defined]
 
 
 def facts(loop: Any) -> LoopFacts:
@@ -107,11 +89,6 @@ def facts(loop: Any) -> LoopFacts:
         flops=None if (flops := costs.get("flops")) is None else int(flops),
         train_flops=costs.get("train_flops"),
     )
-
-
-def metrics_of(found: type) -> dict[str, Better]:
-    """The metrics of a loop's class, each with the way in which it is better."""
-    return dict(found.metrics)  # type: ignore[attr-defined]
 
 
 def _steps(loop: Any) -> int:

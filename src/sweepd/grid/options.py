@@ -20,7 +20,7 @@ _GOAL = re.compile(
 Better = Literal["up", "down"]
 """Which way a score is better: the higher, or the lower."""
 BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
-"""The scores that any trial may have. A user's own loop may report others."""
+"""The scores that any trial may have. A user's own task or loop may report others."""
 RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
 """The least and the greatest that each of these can be."""
 
@@ -74,7 +74,7 @@ class Goal:
 
     @property
     def better(self) -> Better:
-        """Which way its metric is better. For a metric of a user's own loop, this is the way that
+        """Which way its metric is better. For a metric of a user's own, this is the way that
         the goal asks for: a grid refuses any other."""
         return BETTER.get(self.metric) or ("up" if self.comparison.startswith(">") else "down")
 

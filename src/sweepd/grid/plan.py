@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import UserError
-from sweepd.grid import loops
+from sweepd.grid import loops, metrics
 from sweepd.grid.axes import Block, Variant, canonical, plain, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
@@ -174,9 +174,30 @@ class Plan:
 
     @property
     def metrics(self) -> dict[str, Better]:
-        """What the user's own loops report besides what any trial may."""
-        found = (one for block in self.grid.blocks["loop"] for one in _own_metrics(block))
-        return dict(found)
+        """What the user's own tasks and loops report besides what any trial may."""
+        return {name: better for _, name, better in _own_metrics(self.grid)}
+
+    @property
+    def minimized(self) -> str:
+        """The field whose least value is asked for: what a staircase minimises; of a whole grid
+        `d`, or else the one number of its models or loops that varies. Empty if there is none, or
+        several."""
+        if self.grid.search != "grid":
+            return self.grid.search.minimize
+        blocks = [block for kind in ("model", "loop") for block in self.grid.blocks[kind]]
+        if any("d" in block.axes for block in blocks):
+            return "d"
+        others = {*self.size_fields.values(), *(name.rpartition(".")[2] for name in self.grid.tune)}
+        values: dict[str, set[Any]] = {}
+        for block in blocks:
+            for name in block.axes.keys() - others:
+                values.setdefault(name, set()).update(block.axes[name])
+        varying = [
+            name
+            for name, found in values.items()
+            if len(found) > 1 and all(type(value) in (int, float) for value in found)
+        ]
+        return varying[0] if len(varying) == 1 else ""
 
     def _taught(self) -> Iterator[tuple[str, Block]]:
         """Each task with the block that has its size."""
@@ -354,21 +375,18 @@ class _Planner:
             taken |= own
 
     def metrics(self, taken: Mapping[str, str]) -> Iterator[tuple[Block, str]]:
-        """The metrics of the user's own loops, which become columns too."""
+        """The metrics of the user's own tasks and loops, which become columns too."""
         settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
         taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
         first: dict[str, tuple[Block, Better]] = {}
-        for block in self.grid.blocks["loop"]:
-            for name, better in _own_metrics(block):
-                of, other = first.setdefault(name, (block, better))
-                message = f"{block.name} has a metric {name}, the name of {taken.get(name)}"
-                if better != other:
-                    message = (
-                        f"{name} is better {better} for {block.name} and {other} for {of.name}"
-                    )
-                if name in taken or better != other:
-                    self.refuse(block.keys, f"{message}; rename it")
-                yield block, name
+        for block, name, better in _own_metrics(self.grid):
+            of, other = first.setdefault(name, (block, better))
+            message = f"{block.name} has a metric {name}, the name of {taken.get(name)}"
+            if better != other:
+                message = f"{name} is better {better} for {block.name} and {other} for {of.name}"
+            if name in taken or better != other:
+                self.refuse(block.keys, f"{message}; rename it")
+            yield block, name
 
     def setting(self, part: _Part) -> _Setting | None:
         task: Task = part.value
@@ -578,6 +596,7 @@ def _trial(
         task_where=task.where,
         model_where=model.where,
         former_config=_digest({**former, **judged}) if former != weights else None,
+        metrics={**BETTER, **metrics.own(task.value.metrics)},
     )
 
 
@@ -613,15 +632,16 @@ def _loop_trial(loop: _Part, facts: LoopFacts, code: str, stop: _Part, seed: int
         former_config=None,
         loop=loop.fields,
         loop_where=loop.where,
-        metrics=loops.metrics_of(type(loop.value)),
+        metrics=metrics.directions(loop.value.metrics),
     )
 
 
-def _own_metrics(block: Block) -> Iterator[tuple[str, Better]]:
-    """The metrics of a loop that no other trial has."""
-    for name, better in loops.metrics_of(block.kind).items():
-        if name not in BETTER:
-            yield name, better
+def _own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
+    """The metrics of the user's own tasks and loops, those that no other trial has."""
+    for block in (*grid.blocks["task"], *grid.blocks["loop"]):
+        found = (metrics.own(variant.value.metrics) for variant in block.variants)
+        for name, better in dict.fromkeys(one for own in found for one in own.items()):
+            yield block, name, better
 
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:

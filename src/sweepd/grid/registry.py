@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
-from sweepd.grid import fingerprint, loops
+from sweepd.grid import fingerprint, loops, metrics
 from sweepd.grid.fingerprint import Kind
 
 if TYPE_CHECKING:
@@ -264,8 +264,18 @@ def _fault(kind: Kind, found: type) -> str | None:
         return loops.fault(found, fields)
     if kind == "task" and getattr(found, "size_field", None) not in fields:
         return "lacks `size_field`, the name of the field that is its size"
-    if kind == "task" and not getattr(found, "metrics", None):
+    return _metrics_fault(found) if kind == "task" else None
+
+
+def _metrics_fault(found: Any) -> str | None:
+    """Why the metrics of a task's class can't be used, or None."""
+    if not getattr(found, "metrics", None):
         return "lacks `metrics`, the names of what its evaluation reports"
+    if fault := metrics.fault(found.metrics):
+        return fault
+    own = ", ".join(metrics.own(found.metrics))
+    if own and found.scores is _root("task").scores:  # type: ignore[attr-defined]
+        return f"has the metric {own}, and no `scores(self, found, wanted)` that reports it"
     return None
 
 

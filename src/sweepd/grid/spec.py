@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,10 +30,11 @@ from sweepd.grid.axes import (
     value_schema,
 )
 from sweepd.grid.fingerprint import FOLDERS, Kind
-from sweepd.grid.loops import metrics_of
+from sweepd.grid.metrics import directions
 from sweepd.grid.options import (
     FRESH_SEEDS,
     LEAST_SEEDS,
+    Better,
     Goal,
     PassRule,
     Resources,
@@ -428,7 +429,7 @@ class _Reader:
             if metric not in metrics:
                 near, known = closest(metric, metrics), ", ".join(metrics)
                 self.refuse(("goal",), f"{name} reports no {metric}{near}; it reports {known}")
-            elif isinstance(metrics, dict) and metrics[metric] != goal.better:
+            elif metrics[metric] != goal.better:
                 more, wanted = ("more", ">") if metrics[metric] == "up" else ("less", "<")
                 told = f"for {name}, {more} {metric} is better"
                 self.refuse(("goal",), f"{told}; write {metric} {wanted} {goal.threshold:g}")
@@ -439,18 +440,16 @@ class _Reader:
             self.refuse(("goal",), f"{number}: must be {wanted}")
         return goal
 
-    def metrics(self) -> Iterator[tuple[str, Collection[str]]]:
+    def metrics(self) -> Iterator[tuple[str, dict[str, Better]]]:
         """What each loop reports; or each task: its settings decide; where these are broken, its
         class."""
-        for name, cls in self.kinds.get("loop", {}).items():
-            yield name, metrics_of(cls)
         settled = {block.name for block in self.tasks}
-        for block in self.tasks:
-            for metrics in dict.fromkeys(variant.value.metrics for variant in block.variants):
-                yield block.name, metrics
-        for name, cls in self.kinds.get("task", {}).items():
+        for name, cls in (*self.kinds.get("loop", {}).items(), *self.kinds.get("task", {}).items()):
             if name not in settled:
-                yield name, cls.metrics
+                yield name, directions(cls.metrics)
+        for block in self.tasks:
+            found = [directions(variant.value.metrics) for variant in block.variants]
+            yield from ((block.name, one) for i, one in enumerate(found) if one not in found[:i])
 
     def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
         """A trial that stops as solved must have reached the goal."""

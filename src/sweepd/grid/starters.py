@@ -16,6 +16,7 @@ from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import registry
 from sweepd.grid.fingerprint import PACKAGE
+from sweepd.grid.metrics import directions
 from sweepd.grid.registry import REQUIRED, Entry
 
 GRIDS, TEMPLATE_FOLDER = PACKAGE / "grids", PACKAGE / "templates"
@@ -24,6 +25,12 @@ SCHEMA = "grid.schema.json"
 DOUBLINGS = (1, 2, 4)
 """How often the size that a new grid begins with is doubled, in its axis."""
 WIDTHS = (8, 16, 32, 64)
+SMALL: dict[str, dict[str, Any]] = {
+    "parity.py:Parity": {"n": [14, 16, 18]},
+    "lis": {"n": [4, 6, 8], "value_range": 16},
+}
+"""The fields of tasks in a grid with a template: its first answer should come within minutes."""
+SMALL_WIDTHS = (4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,10 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
     """
     of_task = registry.entry(task, found := registry.find_task(task, _base(task, base)))
     size_field: str = found.size_field
+    templates = {template.where for template in TEMPLATES.values()}
+    fields, widths = {size_field: _sizes(of_task, size_field)}, WIDTHS
+    if templates.intersection((task, *models)):
+        fields, widths = SMALL.get(task, fields), SMALL_WIDTHS
     lines = [
         f"# yaml-language-server: $schema={SCHEMA}",
         "# sweepd plan FILE     what it would run, and how long that takes",
@@ -93,7 +104,7 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
         "",
         f"# {of_task.summary}",
         "task:",
-        *_block(of_task, {size_field: _sizes(of_task, size_field)}),
+        *_block(of_task, fields),
         "",
     ]
     entries = [
@@ -101,18 +112,24 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
     ]
     lines += ["# Several blocks are swept side by side.", "model:"]
     for entry in entries:
-        lines += [f"  # {entry.summary}", *_block(entry, {"d": list(WIDTHS)}, dash="- ")]
+        lines += [f"  # {entry.summary}", *_block(entry, {"d": list(widths)}, dash="- ")]
     lines += [
         "",
         "train: {steps: 1000, batch_size: 64}   # lr: 1.0e-3 sets the rate; a list is swept",
         "seeds: [0, 1, 2]",
-        f"goal:  {'acc > 0.9' if 'acc' in found.metrics else 'loss < 0.1'}        "
-        "# when a trial passes",
+        f"goal:  {_goal(found.metrics)}        # when a trial passes",
         "pass:  median           # of a cell's seeds; or all, any, mean",
         "search: staircase       # only the cells that the answer needs; or grid: all of them",
         "# settle: {factor: 4}   # train what decides the answer for longer (docs/settle.md)",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _goal(metrics: Any) -> str:
+    """On acc where it is reported, else on the last metric."""
+    found = directions(metrics)
+    *_, (last, better) = found.items()
+    return "acc > 0.9" if "acc" in found else f"{last} {'>' if better == 'up' else '<'} 0.1"
 
 
 def _base(where: str, base: Path) -> Path:
@@ -125,8 +142,8 @@ def _block(entry: Entry, axes: dict[str, Any], dash: str = "") -> Iterator[str]:
     """A block of a task or model: its axes, what it must be given, and the rest as comments."""
     indent = "  " + " " * len(dash)
     yield f"  {dash}name: {entry.name}"
-    for field, values in axes.items():
-        yield f"{indent}{field}: [{', '.join(map(str, values))}]"
+    for field, value in axes.items():
+        yield f"{indent}{field}: {json.dumps(value)}"
     for field, parameter in entry.parameters.items():
         if field in axes:
             continue

@@ -128,7 +128,7 @@ def _reply(
 
 def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
     """By the score of a frontier or of `best`, else by what the condition is about: a metric of
-    users' own loops, else the loss where it is that alone, else the accuracy."""
+    users' own tasks and loops, else the loss where it is that alone, else the accuracy."""
     if question.verb != "frontier":
         score = next(iter(own), "loss" if condition.about == {"loss"} else "acc")
         if question.best:

@@ -59,7 +59,9 @@ def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
     goal = goals[0] if goals else "acc > 0.9"
     score = goal.split()[0]
     settings = [name for name in varying if name not in views.size_fields.values()]
-    least, along = ("d", "L") if "d" in settings else (next(iter(settings), None), "size")
+    asked = [info.minimized for info in views.infos.values()]
+    least = next((name for name in (*asked, *settings) if name in settings), None)
+    along = "L" if _values(views, "L") else "size"
     [(counted,)] = views.fetch("SELECT count(flops) > 0 FROM cells")
     if least:
         yield f"min {least} where {goal}"

@@ -60,7 +60,7 @@ class Cell:
     tuned: tuple[str, ...] = ()
     """The nuisance axes in which those differ."""
     own: Scores = field(default_factory=dict)
-    """The metrics of users' own loops that the question is about."""
+    """The metrics of users' own tasks and loops that the question is about."""
     edge: str = ""
     """Tuned axes, joined by commas, whose best value lies at the edge of the tried range."""
 

@@ -23,7 +23,7 @@ GOAL_COST = "flops_to_goal"
 Scores = Mapping[str, Better]
 """Scores of trials, and which way each is better."""
 MEASURED: Scores = BETTER
-"""The scores that the row of any trial holds; one of a user's own loop may hold others."""
+"""The scores that the row of any trial holds; one of a user's own task or loop may hold others."""
 OF_TRIALS: Scores = {**MEASURED, GOAL_COST: "down"}
 """All scores that any trial may have."""
 

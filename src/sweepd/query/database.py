@@ -85,7 +85,7 @@ class Answer:
     notes: list[str]
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
-    """Which scores a question is about: acc, loss, metrics of users' own loops."""
+    """Which scores a question is about: acc, loss, metrics of users' own tasks and loops."""
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
     cells: Sequence[Mapping[str, Any]] = ()
@@ -106,7 +106,7 @@ class Views:
     infos: Mapping[str, SweepInfo]
     """sweep.json of each selected sweep."""
     own: Scores
-    """Metrics of users' own loops: columns of `trials`, and scores of `cells`."""
+    """Metrics of users' own tasks and loops: columns of `trials`, and scores of `cells`."""
     whole_store: bool
     notes: list[str]
     damaged: tuple[Damaged, ...]
@@ -179,6 +179,24 @@ class Views:
         names = (name for info in self.infos.values() for name in info.tune)
         found = {name.rpartition(".")[2] for name in names}
         return found | {"steps"} if self.settles else found
+
+    @property
+    def minimized(self) -> str:
+        """The column whose least value the selected sweeps ask for. UserError where they ask for
+        several, or one does not say."""
+        told = {info.minimized: name for name, info in self.infos.items()} or {"d": ""}
+        if len(told) == 1 and all(told):
+            return next(iter(told))
+        if unsaid := told.get(""):
+            raise UserError(
+                f"what is minimised? The grid of sweep {unsaid} has no d, no staircase, and not "
+                "just one number that varies: name it, as in --of hidden"
+            )
+        each = ", ".join(f"{least} ({name})" for least, name in told.items())
+        raise UserError(
+            f"what is minimised? The sweeps ask for the least of {each}: name it (--of), or name "
+            "one sweep"
+        )
 
     @property
     def settles(self) -> bool:
@@ -431,7 +449,7 @@ def _load_infos(
 
 
 def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> dict[str, Better]:
-    """The metrics of users' own loops. UserError where sweeps do not agree on one."""
+    """The metrics of users' own tasks and loops. UserError where sweeps do not agree on one."""
     found: dict[str, Better] = {}
     for sweep, info in infos.items():
         for name, better in info.metrics.items():

@@ -61,7 +61,7 @@ class Node:
 
     @property
     def about(self) -> frozenset[str]:
-        """What its scores are of: acc, loss, metrics of a user's own loop."""
+        """What its scores are of: acc, loss, metrics of a user's own."""
         columns = (node for node in self.walk() if isinstance(node, Column))
         found = (column.score for column in columns if column.own or column.score in BETTER)
         return frozenset(score.removeprefix("chain_") for score in found)
@@ -71,7 +71,7 @@ class Node:
 class Column(Node):
     name: str
     own: Better | None = None
-    """Of a metric of a user's own loop, or of its extremes: which way it is better."""
+    """Of a metric of a user's own, or of its extremes: which way it is better."""
 
     @property
     def score(self) -> str:
@@ -208,7 +208,7 @@ def conjuncts(condition: Node) -> tuple[Node, ...]:
 
 
 def of_goal(goal: Goal, own: Scores) -> Node:
-    """A grid's goal as a condition. own: the metrics of the user's own loops."""
+    """A grid's goal as a condition. own: the metrics of the user's own tasks and loops."""
     return Comparison(
         Column(goal.metric, own.get(goal.metric)), goal.comparison, numeral(repr(goal.threshold))
     )

@@ -37,8 +37,8 @@ def attach(
 ) -> None:
     """Make or replace `raw.metrics` and `metrics`, of all trials or of those in a table `among`.
 
-    own: metrics of users' own loops, columns that only some files have. `failures` gets the reason
-    when a scanned file cannot be read later.
+    own: metrics of users' own tasks and loops, columns that only some files have. `failures` gets
+    the reason when a scanned file cannot be read later.
     """
     copy(con, "raw.loaded", live.table)
     add_columns(con, "raw.loaded", own)

@@ -17,7 +17,7 @@ Curve = Sequence[tuple[int, float]]
 
 def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
     """The trials of each cell that ended, by its number in `raw.cells`, each with TRIAL_COLUMNS
-    and the metrics of users' own loops.
+    and the metrics of users' own tasks and loops.
 
     A score that is not finite, of a trial that diverged, is None.
     """

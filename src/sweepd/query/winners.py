@@ -16,7 +16,7 @@ from sweepd.query.reply import Merit, Reply, merged_notes, told_of
 
 def with_score(views: Views, question: Question) -> Question:
     """A question of `best` with the score by which it judges: what the condition or the goals are
-    about, a metric of a user's own loop before acc, and the loss only where it is that alone. Any
+    about, a metric of a user's own before acc, and the loss only where it is that alone. Any
     other question stays as it is."""
     if question.best is None:
         return question

@@ -140,6 +140,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         task_fields=plan.task_fields,
         code_files={**(past.code_files if past else {}), **present},
         metrics=plan.metrics,
+        minimized=plan.minimized,
         own_classes=own_classes(grid, past.own_classes if past else {}),
         sources=past.sources if past else {},
     )

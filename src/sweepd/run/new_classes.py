@@ -19,7 +19,7 @@ from sweepd.run.inspections import findings
 from sweepd.store.store import Store
 from sweepd.trial.cases import Case, cases_of
 
-VERSION = 2
+VERSION = 3
 """Of the checks: what earlier ones found right is looked at again."""
 
 

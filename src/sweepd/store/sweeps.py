@@ -27,7 +27,7 @@ from sweepd.store.tables import Damaged, Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {
-    **dict.fromkeys(("created", "base", "goal", "pass", "search"), str),
+    **dict.fromkeys(("created", "base", "goal", "pass", "search", "minimized"), str),
     "tune": [str],
     "accepted": [str],
     "extra_seeds": [int],
@@ -72,7 +72,10 @@ class SweepInfo:
     settle: Mapping[str, float] | None = None
     """the fields of the grid's `settle`, if it has one"""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """what the user's own loops report besides acc and loss: `up` or `down`, whichever is better"""
+    """what the user's own tasks and loops report besides acc and loss: `up` or `down`, whichever is
+    better"""
+    minimized: str = "d"
+    """the field whose least value the grid asks for; empty where it has none or several"""
     own_classes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     """for `task`, `model` and `loop`, the user's own classes by the name that results have: `where`
     each is, as the grid writes it, and the `defaults` of its fields"""

@@ -60,7 +60,7 @@ def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
 
 
 def _tell(tracker: Tracker, ended: Row, run: Run, curve: Iterable[Row], own: Iterable[str]) -> None:
-    """own: the metrics of users' own loops."""
+    """own: the metrics of users' own tasks and loops."""
     tracker.begin(run)
     for row in curve:
         if values := numbers(row, (*LOGGED, *own)):

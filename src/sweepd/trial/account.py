@@ -47,7 +47,7 @@ class Account:
     outcome: Mapping[str, Any]
     curve: tuple[Mapping[str, Any], ...]
     metrics: tuple[str, ...]
-    """what of the curve the user's own loop reports besides acc and loss"""
+    """what of the curve the user's own task or loop reports besides acc and loss"""
     code_files: Mapping[str, str]
     changed: tuple[str, ...]
     """what of the code is another now"""

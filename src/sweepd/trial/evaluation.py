@@ -9,16 +9,19 @@ reference up to their first error and are decoded from there.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sweepd.grid import metrics
 from sweepd.models.base import decoder
-from sweepd.tasks.base import EOS, IGNORE, Batch, Chains, ChainTask, Task
+from sweepd.tasks.base import EOS, IGNORE, Batch, Chains, ChainTask, Flags, IntArray, Rows, Task
+from sweepd.trial.handed import numbers, shown, unusable
 from sweepd.trial.profile import Profile, worth_of
 
 ROWS_AT_ONCE = 256
@@ -26,13 +29,14 @@ ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over one sample of `total` chains, or of `total` single targets; loss: mean over all
-    targets, see `loss_of`.
+    """Counts over one sample of `total` chains, or of `total` targets or rows that count by
+    themselves (`Task.right`); loss: mean over all targets, see `loss_of`.
 
-    chain_correct is None without chains, and correct where targets are real numbers. independent:
-    how many independent answers the sample is worth, at most `total`; fewer where several targets
-    of one row share inputs. commonest: the accuracy of always giving the commonest answer; None
-    for real numbers. profile: loss and accuracy by position.
+    chain_correct is None without chains, and correct where nothing is right or wrong, as with real
+    numbers. independent: how many independent answers the sample is worth, at most `total`; fewer
+    where several targets of one row share inputs. commonest: the accuracy of always giving the
+    commonest answer; None for real numbers. profile: loss and accuracy by position. own: the
+    metrics of the task's own.
     """
 
     total: int
@@ -42,6 +46,7 @@ class Score:
     independent: int
     commonest: float | None
     profile: Profile
+    own: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def acc(self) -> float | None:
@@ -64,6 +69,7 @@ class Score:
             "loss": self.loss,
             "loss_at": self.profile.loss_json(),
             "acc_at": None if self.correct is None else self.profile.acc_json(),
+            **self.own,
         }
 
 
@@ -102,39 +108,95 @@ def evaluate(model: nn.Module, task: Task, sample: Chains | Batch) -> Score:
         assert isinstance(task, ChainTask)
         score = score_chains(model, task, sample)
     else:
-        score = score_targets(model, sample)
+        score = score_targets(model, task, sample)
     model.train(was_training)
     return score
 
 
-def score_targets(model: nn.Module, batch: Batch) -> Score:
-    """Every target counts by itself: one parallel pass settles it."""
+def score_targets(model: nn.Module, task: Task, batch: Batch) -> Score:
+    """Each target counts where it stands: one parallel pass settles it."""
     device = next(model.parameters()).device
     real = batch.targets.dtype.kind == "f"
-    scored, profile = batch.scored, Profile.empty(batch.targets.shape[1])
-    loss_sum, right = 0.0, np.zeros(batch.targets.shape, dtype=bool)
+    scored, found = batch.scored, np.zeros_like(batch.targets)
+    loss_sum, losses = 0.0, np.zeros(found.shape)
     for start in range(0, len(batch.inputs), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         targets_BT = torch.from_numpy(batch.targets[rows]).to(device)
         outputs_BTV = model(torch.from_numpy(batch.inputs[rows]).to(device))
         loss_sum += loss_of(outputs_BTV, targets_BT, "sum").item()
-        if not real:
-            right[rows] = (outputs_BTV.argmax(-1) == targets_BT).cpu().numpy()
-        profile.add(losses_of(outputs_BTV, targets_BT), None if real else right[rows], scored[rows])
-    total = int(scored.sum())
-    if real:
-        return Score(total, None, None, loss_sum / total, total, None, profile)
-    worth = worth_of((right & scored).sum(axis=1), scored.sum(axis=1))
-    most = int(np.unique(batch.targets[scored], return_counts=True)[1].max())
-    correct = int((right & scored).sum())
-    return Score(total, correct, None, loss_sum / total, worth, most / total, profile)
+        losses[rows] = losses_of(outputs_BTV, targets_BT)
+        given_BT = outputs_BTV.squeeze(-1) if real else outputs_BTV.argmax(-1)
+        found[rows] = given_BT.cpu().numpy()
+    loss, own = loss_sum / int(scored.sum()), own_scores(task, found, batch)
+    right, profile = right_of(task, found, batch), Profile.empty(found.shape[1])
+    if right is None:
+        profile.add(losses, None, scored)
+        return Score(int(scored.sum()), None, None, loss, int(scored.sum()), None, profile, own)
+    profile.add(losses, right if right.ndim == 2 else right[:, None] & scored, scored)
+    hits, counted = per_row(right, scored)
+    total, correct = int(counted.sum()), int(hits.sum())
+    commonest = None if real else commonest_target(task, [batch])[1]
+    return Score(total, correct, None, loss, worth_of(hits, counted), commonest, profile, own)
+
+
+def right_of(task: Task, found: Rows, batch: Batch) -> Flags | None:
+    """What `right` of a task says. Unusable if it is something else than `Task.right` tells."""
+    right = task.right(found, batch)
+    shapes = batch.targets.shape, batch.targets.shape[:1]
+    if right is None or (
+        isinstance(right, np.ndarray) and right.dtype == np.bool_ and right.shape in shapes
+    ):
+        return right
+    told = f"returned {shown(right)}; it must return an array of bool, {shapes[0]} or {shapes[1]}"
+    raise unusable(task, "right", told)
+
+
+def own_scores(task: Task, found: Any, wanted: Any) -> dict[str, float]:
+    """What `scores` of a task reports. Unusable if that is not what its `metrics` name.
+
+    found, wanted: as for `Task.scores`; of chains the answers as ids.
+    """
+    names = metrics.own(task.metrics)
+    if not names:
+        return {}
+    if isinstance(task, ChainTask):
+        found, wanted = (
+            [None if ids is None else task.words(ids) for ids in answers]
+            for answers in (found, wanted)
+        )
+    return numbers(task, "scores", task.scores(found, wanted), names)
+
+
+def per_row(right: Flags, scored: Flags) -> tuple[IntArray, IntArray]:
+    """(B,) how many things are right in each row, and of how many: targets (B, T), or rows (B,)."""
+    if right.ndim == 1:
+        counted: Flags = np.asarray(scored.any(axis=1))
+        return (right & counted).astype(np.int64), counted.astype(np.int64)
+    hits: IntArray = np.sum(right & scored, axis=1)
+    targets: IntArray = np.sum(scored, axis=1)
+    return hits, targets
+
+
+def commonest_target(task: Task, batches: Sequence[Batch]) -> tuple[int, float]:
+    """The commonest target, an id, and the accuracy of always giving it."""
+    targets = np.concatenate([batch.targets[batch.scored] for batch in batches])
+    ids, counts = np.unique(targets, return_counts=True)
+    always = int(ids[counts.argmax()])
+    correct = total = 0
+    for batch in batches:
+        right = right_of(task, np.full_like(batch.targets, always), batch)
+        assert right is not None
+        hits, counted = per_row(right, batch.scored)
+        correct, total = correct + int(hits.sum()), total + int(counted.sum())
+    return always, correct / total
 
 
 def score_chains(model: nn.Module, task: ChainTask, chains: Chains) -> Score:
     """A row counts if its answer is right, whatever precedes it; its chain if all of it is."""
     correct = chain_correct = tokens = 0
     loss = 0.0
-    answers: Counter[tuple[int, ...]] = Counter()
+    answers: list[tuple[int, ...]] = []
+    given: list[tuple[int, ...] | None] = []
     profile = Profile.empty(chains.tokens.shape[1])
     for start in range(0, len(chains.tokens), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
@@ -143,23 +205,22 @@ def score_chains(model: nn.Module, task: ChainTask, chains: Chains) -> Score:
             task.answer(row[: length - 1].tolist())
             for row, length in zip(part.tokens, part.lengths, strict=True)
         ]
-        answers.update(wanted)
+        answers += wanted
         first_error, loss_sum, count = teacher_forced(model, part, profile)
         wrong = np.flatnonzero(first_error >= 0)
         chain_correct += len(part.tokens) - len(wrong)
-        correct += len(part.tokens) - len(wrong)
-        correct += sum(
-            task.answer(row) == wanted[i]
-            for i, row in zip(
-                wrong, decode(model, task, part.tokens[wrong], first_error[wrong] + 1), strict=True
-            )
-            if row is not None
-        )
+        found: list[tuple[int, ...] | None] = [*wanted]
+        decoded = decode(model, task, part.tokens[wrong], first_error[wrong] + 1)
+        for i, row in zip(wrong, decoded, strict=True):
+            found[i] = None if row is None else task.answer(row)
+        given += found
+        correct += sum(one == other for one, other in zip(found, wanted, strict=True))
         loss += loss_sum
         tokens += count
     total = len(chains.tokens)
-    commonest = max(answers.values()) / total
-    return Score(total, correct, chain_correct, loss / tokens, total, commonest, profile)
+    commonest = max(Counter(answers).values()) / total
+    own = own_scores(task, given, answers)
+    return Score(total, correct, chain_correct, loss / tokens, total, commonest, profile, own)
 
 
 def teacher_forced(

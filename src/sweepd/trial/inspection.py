@@ -21,9 +21,9 @@ from sweepd.grid.blame import place_of, told
 from sweepd.tasks.base import Task
 from sweepd.trial.cases import Case, Kind
 from sweepd.trial.findings import Finding, Subject, Wrong
-from sweepd.trial.loop_checks import LOOP_CHECKS, Tryout
+from sweepd.trial.handed import Unusable
+from sweepd.trial.loop_checks import LOOP_CHECKS, Diverged, Tryout
 from sweepd.trial.model_checks import MODEL_CHECKS, Network
-from sweepd.trial.own_loop import LoopError
 from sweepd.trial.rehearsal import TRIAL_CHECKS, Rehearsal
 from sweepd.trial.task_checks import TASK_CHECKS
 
@@ -90,9 +90,9 @@ def _found(
             place = subject.place(wrong.sign, wrong.culprit)
             yield Finding(*about, False, str(wrong), place)
             return
-        except LoopError as error:
+        except Unusable as error:
             place = error.place or subject.place(ENTRY[case.kind])
-            yield Finding(*about, False, error.told, place)
+            yield Finding(*about, False, error.told, place, raised=isinstance(error, Diverged))
             return
         except Exception as error:  # a user's code may raise anything
             place = place_of(error) or subject.place(ENTRY[case.kind])

@@ -7,14 +7,16 @@ reads them.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweepd.grid.loops import metrics_of
+from sweepd.grid import metrics
 from sweepd.grid.settings import Stop
 from sweepd.trial.findings import Wrong
+from sweepd.trial.handed import Unusable, unusable
 from sweepd.trial.own_loop import OwnLoop
 
 SEED = 1
@@ -23,6 +25,10 @@ ROWS = 2
 MOST_SECONDS = 20.0
 """A loop whose first row takes longer is not run again."""
 Scores = Mapping[str, float]
+
+
+class Diverged(Unusable):
+    """A loop has reported what is no finite number. Its trials may have other settings."""
 
 
 class Tryout:
@@ -37,7 +43,7 @@ class Tryout:
         self.seconds = 0.0
 
     def check_rows(self) -> str:
-        """Each row has all metrics and nothing else, as numbers."""
+        """Each row has all metrics and nothing else, as finite numbers."""
         began = time.monotonic()
         run = self._run()
         first = _next(run)
@@ -46,7 +52,18 @@ class Tryout:
             return f"the first row can be used, and took {self.seconds:.0f} s"
         self.saved = run.snapshot()
         self.rows = [first, *(_next(run) for _ in range(ROWS - 1))]
-        return f"the first {ROWS} rows can be used"
+        self._check_finite(run)
+        return f"the first {ROWS} rows can be used; the first took {self.seconds:.2g} s"
+
+    def _check_finite(self, run: OwnLoop) -> None:
+        for step, row in enumerate(self.rows, 1):
+            if wild := [name for name, value in row.items() if not math.isfinite(value)]:
+                told = (
+                    f"reported {wild[0]} = {row[wild[0]]} at step {step}, where a trial ends as a "
+                    "fail; look for a division by 0, or a rate that is too high"
+                )
+                wrong = unusable(run.running, "advance", told)
+                raise Diverged(wrong.told, wrong.place)
 
     @property
     def slow(self) -> bool:
@@ -85,7 +102,8 @@ class Tryout:
         return "saved and loaded, it gives the same rows"
 
     def _run(self) -> OwnLoop:
-        return OwnLoop(self.loop, metrics_of(type(self.loop)), 0, Stop(), SEED, None, "cpu")
+        reported = metrics.directions(self.loop.metrics)
+        return OwnLoop(self.loop, reported, 0, Stop(), SEED, None, "cpu")
 
 
 def _next(run: OwnLoop) -> Scores:

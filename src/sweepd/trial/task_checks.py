@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from sweepd.grid.metrics import directions
 from sweepd.tasks.base import IGNORE, SPECIALS, Batch, Chains, ChainTask, Split, Task
+from sweepd.trial.evaluation import commonest_target, own_scores, per_row, right_of
 from sweepd.trial.findings import Wrong
 from sweepd.trial.training import Stream, generator
 
@@ -180,16 +182,65 @@ def commonest(task: Task) -> tuple[str, float]:
     that follows a chain's last separator, or a single target; ("", 0) for real numbers."""
     if not task.vocab:
         return "", 0.0
+    samples = list(_samples(task, Split.TRAIN))
+    if batches := [rows for rows in samples if isinstance(rows, Batch)]:
+        always, share = commonest_target(task, batches)
+        return " ".join(task.words([always])), share
+    assert isinstance(task, ChainTask)
     counts: Counter[tuple[int, ...]] = Counter()
-    for rows in _samples(task, Split.TRAIN):
-        if isinstance(rows, Chains):
-            assert isinstance(task, ChainTask)
-            pairs = zip(rows.tokens, rows.lengths, strict=True)
-            counts.update(task.answer(row[: end - 1]) for row, end in pairs)
-        else:
-            counts.update((int(target),) for target in rows.targets[rows.scored])
+    for rows in samples:
+        counts.update(_answers(task, rows))
     [(ids, count)] = counts.most_common(1)
     return " ".join(task.words(ids)), count / counts.total()
+
+
+def _answers(task: Task, rows: Chains | Batch) -> list[tuple[int, ...]]:
+    """The answers of chains, as ids."""
+    assert isinstance(task, ChainTask) and isinstance(rows, Chains)
+    pairs = zip(rows.tokens, rows.lengths, strict=True)
+    return [task.answer(row[: end - 1]) for row, end in pairs]
+
+
+def check_metrics(task: Task) -> str:
+    """What `right` and `scores` make of right answers can be used, and is the same again."""
+    _, sample = _drawn(task, 0)
+    told = {}
+    if isinstance(sample, Batch):
+        answers: Any = np.where(sample.scored, sample.targets, sample.targets.dtype.type(0))
+        wanted: Any = sample
+        right = right_of(task, answers, sample)
+        if right is not None:
+            hits, counted = per_row(right, sample.scored)
+            told["acc"] = float(hits.sum() / counted.sum())
+        elif "acc" in directions(task.metrics):
+            raise Wrong(
+                "has `acc` among its metrics, and its `right` gives none",
+                "let `right(self, found, batch)` say which targets are met, "
+                "or leave acc out of `metrics`",
+                re.compile(r"\b(def right|metrics)\b"),
+            )
+    else:
+        answers = wanted = _answers(task, sample)
+        told["acc"] = 1.0
+    if told.get("acc", 1.0) < 1:
+        raise Wrong(
+            f"counts the right answers as right in {told['acc']:.0%} alone",
+            "let `right` be true where `found` is the target",
+            re.compile(r"\bdef right\b"),
+        )
+    told |= (own := own_scores(task, answers, wanted))
+    if differing := [
+        name
+        for name, value in own_scores(task, answers, wanted).items()
+        if repr(value) != repr(own[name])
+    ]:
+        raise Wrong(
+            f"gives another {differing[0]} for the same answers",
+            "compute it from `found` and `wanted` alone, without random numbers",
+            re.compile(r"\bdef scores\b"),
+        )
+    named = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
+    return f"the right answers have {named}" if named else "the loss alone"
 
 
 def _drawn(task: Task, step: int) -> tuple[Batch, Chains | Batch]:
@@ -230,5 +281,6 @@ TASK_CHECKS: dict[str, Callable[[Task], str]] = {
     "seeds": check_seeds,
     "splits": check_splits,
     "answers": check_answers,
+    "metrics": check_metrics,
 }
 """In their order: each may rely on those before it."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -23,6 +23,7 @@ from sweepd.models.base import Model
 from sweepd.tasks.base import Split, Task
 from sweepd.trial.adamw import AdamW
 from sweepd.trial.evaluation import Score, evaluate, loss_of
+from sweepd.trial.handed import unusable
 
 LOG_EVERY = 10
 """Steps between metric rows."""
@@ -53,8 +54,8 @@ def torch_seed(seed: int, stream: Stream, step: int) -> int:
 
 @dataclass(frozen=True)
 class MetricRow:
-    """What is recorded of one step. acc and chain_acc are those of its check, the last step's those
-    of the test score; None elsewhere."""
+    """What is recorded of one step. acc, chain_acc and the task's own metrics are those of its
+    check, the last step's those of the test score; elsewhere None, and no metrics."""
 
     step: int
     loss: float
@@ -64,14 +65,18 @@ class MetricRow:
     tokens: int
     seconds: float
     train_flops: float
+    own: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def scores(self) -> dict[str, float]:
-        """What its check measured; nothing where no accuracy was."""
-        return {} if self.acc is None else {"loss": self.loss, "acc": self.acc}
+        """What its check measured; nothing where it measured the loss alone."""
+        acc = {} if self.acc is None else {"acc": self.acc}
+        return {"loss": self.loss, **acc, **self.own} if acc or self.own else {}
 
     def columns(self) -> dict[str, Any]:
-        return asdict(self)
+        columns = asdict(self)
+        own: dict[str, float] = columns.pop("own")
+        return columns | own
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,10 @@ class Check:
     acc: float | None
     chain_acc: float | None
     loss: float
+    own: Mapping[str, float] = field(default_factory=dict)
 
     def score(self, metric: str) -> float | None:
-        found: float | None = getattr(self, metric)
+        found: float | None = self.own.get(metric, getattr(self, metric, None))
         return found
 
 
@@ -158,10 +164,10 @@ class Training:
                 self.result = TrainingResult("diverged", None)
             elif last:
                 score = self.test_score()
-                self.result = TrainingResult("completed", score)
+                self.result = self.ended("completed", score)
             elif check_due:
                 score = self.check()
-                self.result = self.solved()
+                self.result = self.after_check()
             self.seconds = before + time.perf_counter() - started
             yield MetricRow(
                 self.step,
@@ -172,6 +178,7 @@ class Training:
                 self.tokens,
                 self.seconds,
                 self.train_flops,
+                score.own if score else {},
             )
 
     @property
@@ -205,7 +212,7 @@ class Training:
     def check(self) -> Score:
         """Accuracy of the present weights on a fresh check sample."""
         score = self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
-        self.checks.append(Check(self.step, score.acc, score.chain_acc, score.loss))
+        self.checks.append(Check(self.step, score.acc, score.chain_acc, score.loss, score.own))
         return score
 
     def test_score(self) -> Score:
@@ -218,7 +225,7 @@ class Training:
         sample.check(count)
         return evaluate(self.model, self.task, sample)
 
-    def solved(self) -> TrainingResult | None:
+    def after_check(self) -> TrainingResult | None:
         """A check that crosses the success mark draws the test sample, which must confirm it."""
         mark = self.stop.success
 
@@ -226,8 +233,19 @@ class Training:
             return mark is not None and acc is not None and acc >= mark
 
         if reached(self.checks[-1].acc) and reached((score := self.test_score()).acc):
-            return TrainingResult("solved", score)
-        return None
+            return self.ended("solved", score)
+        return self.spoilt(self.checks[-1].own)
+
+    def ended(self, status: str, score: Score) -> TrainingResult:
+        return self.spoilt(score.own) or TrainingResult(status, score)
+
+    def spoilt(self, own: Mapping[str, float]) -> TrainingResult | None:
+        """`diverged` where a metric of the task's own is no finite number, as one of a loop's."""
+        wild = [f"{name} = {value}" for name, value in own.items() if not math.isfinite(value)]
+        if not wild:
+            return None
+        told = unusable(self.task, "scores", f"reported {wild[0]} at step {self.step}")
+        return TrainingResult("diverged", None, str(told))
 
     def snapshot(self) -> bytes:
         """Everything that `restore` needs; loadable with torch's weights_only."""
@@ -272,11 +290,11 @@ class Training:
         if state["evaluate"] == asdict(self.evaluation):
             self.checks = [Check(**check) for check in state["checks"]]
         if self.step == self.train.steps:
-            self.result = TrainingResult("completed", self.test_score())
+            self.result = self.ended("completed", self.test_score())
         elif self.check_due():
             if not self.checks or self.checks[-1].step < self.step:
                 self.check()
-            self.result = self.solved()
+            self.result = self.after_check()
 
 
 def lr_factor(train: Train, step: int) -> float:

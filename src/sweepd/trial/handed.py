@@ -1,0 +1,92 @@
+"""What a user's code hands over while it trains or scores: read as numbers, or refused with the
+file and the line of the method that did."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sweepd.errors import UserError
+
+TOTAL = "total"
+"""What a loop's row may hold besides its metrics: on how many test samples `acc` was counted."""
+LIMITS = {"acc": (0.0, 1.0), "loss": (0.0, math.inf), TOTAL: (0.0, 2.0**53)}
+"""Between which numbers a value lies; any other may be any."""
+MOST_SHOWN = 60
+"""Characters of a wrong value that a message shows."""
+
+
+class Unusable(UserError):
+    """What the user's code handed over cannot be used. place: file and line of the method that did;
+    empty where it was not written in a file."""
+
+    def __init__(self, told: str, place: str) -> None:
+        super().__init__(told, place)
+        self.told, self.place = told, place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.told}" if self.place else self.told
+
+
+def unusable(owner: Any, method: str, told: str) -> Unusable:
+    """An error that says where the method stands which did something wrong."""
+    found: Any = getattr(type(owner), method, type(owner))
+    told = f"{type(owner).__name__}.{method} {told}"
+    try:
+        line = inspect.getsourcelines(found)[1]
+        return Unusable(told, f"{inspect.getsourcefile(found)}:{line}")
+    except (OSError, TypeError):  # what was not written in a file
+        return Unusable(told, "")
+
+
+def numbers(
+    owner: Any, method: str, given: object, wanted: Collection[str], allowed: Collection[str] = ()
+) -> dict[str, float]:
+    """A mapping that a method returned, as numbers by their names: all that are wanted, perhaps
+    those allowed, and no other. Unusable if it is something else."""
+    if not isinstance(given, Mapping):
+        names = ", ".join(wanted)
+        told = f"returned {shown(given)}; it must return a mapping of its metrics ({names})"
+        raise unusable(owner, method, told)
+    if unknown := [name for name in given if name not in wanted and name not in allowed]:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        told = (
+            f"reported {shown(unknown[0])}{more}, which its `metrics` do not name; "
+            "name it there, or leave it out"
+        )
+        raise unusable(owner, method, told)
+    if missing := [name for name in wanted if name not in given]:
+        told = f"did not report {' and '.join(missing)}; give all of its `metrics` every time"
+        raise unusable(owner, method, told)
+    return {name: _number(owner, method, name, value) for name, value in given.items()}
+
+
+def _number(owner: Any, method: str, name: str, value: Any) -> float:
+    """A value of a row: a number, or what holds a single one, as NumPy's and torch's do."""
+    try:
+        if isinstance(value, str | bytes | bool):
+            raise TypeError
+        number = float(value)
+    # OverflowError: of a whole number beyond all floats; RuntimeError: torch's, of several numbers
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        told = f"reported {name} = {shown(value)}; it must be one number"
+        raise unusable(owner, method, told) from None
+    if name == TOTAL and not number.is_integer():
+        raise unusable(owner, method, f"reported {name} = {number}; it is a count")
+    low, high = LIMITS.get(name, (-math.inf, math.inf))
+    if not math.isnan(number) and not low <= number <= high:
+        told = f"reported {name} = {number:g}; it lies between {low:g} and {high:g}"
+        raise unusable(owner, method, told)
+    return number
+
+
+def shown(value: object) -> str:
+    """A value, shortened, with its kind."""
+    try:
+        text = repr(value)
+    except Exception:  # a user's class may do anything
+        text = "a value"
+    text = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return f"{text} ({type(value).__name__})"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 
 from sweepd.grid.options import BETTER, MEAN_DIGITS, Better, Goal, range_of
-from sweepd.statuses import DONE, STATUSES
+from sweepd.statuses import DONE, RAN, STATUSES
 
 GOAL_COST = "flops_to_goal"
 """Computed from the metrics, so `cells` has it only once they have been read."""
@@ -88,10 +88,11 @@ def told_apart_sql() -> str:
 
 def endings_sql(selected: str) -> str:
     """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
+    counting = f"coalesce(min(attempt) FILTER (status IN {RAN}), max(attempt))"
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
     CREATE VIEW trials AS FROM attempts SEMI JOIN (
-            SELECT id, max(attempt) AS attempt FROM attempts GROUP BY id
+            SELECT id, {counting} AS attempt FROM attempts GROUP BY id
         ) USING (id, attempt);
     """
 

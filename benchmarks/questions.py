@@ -37,10 +37,9 @@ from scale import planned
 
 from sweepd.grid.plan import Plan
 from sweepd.run.driver import sweep_info
-from sweepd.store.parquet import replacing
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store
-from sweepd.store.tables import COMPACTED, MOST_ROWS, TableFolder
+from sweepd.store.tables import MOST_ROWS, TableFolder
 from sweepd.trial.endings import ledger_columns
 
 SWEEPD = (str(Path(sys.executable).with_name("sweepd")),)
@@ -130,8 +129,7 @@ def fill(address: str, rows: int, trials: int) -> Plan:
 
 
 def _put(folder: TableFolder, table: pa.Table) -> None:
-    order = [(name, "ascending") for name in folder.layout.key]
-    folder._put(COMPACTED, replacing(table.sort_by(order), []))
+    folder.add(folder.pack(table))
 
 
 def waves(ids: Sequence[str], steps: int, rng: np.random.Generator) -> Iterator[pa.Table]:

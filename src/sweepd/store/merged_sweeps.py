@@ -11,6 +11,7 @@ import pyarrow as pa
 from sweepd.errors import UserError
 from sweepd.store.merging import Step
 from sweepd.store.schema import TEXT
+from sweepd.store.storage import checked
 from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged
 
@@ -32,7 +33,7 @@ def sweeps(
     damaged += unreadable
     if unknown := set(renamed).difference(infos):
         theirs.load(min(unknown))  # says what there is
-    names = [renamed.get(name, name) for name in infos]
+    names = [checked(renamed.get(name, name)) for name in infos]
     if clashing := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"--rename: two sweeps would be called {clashing[0]}; choose another name")
     return list(_steps(ours, theirs, infos, renamed, damaged))

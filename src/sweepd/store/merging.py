@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -113,17 +114,27 @@ def _numbers(
     A new launch keeps its number if that is above all of ours, else it gets the next one. numbered,
     taken: launches that attempts of theirs and of ours name.
     """
-    known = {data: number for number, data in _records(ours).items()}
+    known = {record: number for number, record in _told_apart(_records(ours))}
     last = max([0, *known.values(), *taken])
     records = _records(theirs.folder)
-    for number in sorted({*records, *numbered}):
+    for number in numbered:
         lost = {"lost": f"the record of launch {number} of {theirs.folder.address}"}
-        record = records.get(number, to_json(lost))
+        records.setdefault(number, to_json(lost))
+    for number, record in _told_apart(records):
         if record in known:
             yield number, known[record], None
         else:
             last = max(number, last + 1)
-            yield number, last, record
+            yield number, last, record[0]
+
+
+def _told_apart(records: Mapping[int, bytes]) -> Iterator[tuple[int, tuple[bytes, int]]]:
+    """By number, each record with how many like it came before: one process may launch twice in a
+    second."""
+    before: Counter[bytes] = Counter()
+    for number in sorted(records):
+        yield number, (records[number], before[records[number]])
+        before[records[number]] += 1
 
 
 def _records(folder: Folder) -> dict[int, bytes]:

@@ -17,7 +17,7 @@ from sweepd.search.base import GridSearch
 from sweepd.search.estimate import ENOUGH, bills, trial_seconds
 from sweepd.search.ledger import changed_files, standing
 from sweepd.search.seeds import Outcome
-from sweepd.statuses import DONE, STATUSES
+from sweepd.statuses import DONE, RAN, STATUSES
 from sweepd.store.schema import TRIALS
 from sweepd.trial.endings import ledger_columns
 

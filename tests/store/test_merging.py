@@ -1,5 +1,5 @@
-"""Merging stores: no row is lost or doubled, answers stay, and it goes on where it was cut off; what
-is moved as it is, what is refused, what is damaged; a laptop's disk and an object store."""
+"""Merging stores: no row is lost or doubled, answers stay, and it goes on where it was cut off;
+what is moved as it is, what is refused, what is damaged; a laptop's disk and an object store."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_two_sweeps_of_one_name(pair: tuple[Store, Store]) -> None:
     theirs.save_sweep("first", "name: first", INFO, SWEEPS["first"])
     assert "sweeps" not in merged(ours, theirs)[0]  # the same grid, launched twice
     theirs.save_sweep("first", "name: first", INFO, SWEEPS["second"])
-    with pytest.raises(UserError, match="first: both stores .* trials.*--rename first=NEW"):
+    with pytest.raises(UserError, match=r"first: both stores .* trials.*--rename first=NEW"):
         merged(ours, theirs)
     assert merged(ours, theirs, first="second")[0] == {"sweeps": 1}
     assert ours.sweeps() == ["first", "second"]

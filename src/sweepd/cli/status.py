@@ -98,8 +98,8 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """One row a planned trial, with the ending that counts; `running` where the newest recorded step
-    is of an attempt that has not ended and the sweep has a driver."""
+    """One row a planned trial, with the ending that counts; `running` where the newest recorded
+    step is of an attempt that has not ended and the sweep has a driver."""
     from sweepd.store.schema import PLAN
 
     metrics = store.load_sweep(sweep).metrics

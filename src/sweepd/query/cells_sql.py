@@ -109,8 +109,10 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
     plan_columns = [member, *shared, *plan_axes, "seed", *COSTS]
     ran = ", ".join(map(quoted, [member, *shared, *trial_axes, "seed", *COSTS]))
     return f"""
-    CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
-        QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {_DONE} DESC, attempt DESC) = 1;
+    CREATE TABLE raw.endings AS FROM trials SEMI JOIN (
+            SELECT arg_max(id, (coalesce({_DONE}, false), attempt)) AS id
+            FROM trials SEMI JOIN raw.counted USING (task, model, code) GROUP BY {member}
+        ) USING (id);
     ALTER TABLE raw.endings ADD COLUMN IF NOT EXISTS check_every BIGINT;
 
     CREATE TABLE raw.plans AS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 
@@ -72,9 +72,7 @@ def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Tab
     return Step("sweeps", 1, partial(ours.write, name, grid, info, plan))
 
 
-def _newer(
-    mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str
-) -> bool:
+def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str) -> bool:
     """Whether the other version of a sweep is the one to keep. UserError if that cannot be told."""
     my_trials, trials = _trials(my_plan), _trials(plan)
     differing = [

@@ -182,9 +182,7 @@ def _lacking(layout: Layout, table: pa.Table, mine: pa.Table) -> pa.Table:
             yield tuple(key), first
 
     there = dict(keyed(mine))
-    wanted = [
-        key not in there or _before(first, there[key]) for key, first in keyed(table)
-    ]
+    wanted = [key not in there or _before(first, there[key]) for key, first in keyed(table)]
     return table.filter(pa.array(wanted, pa.bool_()))
 
 
@@ -245,9 +243,7 @@ def _is_source(name: str, data: bytes) -> bool:
     return hashlib.sha256(data).hexdigest() == name.removesuffix(".py")
 
 
-def _checkpoints(
-    ours: Folder, theirs: Place, status_of: Mapping[str, str]
-) -> Iterator[Step]:
+def _checkpoints(ours: Folder, theirs: Place, status_of: Mapping[str, str]) -> Iterator[Step]:
     """States from which a trial may still train on: kept ones, and those of trials that have not
     run to their end."""
     there = {file.name for file in ours.files("checkpoints")}

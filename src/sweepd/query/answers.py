@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from math import inf, isfinite
 from typing import Any
 
@@ -171,7 +170,7 @@ def _min(
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
     return Reply(
-        columns, rows, deciding(found, merit), notes, partial(cell_rows, grouping, found, merit)
+        columns, rows, deciding(found, merit), notes, lambda: cell_rows(grouping, found, merit)
     )
 
 

@@ -60,4 +60,4 @@ def test_what_it_refuses(tmp_path: Path) -> None:
     driver.unlock_sweep("s")
     assert isinstance(refused.exception, EnvironmentFailure)
     assert sweepd("merge", there, "--results", here, "--rename", "s=t").exit_code == 0
-    assert Store.open(here).sweeps() == ["s", "t"]
+    assert Store.open(here).sweeps() == ["t", "s"]  # as they were created

@@ -47,8 +47,8 @@ def merge(
 ) -> None:
     """Bring all that OTHER has into the store of --results, without loss or double.
 
-    A trial that ran to its end keeps its result, whatever the other store has of it. The same
-    command again brings what is new since, and goes on where it was interrupted.
+    A trial that ran to its end in either store has ended afterwards. The same command again brings
+    what is new since, and goes on where it was interrupted.
     """
     from sweepd.store.store import Store
 

@@ -88,7 +88,7 @@ def told_apart_sql() -> str:
 
 def endings_sql(selected: str) -> str:
     """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
-    counting = f"coalesce(min(attempt) FILTER (status IN {RAN}), max(attempt))"
+    counting = f"coalesce(max(attempt) FILTER (status IN {RAN}), max(attempt))"
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
     CREATE VIEW trials AS FROM attempts SEMI JOIN (

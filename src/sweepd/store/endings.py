@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def counting(trials: pa.Table) -> pa.Table:
-    """The ending of each trial that counts, of a table of trials: that of the first attempt that
+    """The ending of each trial that counts, of a table of trials: that of the highest attempt that
     ran to its end (`RAN`), else that of the highest attempt.
 
-    So what a trial has come to stays, whatever another store adds to it later.
+    So a trial that has run to its end stays so, whatever another store adds to it later.
     """
     if trials.num_rows < 2:
         return trials
     ids, attempts = key_numbers(trials, ("id", "attempt"))
     ran = np.array([status in RAN for status in trials["status"].to_pylist()])
-    order = np.lexsort((np.where(ran, -attempts, attempts), ran, ids))
+    order = np.lexsort((attempts, ran, ids))
     is_last = np.append(ids[order][1:] != ids[order][:-1], True)
     return taken(trials, np.sort(order[is_last]))
 

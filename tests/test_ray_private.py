@@ -20,6 +20,10 @@ NEEDED = {
     "ray._private.ray_constants:ENABLE_RAY_CLUSTER": ray_private.stay_on_loopback,
     "ray.job_config:JobConfig": ray_private.job_without_driver_path,
     "ray._private.utils:set_sigterm_handler": ray_private.keeping_sigterm,
+    "ray._private.node:Node.start_monitor": ray_private.starting_little,
+    "ray._private.node:Node.start_api_server": ray_private.starting_little,
+    "ray._private.node:Node.start_log_monitor": ray_private.starting_little,
+    "ray.air._internal.usage:tag_callbacks": ray_private.counting_no_callbacks,
     "ray._private.worker:_global_node": ray_private.dead_processes,
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
@@ -70,6 +74,11 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
         assert ray._private.utils.set_sigterm_handler is theirs
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_tune_still_counts_callbacks_through_the_module() -> None:
+    text = Path(ray.tune.tune.__file__).read_text()
+    assert "air_usage.tag_callbacks(callbacks)" in text, "see counting_no_callbacks"
 
 
 def test_without_a_private_ray_nothing_has_died() -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 
 from e2e.conftest import Running
-from shell import SharedShell
+from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
 MODEL = """
@@ -38,7 +38,7 @@ def test_a_second_driver_of_a_sweep_is_refused(mine: SharedShell, running: Runni
     mine.write(
         "grid.yaml",
         "name: held\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1, 2, 3]\n"
-        "train: {steps: 16, batch_size: 4}" + MODEL,
+        f"train: {{steps: 16, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + MODEL,
     )
     first = running(mine.start("launch", "grid.yaml", "--yes"))
     results = mine.folder / "sweepd-results"

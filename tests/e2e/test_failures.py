@@ -131,7 +131,8 @@ def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(
     mine.write(
         "grid.yaml",
         "name: full\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1]\n"
-        "checkpoint_seconds: 0.5\ntrain: {steps: 900, batch_size: 4}" + SETTINGS,
+        f"checkpoint_seconds: 0.5\nresources: {ONE_AT_A_TIME}\n"
+        "train: {steps: 900, batch_size: 4}" + SETTINGS,
     )
     process = running(mine.start("launch", "grid.yaml", "--yes"))
     metrics = mine.folder / "sweepd-results" / "metrics"

@@ -10,15 +10,16 @@ from typing import Any
 import psutil
 import pytest
 from e2e.conftest import Running
-from shell import SharedShell
+from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
-GRID = """
+GRID = f"""
 name: long
-task:  {name: lis, n: 6, value_range: 16}
-model: {name: [standard, linear], d: 16, layers: 2, heads: 2, dropout: 0.1}
-train: {steps: 400, batch_size: 32}
-evaluate: {check_every: 100, check_samples: 64, verdict_samples: 256}
+task:  {{name: lis, n: 6, value_range: 16}}
+model: {{name: [standard, linear], d: 16, layers: 2, heads: 2, dropout: 0.1}}
+train: {{steps: 400, batch_size: 32}}
+evaluate: {{check_every: 100, check_samples: 64, verdict_samples: 256}}
+resources: {ONE_AT_A_TIME}
 checkpoint_seconds: 0.5
 """
 NUMBERS = "SELECT id, step, loss, acc, chain_acc, lr, tokens FROM metrics ORDER BY ALL"

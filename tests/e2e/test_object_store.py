@@ -10,15 +10,16 @@ import sys
 import pytest
 from e2e.conftest import Running
 from object_store import Proxy
-from shell import SharedShell
+from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
-GRID = """
+GRID = f"""
 name: remote
-task:  {name: mine.py:Slow, n: [2, 3], value_range: 64}
-model: {name: standard, d: 4, layers: 1, heads: 1}
-train: {steps: 16, batch_size: 4}
-evaluate: {check_every: 8, check_samples: 8, verdict_samples: 16}
+task:  {{name: mine.py:Slow, n: [2, 3], value_range: 64}}
+model: {{name: standard, d: 4, layers: 1, heads: 1}}
+train: {{steps: 16, batch_size: 4}}
+evaluate: {{check_every: 8, check_samples: 8, verdict_samples: 16}}
+resources: {ONE_AT_A_TIME}
 goal: acc >= 0
 checkpoint_seconds: 0.5
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shell import Shell
+from shell import ONE_AT_A_TIME, Shell
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -15,7 +15,11 @@ def swept(module_shell: Shell) -> Shell:
     for name in ("parity.py", "lstm.py", "grid.yaml"):
         module_shell.write(name, (EXAMPLES / name).read_text())
     changes = ["task.n=[6,7]", "model.d=[4,8]", "train.steps=20", "search=grid"]
-    changes += ["evaluate.check_samples=32", "evaluate.verdict_samples=64"]
+    changes += [
+        "evaluate.check_samples=32",
+        "evaluate.verdict_samples=64",
+        f"resources={ONE_AT_A_TIME}",
+    ]
     options = [option for change in changes for option in ("--set", change)]
     module_shell.run("launch", "grid.yaml", "--yes", *options)
     return module_shell

@@ -27,12 +27,13 @@ class Net(Standard):
             model.logits = lambda x: inner(x + x.mean(-2, keepdim=True))
         return model
 """
-GRID = """
+GRID = f"""
 name: own
-task:  {name: lis, n: 6, value_range: 16}
-model: {name: MODEL, d: 8, layers: 1, heads: 2}
-train: {steps: 400, batch_size: 16}
-evaluate: {check_every: 100, check_samples: 32, verdict_samples: 64}
+task:  {{name: lis, n: 6, value_range: 16}}
+model: {{name: MODEL, d: 8, layers: 1, heads: 2}}
+train: {{steps: 400, batch_size: 16}}
+evaluate: {{check_every: 100, check_samples: 32, verdict_samples: 64}}
+resources: {ONE_AT_A_TIME}
 checkpoint_seconds: 0.5
 """
 
@@ -71,8 +72,7 @@ def test_an_edit_in_mid_sweep_changes_nothing(
 ) -> None:
     """The trials that start after it run the code of the launch, too."""
     shell.write("v1.py", NET.replace("LEVEL", "1"))
-    grid = GRID.replace("MODEL", "v1.py:Net") + f"resources: {ONE_AT_A_TIME}\nseeds: [0, 1]\n"
-    shell.write("grid.yaml", grid)
+    shell.write("grid.yaml", GRID.replace("MODEL", "v1.py:Net") + "seeds: [0, 1]\n")
     process = running(shell.start("launch", "grid.yaml", "--yes"))
     checkpoints = shell.folder / "sweepd-results/checkpoints"
     wait_until(lambda: any(checkpoints.glob("*/*.pt")), 300, process)

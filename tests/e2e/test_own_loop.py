@@ -6,10 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shell import Shell
+from shell import ONE_AT_A_TIME, Shell
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 CHANGES = ["loop.classes=[2,5]", "loop.hidden=[2,8]", "loop.steps=6", "seeds=[0]", "settle=off"]
+CHANGES += [f"resources={ONE_AT_A_TIME}"]
 OPTIONS = [option for change in CHANGES for option in ("--set", change)]
 
 

@@ -9,15 +9,16 @@ from subprocess import Popen
 
 import psutil
 from e2e.conftest import Running
-from shell import SharedShell
+from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
-GRID = """
+GRID = f"""
 name: closed
-task: {name: mine.py:Slow, n: 2, value_range: 64}
-model: {name: standard, d: 4, layers: 1, heads: 1}
-train: {steps: 1000, batch_size: 4}
-evaluate: {check_samples: 8, verdict_samples: 8}
+task: {{name: mine.py:Slow, n: 2, value_range: 64}}
+model: {{name: standard, d: 4, layers: 1, heads: 1}}
+train: {{steps: 1000, batch_size: 4}}
+evaluate: {{check_samples: 8, verdict_samples: 8}}
+resources: {ONE_AT_A_TIME}
 seeds: [0, 1]
 """
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

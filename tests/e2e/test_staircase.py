@@ -10,15 +10,16 @@ from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
-GRID = """
+GRID = f"""
 name: stairs
-task: {name: lis, n: [2, 3], value_range: 8}
-model: {name: standard, d: [2, 8, 16, 32], layers: 1, heads: 1, positions: learned}
-train: {steps: 30, batch_size: 32, lr: 1.0e-2, warmup: 5}
-evaluate: {check_samples: 16, verdict_samples: 256}
+task: {{name: lis, n: [2, 3], value_range: 8}}
+model: {{name: standard, d: [2, 8, 16, 32], layers: 1, heads: 1, positions: learned}}
+train: {{steps: 30, batch_size: 32, lr: 1.0e-2, warmup: 5}}
+evaluate: {{check_samples: 16, verdict_samples: 256}}
 seeds: [0, 1, 2]
 goal: acc > 0.55
 search: staircase
+resources: {ONE_AT_A_TIME}
 """
 TRIALS = 2 * 4 * 3
 
@@ -51,8 +52,7 @@ def test_a_staircase_killed_and_resumed_gives_the_answers_of_the_grid(
         decided = row["verdict"] in ("exact", "bracketed", "above", "not monotone")
         assert decided or (row["verdict"], row["value"]) == ("at most", 2)
 
-    sets = ("--set", "search=grid", "--set", f"resources={ONE_AT_A_TIME}")
-    shell.run("launch", "grid.yaml", "--yes", *sets)
+    shell.run("launch", "grid.yaml", "--yes", "--set", "search=grid")
     [count] = shell.sql("SELECT count(*) AS trials FROM trials")
     assert count["trials"] == TRIALS
     whole = shell.rows("query", "min d where acc > 0.55")

@@ -73,7 +73,7 @@ def start_ray(address: str | None) -> None:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        with ray_private.keeping_sigterm():
+        with ray_private.keeping_sigterm(), ray_private.starting_little():
             ray.init(**where, **quiet)
     except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
         what = f"no Ray to join at {address}" if address else "Ray did not start"
@@ -151,7 +151,8 @@ def run(
         )
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
-        with watched, contextlib.redirect_stdout(None):  # there Ray prints pages about a lost node
+        silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
+        with watched, silent, ray_private.counting_no_callbacks():
             tuner.fit()
     if end.failure:
         raise EnvironmentFailure(_what_is_left(end.failure, store))

@@ -1,20 +1,22 @@
 """Questions over many rows, beside plain DuckDB over the same Parquet files, alternately.
 
     python benchmarks/questions.py [--rows 1e7] [--trials 10000] [--rounds 5] [--folder DIR]
+    python benchmarks/questions.py ended [--trials 100000] [--rounds 5] [--folder DIR]
     python benchmarks/questions.py small [--rounds 9]
 
 It makes a store: a planned grid of so many trials, their endings in one compacted file, and their
 metrics in compacted files of `MOST_ROWS` rows, as a driver leaves them. The trials run in waves;
 each wave's rows are spread over four files. Then it asks each question in turn of `sweepd` and of
 a process that imports duckdb and reads the same files itself, and prints, of whole processes, the
-time and the peak memory, and their ratios: the median over rounds, and the least and the greatest.
-`--folder` keeps the store there, or uses the one that is there; it belongs on a real disk.
+time, the CPU time and the peak memory, and their ratios: the median over rounds, and the least and
+the greatest. `--folder` keeps the store there, or uses the one that is there; it belongs on a real
+disk.
 
 The first question of `sweepd` checks each file's digest and remembers it. Its time is printed by
 itself. The rounds that follow find it remembered. The peer checks nothing.
 
-`small` asks a question of a store of 48 trials, beside a process that imports typer, duckdb and
-pyarrow and does nothing.
+`ended` asks of plans and endings alone: `min`, `plan` and `status`. `small` asks a question of a
+store of 48 trials, beside a process that imports typer, duckdb and pyarrow and does nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +39,9 @@ from scale import planned
 
 from sweepd.grid.plan import Plan
 from sweepd.run.driver import sweep_info
-from sweepd.store.parquet import replacing
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store
-from sweepd.store.tables import COMPACTED, MOST_ROWS, TableFolder
+from sweepd.store.tables import MOST_ROWS, TableFolder
 from sweepd.trial.endings import ledger_columns
 
 SWEEPD = (str(Path(sys.executable).with_name("sweepd")),)
@@ -79,7 +80,7 @@ began = time.perf_counter()
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ,
     file_actions=[(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)])
 _, ended, used = os.wait4(pid, 0)
-print(time.perf_counter() - began, used.ru_maxrss)
+print(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss)
 sys.exit(ended != 0)
 """
 """Runs a program from a small process: Linux counts the memory of who starts it as its own."""
@@ -87,17 +88,19 @@ sys.exit(ended != 0)
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one whole process. memory: its greatest resident set, in MiB."""
+    """Of one whole process. seconds: by the clock; cpu: seconds of all its threads, which other
+    load on the machine disturbs less; memory: its greatest resident set, in MiB."""
 
     seconds: float
+    cpu: float
     memory: float
 
 
 def cost(program: Sequence[str]) -> Cost:
     done = subprocess.run([sys.executable, "-S", "-c", LAUNCHER, *program], stdout=subprocess.PIPE)
     assert done.returncode == 0, program
-    seconds, kibibytes = map(float, done.stdout.split())
-    return Cost(seconds, kibibytes / 1024)
+    seconds, cpu, kibibytes = map(float, done.stdout.split())
+    return Cost(seconds, cpu, kibibytes / 1024)
 
 
 # The store
@@ -130,8 +133,7 @@ def fill(address: str, rows: int, trials: int) -> Plan:
 
 
 def _put(folder: TableFolder, table: pa.Table) -> None:
-    order = [(name, "ascending") for name in folder.layout.key]
-    folder._put(COMPACTED, replacing(table.sort_by(order), []))
+    folder.add(folder.pack(table))
 
 
 def waves(ids: Sequence[str], steps: int, rng: np.random.Generator) -> Iterator[pa.Table]:
@@ -168,7 +170,7 @@ def metrics(ids: Sequence[str], steps: np.ndarray, rng: np.random.Generator) -> 
 def compare(name: str, ours: Sequence[str], peer: Sequence[str], rounds: int) -> None:
     pairs = [(cost(ours), cost(peer)) for _ in range(rounds)]
     shown = [name.ljust(20)]
-    for what, unit in (("seconds", "s"), ("memory", "MiB")):
+    for what, unit in (("seconds", "s"), ("cpu", "s of CPU"), ("memory", "MiB")):
         both = [(getattr(a, what), getattr(b, what)) for a, b in pairs]
         ratios = sorted(a / b for a, b in both)
         mine, theirs = (statistics.median(side) for side in zip(*both, strict=True))
@@ -181,29 +183,35 @@ def compare(name: str, ours: Sequence[str], peer: Sequence[str], rounds: int) ->
 
 def alone(name: str, program: Sequence[str]) -> None:
     found = cost(program)
-    print(f"{name.ljust(20)}  {found.seconds:8.2f} s  {found.memory:8.0f} MiB", flush=True)
+    print(
+        f"{name.ljust(20)} {found.seconds:8.2f} s  {found.cpu:8.2f} s of CPU  "
+        f"{found.memory:8.0f} MiB",
+        flush=True,
+    )
 
 
-def ask(address: str, made: Plan, rounds: int) -> None:
-    at = ("--results", address)
-    files = {name: str(Path(address, name)) for name in ("trials", "metrics")}
+def ask_of_metrics(address: str, made: Plan, rounds: int) -> None:
+    at, files = ("--results", address), str(Path(address, "metrics"))
     alone("the first question", (*SWEEPD, "sql", SQL["count, avg"], *at))
     some = made.trials[len(made.trials) // 2].id
     for name, text in SQL.items():
         sql = text.format(id=some)
-        peer = (sys.executable, "-c", PEER, "metrics", files["metrics"], sql)
+        peer = (sys.executable, "-c", PEER, "metrics", files, sql)
         compare(name, (*SWEEPD, "sql", sql, "--csv", *at), peer, rounds)
-    peer = (sys.executable, "-c", PEER, "trials", files["trials"], PEER_MINIMUM)
+
+
+def ask_of_endings(address: str, rounds: int) -> None:
+    at, files = ("--results", address), str(Path(address, "trials"))
+    peer = (sys.executable, "-c", PEER, "trials", files, PEER_MINIMUM)
     compare(MINIMUM[:20], (*SWEEPD, "query", MINIMUM, "--csv", *at), peer, rounds)
     grid = Path(address, "sweeps", "scale", "grid.yaml")
     alone("plan", (*SWEEPD, "plan", str(grid), *at))
     alone("status", (*SWEEPD, "status", *at))
-    alone("launch", (*SWEEPD, "launch", str(grid), "--yes", *at))
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("part", nargs="?", choices=["large", "small"], default="large")
+    arguments.add_argument("part", nargs="?", choices=["large", "ended", "small"], default="large")
     arguments.add_argument("--rows", type=float, default=1e7, help="of metrics")
     arguments.add_argument("--trials", type=int, default=10_000)
     arguments.add_argument("--rounds", type=int, default=5)
@@ -221,7 +229,12 @@ def main() -> None:
             compare("query, small", question, (sys.executable, "-c", IMPORTS), given.rounds)
         else:
             print(f"{rows:.0e} rows of metrics, {len(made.trials)} trials", flush=True)
-            ask(address, made, given.rounds)
+            if given.part == "large":
+                ask_of_metrics(address, made, given.rounds)
+            ask_of_endings(address, given.rounds)
+            if given.part == "large":
+                grid = Path(address, "sweeps", "scale", "grid.yaml")
+                alone("launch", (*SWEEPD, "launch", str(grid), "--yes", "--results", address))
     finally:
         if not given.folder:
             shutil.rmtree(root)

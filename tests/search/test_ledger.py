@@ -17,7 +17,7 @@ from sweepd.search.base import GridSearch
 from sweepd.search.estimate import ENOUGH, bills, trial_seconds
 from sweepd.search.ledger import changed_files, standing
 from sweepd.search.seeds import Outcome
-from sweepd.statuses import DONE, STATUSES
+from sweepd.statuses import DONE, RAN, STATUSES
 from sweepd.store.schema import TRIALS
 from sweepd.trial.endings import ledger_columns
 
@@ -37,17 +37,18 @@ ENDINGS = st.lists(
 
 @given(ENDINGS)
 @settings(deadline=None)
-def test_the_latest_ending_decides(endings: list[tuple[int, int, str]]) -> None:
+def test_the_ending_that_counts_decides(endings: list[tuple[int, int, str]]) -> None:
     table = TRIALS.concat([TRIALS.table([ended(PLAN.trials[i], a, s) for i, a, s in endings])])
     found = standing(PLAN.trials, table)
-    latest = {}
+    counts: dict[str, str] = {}
     for i, _, status in sorted(endings, key=lambda ending: ending[1]):
-        latest[PLAN.trials[i].id] = status
+        if status in RAN or counts.get(PLAN.trials[i].id) not in RAN:
+            counts[PLAN.trials[i].id] = status
     assert [trial.id for trial in found.done] == [
-        trial.id for trial in PLAN.trials if latest.get(trial.id) in DONE
+        trial.id for trial in PLAN.trials if counts.get(trial.id) in DONE
     ]
     assert {t.id for t in found.done} | {t.id for t in found.todo} == {t.id for t in PLAN.trials}
-    assert {t.id for t in found.failed} == {id_ for id_, s in latest.items() if s == "failed"}
+    assert {t.id for t in found.failed} == {id_ for id_, s in counts.items() if s == "failed"}
     assert not found.other
 
 

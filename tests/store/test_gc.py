@@ -43,7 +43,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     store.save_sweep("running", "", info, [plan_row("ba", "t2")])
     for id, attempt, status in [
         ("aa", 1000, "completed"),
-        ("ab", 1000, "completed"),
+        ("ab", 1000, "failed"),
         ("ab", 2000, "interrupted"),
         ("ac", 1000, "stopped"),
         ("ba", 1000, "completed"),

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from sweepd import __version__
-from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, run, show, status
+from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, merge, run, show, status
 from sweepd.cli.output import say, say_everything, whoever_reads_may_leave
 from sweepd.errors import SweepdError
 
@@ -19,7 +19,7 @@ SECTIONS = {
     "Begin": ("init", "check", "tasks", "models", "sample", "flops", "schema", "doctor"),
     "Run": ("plan", "launch", "resume", "status", "logs", "show", "cancel"),
     "Ask": ("query", "plot", "report", "compare", "sql", "export"),
-    "Keep house": ("gc", "cluster"),
+    "Keep house": ("merge", "gc", "cluster"),
 }
 """How --help groups the commands."""
 
@@ -49,7 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (begin, run, status, cluster, ask, draw, compare, look, check, show, gc):
+for group in (begin, run, status, cluster, ask, draw, compare, look, check, show, merge, gc):
     group.register(app)
 
 

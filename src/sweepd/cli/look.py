@@ -18,7 +18,6 @@ import typer
 from sweepd.cli.completion import complete_models, complete_tasks
 from sweepd.cli.output import AsCsv, AsJson, Form, Results, emit, form_of, results_address, say
 from sweepd.errors import SweepdError, UserError
-from sweepd.provenance import provenance
 
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
@@ -176,6 +175,8 @@ def doctor(
 def _checks(address: str) -> Iterator[dict[str, Any]]:
     def check(name: str, ok: bool, detail: str) -> dict[str, Any]:
         return {"check": name, "ok": ok, "detail": detail}
+
+    from sweepd.provenance import provenance  # which takes a while
 
     yield check("python", sys.version_info >= (3, 11), platform.python_version())
     for package, found in provenance(Path())["versions"].items():

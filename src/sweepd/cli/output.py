@@ -146,6 +146,10 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
 
 def show(lines: Iterable[Line]) -> None:
     """Print lines for people, in colours on a terminal."""
+    if not (sys.stdout.isatty() or "FORCE_COLOR" in os.environ):  # rich takes a while to import
+        for line in lines:
+            print("".join(text for text, _ in line))
+        return
     from rich.console import Console
     from rich.text import Text
 

@@ -104,8 +104,8 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """One row a planned trial, with its latest ending; `running` where the newest recorded step
-    is of an attempt that has not ended and the sweep has a driver."""
+    """One row a planned trial, with the ending that counts; `running` where the newest recorded
+    step is of an attempt that has not ended and the sweep has a driver."""
     from sweepd.store.schema import PLAN
 
     metrics = store.load_sweep(sweep).metrics
@@ -137,16 +137,16 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
 def standings(
     store: Store, sweep: str, planned: pa.Table, metrics: Iterable[str]
 ) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
-    """By id, the latest ending of each of the planned trials, and the newest step of each that
+    """By id, the ending that counts of each of the planned trials, and the newest step of each that
     runs, if the sweep has a driver; and what could not be read. metrics: those of the user's own
     loops."""
-    from sweepd.store.endings import latest
+    from sweepd.store.endings import counting
 
     read = store.read_trials(planned["config"].to_pylist())
-    ended = latest(read.table)
+    ended = counting(read.table)
     active: dict[str, Row] = {}
     if store.driven_elsewhere([sweep]):
         from sweepd.query.running import newest_steps
 
-        active = dict(newest_steps(store, planned, ended, tuple(metrics)))
+        active = dict(newest_steps(store, planned, read.table, tuple(metrics)))
     return {row["id"]: row for row in ended.to_pylist()}, active, read.damaged

@@ -99,7 +99,7 @@ def answer(views: Views, text: str) -> Answer:
     selected = [cell for cell, holds in every if holds]
     summed = summary(views, question, asked, grouping.group, selected)
     about, met = about or frozenset({"acc"}), goal_of(condition)
-    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.cells, summed)
+    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.tell_cells, summed)
 
 
 def _reply(
@@ -155,22 +155,23 @@ def _min(
 ) -> Reply:
     found = min_rows(views, grouping, cells)
     goal = goal_of(condition)
-    ends = Ends.of(views, goal) if goal and not grouping.of_score else None
+    ends = Ends.of(views, goal, found) if goal and not grouping.of_score else None
     own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
     every = [*grouping.group, *own, "verdict", *SETTLED_COLUMNS, *LEAST_COLUMNS]
     columns = list(dict.fromkeys(every))
     rows = []
-    for row in found:
-        told = (
-            settled_columns(views, found, row, condition, ends) | least_columns(row) | row.columns
-        )
+    settled = settled_columns(views, found, condition, ends)
+    for row, of_row in zip(found, settled, strict=True):
+        told = of_row | least_columns(row) | row.columns
         told |= dict.fromkeys(scores) | _told(grouping, row, condition, merit)
         rows.append({name: told[name] for name in columns})
     notes = merged_notes(grouping, cells)
     at_the_smallest = sum(row.passes_at_the_smallest for row in found)
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
-    return Reply(columns, rows, deciding(found, merit), notes, cell_rows(grouping, found, merit))
+    return Reply(
+        columns, rows, deciding(found, merit), notes, lambda: cell_rows(grouping, found, merit)
+    )
 
 
 def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dict[str, Any]:
@@ -227,7 +228,9 @@ def _frontier(
         )
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
-    return Reply(columns, rows, unbeaten, notes, [{"cell": c.row["cell"]} for c in unbeaten])
+    return Reply(
+        columns, rows, unbeaten, notes, lambda: [{"cell": c.row["cell"]} for c in unbeaten]
+    )
 
 
 def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:

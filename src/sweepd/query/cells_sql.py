@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 
 from sweepd.grid.options import BETTER, MEAN_DIGITS, Better, Goal, range_of
-from sweepd.statuses import DONE, STATUSES
+from sweepd.statuses import DONE, RAN, STATUSES
 
 GOAL_COST = "flops_to_goal"
 """Computed from the metrics, so `cells` has it only once they have been read."""
@@ -88,10 +88,11 @@ def told_apart_sql() -> str:
 
 def endings_sql(selected: str) -> str:
     """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
+    counting = f"coalesce(max(attempt) FILTER (status IN {RAN}), max(attempt))"
     return f"""
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
     CREATE VIEW trials AS FROM attempts SEMI JOIN (
-            SELECT id, max(attempt) AS attempt FROM attempts GROUP BY id
+            SELECT id, {counting} AS attempt FROM attempts GROUP BY id
         ) USING (id, attempt);
     """
 
@@ -108,8 +109,10 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
     plan_columns = [member, *shared, *plan_axes, "seed", *COSTS]
     ran = ", ".join(map(quoted, [member, *shared, *trial_axes, "seed", *COSTS]))
     return f"""
-    CREATE TABLE raw.endings AS FROM trials SEMI JOIN raw.counted USING (task, model, code)
-        QUALIFY row_number() OVER (PARTITION BY {member} ORDER BY {_DONE} DESC, attempt DESC) = 1;
+    CREATE TABLE raw.endings AS FROM trials SEMI JOIN (
+            SELECT arg_max(id, (coalesce({_DONE}, false), attempt)) AS id
+            FROM trials SEMI JOIN raw.counted USING (task, model, code) GROUP BY {member}
+        ) USING (id);
     ALTER TABLE raw.endings ADD COLUMN IF NOT EXISTS check_every BIGINT;
 
     CREATE TABLE raw.plans AS

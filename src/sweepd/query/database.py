@@ -88,10 +88,15 @@ class Answer:
     """Which scores a question is about: acc, loss, metrics of users' own tasks and loops."""
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
-    cells: Sequence[Mapping[str, Any]] = ()
-    """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's `cell`."""
+    tell_cells: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     summary: Summary | None = None
     """Of a `min`: what it is about, for people."""
+
+    @cached_property
+    def cells(self) -> Sequence[Mapping[str, Any]]:
+        """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's
+        `cell`. Only figures ask for them."""
+        return self.tell_cells()
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class Views:
         """The column that tells the members of a cell apart."""
         return "id" if self.by_code else "config"
 
-    @property
+    @cached_property
     def identity(self) -> list[str]:
         """All columns that tell cells apart."""
         return ["task", "model", "size", "L", *self.code_column, *self.axes]

@@ -126,4 +126,5 @@ def _failed_sizes(views: Views, cells: Sequence[Cell]) -> Sizes:
 def _but_size(views: Views, cell: Cell) -> tuple[Any, ...]:
     """All that makes a cell except its size, and L and costs, which follow from it."""
     size_field = views.size_fields.get(cell.row["task"])
-    return tuple(cell.row[name] for name in views.identity if name not in ("size", "L", size_field))
+    row = cell.row
+    return tuple([row[name] for name in views.identity if name not in ("size", "L", size_field)])

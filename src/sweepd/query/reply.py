@@ -23,8 +23,8 @@ class Reply:
     deciding: list[Cell]
     """The cells on which the rows hang."""
     notes: list[str]
-    cells: Sequence[Mapping[str, Any]] = ()
-    """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's `cell`."""
+    tell_cells: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    """As of `Answer`."""
 
 
 def deciding(found: Sequence[MinRow], merit: Merit) -> list[Cell]:

@@ -4,7 +4,7 @@ the cells that decide them; and the least values that some, most and all seeds r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -18,27 +18,33 @@ from sweepd.query.expressions import Node, goal_of
 from sweepd.query.minima import MinRow
 from sweepd.query.nuisance import place
 from sweepd.search.settle import AtRate, Final, Standing, standing
+from sweepd.statuses import RAN
 
 SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled", "why")
 UNCONFIRMED = "its pass at the best of several is not confirmed on a fresh seed"
 RULES = ("any", "median", "all")
+Line = tuple[Any, ...]
+"""What rows have in common that differ in their size alone."""
 LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
 
 
 @dataclass(frozen=True)
 class Ends:
-    """What ended of each cell: the final score of each of its seeds that ran there."""
+    """What ended of cells: the final score of each of their seeds that ran there."""
 
     by_cell: Mapping[int, Mapping[int, Final]]
     fresh: Mapping[int, int]
     """how many fresh seeds of each cell ended"""
 
     @classmethod
-    def of(cls, views: Views, goal: Goal) -> Ends:
-        """Reads them from the views. One that diverged has the worst score."""
+    def of(cls, views: Views, goal: Goal, rows: Sequence[MinRow]) -> Ends:
+        """Reads them from the views, of the cells that decide rows. One that diverged has the worst
+        score."""
+        deciding = {p.row["cell"] for row in rows for cell in row.deciding for p in cell.points}
+        cells = ", ".join(map(str, sorted(deciding))) or "NULL"
         ended = views.fetch(
             f"SELECT cell, seed, {quoted(goal.metric)}, worth FROM raw.outcomes "
-            "WHERE NOT carried AND status IN ('completed', 'solved', 'diverged')"
+            f"WHERE NOT carried AND status IN {RAN} AND cell IN ({cells})"
         )
         by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
         for cell, seed, score, total in ended:
@@ -51,36 +57,38 @@ class Ends:
 def standings(views: Views, rows: Sequence[MinRow], condition: Node) -> list[Standing]:
     """Whether more training would change each of the rows."""
     goal = goal_of(condition)
-    ends = Ends.of(views, goal) if goal else None
-    return [_standing(views, rows, row, condition, ends) for row in rows]
+    ends = Ends.of(views, goal, rows) if goal else None
+    slowest = _slowest(views, rows)
+    return [_standing(views, slowest, row, goal, ends) for row in rows]
 
 
 def settled_columns(
-    views: Views, rows: Sequence[MinRow], row: MinRow, condition: Node, ends: Ends | None
-) -> dict[str, Any]:
-    """SETTLED_COLUMNS of one of the rows. `ends` is None where the condition is not one on a
+    views: Views, rows: Sequence[MinRow], condition: Node, ends: Ends | None
+) -> Iterator[dict[str, Any]]:
+    """SETTLED_COLUMNS of each of the rows. `ends` is None where the condition is not one on a
     score."""
-    deciding = row.deciding
-    failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
-    found = _standing(views, rows, row, condition, ends)
-    rates = max((len(_rates(cell, ends)) for cell in deciding), default=None) if ends else None
-    return {
-        "steps": _least_steps(row) or None,
-        "fail_steps": max(failed, default=None) or None,
-        "gain": found.progress and found.progress.gain,
-        "missing": found.progress and found.progress.missing,
-        "rates": rates,
-        "settled": found.settled,
-        "why": found.reason,
-    }
+    goal, slowest = goal_of(condition), _slowest(views, rows)
+    for row in rows:
+        deciding = row.deciding
+        failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
+        found = _standing(views, slowest, row, goal, ends)
+        rates = max((len(_rates(cell, ends)) for cell in deciding), default=None) if ends else None
+        yield {
+            "steps": _least_steps(row) or None,
+            "fail_steps": max(failed, default=None) or None,
+            "gain": found.progress and found.progress.gain,
+            "missing": found.progress and found.progress.missing,
+            "rates": rates,
+            "settled": found.settled,
+            "why": found.reason,
+        }
 
 
 def _standing(
-    views: Views, rows: Sequence[MinRow], row: MinRow, condition: Node, ends: Ends | None
+    views: Views, slowest: Mapping[Line, int], row: MinRow, goal: Goal | None, ends: Ends | None
 ) -> Standing:
     """One of the rows without a value takes the budget that a pass needs from the rows of other
-    sizes that have one, as the search does."""
-    goal = goal_of(condition)
+    sizes that have one, as the search does: from `slowest`, as of `_slowest`."""
     if ends is None or goal is None:
         return Standing("untested", "the question is not about one score")
     if row.bound.kind == "not monotone":
@@ -89,10 +97,8 @@ def _standing(
         return Standing("untested", "the grid has no smaller value")
     if row.passing and not any(_confirmed(cell, ends) for cell in row.passing):
         return Standing("untested", UNCONFIRMED)
-    line = [other for other in rows if _line(views, other) == _line(views, row)]
-    slowest = max((needed for other in line if (needed := _least_steps(other))), default=None)
     first = min(_steps(point) for cell in row.deciding for point in cell.points)
-    budget = _least_steps(row) or slowest or first
+    budget = _least_steps(row) or slowest.get(_line(views, row)) or first
     settle = views.settle
     if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
         settle = settle if views.settles else replace(settle, least=1)
@@ -111,7 +117,17 @@ def _least_steps(row: MinRow) -> int | None:
     return min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
 
 
-def _line(views: Views, row: MinRow) -> tuple[Any, ...]:
+def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[Line, int]:
+    """The greatest of the budgets with which rows pass that differ in their size alone."""
+    found: dict[Line, int] = {}
+    for row in rows:
+        if needed := _least_steps(row):
+            line = _line(views, row)
+            found[line] = max(needed, found.get(line, 0))
+    return found
+
+
+def _line(views: Views, row: MinRow) -> Line:
     """What rows of other sizes have in common with this one."""
     size_field = views.size_fields.get(row.columns["task"])
     return tuple(v for name, v in row.columns.items() if name not in ("size", "L", size_field))

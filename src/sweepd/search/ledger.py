@@ -10,12 +10,12 @@ import pyarrow as pa
 from sweepd.grid.plan import Plan, Trial
 from sweepd.search.seeds import Outcome
 from sweepd.statuses import DONE
-from sweepd.store.endings import latest
+from sweepd.store.endings import counting
 
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """The latest ending of one trial."""
+    """The ending of one trial that counts."""
 
     id: str
     trunk: str
@@ -48,16 +48,16 @@ class Standing:
         )
 
 
-def latest_endings(trials: pa.Table) -> dict[str, LedgerRow]:
-    """The latest ending of each trial in the store's `trials` table, by id."""
-    ended = latest(trials)
+def counting_endings(trials: pa.Table) -> dict[str, LedgerRow]:
+    """The ending that counts of each trial in the store's `trials` table, by id."""
+    ended = counting(trials)
     columns = (ended.column(field.name).to_pylist() for field in fields(LedgerRow))
     return {row.id: row for row in map(LedgerRow, *columns)}
 
 
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Sort `trials` by the store's `trials` table. `failed` ones are part of `todo`."""
-    endings = latest_endings(table)
+    endings = counting_endings(table)
     ended = {(e.task, e.model, e.config): e for e in endings.values() if e.status in DONE}
     done, todo, failed, other = [], [], [], {}
     for trial in trials:
@@ -77,7 +77,7 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
 
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     """How those of a plan's trials came out that are done."""
-    endings, metric = latest(table), plan.grid.goal.metric
+    endings, metric = counting(table), plan.grid.goal.metric
     names = ("id", "status", metric, "total", "independent")
     columns = [endings[name].to_pylist() for name in names if name in endings.column_names]
     if metric not in endings.column_names:  # no loop that reports it has ended

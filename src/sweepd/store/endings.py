@@ -9,22 +9,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from sweepd.errors import UserError
-from sweepd.statuses import UNTRIED
+from sweepd.statuses import RAN, UNTRIED
 from sweepd.store.schema import key_numbers, taken
-from sweepd.store.store import Store
+
+if TYPE_CHECKING:
+    from sweepd.store.store import Store
 
 
-def latest(trials: pa.Table) -> pa.Table:
-    """The latest ending of each trial, of a table of trials: that of its highest attempt."""
+def counting(trials: pa.Table) -> pa.Table:
+    """The ending of each trial that counts, of a table of trials: that of the highest attempt that
+    ran to its end (`RAN`), else that of the highest attempt.
+
+    So a trial that has run to its end stays so, whatever another store adds to it later.
+    """
     if trials.num_rows < 2:
         return trials
     ids, attempts = key_numbers(trials, ("id", "attempt"))
-    order = np.lexsort((attempts, ids))
+    ran = np.array([status in RAN for status in trials["status"].to_pylist()])
+    order = np.lexsort((attempts, ran, ids))
     is_last = np.append(ids[order][1:] != ids[order][:-1], True)
     return taken(trials, np.sort(order[is_last]))
 
@@ -48,7 +56,7 @@ def count_trials(
     extra_seeds: by the sweep's name, the seeds that are kept for close calls. A trial with such a
     seed, or one that is planned `on_demand`, is counted once an attempt of it has ended.
     """
-    ended = latest(trials)
+    ended = counting(trials)
     status_of = dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
     counts: dict[str, Counter[str]] = {sweep: Counter() for sweep in extra_seeds}
     columns = (plan[name].to_pylist() for name in ("sweep", "id", "seed", "on_demand"))

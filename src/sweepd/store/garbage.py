@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from sweepd.statuses import DONE
 from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.endings import counting
 from sweepd.store.storage import File, Folder
 from sweepd.store.tables import TableFolder
 
@@ -60,22 +61,20 @@ def find(
 def _checkpoints(
     files: Iterable[File], trials: pa.Table, plans: pa.Table, in_use: Collection[str]
 ) -> Iterator[tuple[str, File]]:
-    latest: dict[str, tuple[int, str]] = {}
-    names = (trials[name].to_pylist() for name in ("id", "attempt", "status"))
-    for trial, attempt, status in zip(*names, strict=True):
-        latest[trial] = max(latest.get(trial, (0, "")), (attempt, status or ""))
+    ended = counting(trials)
+    status_of = dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
     columns = (plans[name].to_pylist() for name in ("id", "trunk", "on_demand"))
     extensible = {
         trunk
         for id_, trunk, on_demand in zip(*columns, strict=True)
-        if on_demand and latest.get(id_, (0, ""))[1] not in DONE
+        if on_demand and status_of.get(id_) not in DONE
     }
     for file in files:
         trunk, _, name = file.name.partition("/")
         checkpoint = Checkpoint.parse(name)
         if not checkpoint or trunk in in_use:
             continue
-        _, status = latest.get(checkpoint.trial, (0, ""))
+        status = status_of.get(checkpoint.trial)
         if checkpoint.kept and trunk in extensible:
             continue
         if checkpoint.kept or status == "stopped":

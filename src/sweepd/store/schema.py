@@ -26,6 +26,8 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
 UTC_TIME = pa.timestamp("us")
 LARGEST_INT = 2**53
+FEW = 10_000
+"""Rows up to which Python is as fast as Arrow's functions, which take a while to import."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,16 @@ def key_numbers(table: pa.Table, key: Sequence[str]) -> list[Numbers]:
     Arrow's own grouping, and most ways out of Arrow, would import pandas: a fifth of a second for
     each query.
     """
-    columns = (table[name].combine_chunks() for name in key)
-    return [
-        np.from_dlpack(column.dictionary_encode().indices if column.type == TEXT else column)
-        for column in columns
-    ]
+    return [_numbers(table[name].combine_chunks()) for name in key]
+
+
+def _numbers(column: pa.Array) -> Numbers:
+    if column.type != TEXT:
+        return np.from_dlpack(column)
+    if len(column) > FEW:
+        return np.from_dlpack(column.dictionary_encode().indices)
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(text, len(seen)) for text in column.to_pylist()], np.int64)
 
 
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:

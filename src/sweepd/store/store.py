@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import garbage, spill
@@ -18,6 +18,9 @@ from sweepd.store.schema import METRICS, TRIALS, Row
 from sweepd.store.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, from_json, to_json
 from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged, Live, Read, TableFolder
+
+if TYPE_CHECKING:
+    from sweepd.store.merging import Step
 
 __all__ = ["Damaged", "Live", "Read", "Store", "SweepInfo"]
 
@@ -112,6 +115,12 @@ class Store:
         folder, _ = _place(address, LOOK_SECONDS)
         return None if folder.is_empty() else cls.open(address)
 
+    @classmethod
+    def prospect(cls, address: str) -> Store:
+        """The store there, or, where there is nothing, one that reads as empty and makes nothing
+        before it is created."""
+        return cls.find(address) or cls(*_place(address))
+
     def check_writable(self) -> None:
         """EnvironmentFailure if this process can't write here."""
         self._folder.now()
@@ -174,6 +183,66 @@ class Store:
         """
         self._locks.confirm()
         return self._trials.compact(at_least) + self._metrics.compact(at_least)
+
+    # Merging
+
+    def lacks(
+        self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
+    ) -> Iterator[Step]:
+        """What another store has and this one lacks, as steps in the order in which it must come.
+
+        renamed: new names of the other's sweeps. `damaged` gets what could not be read. UserError
+        for two sweeps of one name that differ; EnvironmentFailure if the other store changes.
+        """
+        from sweepd.store import merged_sweeps, merging  # which only this needs
+
+        if other.address == self.address:
+            raise UserError(f"{self.address}: a store cannot be merged into itself")
+        ours, theirs = (
+            merging.Place(store._folder, store._trials, store._metrics, damaged)
+            for store in (self, other)
+        )
+        try:
+            sweeps = merged_sweeps.sweeps(self._sweeps, other._sweeps, renamed, damaged)
+            yield from merging.steps(ours, theirs, renamed)
+        except FileNotFoundError as error:
+            raise EnvironmentFailure(
+                f"{error.filename or other.address}: deleted meanwhile; merge again"
+            ) from error
+        yield from sweeps
+
+    def merge(
+        self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
+    ) -> Iterator[Step]:
+        """Bring what `lacks` tells. Yields each step once it is done.
+
+        Cut off, it goes on when it is called again. EnvironmentFailure while a driver runs one of
+        this store's sweeps: its attempts have lower numbers than those that come now.
+        """
+        from sweepd.store.merging import LAUNCHES  # as above
+
+        names = {*self.sweeps(), *(renamed.get(name, name) for name in other.sweeps())}
+        taken = self._locks.acquire([_sweep_lock(name) for name in names])
+        try:
+            self._refuse_drivers(names - {name for name in names if _sweep_lock(name) in taken})
+            numbered = False
+            for step in self.lacks(other, renamed, damaged):
+                if not numbered and step.kind != LAUNCHES:
+                    # Who drives from now on has a launch of a higher number than these.
+                    self._refuse_drivers(self.driven_elsewhere(self.sweeps()))
+                    numbered = True
+                self._locks.confirm()
+                step.bring()
+                yield step
+        finally:
+            self._locks.release(taken)
+
+    def _refuse_drivers(self, sweeps: Collection[str]) -> None:
+        if sweeps:
+            raise EnvironmentFailure(
+                f"{self.address}: a driver runs {', '.join(sorted(sweeps))}; merge when it has "
+                "ended, or end it with `sweepd cancel`"
+            )
 
     # Garbage
 
@@ -365,14 +434,14 @@ class Store:
         there, `lost` is told why, from another thread.
         """
         self._locks.when_lost(lost)
-        return self._locks.acquire_or_wait(f"sweep {name}", note)
+        return self._locks.acquire_or_wait(_sweep_lock(name), note)
 
     def unlock_sweep(self, name: str) -> None:
-        self._locks.release([f"sweep {name}"])
+        self._locks.release([_sweep_lock(name)])
 
     def driven_elsewhere(self, sweeps: Collection[str]) -> set[str]:
         """Those of these sweeps that another process drives."""
-        locks = {f"sweep {name}": name for name in sweeps}
+        locks = {_sweep_lock(name): name for name in sweeps}
         return {locks[lock] for lock in self._locks.held_elsewhere(locks)}
 
 
@@ -394,6 +463,10 @@ def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
         raise UserError(f"{address}: results lie in a local folder, in s3:// or in gs://")
     root = Path(rest if separator else address).expanduser().absolute()
     return LocalFolder(root), FileLocks(root / "locks")
+
+
+def _sweep_lock(name: str) -> str:
+    return f"sweep {name}"
 
 
 def _not_a_store(folder: Folder, advice: str) -> UserError:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
+import pyarrow as pa
+
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.looking import READERS, Loader
@@ -136,7 +138,11 @@ class SweepFolder:
             created = self._info(name).created
         except (FileNotFoundError, ValueError):
             created = datetime.now(UTC).isoformat()
-        content = {"format": FORMAT, "name": name, **replace(info, created=created).to_json()}
+        self.write(name, grid_text, replace(info, created=created), plan)
+
+    def write(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
+        """Make or replace a sweep by one that was `created` before. plan: with its name."""
+        content = {"format": FORMAT, "name": name, **info.to_json()}
         self.folder.put(_path(name, GRID), grid_text.encode())
         self.folder.put(_path(name, PLANNED), to_parquet(plan))
         self.folder.put(_path(name, INFO), to_json(content))

@@ -66,6 +66,14 @@ class Live:
         return cls(table, {}, overlapping(runs_of(table)), lambda: runs_of(table), ())
 
 
+@dataclass(frozen=True)
+class Packed:
+    """A file that is to be written: its name, by its content, and its bytes."""
+
+    name: str
+    data: bytes
+
+
 @dataclass
 class _Found:
     """What is in files: tables, in parts, files that were only examined, the names of all whose
@@ -104,6 +112,22 @@ class TableFolder:
             only = values.pop()
             named = not values and only is not None and _HASH.fullmatch(only)
             self._put(only if named else ROWS, table)
+
+    def add(self, packed: Packed) -> None:
+        """Add many rows as one new file."""
+        self.folder.put(f"{self.layout.name}/{packed.name}", packed.data)
+
+    def pack(self, table: pa.Table, replaced: Sequence[str] = ()) -> Packed:
+        """Rows as a compacted file, which replaces those of these names."""
+        table = table.sort_by([(name, "ascending") for name in self.layout.key])
+        data = to_parquet(replacing(table, list(replaced)))
+        return Packed(f"{COMPACTED}-{digest(data)}.parquet", data)
+
+    def names(self) -> set[str]:
+        """The names of all files whose rows are here: those that lie here, and those replaced."""
+        files = self._files()
+        compacted = self._looker.look(_compacted(files), self._looker.small)
+        return {file.name for file in files} | _replaced_by(compacted)
 
     def read(self, only: Collection[str] | None = None) -> Read:
         """All rows, or those whose `layout.filed_by` is among these: of a large file, the row
@@ -222,9 +246,8 @@ class TableFolder:
             return 0
         table = self.layout.unique(self.layout.concat(found.tables))
         found.tables.clear()  # it takes as much memory again
-        table = table.sort_by([(name, "ascending") for name in self.layout.key])
         names = sorted(set(found.names))
-        self._put(COMPACTED, replacing(table, names))
+        self.add(self.pack(table, names))
         return len(names)
 
     def _note_compacted(self, files: Iterable[File]) -> None:

@@ -20,7 +20,7 @@ from sweepd.grid.registry import parameters, result_name
 from sweepd.grid.spec import SETTINGS
 from sweepd.grid.yamlfile import dump, parse
 from sweepd.statuses import UNTRIED
-from sweepd.store.endings import find_trial, latest
+from sweepd.store.endings import counting, find_trial
 from sweepd.store.store import Store, SweepInfo
 
 OUTCOME = ("acc", "loss", "chain_acc", "step", "seconds", "parent", "error", "host", "torch")
@@ -73,7 +73,7 @@ def account_of(store: Store, start: str) -> Account:
     damaged."""
     id_ = find_trial(store, start)
     planned = [row for row in store.read_plans().table.to_pylist() if row["id"] == id_]
-    endings = {row["id"]: row for row in latest(store.read_trials().table).to_pylist()}
+    endings = {row["id"]: row for row in counting(store.read_trials().table).to_pylist()}
     ending = endings.get(id_, {})
     # A trial of an earlier code, or of a former grid, is in no plan any more.
     row = max(planned or [ending], key=lambda one: one["sweep"] == ending.get("sweep"))

@@ -1,0 +1,119 @@
+"""Which of another store's sweeps a store lacks, and which version of a sweep counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from functools import partial
+
+import pyarrow as pa
+
+from sweepd.errors import UserError
+from sweepd.store.merging import Step
+from sweepd.store.schema import TEXT
+from sweepd.store.storage import checked
+from sweepd.store.sweeps import SweepFolder, SweepInfo
+from sweepd.store.tables import Damaged
+
+WHERE = ("created", "base", "code_files", "own_classes", "sources")
+"""Fields of SweepInfo that say where a sweep was launched and with which files: no answer depends
+on them."""
+
+
+def sweeps(
+    ours: SweepFolder, theirs: SweepFolder, renamed: Mapping[str, str], damaged: list[Damaged]
+) -> list[Step]:
+    """The sweeps of theirs to bring here. `damaged` gets those that cannot be read.
+
+    A sweep that both stores have under one name is the same if no answer depends on what differs.
+    If one store went on with the other's sweep, the version that plans all trials of the other is
+    kept. UserError where they differ otherwise, and for a new name of a sweep that is not there.
+    """
+    infos, unreadable = theirs.readable()
+    damaged += unreadable
+    if unknown := set(renamed).difference(infos):
+        theirs.load(min(unknown))  # says what there is
+    names = [checked(renamed.get(name, name)) for name in infos]
+    if clashing := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"--rename: two sweeps would be called {clashing[0]}; choose another name")
+    return list(_steps(ours, theirs, infos, renamed, damaged))
+
+
+def _steps(
+    ours: SweepFolder,
+    theirs: SweepFolder,
+    infos: Mapping[str, SweepInfo],
+    renamed: Mapping[str, str],
+    damaged: list[Damaged],
+) -> Iterator[Step]:
+    there = set(ours.names())
+    for name, info in infos.items():
+        called = renamed.get(name, name)
+        plan = theirs.read_plans([name])
+        damaged += plan.damaged
+        if plan.damaged:
+            continue
+        table = _called(plan.table, called)
+        if called not in there:
+            yield _step(ours, called, theirs.load_grid(name), info, table)
+            continue
+        mine, my_plan = ours.load(called), ours.read_plans([called])
+        if my_plan.damaged:
+            damaged += my_plan.damaged
+            continue
+        if _newer(mine, my_plan.table, info, table, called):
+            grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
+            yield _step(ours, called, grid, newer, table)
+        elif (joined := _with_files_of(info, mine)) != mine:
+            yield _step(ours, called, ours.load_grid(called), joined, my_plan.table)
+
+
+def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> Step:
+    return Step("sweeps", 1, partial(ours.write, name, grid, info, plan))
+
+
+def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str) -> bool:
+    """Whether the other version of a sweep is the one to keep. UserError if that cannot be told."""
+    my_trials, trials = _trials(my_plan), _trials(plan)
+    differing = [
+        field.name
+        for field in fields(SweepInfo)
+        if field.name not in WHERE and getattr(mine, field.name) != getattr(other, field.name)
+    ]
+    if my_trials == trials and not differing:
+        return False
+    if mine.created == other.created and my_trials != trials:
+        if my_trials <= trials:
+            return True
+        if trials <= my_trials:
+            return False
+    what = ", ".join([*differing, *(["trials"] if my_trials != trials else [])])
+    raise UserError(
+        f"sweep {name}: both stores have one of this name, and they differ in their {what}. "
+        f"Bring theirs under another name: --rename {name}=NEW"
+    )
+
+
+def _trials(plan: pa.Table) -> set[tuple[str, bool]]:
+    """The planned trials, each with whether it runs on demand."""
+    on_demand = (bool(value) for value in plan["on_demand"].to_pylist())
+    return set(zip(plan["id"].to_pylist(), on_demand, strict=True))
+
+
+def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
+    """A sweep that also knows the files and classes of another version of it."""
+    kinds = {*earlier.own_classes, *info.own_classes}
+    return replace(
+        info,
+        code_files={**earlier.code_files, **info.code_files},
+        sources={**earlier.sources, **info.sources},
+        own_classes={
+            kind: {**earlier.own_classes.get(kind, {}), **info.own_classes.get(kind, {})}
+            for kind in sorted(kinds)
+        },
+    )
+
+
+def _called(plan: pa.Table, name: str) -> pa.Table:
+    at = plan.column_names.index("sweep")
+    return plan.set_column(at, "sweep", pa.array([name] * plan.num_rows, TEXT))

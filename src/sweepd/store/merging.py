@@ -1,0 +1,299 @@
+"""What one store has and another lacks, as steps that bring it there.
+
+An attempt is known by its launch and its try, and a launch by its record, which no other launch
+has byte for byte. A launch that is new here gets a number of its own, and its attempts with it. So
+no row of one store has the key of another's, the second merge finds what the first has brought,
+and one that was cut off goes on where it was. Which ending of a trial counts: `endings.counting`.
+
+Each step may be the last: launches come before the rows that they number, metrics before the
+checkpoints and the endings after them, and sweeps last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from sweepd.errors import EnvironmentFailure
+from sweepd.statuses import RAN
+from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.endings import counting
+from sweepd.store.parquet import NAME, Damaged, load, replaces
+from sweepd.store.schema import TEXT, TRIALS, Layout
+from sweepd.store.storage import DIGEST_LENGTH, Folder, digest, to_json
+from sweepd.store.tables import MOST_ROWS, TableFolder
+
+TRIES = 1000
+"""An attempt is numbered launch × TRIES + try."""
+LAUNCHES, ROWS, ENDINGS = "launches", "rows of metrics", "endings"
+Attempts = set[tuple[str, int]]
+"""Trials, each with the number of an attempt."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that a store lacks. kind: as people call it. count: how many of them."""
+
+    kind: str
+    count: int
+    bring: Callable[[], object]
+
+
+@dataclass
+class Place:
+    """What a merge needs of a store. damaged: what could not be read."""
+
+    folder: Folder
+    trials: TableFolder
+    metrics: TableFolder
+    damaged: list[Damaged] = field(default_factory=list)
+
+    def endings(self) -> pa.Table:
+        found = self.trials.read()
+        self.damaged += found.damaged
+        return found.table
+
+
+def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[Step]:
+    """What `theirs` has and `ours` lacks, but for sweeps, in the order in which it must come.
+
+    renamed: new names of their sweeps. FileNotFoundError if a file of theirs disappears.
+    """
+    our_endings, their_endings = ours.endings(), theirs.endings()
+    live = theirs.metrics.live()
+    theirs.damaged += live.damaged
+    our_live = ours.metrics.live()
+    ours.damaged += our_live.damaged
+    their_runs, our_attempts = live.runs(), _attempts(our_live.runs())
+    numbered = {*_launches(_attempts(their_endings)), *_launches(_attempts(their_runs))}
+    taken = {*_launches(_attempts(our_endings)), *_launches(our_attempts)}
+    numbers: dict[int, int] = {}
+    for theirs_is, ours_is, record in _numbers(ours.folder, theirs, numbered, taken):
+        numbers[theirs_is] = ours_is
+        if record is not None:
+            yield Step(LAUNCHES, 1, partial(_bring_launch, ours.folder, ours_is, record))
+    yield from _files(ours.folder, theirs, "code", "files of code", _is_source)
+    yield from _files(ours.folder, theirs, "checked", "inspections", lambda name, data: True)
+
+    if live.table.num_rows:
+        yield from _rows(ours.metrics, _renumbered(live.table, numbers), our_attempts)
+    there = ours.metrics.names() if live.scanned else set()
+    for name in sorted(live.scanned.keys() - there):
+        table = load(theirs.folder, f"metrics/{name}", theirs.metrics.layout)
+        if isinstance(table, Damaged):
+            theirs.damaged.append(table)
+            continue
+        renumbered = _renumbered(table, numbers)
+        same = renumbered["attempt"].equals(table["attempt"])
+        if same and _may_move(table) and our_attempts.isdisjoint(_attempts(table)):
+            bring = partial(_move, ours.folder, theirs.folder, f"metrics/{name}")
+            yield Step(ROWS, table.num_rows, bring)
+        else:
+            yield from _rows(ours.metrics, renumbered, our_attempts, there)
+
+    endings = _resweeped(_renumbered(their_endings, numbers), renamed)
+    after = counting(TRIALS.concat([our_endings, endings]))
+    status_of = dict(zip(after["id"].to_pylist(), after["status"].to_pylist(), strict=True))
+    yield from _checkpoints(ours.folder, theirs, status_of)
+    yield from _logs(ours.folder, theirs.folder)
+    yield from _rows(ours.trials, endings, _attempts(our_endings))
+
+
+def _numbers(
+    ours: Folder, theirs: Place, numbered: Iterable[int], taken: Iterable[int]
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """For each launch of theirs its number there and here, and its record if that is new here.
+
+    A new launch keeps its number if that is above all of ours, else it gets the next one. numbered,
+    taken: launches that attempts of theirs and of ours name.
+    """
+    known = {record: number for number, record in _told_apart(_records(ours))}
+    last = max([0, *known.values(), *taken])
+    records = _records(theirs.folder)
+    for number in numbered:
+        lost = {"lost": f"the record of launch {number} of {theirs.folder.address}"}
+        records.setdefault(number, to_json(lost))
+    for number, record in _told_apart(records):
+        if record in known:
+            yield number, known[record], None
+        else:
+            last = max(number, last + 1)
+            yield number, last, record[0]
+
+
+def _told_apart(records: Mapping[int, bytes]) -> Iterator[tuple[int, tuple[bytes, int]]]:
+    """By number, each record with how many like it came before: one process may launch twice in a
+    second."""
+    before: Counter[bytes] = Counter()
+    for number in sorted(records):
+        yield number, (records[number], before[records[number]])
+        before[records[number]] += 1
+
+
+def _records(folder: Folder) -> dict[int, bytes]:
+    names = (file.name for file in folder.files("launches"))
+    return {
+        int(name.removesuffix(".json")): folder.read(f"launches/{name}")
+        for name in names
+        if re.fullmatch(r"\d+\.json", name)
+    }
+
+
+def _bring_launch(folder: Folder, number: int, record: bytes) -> None:
+    if not folder.create(f"launches/{number:06d}.json", record):
+        raise EnvironmentFailure(
+            f"{folder.address}: a launch began meanwhile; merge again when it has ended"
+        )
+
+
+def _rows(
+    ours: TableFolder, table: pa.Table, known: Attempts, there: Iterable[str] = ()
+) -> Iterator[Step]:
+    """The rows of a table that our folder lacks. known: attempts of which it has rows; there: names
+    of files whose rows it has."""
+    table = ours.layout.unique(table)
+    for start in range(0, table.num_rows, MOST_ROWS):
+        part = table.slice(start, MOST_ROWS)
+        packed = ours.pack(part)
+        if packed.name in there:
+            continue
+        if not known.isdisjoint(_attempts(part)):
+            mine = ours.read(set(part[ours.layout.filed_by].to_pylist())).table
+            lacking = _lacking(ours.layout, part, mine)
+            part, packed = lacking, ours.pack(lacking)
+        if part.num_rows:
+            kind = ENDINGS if ours.layout is TRIALS else ROWS
+            yield Step(kind, part.num_rows, partial(ours.add, packed))
+
+
+def _lacking(layout: Layout, table: pa.Table, mine: pa.Table) -> pa.Table:
+    """The rows whose key `mine` lacks, or that count before its row of that key."""
+    names = (*layout.key, layout.first_by)
+
+    def keyed(rows: pa.Table) -> Iterator[tuple[tuple[object, ...], object]]:
+        for *key, first in zip(*(rows[name].to_pylist() for name in names), strict=True):
+            yield tuple(key), first
+
+    there = dict(keyed(mine))
+    wanted = [key not in there or _before(first, there[key]) for key, first in keyed(table)]
+    return table.filter(pa.array(wanted, pa.bool_()))
+
+
+def _before(value: object, other: object) -> bool:
+    """Whether a row with this value of `Layout.first_by` counts before one with the other."""
+    return value is not None and (other is None or value < other)  # type: ignore[operator]
+
+
+def _renumbered(table: pa.Table, numbers: Mapping[int, int]) -> pa.Table:
+    """Rows with our numbers of their attempts."""
+    attempts = table["attempt"].to_numpy()
+    launches, where = np.unique(attempts // TRIES, return_inverse=True)
+    ours = np.array([numbers[int(launch)] for launch in launches], dtype=np.int64)
+    column = pa.array(ours[where] * TRIES + attempts % TRIES, pa.int64())
+    return table.set_column(table.column_names.index("attempt"), "attempt", column)
+
+
+def _resweeped(endings: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
+    names = [renamed.get(name, name) for name in endings["sweep"].to_pylist()]
+    at = endings.column_names.index("sweep")
+    return endings.set_column(at, "sweep", pa.array(names, TEXT))
+
+
+def _may_move(table: pa.Table) -> bool:
+    """Whether all that a file of theirs replaces is named by its content, so that a file of ours
+    by one of these names is the same."""
+    return all(NAME.fullmatch(name) for name in replaces(table.schema))
+
+
+def _attempts(rows: pa.Table) -> Attempts:
+    pairs = rows.select(["id", "attempt"]).group_by(["id", "attempt"]).aggregate([])
+    return set(zip(pairs["id"].to_pylist(), pairs["attempt"].to_pylist(), strict=True))
+
+
+def _launches(attempts: Attempts) -> set[int]:
+    return {attempt // TRIES for _, attempt in attempts}
+
+
+def _files(
+    ours: Folder,
+    theirs: Place,
+    below: str,
+    kind: str,
+    is_whole: Callable[[str, bytes], bool],
+) -> Iterator[Step]:
+    """Files that are named by their content."""
+    there = {file.name for file in ours.files(below)}
+    for file in theirs.folder.files(below):
+        name = f"{below}/{file.name}"
+        if file.name not in there:
+            if is_whole(file.name, theirs.folder.read(name)):
+                yield Step(kind, 1, partial(_move, ours, theirs.folder, name))
+            else:
+                theirs.damaged.append(_changed(theirs.folder, name))
+
+
+def _is_source(name: str, data: bytes) -> bool:
+    return hashlib.sha256(data).hexdigest() == name.removesuffix(".py")
+
+
+def _checkpoints(ours: Folder, theirs: Place, status_of: Mapping[str, str]) -> Iterator[Step]:
+    """States from which a trial may still train on: kept ones, and those of trials that have not
+    run to their end."""
+    there = {file.name for file in ours.files("checkpoints")}
+    for file in theirs.folder.files("checkpoints"):
+        checkpoint = Checkpoint.parse(file.name.rpartition("/")[2])
+        if checkpoint is None or file.name in there:
+            continue
+        if checkpoint.kept or status_of.get(checkpoint.trial) not in RAN:
+            name = f"checkpoints/{file.name}"
+            data = theirs.folder.read(name)
+            if digest(data[:-DIGEST_LENGTH]).encode() == data[-DIGEST_LENGTH:]:
+                yield Step("checkpoints", 1, partial(ours.put, name, data))
+            else:
+                theirs.damaged.append(_changed(theirs.folder, name))
+
+
+def _logs(ours: Folder, theirs: Folder) -> Iterator[Step]:
+    """What logs hold and ours do not. A file is named by the digest of its first line, so what came
+    of a log that has grown since is replaced by all of it."""
+    mine = _texts(ours)
+    for trial, texts in _texts(theirs).items():
+        held = mine.get(trial, [])
+        for text in texts:
+            new = next((text[len(h) :] for h in held if text.startswith(h)), text)
+            if new not in b"".join(held):
+                first_line = new.partition(b"\n")[0]
+                name = f"logs/{trial}/{digest(first_line)}.log"
+                yield Step("logs", 1, partial(ours.put, name, new))
+
+
+def _texts(folder: Folder) -> dict[str, list[bytes]]:
+    """By trial, what it logged: in this store, in parts, as one text, and what came from others."""
+    own: dict[str, bytes] = {}
+    brought: dict[str, list[bytes]] = {}
+    for file in folder.files("logs"):  # NNN.log, TRIAL.log or TRIAL/NNN.log, TRIAL/DIGEST.log
+        trial, _, part = file.name.removesuffix(".log").partition("/")
+        text = folder.read(f"logs/{file.name}")
+        if len(part) == DIGEST_LENGTH:
+            brought.setdefault(trial, []).append(text)
+        else:
+            own[trial] = own.get(trial, b"") + text
+    return {
+        trial: [*([own[trial]] if trial in own else []), *brought.get(trial, [])]
+        for trial in {*own, *brought}
+    }
+
+
+def _move(ours: Folder, theirs: Folder, name: str) -> None:
+    ours.put(name, theirs.read(name))
+
+
+def _changed(folder: Folder, name: str) -> Damaged:
+    return Damaged(folder.where(name), "truncated or changed: its digest is another")

@@ -1,0 +1,311 @@
+"""Merging stores: no row is lost or doubled, answers stay, and it goes on where it was cut off;
+what is moved as it is, what is refused, what is damaged; a laptop's disk and an object store."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pytest
+from fake_store import planned
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from questions import SIZE_FIELDS
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.query.answers import ask
+from sweepd.statuses import RAN
+from sweepd.store import looking
+from sweepd.store.endings import counting
+from sweepd.store.storage import digest
+from sweepd.store.store import Store, SweepInfo
+from sweepd.store.tables import Damaged
+
+TRIALS = [planned(d=8 << (i // 2), seed=i % 2, check_every=1) for i in range(6)]
+SWEEPS = {"first": TRIALS[:4], "second": TRIALS[2:], "third": TRIALS[:1]}
+INFO = SweepInfo(goal="acc > 0.9", size_fields=SIZE_FIELDS, task_fields={"lis": ("n",)})
+
+
+class Attempt(NamedTuple):
+    trial: int
+    status: str | None
+    """None: its driver was killed."""
+
+
+LAUNCHES = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(SWEEPS)),
+        st.lists(
+            st.builds(
+                Attempt,
+                st.integers(0, 5),
+                st.sampled_from([*RAN, "stopped", "failed", "interrupted", None]),
+            ),
+            max_size=3,
+            unique_by=lambda attempt: attempt.trial,
+        ),
+    ),
+    max_size=3,
+)
+
+
+def launched(store: Store, where: str, launches: Any) -> Store:
+    """A store after some launches. The host tells attempts apart; what a trial comes to when it
+    runs to its end does not depend on where it runs."""
+    for sweep, attempts in launches:
+        if sweep not in store.sweeps():
+            store.save_sweep(sweep, f"name: {sweep}", INFO, SWEEPS[sweep])
+        launch = store.new_launch({"sweep": sweep, "host": where})
+        for i, status in attempts:
+            host = f"{where} {launch}"
+            who = {"id": TRIALS[i]["id"], "attempt": 1000 * launch + 1}
+            seconds = float(len(where) * 100 + launch)
+            store.write_metrics([{**who, "step": s, "seconds": seconds} for s in (1, 2)])
+            if status:
+                acc = 0.85 + 0.03 * i if status in RAN else None
+                end = {"status": "solved" if status in RAN else status, "acc": acc, "host": host}
+                store.write_trials([{**TRIALS[i], **who, **end, "sweep": sweep, "total": 100}])
+    return store
+
+
+def merged(ours: Store, theirs: Store, **renamed: str) -> tuple[Counter[str], list[Damaged]]:
+    damaged: list[Damaged] = []
+    brought: Counter[str] = Counter()
+    for step in ours.merge(theirs, renamed, damaged):
+        brought[step.kind] += step.count
+    return brought, damaged
+
+
+def rows(store: Store) -> tuple[Counter[Any], Counter[Any]]:
+    """Endings and rows of metrics, without the numbers of their attempts; as they lie, so that what
+    is there twice counts twice."""
+    ended = store._trials._find(None, list).tables
+    lying = store.live_metrics().table.to_pylist()
+    return (
+        Counter((r["id"], r["host"], r["status"]) for t in ended for r in t.to_pylist()),
+        Counter((r["id"], r["step"], r["seconds"]) for r in lying),
+    )
+
+
+def counts(store: Store) -> dict[str, Mapping[str, Any]]:
+    """The ending that counts, by trial."""
+    return {row["id"]: row for row in counting(store.read_trials().table).to_pylist()}
+
+
+def told(store: Store, sweep: str) -> Any:
+    answer = ask(store, "min d where acc>0.9", code="all", sweeps=[sweep])
+    return answer.rows
+
+
+@settings(max_examples=6, deadline=None)
+@given(LAUNCHES, LAUNCHES, LAUNCHES, st.sampled_from(sorted(SWEEPS)), st.integers(0, 12))
+def test_nothing_is_lost_or_doubled_and_answers_stay(
+    common: Any, here: Any, there: Any, asked: str, cut: int
+) -> None:
+    """The cluster's store began as a copy of the laptop's, or of an empty one."""
+    with TemporaryDirectory() as folder:
+        ours = launched(Store.create(f"{folder}/a"), "common", common)
+        shutil.copytree(f"{folder}/a", f"{folder}/b")
+        theirs = launched(Store.create(f"{folder}/b"), "cluster", there)
+        launched(ours, "laptop", here)
+        before = {store.address: (rows(store), counts(store)) for store in (ours, theirs)}
+        answers = {s.address: told(s, asked) for s in (ours, theirs) if asked in s.sweeps()}
+        created = {name: theirs.load_sweep(name).created for name in theirs.sweeps()}
+        created |= {name: ours.load_sweep(name).created for name in ours.sweeps()}
+
+        for _ in islice(ours.merge(theirs, {}, []), cut):
+            pass  # and is killed
+        merged(ours, theirs)
+
+        (mine, my_counts), (other, other_counts) = before[ours.address], before[theirs.address]
+        assert rows(ours) == (mine[0] | other[0], mine[1] | other[1])
+        after = counts(ours)
+        for id_ in {*my_counts, *other_counts}:
+            candidates = [c[id_] for c in (my_counts, other_counts) if id_ in c]
+            ran = [c for c in candidates if c["status"] in RAN]
+            expected = {c["host"] for c in ran or candidates}
+            assert after[id_]["host"] in expected
+        for address, answer in answers.items():
+            own = before[address][1]
+            if all(same(own.get(one["id"]), after.get(one["id"])) for one in SWEEPS[asked]):
+                assert told(ours, asked) == answer
+        assert {name: ours.load_sweep(name).created for name in ours.sweeps()} == created
+
+        assert not merged(ours, theirs)[0]
+        merged(theirs, ours)
+        assert rows(theirs) == rows(ours)
+        assert not merged(theirs, ours)[0] and not merged(ours, theirs)[0]
+
+
+def same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Whether two endings say the same to a question."""
+    return (one and (one["status"], one["acc"])) == (other and (other["status"], other["acc"]))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Store, Store]:
+    return Store.create(str(tmp_path / "ours")), Store.create(str(tmp_path / "theirs"))
+
+
+ONE = [("first", [Attempt(0, "completed"), Attempt(1, "interrupted")])]
+
+
+def metrics_files(store: Store) -> set[str]:
+    return {file.name for file in store._folder.files("metrics")}
+
+
+def test_large_files_are_moved_as_they_are_unless_launches_of_ours_have_their_numbers(
+    pair: tuple[Store, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "SMALL_BYTES", 0)
+    ours, theirs = pair
+    launched(theirs, "cluster", ONE)
+    merged(ours, theirs)
+    assert metrics_files(ours) == metrics_files(theirs)
+
+    laptop = launched(Store.create(str(tmp_path / "laptop")), "laptop", ONE)
+    own = metrics_files(laptop)
+    merged(laptop, theirs)
+    assert own < metrics_files(laptop) and not metrics_files(theirs) & metrics_files(laptop)
+    attempts = laptop.read_metrics().table["attempt"].to_pylist()
+    assert Counter(attempts) == {1001: 4, 2001: 4}
+    theirs.compact()
+    laptop.compact()
+    assert not merged(laptop, theirs)[0] and not merged(ours, theirs)[0]
+
+
+def test_a_replaced_file_that_has_no_digest_in_its_name_hides_none_of_ours(
+    pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "SMALL_BYTES", 0)
+    ours, theirs = pair
+    for store, trial in ((ours, "a"), (theirs, "b")):
+        store.write_metrics([{"id": trial, "attempt": 0, "step": 1}])
+        [name] = metrics_files(store)
+        store._folder.put("metrics/mine.parquet", store._folder.read(f"metrics/{name}"))
+        store._folder.delete([f"metrics/{name}"])
+    theirs.write_metrics([{"id": "c", "attempt": 0, "step": 1}])
+    theirs.compact()
+    merged(ours, theirs)
+    assert sorted(ours.read_metrics().table["id"].to_pylist()) == ["a", "b", "c"]
+
+
+KEPT, OWN = "000000400-{}.keep.pt", "000000500-{}.pt"
+
+
+def filled(store: Store) -> Store:
+    """With everything that a store can hold."""
+    launched(store, "cluster", ONE)
+    for i in (0, 1):
+        store.put_checkpoint("t", KEPT.format(TRIALS[i]["config"]), b"kept")
+    store.put_checkpoint("t", OWN.format(TRIALS[5]["config"]), b"running")
+    store.keep_source(b"class Mine: pass\n")
+    store.note_inspected("c" * 64, {})
+    store.append_log(TRIALS[0]["id"], "began\nended\n")
+    store.flush_logs()
+    return store
+
+
+def test_what_is_damaged_is_named_and_skipped(pair: tuple[Store, Store]) -> None:
+    ours, theirs = pair
+    folder = filled(theirs)._folder
+    theirs.save_sweep("second", "name: second", INFO, SWEEPS["second"])
+    broken = [
+        next(f"{below}/{file.name}" for file in folder.files(below) if "/" not in file.name)
+        for below in ("metrics", "trials", "code")
+    ]
+    broken += [f"checkpoints/t/{KEPT.format(TRIALS[0]['config'])}", "sweeps/second/plan.parquet"]
+    for name in broken:
+        folder.put(name, folder.read(name)[:-9] + b"unheard of")
+    brought, damaged = merged(ours, theirs)
+    assert {one.path for one in damaged} == {folder.where(name) for name in broken}
+    assert brought == Counter(
+        {"launches": 1, "rows of metrics": 2, "endings": 1, "checkpoints": 2, "sweeps": 1}
+        | {"inspections": 1, "logs": 1}
+    )
+
+
+def test_two_sweeps_of_one_name(pair: tuple[Store, Store]) -> None:
+    ours, theirs = pair
+    launched(ours, "laptop", ONE)
+    theirs.save_sweep("first", "name: first", INFO, SWEEPS["first"])
+    assert "sweeps" not in merged(ours, theirs)[0]  # the same grid, launched twice
+    theirs.save_sweep("first", "name: first", INFO, SWEEPS["second"])
+    with pytest.raises(UserError, match=r"first: both stores .* trials.*--rename first=NEW"):
+        merged(ours, theirs)
+    assert merged(ours, theirs, first="second")[0] == {"sweeps": 1}
+    assert ours.sweeps() == ["first", "second"]
+    assert told(ours, "second") == told(theirs, "first")
+    assert not merged(ours, theirs, first="second")[0]
+    with pytest.raises(UserError, match="no sweep 'frist'"):
+        merged(ours, theirs, frist="second")
+
+
+def test_a_sweep_that_went_on_elsewhere_is_taken_over(tmp_path: Path) -> None:
+    ours = launched(Store.create(str(tmp_path / "ours")), "laptop", [("third", [])])
+    shutil.copytree(ours.address, tmp_path / "theirs")
+    theirs = Store.create(str(tmp_path / "theirs"))
+    theirs.save_sweep("third", "name: third", INFO, SWEEPS["first"])
+    assert merged(ours, theirs)[0] == {"sweeps": 1}
+    assert ours.read_plans(["third"]).table.num_rows == 4
+    ours.save_sweep("third", "name: third", INFO, TRIALS)
+    assert not merged(ours, theirs)[0]
+    assert ours.read_plans(["third"]).table.num_rows == 6
+
+
+def test_a_store_that_a_driver_writes_is_refused(pair: tuple[Store, Store]) -> None:
+    ours, theirs = pair
+    launched(ours, "laptop", ONE)
+    launched(theirs, "cluster", ONE)
+    driver = Store.open(ours.address)
+    assert driver.lock_sweep("first", print, print)
+    assert not theirs.driven_elsewhere(["first"])
+    with pytest.raises(EnvironmentFailure, match="a driver runs first"):
+        merged(ours, theirs)
+    driver.unlock_sweep("first")
+    assert theirs.lock_sweep("first", print, print)  # the other is only read
+    assert merged(ours, theirs)[0]["endings"] == 2
+    assert driver.lock_sweep("first", print, print)
+
+
+def test_logs_come_once_and_go_on(pair: tuple[Store, Store]) -> None:
+    ours, theirs = pair
+    theirs.append_log("t", "one\ntwo\n")
+    merged(ours, theirs)
+    theirs.append_log("t", "three\n")
+    theirs._folder.put("logs/t/000001.log", b"four\n")
+    merged(ours, theirs)
+    assert sorted(ours.read_log("t").split()) == ["four", "one", "three", "two"]
+    ours.append_log("t", "mine\n")
+    merged(theirs, ours)
+    assert sorted(theirs.read_log("t").split()) == ["four", "mine", "one", "three", "two"]
+    assert not merged(ours, theirs)[0] and not merged(theirs, ours)[0]
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_a_laptop_and_an_object_store(place: str, tmp_path: Path) -> None:
+    cluster, laptop = filled(Store.create(place)), Store.create(str(tmp_path / "laptop"))
+    expected = everything(cluster)
+    merged(laptop, cluster)
+    assert everything(laptop) == expected
+    launched(laptop, "laptop", [("second", [Attempt(4, "completed")])])
+    merged(cluster, laptop)
+    assert not merged(laptop, cluster)[0]
+    assert everything(cluster) == everything(laptop)
+    assert told(cluster, "second") == told(laptop, "second")
+
+
+def everything(store: Store) -> Any:
+    """All that counts, wherever it lies."""
+    folder = store._folder
+    same = [
+        (file.name, digest(folder.read(file.name)))
+        for file in folder.files()
+        if file.name.startswith(("checkpoints/", "code/", "checked/", "launches/", "sweeps/"))
+    ]
+    return rows(store), counts(store), same, store.read_log(TRIALS[0]["id"])

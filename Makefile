@@ -8,13 +8,15 @@
 #                     16 minutes and needs root, sshd, rsync, slurm-wlm and munge (docs/clusters.md)
 # `make check` is what must pass before a change lands: lint, types and test.
 PYTHON ?= python3
+# Modules are compiled once and kept, also where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: quickstart test test-parts test-e2e torture clusters dist install lint types check clean
 
 quickstart: install
-	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
+	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.08
 	@echo
 	@echo '$$ sweepd query "min d where acc>0.9" --sweep quickstart'
 	@$(BIN)/sweepd query "min d where acc>0.9" --sweep quickstart

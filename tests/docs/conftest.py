@@ -61,13 +61,14 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) 
         "task: {name: lis, n: 4}\nmodel: {name: standard, d: [8, 16], layers: 1, heads: 2}\n"
     )
     store = Store.create(str(folder / "sweepd-results"))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    run(
-        store,
+    mini = (
         folder / "grids" / "mini.yaml",
         ["task.n=4", "model.d=8", "seeds=[0]", "settle=off", *TINY],
     )
+    save(Store.create(str(folder / "cluster-results")), *mini)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    run(store, *mini)
     run(store, folder / "small.yaml", TINY)
     overrides = ["task.n=[4,8,10]", "model.d=[8,16]", "seeds=[0]", "settle=off", *TINY]
     trial = run(store, folder / "grids" / "quickstart.yaml", overrides)

@@ -35,7 +35,7 @@ def test_it_runs(
 ) -> None:
     program, command, *words = shown.words
     assert program == "sweepd", f"{shown}: run it, or say in NOT_RUN why not"
-    if command == "launch" and "--dry-run" not in words:
+    if command in ("launch", "merge") and "--dry-run" not in words:
         words.append("--dry-run")
     if command in ("logs", "show"):
         words = [docs_place.trial[:8] if re.fullmatch(r"[0-9a-f]{4}", w) else w for w in words]

@@ -20,8 +20,9 @@ import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sweepd.closest import closest
@@ -308,7 +309,7 @@ def _load(path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     _refuse_strangers(path)
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Anew(name, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -321,6 +322,15 @@ def _load(path: Path) -> ModuleType:
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+class _Anew(SourceFileLoader):
+    """Compiles a file each time: Python's cache of compiled files takes an edit within the same
+    second that keeps the size for no edit."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        compiled: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return compiled
 
 
 def _refuse_strangers(path: Path) -> None:

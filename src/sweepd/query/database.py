@@ -88,7 +88,7 @@ class Answer:
     """Which scores a question is about: acc, loss, metrics of users' own tasks and loops."""
     goal: Goal | None = None
     """Its condition, if that is on one score and nothing else."""
-    tell_cells: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    tell_cells: Callable[[], Sequence[Mapping[str, Any]]] = field(default=tuple, compare=False)
     summary: Summary | None = None
     """Of a `min`: what it is about, for people."""
 

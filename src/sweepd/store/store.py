@@ -96,9 +96,11 @@ class Store:
         """The store there, which need not be writable. UserError if there is none."""
         folder, locks = _place(address)
         try:
-            found = int(from_json(folder.read(MARK), {"format": int})["format"])
+            mark = folder.read(MARK)
         except FileNotFoundError:
             raise _not_a_store(folder, "name the folder that a launch wrote to") from None
+        try:
+            found = int(from_json(mark, {"format": int})["format"])
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder.where(MARK)} is damaged: {error!r}") from error
         if found > FORMAT:

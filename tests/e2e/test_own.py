@@ -12,11 +12,11 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 SCORES = """
-    metrics = {"acc": "up", "chain_acc": "up", "loss": "down", "ended": "up"}
+    metrics = {"acc": "up", "chain_acc": "up", "loss": "down", "finished": "up"}
 
     def scores(self, found, wanted):
         assert len(found) == len(wanted) and all(len(answer) == 1 for answer in wanted)
-        return {"ended": sum(answer is not None for answer in found) / len(found)}
+        return {"finished": sum(answer is not None for answer in found) / len(found)}
 """
 """A metric of its own: the share of rows that were decoded to an end."""
 
@@ -55,9 +55,9 @@ def test_their_widths_are_asked_for(swept: Shell) -> None:
 
 
 def test_the_task_s_own_metric_is_asked_for(swept: Shell) -> None:
-    rows = swept.rows("query", "min d where ended >= 0")
+    rows = swept.rows("query", "min d where finished >= 0")
     assert {row["value"] for row in rows} == {4}
-    ended = {row["id"]: row["ended"] for row in swept.sql("SELECT id, ended FROM trials")}
-    assert all(0 <= value <= 1 for value in ended.values())
-    last = swept.sql("SELECT id, arg_max(ended, step) AS ended FROM metrics GROUP BY id")
-    assert {row["id"]: row["ended"] for row in last} == ended
+    finished = {row["id"]: row["finished"] for row in swept.sql("SELECT id, finished FROM trials")}
+    assert all(0 <= value <= 1 for value in finished.values())
+    last = swept.sql("SELECT id, arg_max(finished, step) AS finished FROM metrics GROUP BY id")
+    assert {row["id"]: row["finished"] for row in last} == finished

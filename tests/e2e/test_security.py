@@ -58,6 +58,8 @@ def test_nothing_but_the_user_gets_in(mine: SharedShell, running: Running) -> No
     assert token and len(token) >= 32
     commands = "".join(word for p in everyone for word in p.cmdline())
 
+    spared = ("dashboard.py", "log_monitor.py", "monitor.py")  # ray_private.starting_little
+    assert "raylet" in commands and not any(name in commands for name in spared)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

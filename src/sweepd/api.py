@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.replacing import replacing
+from sweepd.replacing import write
 from sweepd.tabular import Table, table_of
 
 if TYPE_CHECKING:
@@ -185,9 +185,7 @@ class Figure:
         from sweepd.figures.render import drawn, form_of
 
         out = Path(file)
-        content = drawn(self._draw, self._title, form_of(out), width)
-        with replacing(out) as aside:
-            aside.write_bytes(content)
+        write(out, drawn(self._draw, self._title, form_of(out), width))
 
     def svg(self, *, width: Literal["one", "two"] = "two") -> str:
         from sweepd.figures.render import drawn

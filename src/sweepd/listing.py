@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 Row = Mapping[str, Any]
+SHORT_ID = 8
+"""Characters of a trial's id that people see. Every command takes them."""
 AT_MOST = "≤ "
 GAP = "  "
 FOLDED = 18

@@ -60,12 +60,8 @@ def keeping_sigterm() -> Iterator[None]:
     """
     from ray._private import utils
 
-    theirs = vars(utils).get("set_sigterm_handler")
-    vars(utils)["set_sigterm_handler"] = lambda handler: None
-    try:
+    with _changed(utils, set_sigterm_handler=lambda handler: None):
         yield
-    finally:
-        vars(utils)["set_sigterm_handler"] = theirs
 
 
 @contextmanager
@@ -79,15 +75,11 @@ def starting_little() -> Iterator[None]:
     """
     from ray._private.node import Node
 
-    spared = ("start_monitor", "start_api_server", "start_log_monitor")
-    theirs = {name: start for name, start in vars(Node).items() if name in spared}
-    for name in theirs:
-        setattr(Node, name, lambda node, **_: None)
-    try:
+    def nothing(node: object, **_: object) -> None:
+        """Starts no process."""
+
+    with _changed(Node, start_monitor=nothing, start_api_server=nothing, start_log_monitor=nothing):
         yield
-    finally:
-        for name, start in theirs.items():
-            setattr(Node, name, start)
 
 
 @contextmanager
@@ -99,12 +91,8 @@ def counting_no_callbacks() -> Iterator[None]:
     """
     from ray.air._internal import usage
 
-    theirs = vars(usage).get("tag_callbacks")
-    vars(usage)["tag_callbacks"] = lambda callbacks: False
-    try:
+    with _changed(usage, tag_callbacks=lambda callbacks: False):
         yield
-    finally:
-        vars(usage)["tag_callbacks"] = theirs
 
 
 def dead_processes() -> list[tuple[str, int]]:
@@ -171,6 +159,20 @@ def node_provider(config: Mapping[str, Any]) -> Any:
     from ray.autoscaler._private.providers import _get_node_provider
 
     return _get_node_provider(config["provider"], config["cluster_name"])
+
+
+@contextmanager
+def _changed(owner: object, **parts: object) -> Iterator[None]:
+    """Within this block a module or a class has these parts in place of its own. What it does not
+    have it does not get."""
+    theirs = {name: vars(owner)[name] for name in parts if name in vars(owner)}
+    for name in theirs:
+        setattr(owner, name, parts[name])
+    try:
+        yield
+    finally:
+        for name, part in theirs.items():
+            setattr(owner, name, part)
 
 
 def _require(owner: object, name: str) -> None:

@@ -22,3 +22,9 @@ def replacing(out: Path) -> Iterator[Path]:
         raise EnvironmentFailure(f"cannot write {out}: {error}") from error
     finally:
         aside.unlink(missing_ok=True)
+
+
+def write(out: Path, content: bytes) -> None:
+    """Make or replace a file, as `replacing` does."""
+    with replacing(out) as aside:
+        aside.write_bytes(content)

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, Literal
 
 from sweepd.grid.options import Goal, PassRule
+from sweepd.listing import SHORT_ID
 from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
 from sweepd.store.schema import PLAN
@@ -23,8 +24,6 @@ Mark = Literal[
 """What a place of the map says. open: its seeds do not decide it yet. fails, passes: inferred from
 a smaller size that failed, or a smaller value that passed. error: its trials failed to run."""
 RUNNING = "running"
-SHORT_ID = 8
-"""Digits of a trial's id that tell it apart; `sweepd logs` takes them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Spot:
 
     def setting(self, name: str) -> Any:
         """Its value of a field; None if it has no such field."""
-        return dict(self.settings).get(name)
+        return next((value for field, value in self.settings if field == name), None)
 
 
 @dataclass(frozen=True)

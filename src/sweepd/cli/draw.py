@@ -15,7 +15,7 @@ import typer
 from sweepd.cli.ask import Code
 from sweepd.cli.output import Results, report_damage, results_address, say
 from sweepd.errors import UserError
-from sweepd.replacing import replacing
+from sweepd.replacing import write
 
 if TYPE_CHECKING:
     from sweepd.figures.kinds import Questions
@@ -86,9 +86,7 @@ def plot(
     asked = Questions(views, where=where, of=of, along=along or "", cost=cost)
     found = KINDS[kind]
     with _notes_said(asked):
-        content = drawn(found.draw(asked), found.shows, form, width)
-    with replacing(out) as aside:
-        aside.write_bytes(content)
+        write(out, drawn(found.draw(asked), found.shows, form, width))
     say(f"{kind} drawn in {out}")
 
 
@@ -118,9 +116,7 @@ def report(
         runs = watch and bool(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
         made = _report(store, sweep, where, of, code)
         with _notes_said(made.asked):
-            content = made.page()
-        with replacing(out) as aside:
-            aside.write_bytes(content)
+            write(out, made.page())
         say(f"report written to {out}")
         if not runs:
             return

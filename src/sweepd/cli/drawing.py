@@ -119,7 +119,8 @@ def _errors(board: Board, width: int) -> Iterator[Text]:
 
 def _maps(board: Board, width: int) -> Iterator[Text]:
     """The maps side by side, as many as fit, and what their signs mean."""
-    blocks = [_map(one, board.minimized) for one in maps(board)]
+    found = maps(board)
+    blocks = [_map(one, board.minimized) for one in found]
     row: list[list[Text]] = []
     for block in blocks:
         if row and sum(one[0].cell_len + GAP for one in [*row, block]) - GAP > width:
@@ -128,7 +129,7 @@ def _maps(board: Board, width: int) -> Iterator[Text]:
         row.append(block)
     if row:
         yield from _beside(row)
-    places = [place for one in maps(board) for place in one.places.values()]
+    places = [place for one in found for place in one.places.values()]
     used = {place.mark for place in places}
     told = [f"{board.minimized} down, size across" if board.minimized else "size across"]
     least = board.minimized or "value"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.output import AsCsv, AsJson, Results, emit, form_of, results_address, say
-from sweepd.listing import Row
+from sweepd.listing import SHORT_ID, Row
 
 if TYPE_CHECKING:
     from sweepd.trial.account import Account
@@ -124,7 +124,7 @@ def _show_difference(account: Account, other: Account) -> None:
     """Print what differs between two trials."""
     from sweepd.trial.account import changed_code, changed_settings
 
-    mine, theirs = account.id[:8], other.id[:8]
+    mine, theirs = account.id[:SHORT_ID], other.id[:SHORT_ID]
     was = {"status": other.status, **other.outcome}
     rows = [
         {"field": f"{block}.{name}".strip("."), mine: _short(a), theirs: _short(b)}

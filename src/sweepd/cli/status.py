@@ -18,6 +18,7 @@ from sweepd.cli.output import (
     results_address,
 )
 from sweepd.errors import UserError
+from sweepd.listing import SHORT_ID
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from sweepd.listing import Row
     from sweepd.store.store import Store
     from sweepd.store.tables import Damaged
-
-SHORT_ID = 8
-"""Characters of a trial's id that people see; every command takes them."""
 
 
 def register(app: typer.Typer) -> None:

@@ -9,7 +9,6 @@ network and no Python object, and what a query changes is gone with the connecti
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -221,8 +220,8 @@ class Views:
         """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""
         self.make_cells()
         try:
-            with self._reading(sql) as result:
-                return result.fetchall()
+            with self._only_reading():
+                return self.connection.execute(sql).fetchall()
         except duckdb.Error as error:
             raise UserError(str(error).partition("\n")[0]) from None
 
@@ -233,28 +232,37 @@ class Views:
 
     def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of our own SQL, some at a time. Nothing else may be asked meanwhile."""
-        with self._reading(sql) as result:
+        with self._only_reading():
+            result = self.connection.execute(sql)
             while rows := result.fetchmany(BATCH):
                 yield rows
 
     def sql(self, text: str) -> Answer:
         """The rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views; else UserError."""
-        columns, rows, damaged = self._select(text, lambda result: result.fetchall())
+
+        def rows_of(select: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+            result = self.connection.execute(select)
+            return [column[0] for column in result.description or ()], result.fetchall()
+
+        columns, rows, damaged = self._select(text, rows_of)
         found = [dict(zip(columns, row, strict=True)) for row in rows]
         return Answer(columns, found, self.notes, damaged)
 
     def arrow(self, text: str) -> tuple[pa.Table, tuple[Damaged, ...]]:
         """The same as an Arrow table, and the files that were skipped."""
-        with warnings.catch_warnings():  # the copy that DuckDB warns of costs less than a second
-            warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
-            columns, table, damaged = self._select(text, lambda result: result.to_arrow_table())
+
+        def table_of(select: str) -> tuple[list[str], pa.Table]:
+            result = self.connection.sql(select)  # of `execute` DuckDB would copy all rows first
+            return result.columns, result.to_arrow_table()
+
+        columns, table, damaged = self._select(text, table_of)
         return table.rename_columns(columns), damaged
 
     def _select(
-        self, text: str, take: Callable[[duckdb.DuckDBPyConnection], Any]
+        self, text: str, ask: Callable[[str], tuple[list[str], Any]]
     ) -> tuple[list[str], Any, tuple[Damaged, ...]]:
-        """The columns of a SELECT, no two alike, what is taken of its result, and the files that
-        were skipped."""
+        """The columns of a SELECT, no two alike, what DuckDB says when it is asked, and the files
+        that were skipped. ask: returns columns and rows."""
         text = text.encode(errors="replace").decode()  # no lone surrogates
         damaged = self.damaged
         try:
@@ -264,9 +272,8 @@ class Views:
             if not _names_only(text, ENDED):
                 self.make_cells()
             damaged += self.prepare(text)
-            with self._reading(text) as result:
-                names = [column[0] for column in result.description or ()]
-                taken = take(result)
+            with self._only_reading():
+                names, taken = ask(text)
         except duckdb.Error as error:
             raise UserError(str(error)) from None
         columns: list[str] = []
@@ -277,12 +284,12 @@ class Views:
         return columns, taken, damaged
 
     @contextmanager
-    def _reading(self, sql: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The result of a query that can only read."""
+    def _only_reading(self) -> Iterator[None]:
+        """Within this block nothing can be changed, and large files can be scanned."""
         self.connection.execute("BEGIN TRANSACTION READ ONLY")
         try:
             with self._scanning():
-                yield self.connection.execute(sql)
+                yield
         finally:
             self.connection.execute("ROLLBACK")
 

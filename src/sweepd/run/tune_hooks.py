@@ -27,6 +27,7 @@ from sweepd.ray_private import actor_of
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
+from sweepd.store.launches import attempt_number
 from sweepd.store.store import Store
 from sweepd.trial.endings import ledger_columns, storable
 
@@ -91,7 +92,7 @@ class Suggestions(Disposable, Searcher):
         if trial is None:
             return Searcher.FINISHED if self.search.finished else None
         self.in_flight[trial_id] = trial
-        attempt = self.spec.launch * 1000 + self.search.tries[trial.id]
+        attempt = attempt_number(self.spec.launch, self.search.tries[trial.id])
         return {"index": self.index[trial.id], "attempt": attempt, **self.worker}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:

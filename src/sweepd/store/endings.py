@@ -48,6 +48,12 @@ def find_trial(store: Store, start: str) -> str:
     return str(matching[0])
 
 
+def statuses(trials: pa.Table) -> dict[str, str]:
+    """By id, the status of the ending of each trial that counts."""
+    ended = counting(trials)
+    return dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
+
+
 def count_trials(
     plan: pa.Table, trials: pa.Table, extra_seeds: Mapping[str, Collection[int]]
 ) -> dict[str, Counter[str]]:
@@ -56,8 +62,7 @@ def count_trials(
     extra_seeds: by the sweep's name, the seeds that are kept for close calls. A trial with such a
     seed, or one that is planned `on_demand`, is counted once an attempt of it has ended.
     """
-    ended = counting(trials)
-    status_of = dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
+    status_of = statuses(trials)
     counts: dict[str, Counter[str]] = {sweep: Counter() for sweep in extra_seeds}
     columns = (plan[name].to_pylist() for name in ("sweep", "id", "seed", "on_demand"))
     for sweep, id_, seed, on_demand in zip(*columns, strict=True):

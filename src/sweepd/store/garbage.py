@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sweepd.statuses import DONE
 from sweepd.store.checkpoints import Checkpoint
-from sweepd.store.endings import counting
+from sweepd.store.endings import statuses
 from sweepd.store.storage import File, Folder
 from sweepd.store.tables import TableFolder
 
@@ -61,8 +61,7 @@ def find(
 def _checkpoints(
     files: Iterable[File], trials: pa.Table, plans: pa.Table, in_use: Collection[str]
 ) -> Iterator[tuple[str, File]]:
-    ended = counting(trials)
-    status_of = dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
+    status_of = statuses(trials)
     columns = (plans[name].to_pylist() for name in ("id", "trunk", "on_demand"))
     extensible = {
         trunk

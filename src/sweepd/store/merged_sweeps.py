@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sweepd.errors import UserError
 from sweepd.store.merging import Step
-from sweepd.store.schema import TEXT
+from sweepd.store.schema import TEXT, with_column
 from sweepd.store.storage import checked
 from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged
@@ -115,5 +115,4 @@ def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
 
 
 def _called(plan: pa.Table, name: str) -> pa.Table:
-    at = plan.column_names.index("sweep")
-    return plan.set_column(at, "sweep", pa.array([name] * plan.num_rows, TEXT))
+    return with_column(plan, "sweep", pa.array([name] * plan.num_rows, TEXT))

@@ -12,7 +12,6 @@ checkpoints and the endings after them, and sweeps last.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,14 +23,13 @@ import pyarrow as pa
 from sweepd.errors import EnvironmentFailure
 from sweepd.statuses import RAN
 from sweepd.store.checkpoints import Checkpoint
-from sweepd.store.endings import counting
+from sweepd.store.endings import statuses
+from sweepd.store.launches import TRIES, record_of, records
 from sweepd.store.parquet import NAME, Damaged, load, replaces
-from sweepd.store.schema import TEXT, TRIALS, Layout
-from sweepd.store.storage import DIGEST_LENGTH, Folder, digest, to_json
+from sweepd.store.schema import INT, TEXT, TRIALS, Layout, with_column
+from sweepd.store.storage import DIGEST_LENGTH, Folder, digest, to_json, unsealed
 from sweepd.store.tables import MOST_ROWS, TableFolder
 
-TRIES = 1000
-"""An attempt is numbered launch × TRIES + try."""
 LAUNCHES, ROWS, ENDINGS = "launches", "rows of metrics", "endings"
 Attempts = set[tuple[str, int]]
 """Trials, each with the number of an attempt."""
@@ -99,9 +97,8 @@ def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[St
             yield from _rows(ours.metrics, renumbered, our_attempts, there)
 
     endings = _resweeped(_renumbered(their_endings, numbers), renamed)
-    after = counting(TRIALS.concat([our_endings, endings]))
-    status_of = dict(zip(after["id"].to_pylist(), after["status"].to_pylist(), strict=True))
-    yield from _checkpoints(ours.folder, theirs, status_of)
+    after = statuses(TRIALS.concat([our_endings, endings]))
+    yield from _checkpoints(ours.folder, theirs, after)
     yield from _logs(ours.folder, theirs.folder)
     yield from _rows(ours.trials, endings, _attempts(our_endings))
 
@@ -138,16 +135,11 @@ def _told_apart(records: Mapping[int, bytes]) -> Iterator[tuple[int, tuple[bytes
 
 
 def _records(folder: Folder) -> dict[int, bytes]:
-    names = (file.name for file in folder.files("launches"))
-    return {
-        int(name.removesuffix(".json")): folder.read(f"launches/{name}")
-        for name in names
-        if re.fullmatch(r"\d+\.json", name)
-    }
+    return {number: folder.read(path) for number, path in records(folder).items()}
 
 
 def _bring_launch(folder: Folder, number: int, record: bytes) -> None:
-    if not folder.create(f"launches/{number:06d}.json", record):
+    if not folder.create(record_of(number), record):
         raise EnvironmentFailure(
             f"{folder.address}: a launch began meanwhile; merge again when it has ended"
         )
@@ -196,14 +188,12 @@ def _renumbered(table: pa.Table, numbers: Mapping[int, int]) -> pa.Table:
     attempts = table["attempt"].to_numpy()
     launches, where = np.unique(attempts // TRIES, return_inverse=True)
     ours = np.array([numbers[int(launch)] for launch in launches], dtype=np.int64)
-    column = pa.array(ours[where] * TRIES + attempts % TRIES, pa.int64())
-    return table.set_column(table.column_names.index("attempt"), "attempt", column)
+    return with_column(table, "attempt", pa.array(ours[where] * TRIES + attempts % TRIES, INT))
 
 
 def _resweeped(endings: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
     names = [renamed.get(name, name) for name in endings["sweep"].to_pylist()]
-    at = endings.column_names.index("sweep")
-    return endings.set_column(at, "sweep", pa.array(names, TEXT))
+    return with_column(endings, "sweep", pa.array(names, TEXT))
 
 
 def _may_move(table: pa.Table) -> bool:
@@ -253,11 +243,13 @@ def _checkpoints(ours: Folder, theirs: Place, status_of: Mapping[str, str]) -> I
             continue
         if checkpoint.kept or status_of.get(checkpoint.trial) not in RAN:
             name = f"checkpoints/{file.name}"
-            data = theirs.folder.read(name)
-            if digest(data[:-DIGEST_LENGTH]).encode() == data[-DIGEST_LENGTH:]:
-                yield Step("checkpoints", 1, partial(ours.put, name, data))
+            stored = theirs.folder.read(name)
+            try:
+                unsealed(stored)
+            except ValueError as error:
+                theirs.damaged.append(Damaged(theirs.folder.where(name), str(error)))
             else:
-                theirs.damaged.append(_changed(theirs.folder, name))
+                yield Step("checkpoints", 1, partial(ours.put, name, stored))
 
 
 def _logs(ours: Folder, theirs: Folder) -> Iterator[Step]:

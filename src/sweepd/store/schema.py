@@ -127,6 +127,11 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
     return table.take(pa.Array.from_buffers(INT, len(rows), [None, buffer]))
 
 
+def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """The table with other values in one of its columns."""
+    return table.set_column(table.column_names.index(name), name, values)
+
+
 def with_one_of(table: pa.Table, column: str, values: Collection[str]) -> pa.Table:
     """The rows that have one of these texts in a column. (pa.array would import pandas.)"""
     import pyarrow.compute  # which takes a while

@@ -115,6 +115,19 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
+def sealed(data: bytes) -> bytes:
+    """Data with its digest behind it."""
+    return data + digest(data).encode()
+
+
+def unsealed(stored: bytes) -> bytes:
+    """The data of what was sealed. ValueError if it is damaged."""
+    data, told = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
+    if digest(data).encode() != told:
+        raise ValueError("truncated or changed: it does not end in its digest")
+    return data
+
+
 def to_json(info: Mapping[str, Any]) -> bytes:
     return json.dumps(info, indent=1, ensure_ascii=False).encode(errors="replace") + b"\n"
 

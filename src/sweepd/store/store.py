@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import garbage, spill
 from sweepd.store.garbage import Garbage
+from sweepd.store.launches import record_of, records
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
 from sweepd.store.schema import METRICS, TRIALS, Row
-from sweepd.store.storage import DIGEST_LENGTH, FORMAT, Folder, checked, digest, from_json, to_json
+from sweepd.store.storage import (
+    FORMAT,
+    Folder,
+    checked,
+    from_json,
+    sealed,
+    to_json,
+    unsealed,
+)
 from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged, Live, Read, TableFolder
 
@@ -309,27 +317,27 @@ class Store:
 
     def new_launch(self, info: Mapping[str, Any]) -> int:
         """Record a driver's run under the next free number, from 1; no two processes share one."""
-        number = max(map(_number, self._launch_names()), default=0) + 1
-        while not self._folder.create(f"launches/{_launch_name(number)}", to_json(info)):
+        number = max(records(self._folder), default=0) + 1
+        while not self._folder.create(record_of(number), to_json(info)):
             number += 1
         return number
 
     def launches(self) -> list[dict[str, Any]]:
         """What `new_launch` was given, with its `number`, in that order. For a record that cannot
         be read, `number` and `damaged`, the reason."""
-        found = map(self._launch, self._launch_names())
-        return sorted(found, key=lambda launch: launch["number"])
+        found = sorted(records(self._folder).items())
+        return [self._launch(number, path) for number, path in found]
 
     def launch(self, number: int) -> dict[str, Any]:
         """One of `launches`. FileNotFoundError if there is none."""
-        return self._launch(_launch_name(number))
+        return self._launch(number, record_of(number))
 
-    def _launch(self, name: str) -> dict[str, Any]:
+    def _launch(self, number: int, path: str) -> dict[str, Any]:
         try:
-            info = from_json(self._folder.read(f"launches/{name}"), LAUNCH)
+            info = from_json(self._folder.read(path), LAUNCH)
         except ValueError as error:
             info = {"damaged": str(error)}
-        return {**info, "number": _number(name)}
+        return {**info, "number": number}
 
     def request_cancel(self, launch: int) -> None:
         """Ask the driver of a launch to stop, wherever it runs."""
@@ -341,10 +349,6 @@ class Store:
         except FileNotFoundError:
             return False
         return True
-
-    def _launch_names(self) -> list[str]:
-        names = (file.name for file in self._folder.files("launches"))
-        return [name for name in names if re.fullmatch(r"\d+\.json", name)]
 
     # The user's code
 
@@ -380,15 +384,11 @@ class Store:
 
     def put_checkpoint(self, trunk: str, name: str, data: bytes) -> None:
         self.flush_logs()
-        self._folder.put(_checkpoint(trunk, name), data + digest(data).encode())
+        self._folder.put(_checkpoint(trunk, name), sealed(data))
 
     def get_checkpoint(self, trunk: str, name: str) -> bytes:
         """FileNotFoundError if it is gone, ValueError if it is damaged: torch would not notice."""
-        stored = self._folder.read(_checkpoint(trunk, name))
-        data, told = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
-        if digest(data).encode() != told:
-            raise ValueError("truncated or changed: it does not end in its digest")
-        return data
+        return unsealed(self._folder.read(_checkpoint(trunk, name)))
 
     def checkpoints(self, trunk: str) -> list[str]:
         """Names, sorted."""
@@ -491,13 +491,5 @@ def _log(trial_id: str) -> str:
     return f"logs/{checked(trial_id)}"
 
 
-def _launch_name(number: int) -> str:
-    return f"{number:06d}.json"
-
-
 def _cancel(launch: int) -> str:
     return f"launches/{launch:06d}.cancel"
-
-
-def _number(launch_name: str) -> int:
-    return int(launch_name.removesuffix(".json"))

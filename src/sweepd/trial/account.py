@@ -19,6 +19,7 @@ from sweepd.grid.plan import column
 from sweepd.grid.registry import parameters, result_name
 from sweepd.grid.spec import SETTINGS
 from sweepd.grid.yamlfile import dump, parse
+from sweepd.listing import SHORT_ID
 from sweepd.statuses import UNTRIED
 from sweepd.store.endings import counting, find_trial
 from sweepd.store.store import Store, SweepInfo
@@ -122,7 +123,11 @@ def changed_code(one: Account, other: Account) -> Iterator[str]:
     for name in dict.fromkeys((*other.sources, *one.sources)):
         before, after = (of.sources.get(name, "").splitlines() for of in (other, one))
         yield from difflib.unified_diff(
-            before, after, f"{other.id[:8]} {name}", f"{one.id[:8]} {name}", lineterm=""
+            before,
+            after,
+            f"{other.id[:SHORT_ID]} {name}",
+            f"{one.id[:SHORT_ID]} {name}",
+            lineterm="",
         )
     ours = set(_changed(other.code_files, one.code_files)) - {*one.sources, *other.sources}
     yield from (f"other code of sweepd: {name}" for name in sorted(ours))

@@ -28,7 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 from scale import planned
 
-from sweepd.grid.plan import Plan
+from sweepd.grid.plan import Plan, Trial
 from sweepd.run.driver import sweep_info
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store
@@ -106,30 +106,36 @@ def cost(program: Sequence[str]) -> Cost:
 # The store
 
 
-def fill(address: str, rows: int, trials: int) -> Plan:
-    """A store of so many trials, all ended, and so many rows of metrics in all."""
-    made = planned(trials)
+Scores = Callable[[Trial, np.random.Generator], Mapping[str, float]]
+"""Columns of scores with which a trial ends."""
+
+
+def fill(address: str, name: str, made: Plan, rows: int, scores: Scores) -> None:
+    """A store of a plan's trials, all ended, each with so many rows of metrics; or the one that is
+    there."""
     store = Store.create(address)
     if store.sweeps():
-        return made
-    store.save_sweep("scale", made.grid.resolved_text(), sweep_info(made), made.rows())
+        return
+    store.save_sweep(name, made.grid.resolved_text(), sweep_info(made), made.rows())
     rng = np.random.default_rng(0)
     with patch.object(os, "fsync"):  # which is no reader's cost
         ended = [
             {
-                **ledger_columns(trial, 1000, "scale"),
+                **ledger_columns(trial, 1000, name),
                 "status": "completed",
                 "total": 1024,
-                "step": rows // trials * LOG_EVERY,
-                "acc": float(rng.random()),
+                "step": rows * LOG_EVERY,
+                **scores(trial, rng),
             }
             for trial in made.trials
         ]
         _put(store._trials, TRIALS.table(ended))
-        ids = [trial.id for trial in made.trials]
-        for table in waves(ids, rows // len(ids), rng):
+        for table in waves([trial.id for trial in made.trials], rows, rng):
             _put(store._metrics, table)
-    return made
+
+
+def at_random(trial: Trial, rng: np.random.Generator) -> Mapping[str, float]:
+    return {"acc": float(rng.random())}
 
 
 def _put(folder: TableFolder, table: pa.Table) -> None:
@@ -223,7 +229,8 @@ def main() -> None:
         small = given.part == "small"
         rows, trials = (48 * 100, 48) if small else (int(given.rows), given.trials)
         address = str(root / "results")
-        made = fill(address, rows, trials)
+        made = planned(trials)
+        fill(address, "scale", made, rows // trials, at_random)
         if small:
             question = (*SWEEPD, "query", MINIMUM, "--results", address)
             compare("query, small", question, (sys.executable, "-c", IMPORTS), given.rounds)

@@ -4,8 +4,8 @@
 
 It makes a store: one task, ten sizes, four models, ten widths, with as many seeds as it takes; a
 hundred rows of metrics a trial, ten of them checks. Then it runs `sweepd report` and a peer in
-turn and prints, of whole processes with their children, CPU seconds and the clock: the median over
-rounds, the least and the greatest, and the size of the page.
+turn and prints, of whole processes with their children, the time by the clock, the CPU time and the
+peak memory, as `questions.py` does, and the size of the page.
 
 The peer imports duckdb and altair, reads the same Parquet files, and asks for the least d and for
 learning curves with the same number of points. It makes one figure of each in plain Altair, and
@@ -22,26 +22,17 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import resource
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
-from questions import LOG_EVERY, SWEEPD, _put, waves
+from questions import SWEEPD, alone, compare, fill
 
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Trial, plan
 from sweepd.grid.spec import parse_grid
-from sweepd.run.driver import sweep_info
-from sweepd.store.schema import TRIALS
-from sweepd.store.store import Store
-from sweepd.trial.endings import ledger_columns
 
 GRID = """
 name: large
@@ -85,53 +76,17 @@ open(sys.argv[3], "w").write("<script>".join(page))
 """
 
 
-def fill(address: str, trials: int) -> Plan:
-    """A store of so many trials, all ended, with learning curves."""
-    text = GRID.format(seeds=list(range(max(1, trials // CELLS))))
-    made = plan(parse_grid(text, "report.yaml", [], Path()))
-    store = Store.create(address)
-    if store.sweeps():
-        return made
-    store.save_sweep("large", made.grid.resolved_text(), sweep_info(made), made.rows())
-    rng = np.random.default_rng(0)
-    with patch.object(os, "fsync"):  # which is no reader's cost
-        _put(store._trials, TRIALS.table([ended(trial, rng) for trial in made.trials]))
-        for table in waves([trial.id for trial in made.trials], ROWS_A_TRIAL, rng):
-            _put(store._metrics, table)
-    return made
-
-
-def ended(trial: Trial, rng: np.random.Generator) -> dict[str, object]:
+def scores(trial: Trial, rng: np.random.Generator) -> Mapping[str, float]:
     """How a trial ended whose model needs more width at a larger size."""
     needed = 6 * (trial.axes["n"] / 4) ** GROWTH[trial.model_name]
     logit = 2.2 + 4 * math.log2(trial.axes["d"] / needed) + rng.normal(0, 0.4)
     correct = round(1024 / (1 + math.exp(-logit)))
     return {
-        **ledger_columns(trial, 1000, "large"),
-        "status": "completed",
         "correct": correct,
-        "total": 1024,
         "acc": correct / 1024,
         "loss": 1 - correct / 1024,
-        "step": ROWS_A_TRIAL * LOG_EVERY,
         "seconds": 60.0,
     }
-
-
-def cost(program: Sequence[str]) -> tuple[float, float]:
-    """CPU seconds of a process and its children, and seconds by the clock."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(program, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return used, ended - began
-
-
-def told(name: str, costs: Sequence[tuple[float, float]]) -> Iterator[str]:
-    yield name.ljust(16)
-    for what, found in zip(("CPU", "clock"), zip(*costs, strict=True), strict=True):
-        middle = statistics.median(found)
-        yield f"  {middle:6.2f} s {what} ({min(found):.2f} to {max(found):.2f})"
 
 
 def main() -> None:
@@ -145,18 +100,16 @@ def main() -> None:
     shutil.rmtree(root / "cache", ignore_errors=True)
     try:
         address, page, other = (str(root / name) for name in ("results", "page.html", "peer.html"))
-        made = fill(address, given.trials)
+        seeds = list(range(max(1, given.trials // CELLS)))
+        made = plan(parse_grid(GRID.format(seeds=seeds), "report.yaml", [], Path()))
+        fill(address, "large", made, ROWS_A_TRIAL, scores)
         points = str(max(1, 60_000 // len(made.trials)))
         ours = (*SWEEPD, "report", "large", "--out", page, "--results", address)
         peer = (sys.executable, "-c", PEER, address, points, other)
         print(f"{len(made.trials)} trials, load {os.getloadavg()[0]:.1f}", flush=True)
-        print(*told("the first report", [cost(ours)]), flush=True)
-        rounds = [(cost(ours), cost(peer)) for _ in range(given.rounds)]
-        for name, costs in zip(("a report", "the peer"), zip(*rounds, strict=True), strict=True):
-            print(*told(name, costs))
-        ratios = sorted(a[0] / b[0] for a, b in rounds)
-        print(f"{statistics.median(ratios):.2f} times the peer's CPU", end=" ")
-        print(f"({ratios[0]:.2f} to {ratios[-1]:.2f}); load {os.getloadavg()[0]:.1f}")
+        alone("the first report", ours)
+        compare("a report", ours, peer, given.rounds)
+        print(f"load {os.getloadavg()[0]:.1f}")
         print(
             *(
                 f"{Path(path).stem} {Path(path).stat().st_size / 1e6:.2f} MB"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +24,7 @@ from sweepd.tasks._task import (
     Task,
     estimated_count,
     hash_prompts,
+    parts_of,
 )
 
 Tokens = str | Sequence[str]
@@ -150,15 +151,17 @@ class ChainTask(Task):
         """
         raise NotImplementedError
 
-    def _joined(self, prompt: Tokens, chain: Tokens, answer: Tokens) -> list[int]:
+    def _joined(self, drawn: tuple[Tokens, Tokens, Tokens]) -> list[int]:
         """Returns the ids of a row. Raises ValueError for parts that no row can be made of."""
+        prompt, chain, answer = parts_of(self, drawn, "prompt", "chain (empty for none)", "answer")
         parts = []
         for name, part, most, ended, free in (
             ("prompt", prompt, self.prompt_length, 1, False),
             ("chain", chain, self.chain_length, 1, True),
             ("answer", answer, self.answer_length, 0, False),
         ):
-            ids = self.ids([part] if part and isinstance(part, str) else part)
+            several = isinstance(part, Iterable) and not (part and isinstance(part, str))
+            ids = self.ids(part if several else [part])
             where = f"{type(self).__name__}.draw: the {name}"
             if not (ids or free):
                 raise ValueError(f"{where} is empty")
@@ -220,7 +223,7 @@ def _fill_by(draw: Draw) -> Fill:
 
     def fill(self: ChainTask, rng: np.random.Generator, tokens: IntArray) -> None:
         for row in tokens:
-            ids = self._joined(*draw(self, rng))
+            ids = self._joined(draw(self, rng))
             row[: len(ids)] = ids
 
     return fill

@@ -23,6 +23,7 @@ from sweepd.tasks._task import (
     Task,
     estimated_count,
     hash_prompts,
+    parts_of,
 )
 
 Inputs = Sequence[str] | Sequence[float]
@@ -100,7 +101,7 @@ class RowTask(Task):
         T = self.length
         rows[:, :T], rows[:, T:] = 0, IGNORE if self.vocab else np.nan
         for row in rows:
-            inputs, targets = self.draw(rng)
+            inputs, targets = parts_of(self, self.draw(rng), "inputs", "targets")
             if not len(inputs) == len(targets) <= T:
                 raise ValueError(
                     f"{type(self).__name__}.draw: {len(inputs)} inputs and {len(targets)} targets; "

@@ -115,7 +115,7 @@ class Task(ABC):
 
     @property
     @abstractmethod
-    def vocab(self) -> tuple[str, ...]:
+    def vocab(self) -> Sequence[str]:
         """Token strings; the index is the id. Empty where rows are real numbers."""
 
     @property
@@ -135,7 +135,7 @@ class Task(ABC):
 
     def ids(self, words: Iterable[str]) -> list[int]:
         """Returns the ids of token strings. Raises ValueError for one that `vocab` lacks."""
-        index, words = _index(self.vocab), list(words)
+        index, words = _index(tuple(self.vocab)), list(words)
         for word in words:
             if not (isinstance(word, str) and word in index):
                 raise ValueError(
@@ -218,6 +218,18 @@ class Task(ABC):
 @lru_cache(maxsize=16)
 def _index(vocab: tuple[str, ...]) -> dict[str, int]:
     return {word: token for token, word in enumerate(vocab)}
+
+
+def parts_of(task: Task, drawn: Any, *names: str) -> Any:
+    """Returns what `draw` gave, which is a part for each name. Raises ValueError if it is not."""
+    sized = isinstance(drawn, Sequence | np.ndarray) and not isinstance(drawn, str)
+    if not (sized and len(drawn) == len(names)):
+        count = f"{len(drawn)} parts" if sized else f"{drawn!r:.60}"
+        raise ValueError(
+            f"{type(task).__name__}.draw returned {count}; it must return {len(names)}: "
+            f"{', '.join(names[:-1])} and {names[-1]}"
+        )
+    return drawn
 
 
 def estimated_count(block: Rows, fill: Callable[[Rows], HashArray]) -> float:

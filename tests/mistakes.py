@@ -134,7 +134,7 @@ IN_MODELS = {
         "bidirectional=True",
         "causal",
         "is not causal: changing token … changed the output at position … by …; a position may "
-        "only see itself and those before it",
+        "only see itself and those before it: mask attention, and read no row backwards",
     ),
     "outputs as wide as the embedding": Mistake(
         "nn.Linear(d, vocab)",
@@ -190,7 +190,7 @@ IN_MODELS = {
         "def build",
         "weights",
         "TypeError: …build() takes 2 positional arguments but 5 were given; define it as "
-        "docs/own.md does: `build(self, vocab, L, capacity, generator)`, …",
+        "`build(self, vocab, L, capacity, generator)`",
     ),
     "a state kept from call to call": Mistake(
         "x, _ = self.memory(x)",
@@ -335,8 +335,8 @@ IN_TASKS = {
         "[str(bit) for bit in bits], str(bits.sum() % 2)",
         "def draw",
         "rows",
-        "TypeError: …_joined() missing 1 required positional argument: 'answer'; define it as "
-        "docs/own.md does: …",
+        "ValueError: Mine.draw returned 2 parts; it must return 3: prompt, chain (empty for none) "
+        "and answer",
     ),
     "always the same answer": Mistake(
         "str(bits.sum() % 2)",
@@ -410,10 +410,11 @@ IN_CLASSES = {
     ),
     "a field that is a list": Mistake(
         "n: int = 8",
-        "n: int = 8\n    words: list[str] = ()",
+        "n: int = 8\n    texts: list[str] = ()",
         "class Mine",
         "",
-        "Mine has a field words that is no int, float, str, bool, None or Literal of these",
+        "Mine has a field texts that is no int, float, str, bool, None or Literal of these; what "
+        "is no parameter of a grid has no type, or is a property",
     ),
     "a method that is missing": Mistake(
         "def prompt_length(self):",
@@ -427,8 +428,8 @@ IN_CLASSES = {
         '    def __post_init__(self):\n        self.half = self.n // 2\n\n    size_field = "n"',
         "self.half",
         "",
-        "FrozenInstanceError: cannot assign to field 'half'; the dataclass is frozen: compute the "
-        "value in a property instead",
+        "FrozenInstanceError: cannot assign to field 'half'; the dataclass is frozen: keep the "
+        "value in a local variable, or compute it in a property",
     ),
 }
 
@@ -528,7 +529,8 @@ IN_LOOPS = {
         "return Walk(seed).advance()",
         "def start",
         "rows",
-        "Mine.start returned {…} (dict), which has no `advance()`; return what has one",
+        "Mine.start returned {…} (dict), which has no `advance()`; return an object whose "
+        "`advance()` trains on and returns a row",
     ),
     "`save` without `load`": Mistake(
         "def load(",
@@ -543,7 +545,8 @@ IN_LOOPS = {
         "return [self.at, self.random.getstate()]",
         "def save",
         "rows",
-        "Walk.save returned … (list); it must return bytes",
+        "Walk.save returned … (list); it must return bytes: write to an io.BytesIO and return its "
+        "getvalue()",
     ),
     "`save` that forgets": Mistake(
         "[self.at, self.random.getstate()]",

@@ -79,7 +79,7 @@ def test_code_that_takes_its_process_along(folder: Path) -> None:
     [
         (["nothing.py:Mine"], "no task nothing.py:Mine: there is no"),
         (["task.py:Yours"], "task.py has no class named Yours"),
-        (["task.py:np"], "is no subclass of"),
+        (["task.py:np"], "is neither a task nor a model nor a training loop"),
         (["lit"], "no task and no model is named lit (did you mean lis?)"),
         (["task.py:Mine", "--set", "m=3"], "--set m: no such field of task.py:Mine or standard"),
         (["task.py:Mine", "--with", "lstm"], "no model is named lstm"),

@@ -111,6 +111,7 @@ def test_a_grid_written_out_is_the_same(tmp_path: Path) -> None:
         (('"f1": "up"', '"F 1": "up"'), "has a metric named 'F 1'; a name has small letters"),
         (('"f1": "up"', '"f1_min": "up"'), "does not end in _min, _max, _least or _most"),
         (('"acc": "up"', '"acc": "down"'), "has the metric acc: 'down'; everywhere, acc is 'up'"),
+        (("n: int = 2", "n: int = 2\n    cost: int = 2"), "has a `cost` that cannot be called"),
         (("hidden: int", "hidden: list"), "has a field hidden that is no int, float, str, bool"),
     ],
 )
@@ -139,12 +140,12 @@ def test_a_class_that_is_no_loop(tmp_path: Path, change: tuple[str, str], messag
         (["loop.as=a b"], "an alias has up to 100 letters"),
         (
             ["search=staircase"],
-            "d: no field of this grid; write search: {staircase: {minimize: …}}",
+            "d: no field of this grid; write search: {staircase: {minimize: hidden}}",
         ),
         (["tune=[loop.lr]"], "loop.lr is no field of this grid"),
         (
             ["settle={least: 20, most: 80}", "seeds=[0,1,2]"],
-            "write search: {staircase: {minimize: …}}, or",
+            "write search: {staircase: {minimize: hidden}}, or",
         ),
     ],
 )

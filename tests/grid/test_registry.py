@@ -181,7 +181,10 @@ def test_a_task_is_no_model(tmp_path: Path) -> None:
         (TASK.replace('Literal["a", "b"]', "list[int]"), "a field kind that is no int, float"),
         (TASK.replace('Literal["a", "b"]', "Unknown"), "types cannot be read.*Unknown"),
         (TASK.replace("kind:", "name:"), "has a field `name`"),
-        (TASK + "    size_field: ClassVar[str] = 'm'\n", "lacks `size_field`"),
+        (TASK + "    size_field: ClassVar[str] = 'm'\n", "lacks the field 'm', which its `size_f"),
+        (TASK + "    size_field: str = 'n'\n", "gives size_field a type, which makes it a field"),
+        (TASK.replace("kind:", "words:"), "a field words, which hides the method Task.words"),
+        (TASK + "    metrics: dict = {}\n", "mutable default .*has no type"),
         (TASK + "    metrics: ClassVar[tuple[str, ...]] = ()\n", "lacks `metrics`"),
         (
             "from sweepd.tasks.base import ChainTask\nclass Mine(ChainTask): pass\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from sweepd.run.hanging import SHARE, watched
+from sweepd.run.hanging import SHARE, stepping
 
 ENOUGH = 60.0
 """Seconds after which nothing will come any more."""
@@ -19,7 +19,7 @@ def test_it_says_where_the_thread_stands() -> None:
         told.append(line)
         came.set()
 
-    with watched(0.01, note):
+    with stepping(0.01, note):
         assert came.wait(ENOUGH)  # the line in which it stands
     lines = Path(__file__).read_text().splitlines()
     line = 1 + next(i for i, text in enumerate(lines) if "the line in which" in text)
@@ -29,6 +29,6 @@ def test_it_says_where_the_thread_stands() -> None:
 def test_what_goes_on_is_not_told_of() -> None:
     told: list[str] = []
     for seconds in (ENOUGH, 0.0):
-        with watched(seconds, told.append):
+        with stepping(seconds, told.append):
             pass
     assert not told

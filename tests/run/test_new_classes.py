@@ -42,7 +42,8 @@ model: {name: mine.py:Net, d: [8, 16], heads: 2}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(inspections, "LONG_SECONDS", 1000)  # a busy machine is not told of
     return Store.create(str(tmp_path / "results"))
 
 
@@ -83,16 +84,22 @@ def test_what_is_wrong_is_refused_and_not_remembered(tmp_path: Path, store: Stor
         ("os._exit(3)", "its process died (3)"),
         ("os.abort()", "its process died (-6)"),
         ("sys.exit(3)", "its process died (3)"),
-        ("import time; time.sleep(99)", "it took more than 15 s"),
+        ("import time; time.sleep(99)", "it took more than 15 s; look for a loop without an end"),
     ],
 )
 def test_what_takes_its_process_along_is_left_to_its_trials(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, fill: str, told: str
 ) -> None:
-    if "sleep" in fill:
+    hangs = "sleep" in fill
+    if hangs:
+        monkeypatch.setattr(inspections, "LONG_SECONDS", 5)
         monkeypatch.setattr(inspections, "MOST_SECONDS", 15)
-    first, *_ = inspected(tmp_path, store, fill, "pass", "model.name=standard")
-    assert first == f"mine.py:Problem could not be inspected: {told}; its trials will show"
+    *before, last = inspected(tmp_path, store, fill, "pass", "model.name=standard")
+    assert last == f"mine.py:Problem could not be inspected: {told}; its trials will show"
+    assert before == hangs * [
+        f"still looking at mine.py:Problem, size 4, after 5 s: it stands at {tmp_path}/mine.py:10; "
+        "at most 15 s are waited"
+    ]
     assert not Path(store.address, "checked").exists()
 
 

@@ -28,10 +28,10 @@ class Echo(RowTask):
         return self.n
 
     @property
-    def vocab(self) -> tuple[str, ...]:
-        return ("a", "b", "c")
+    def vocab(self) -> list[str]:
+        return ["a", "b", "c"]  # a list will do, though most write a tuple
 
-    def draw(self, rng: np.random.Generator) -> tuple[list[str], list[str | None]]:
+    def draw(self, rng: np.random.Generator) -> Any:
         letters = list(rng.choice(["a", "b", "c"], size=rng.integers(2, self.n + 1)))
         match self.spoilt:
             case "long":
@@ -40,6 +40,8 @@ class Echo(RowTask):
                 letters[0] = "z"
             case "short":
                 return letters, [None]
+            case "chained":
+                return letters, [], letters
         return [*map(str, letters)], [None, *map(str, letters[:-1])]
 
 
@@ -129,6 +131,7 @@ def test_examples_show_a_dot_where_there_is_no_target() -> None:
     [
         ("long", "Echo.draw: 5 inputs and 5 targets; .* at most length = 4"),
         ("short", "and 1 targets; there must be equally many"),
+        ("chained", "Echo.draw returned 3 parts; it must return 2: inputs and targets"),
         ("unknown", "Echo drew 'z', which is no entry of its vocab"),
     ],
 )

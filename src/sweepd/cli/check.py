@@ -71,7 +71,7 @@ def check(
     else:
         grid, found = _grid_of(target, partner, settings), []
     cases = [one for one in cases_of(grid) if is_grid or one.kind == "trial" or one.name == target]
-    for of_case in findings(cases, grid.base):
+    for of_case in findings(cases, grid.base, say):
         found += of_case
     if is_grid and all(finding.ok for finding in found):
         found += goals(grid)

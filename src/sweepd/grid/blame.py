@@ -15,6 +15,16 @@ MOST_TOLD = 500
 LIBRARIES = (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(PACKAGE), "<")
 """How the paths of files begin that are nobody's own."""
 
+SIGNATURES = {
+    "build": "self, vocab, L, capacity, generator",
+    "forward": "self, tokens",
+    "draw": "self, rng",
+    "start": "self, seed, device",
+    "advance": "self",
+    "save": "self",
+    "load": "self, data",
+}
+"""The parameters with which methods of the user's are called."""
 REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"index out of range in self|out of bounds|device-side assert",
@@ -39,12 +49,25 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"cannot assign to field",
-        "the dataclass is frozen: compute the value in a property instead",
+        "the dataclass is frozen: keep the value in a local variable, or compute it in a property",
+    ),
+    *(
+        (
+            rf"\b{name}\(\) (takes|missing|got an unexpected)",
+            f"define it as `{name}({parameters})`",
+        )
+        for name, parameters in SIGNATURES.items()
+    ),
+    (r"non-frozen dataclass", "write @dataclass(frozen=True)"),
+    (r"No module named", "install it where sweepd is installed, on a cluster on each node"),
+    (r"No such file or directory", "name data by an absolute path, which is right on every node"),
+    (
+        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA driver",
+        "use the `device` that `start` is given, or that of the inputs of `forward`",
     ),
     (
-        r"takes .* positional arguments?|unexpected keyword|missing .* required positional",
-        "define it as docs/own.md does: `build(self, vocab, L, capacity, generator)`, "
-        "`forward(self, tokens)`, `draw(self, rng)`",
+        r"mutable default .* for field",
+        "a field is a number, a text or a bool; what is none, as `metrics` or `vocab`, has no type",
     ),
     (r"on the same device|found at least two devices", "make new tensors with `device=x.device`"),
     (r"too few distinct inputs", "draw more varied problems, or choose a larger setting"),

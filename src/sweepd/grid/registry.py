@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import fingerprint, loops, metrics
+from sweepd.grid.blame import told
 from sweepd.grid.fingerprint import Kind
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 REQUIRED: Any = object()
 SCALARS = (int, float, str, bool, types.NoneType)
+NO_FIELDS = ("size_field", "vocab", "metrics")
+"""What a class says of itself, and no grid sets."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,10 @@ def kind_of(name: str, base: Path) -> Kind:
     if hasattr(found, "start"):
         return "loop"
     raise UserError(
-        f"{path}:{line_of(found)}: {class_name} is no subclass of sweepd.tasks.base.Task or "
-        "sweepd.models.base.Model, and has no `start` as a training loop has; derive it, or give "
-        "it one"
+        f"{path}:{line_of(found)}: {class_name} is neither a task nor a model nor a training loop; "
+        "derive a task from ChainTask or RowTask of sweepd.tasks.base, and a model from "
+        "Architecture of sweepd.models.base, whose `build` returns the torch module; a loop has "
+        "`start(self, seed, device)` (docs/own.md)"
     )
 
 
@@ -259,13 +263,28 @@ def _fault(kind: Kind, found: type) -> str | None:
     for name, parameter in fields.items():
         if name == "name":
             return "has a field `name`, which a grid uses for the class; rename it"
+        if name in NO_FIELDS:
+            return f"gives {name} a type, which makes it a field; write `{name} = …` without one"
+        if hidden := _hidden_method(found, name):
+            return f"has a field {name}, which hides the method {hidden}; rename it"
         if not _is_scalar(parameter.type):
-            return f"has a field {name} that is no int, float, str, bool, None or Literal of these"
+            return (
+                f"has a field {name} that is no int, float, str, bool, None or Literal of these; "
+                "what is no parameter of a grid has no type, or is a property"
+            )
     if kind == "loop":
         return loops.fault(found, fields)
-    if kind == "task" and getattr(found, "size_field", None) not in fields:
+    if kind == "task" and not hasattr(found, "size_field"):
         return "lacks `size_field`, the name of the field that is its size"
+    if kind == "task" and found.size_field not in fields:  # type: ignore[attr-defined]
+        return f"lacks the field {found.size_field!r}, which its `size_field` names"  # type: ignore[attr-defined]
     return _metrics_fault(found) if kind == "task" else None
+
+
+def _hidden_method(found: type, name: str) -> str | None:
+    """The method of one of our classes in whose place the user's class has a field, if any."""
+    ours = (base for base in found.__mro__ if base.__module__.startswith("sweepd."))
+    return next((f"{one.__name__}.{name}" for one in ours if callable(vars(one).get(name))), None)
 
 
 def _metrics_fault(found: Any) -> str | None:
@@ -355,8 +374,10 @@ def _readable_errors(path: Path) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         line = error.lineno if isinstance(error, SyntaxError) else _line(error, path)
-        reason = error.msg if isinstance(error, SyntaxError) else error
-        raise UserError(f"{path}:{line}: {type(error).__name__}: {reason}") from error
+        # The text of a SyntaxError names its file and its line again.
+        syntax = isinstance(error, SyntaxError)
+        reason = f"{type(error).__name__}: {error.msg}" if syntax else told(error)
+        raise UserError(f"{path}:{line}: {reason}") from error
 
 
 def _line(error: BaseException, path: Path) -> int:

@@ -507,7 +507,7 @@ class _Reader:
             problem = "it is tuned, so no part of the answer" if axis in nuisance else None
             problem = problem or self.no_number(axis, blocks)
             if problem:
-                hint = "; write search: {staircase: {minimize: …}}" if named == "staircase" else ""
+                hint = f"; write {self.minimizing(blocks)}" if named == "staircase" else ""
                 self.refuse((*where, word), f"{axis}: {problem}{hint}")
         return rules
 
@@ -522,7 +522,7 @@ class _Reader:
         minimized = Staircase().minimize
         if search == "grid" and (problem := self.no_number(minimized, blocks)):
             message = f"settle trains what the least {minimized} hangs on, and {minimized} is"
-            hint = "write search: {staircase: {minimize: …}}, or `settle: off`"
+            hint = f"write {self.minimizing(blocks)}, or `settle: off`"
             self.refuse(("settle",), f"{message} {problem}; {hint}")
         if first_seeds < LEAST_SEEDS:
             message = f"settle needs at least {LEAST_SEEDS} seeds, since one may be stuck or lucky"
@@ -570,6 +570,18 @@ class _Reader:
                 return None
         known = {name for found in blocks.values() for block in found for name in block.axes}
         return f"no field of this grid{closest(axis, sorted(known))}"
+
+    def minimizing(self, blocks: Blocks) -> str:
+        """How to write a staircase on the first axis of this grid that can be searched."""
+        all_blocks = [block for found in blocks.values() for block in found]
+        sizes = {getattr(block.kind, "size_field", None) for block in all_blocks}
+        axes = (
+            name
+            for block in all_blocks
+            for name, values in block.axes.items()
+            if len(values) > 1 and name not in sizes and not self.no_number(name, blocks)
+        )
+        return f"search: {{staircase: {{minimize: {next(axes, '…')}}}}}"
 
     def tune(self) -> tuple[str, ...]:
         choices = self.listed("tune", "[train.lr]")

@@ -18,12 +18,15 @@ from typing import Any
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.blame import is_own_file
 from sweepd.grid.spec import Grid
+from sweepd.run.hanging import watched
 from sweepd.run.launching import Site, per_trial
 from sweepd.trial.cases import Case
 from sweepd.trial.findings import Finding
 
 MOST_SECONDS = 120
 """How long one case may take."""
+LONG_SECONDS = 10
+"""After how long it is said where a case stands."""
 PROGRAM = "from sweepd.run.inspections import main; main()"
 
 
@@ -58,16 +61,23 @@ def goals(grid: Grid) -> Iterator[Finding]:
             yield Finding(*about, True, f"{goal}; {told}")
 
 
-def findings(cases: Sequence[Case], base: Path) -> list[list[Finding]]:
+def findings(
+    cases: Sequence[Case], base: Path, say: Callable[[str], None]
+) -> list[list[Finding]]:
     """What is found of each case. Nothing more is looked at of a class that is wrong, nor of what
-    is tried with it."""
+    is tried with it. `say` is told of what takes long."""
     with tempfile.TemporaryDirectory(prefix="sweepd-inspection-") as folder:
         asked, told, stack = (Path(folder, name) for name in ("cases", "findings", "stack"))
-        given = {"base": str(base), "seconds": MOST_SECONDS, "cases": list(map(asdict, cases))}
+        given = {
+            "base": str(base),
+            "seconds": MOST_SECONDS,
+            "long": LONG_SECONDS,
+            "cases": list(map(asdict, cases)),
+        }
         asked.write_text(json.dumps(given))
         told.touch()
         path = os.pathsep.join(filter(None, sys.path))
-        done = subprocess.run(
+        process = subprocess.Popen(
             # Without -P, files of any name in the current folder would shadow libraries.
             [sys.executable, "-P", "-c", PROGRAM, str(asked), str(told), str(stack)],
             env={**os.environ, "PYTHONPATH": path},
@@ -75,24 +85,57 @@ def findings(cases: Sequence[Case], base: Path) -> list[list[Finding]]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        returncode = _awaited(process, told, cases, say)
         found: list[list[Finding]] = [[] for _ in cases]
         begun = 0, "made"
-        for line in map(json.loads, told.read_text().splitlines()):
+        for line in _lines(told):
             if "begun" in line:
                 begun = line["begun"], line["check"]
-            else:
+            elif "long" not in line:
                 found[line.pop("case")].append(Finding(**line))
-        if done.returncode:
+        if returncode:
             number, check = begun
             case = cases[number]
             trace = stack.read_text() if stack.exists() else ""
-            reason = f"its process died ({done.returncode})"
+            reason = f"its process died ({returncode})"
             if trace.startswith("Timeout"):
-                reason = f"it took more than {MOST_SECONDS} s"
+                reason = f"it took more than {MOST_SECONDS} s; look for a loop without an end"
             found[number].append(
                 Finding(check, case.name, str(case), False, reason, _place(trace), raised=True)
             )
         return found
+
+
+def _awaited(
+    process: subprocess.Popen[bytes],
+    told: Path,
+    cases: Sequence[Case],
+    say: Callable[[str], None],
+) -> int:
+    """Wait for the process to end, and say meanwhile of each case that takes long where it stands.
+    Returns the exit status."""
+    said = 0
+    try:
+        while True:
+            try:
+                return process.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                long = [line for line in _lines(told) if "long" in line]
+            for line in long[said:]:
+                case = cases[line["long"]]
+                say(
+                    f"still looking at {case.name}, {case}, after {LONG_SECONDS} s: it stands at "
+                    f"{line['at']}; at most {MOST_SECONDS} s are waited"
+                )
+            said = len(long)
+    finally:
+        process.kill()  # where this one is interrupted; does nothing to one that has ended
+
+
+def _lines(told: Path) -> list[dict[str, Any]]:
+    """What the process has written so far, whole lines alone."""
+    whole, _, _ = told.read_text().rpartition("\n")
+    return list(map(json.loads, whole.splitlines()))
 
 
 def _place(trace: str) -> str:
@@ -124,10 +167,11 @@ def main() -> None:
                 continue
             faulthandler.dump_traceback_later(given["seconds"], exit=True, file=trace)
             begin = partial(_begin, tell, number)
-            for finding in inspect(case, Path(given["base"]), begin):
-                tell(case=number, **asdict(finding))
-                if not finding.ok:
-                    wrong.add(case.name)
+            with watched(given["long"], lambda at, of=number: tell(long=of, at=at)):
+                for finding in inspect(case, Path(given["base"]), begin):
+                    tell(case=number, **asdict(finding))
+                    if not finding.ok:
+                        wrong.add(case.name)
             faulthandler.cancel_dump_traceback_later()
 
 

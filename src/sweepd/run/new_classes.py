@@ -31,7 +31,7 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
     new = {digest: case for digest, case in cases.items() if not store.was_inspected(digest)}
     if not new:
         return
-    found = findings(list(new.values()), grid.base)
+    found = findings(list(new.values()), grid.base, say)
     told = [finding for of_case in found for finding in of_case]
     if wrong := [str(finding) for finding in told if not (finding.ok or finding.raised)]:
         raise UserError("\n".join(wrong))

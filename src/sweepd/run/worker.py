@@ -21,7 +21,7 @@ from ray import tune
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
 from sweepd.grid.plan import Trial
-from sweepd.run.hanging import watched
+from sweepd.run.hanging import stepping
 from sweepd.run.nodes import reach
 from sweepd.run.own_code import as_launched
 from sweepd.store.store import Store
@@ -94,7 +94,7 @@ class Worker(tune.Trainable):
             attempt = self.attempt = self.attempt or self._begin()
             news = attempt.news()  # what an earlier attempt checked comes before any training
             if not news:
-                with watched(self.spec.hang_seconds, attempt.note):
+                with stepping(self.spec.hang_seconds, attempt.note):
                     attempt.advance(SLICE_SECONDS)
                 news = attempt.news()
         except EnvironmentFailure as failure:  # no fault of the trial: the whole run ends
@@ -135,7 +135,7 @@ class Worker(tune.Trainable):
             self.device,
             self.spec.checkpoint_seconds,
         )
-        with watched(self.spec.hang_seconds, attempt.note):
+        with stepping(self.spec.hang_seconds, attempt.note):
             attempt.begin()
         return attempt
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweepd.grid import metrics
+from sweepd.grid.loops import facts
 from sweepd.grid.settings import Stop
 from sweepd.trial.findings import Wrong
 from sweepd.trial.handed import Unusable, unusable
@@ -43,7 +44,9 @@ class Tryout:
         self.seconds = 0.0
 
     def check_rows(self) -> str:
-        """Each row has all metrics and nothing else, as finite numbers."""
+        """Each row has all metrics and nothing else, as finite numbers. What the loop says of its
+        costs and its budget can be used too."""
+        facts(self.loop)
         began = time.monotonic()
         run = self._run()
         first = _next(run)

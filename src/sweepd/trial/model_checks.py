@@ -193,7 +193,8 @@ class Network:
                 raise self._wrong(
                     f"is not causal: changing {changed} changed the output at position {at} by "
                     f"{float(moved[at]):.2g}",
-                    "a position may only see itself and those before it",
+                    "a position may only see itself and those before it: mask attention, and read "
+                    "no row backwards",
                     re.compile(r"bidirectional=True"),
                 )
         return "no later token changes an earlier output"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what is imported here is part of the code of every loop's t
     from sweepd.grid.options import Better
     from sweepd.grid.settings import Stop
 
+ADVANCING = "return an object whose `advance()` trains on and returns a row"
 METHODS = ("advance", "save", "load")
 """Of what `start` returns; the last two may be missing."""
 
@@ -83,7 +84,7 @@ class OwnLoop:
             self.running = loop.start(seed, device)
         has = {name: callable(getattr(self.running, name, None)) for name in METHODS}
         if not has["advance"]:
-            told = f"returned {shown(self.running)}, which has no `advance()`; return what has one"
+            told = f"returned {shown(self.running)}, which has no `advance()`; {ADVANCING}"
             raise unusable(loop, "start", told)
         if has["save"] != has["load"]:
             told = (
@@ -140,7 +141,7 @@ class OwnLoop:
         with self.generators.at_work():
             saved = self.running.save()
         if not isinstance(saved, bytes | bytearray):
-            told = f"returned {shown(saved)}; it must return bytes"
+            told = f"returned {shown(saved)}; it must return bytes: write to an io.BytesIO and return its getvalue()"
             raise unusable(self.running, "save", told)
         head = {
             "rows": [list(vars(row).values()) for row in self.checks],

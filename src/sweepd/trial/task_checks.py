@@ -52,7 +52,7 @@ def seed_all(seed: int) -> None:
 
 def check_rows(task: Task) -> str:
     """Shapes, types, ids and lengths fit, and each row has an answer."""
-    if isinstance(task, ChainTask) and task.vocab[: len(SPECIALS)] != SPECIALS:
+    if isinstance(task, ChainTask) and tuple(task.vocab[: len(SPECIALS)]) != SPECIALS:
         raise Wrong(
             f"has a vocab that begins with {' '.join(task.vocab[: len(SPECIALS)])}",
             "begin it with SPECIALS: vocab = (*SPECIALS, …)",

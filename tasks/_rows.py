@@ -109,7 +109,7 @@ class RowTask(Task):
                 )
             at = [i for i, target in enumerate(targets) if target is not None]
             wanted: list[Any] = [targets[i] for i in at]
-            row[: len(inputs)] = self.ids(inputs) if self.vocab else inputs  # type: ignore[arg-type]
+            row[: len(inputs)] = self.ids(inputs) if self.vocab else inputs
             row[T:][at] = self.ids(wanted) if self.vocab else wanted
         return hash_inputs(np.ascontiguousarray(rows[:, :T]))
 

@@ -70,7 +70,7 @@ def fault(found: type, fields: Mapping[str, Any]) -> str | None:
     if not callable(found.start):  # type: ignore[attr-defined]
         return f"has a `start` that cannot be called; give it {GIVEN['start']}"
     if not callable(getattr(found, "cost", facts)):
-        return f"has a `cost` that cannot be called; rename it, or make it a method"
+        return "has a `cost` that cannot be called; rename it, or make it a method"
     return metrics.fault(found.metrics)  # type: ignore[attr-defined]
 
 

@@ -17,7 +17,7 @@ import sys
 import traceback
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -261,24 +261,31 @@ def _fault(kind: Kind, found: type) -> str | None:
     except Exception as error:  # type hints are evaluated, and may be anything
         return f"has fields whose types cannot be read: {error}"
     for name, parameter in fields.items():
-        if name == "name":
-            return "has a field `name`, which a grid uses for the class; rename it"
-        if name in NO_FIELDS:
-            return f"gives {name} a type, which makes it a field; write `{name} = …` without one"
-        if hidden := _hidden_method(found, name):
-            return f"has a field {name}, which hides the method {hidden}; rename it"
-        if not _is_scalar(parameter.type):
-            return (
-                f"has a field {name} that is no int, float, str, bool, None or Literal of these; "
-                "what is no parameter of a grid has no type, or is a property"
-            )
-    if kind == "loop":
-        return loops.fault(found, fields)
-    if kind == "task" and not hasattr(found, "size_field"):
-        return "lacks `size_field`, the name of the field that is its size"
-    if kind == "task" and found.size_field not in fields:  # type: ignore[attr-defined]
-        return f"lacks the field {found.size_field!r}, which its `size_field` names"  # type: ignore[attr-defined]
-    return _metrics_fault(found) if kind == "task" else None
+        if fault := _field_fault(found, name, parameter):
+            return fault
+    match kind:
+        case "loop":
+            return loops.fault(found, fields)
+        case "task":
+            return _task_fault(found, fields)
+        case "model":
+            return None
+
+
+def _field_fault(found: type, name: str, parameter: Parameter) -> str | None:
+    """Why a class can't have this field, or None."""
+    if name == "name":
+        return "has a field `name`, which a grid uses for the class; rename it"
+    if name in NO_FIELDS:
+        return f"gives {name} a type, which makes it a field; write `{name} = …` without one"
+    if hidden := _hidden_method(found, name):
+        return f"has a field {name}, which hides the method {hidden}; rename it"
+    if not _is_scalar(parameter.type):
+        return (
+            f"has a field {name} that is no int, float, str, bool, None or Literal of these; "
+            "what is no parameter of a grid has no type, or is a property"
+        )
+    return None
 
 
 def _hidden_method(found: type, name: str) -> str | None:
@@ -287,8 +294,12 @@ def _hidden_method(found: type, name: str) -> str | None:
     return next((f"{one.__name__}.{name}" for one in ours if callable(vars(one).get(name))), None)
 
 
-def _metrics_fault(found: Any) -> str | None:
-    """Why the metrics of a task's class can't be used, or None."""
+def _task_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
+    """Why a class of these fields can't be a task, or None."""
+    if not hasattr(found, "size_field"):
+        return "lacks `size_field`, the name of the field that is its size"
+    if found.size_field not in fields:
+        return f"lacks the field {found.size_field!r}, which its `size_field` names"
     if not getattr(found, "metrics", None):
         return "lacks `metrics`, the names of what its evaluation reports"
     if fault := metrics.fault(found.metrics):
@@ -372,12 +383,10 @@ def _readable_errors(path: Path) -> Iterator[None]:
         yield
     except UserError:
         raise
+    except SyntaxError as error:  # its text names the file and the line again
+        raise UserError(f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        line = error.lineno if isinstance(error, SyntaxError) else _line(error, path)
-        # The text of a SyntaxError names its file and its line again.
-        syntax = isinstance(error, SyntaxError)
-        reason = f"{type(error).__name__}: {error.msg}" if syntax else told(error)
-        raise UserError(f"{path}:{line}: {reason}") from error
+        raise UserError(f"{path}:{_line(error, path)}: {told(error)}") from error
 
 
 def _line(error: BaseException, path: Path) -> int:

@@ -61,9 +61,7 @@ def goals(grid: Grid) -> Iterator[Finding]:
             yield Finding(*about, True, f"{goal}; {told}")
 
 
-def findings(
-    cases: Sequence[Case], base: Path, say: Callable[[str], None]
-) -> list[list[Finding]]:
+def findings(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> list[list[Finding]]:
     """What is found of each case. Nothing more is looked at of a class that is wrong, nor of what
     is tried with it. `say` is told of what takes long."""
     with tempfile.TemporaryDirectory(prefix="sweepd-inspection-") as folder:
@@ -167,7 +165,7 @@ def main() -> None:
                 continue
             faulthandler.dump_traceback_later(given["seconds"], exit=True, file=trace)
             begin = partial(_begin, tell, number)
-            with watched(given["long"], lambda at, of=number: tell(long=of, at=at)):
+            with watched(given["long"], partial(_long, tell, number)):
                 for finding in inspect(case, Path(given["base"]), begin):
                     tell(case=number, **asdict(finding))
                     if not finding.ok:
@@ -177,3 +175,7 @@ def main() -> None:
 
 def _begin(tell: Callable[..., None], number: int, check: str) -> None:
     tell(begun=number, check=check)
+
+
+def _long(tell: Callable[..., None], number: int, at: str) -> None:
+    tell(long=number, at=at)

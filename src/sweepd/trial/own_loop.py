@@ -141,7 +141,10 @@ class OwnLoop:
         with self.generators.at_work():
             saved = self.running.save()
         if not isinstance(saved, bytes | bytearray):
-            told = f"returned {shown(saved)}; it must return bytes: write to an io.BytesIO and return its getvalue()"
+            told = (
+                f"returned {shown(saved)}; it must return bytes: write to an io.BytesIO and return "
+                "its getvalue()"
+            )
             raise unusable(self.running, "save", told)
         head = {
             "rows": [list(vars(row).values()) for row in self.checks],

@@ -308,6 +308,13 @@ IN_TASKS = {
         "ValueError: Mine drew '…', which is no entry of its vocab; tokens are strings, each one "
         "an entry of vocab; add the token to `vocab`, or write it as it stands there",
     ),
+    "a number as the answer": Mistake(
+        "str(bits.sum() % 2)",
+        "int(bits.sum() % 2)",
+        "def draw",
+        "rows",
+        "ValueError: Mine drew …, which is no entry of its vocab; tokens are strings, …",
+    ),
     "a number where a word is needed": Mistake(
         "[str(bit) for bit in bits]",
         "list(bits)",
@@ -415,6 +422,20 @@ IN_CLASSES = {
         "",
         "Mine has a field texts that is no int, float, str, bool, None or Literal of these; what "
         "is no parameter of a grid has no type, or is a property",
+    ),
+    "a field with the name of a method": Mistake(
+        "n: int = 8",
+        "n: int = 8\n    words: int = 16",
+        "class Mine",
+        "",
+        "Mine has a field words, which hides the method Task.words; rename it",
+    ),
+    "a type after `vocab`": Mistake(
+        "    vocab = (",
+        "    vocab: tuple = (",
+        "class Mine",
+        "",
+        "Mine gives vocab a type, which makes it a field; write `vocab = …` without one",
     ),
     "a method that is missing": Mistake(
         "def prompt_length(self):",
@@ -539,6 +560,21 @@ IN_LOOPS = {
         "rows",
         "Mine.start returned … (Walk), which has only one of `save()` and `load(data)`; "
         "give it both, or none",
+    ),
+    "a budget that is no whole number": Mistake(
+        "steps: int = 5",
+        "steps: float = 5.0",
+        "def start",
+        "rows",
+        "ValueError: steps = 5.0: a budget of steps is a whole number from 1 on",
+    ),
+    "`start` with other parameters": Mistake(
+        "def start(self, seed, device)",
+        "def start(self, seed)",
+        "def start",
+        "rows",
+        "TypeError: Mine.start() takes 2 positional arguments but 3 were given; define it as "
+        "`start(self, seed, device)`",
     ),
     "`save` that gives no bytes": Mistake(
         "return json.dumps([self.at, self.random.getstate()]).encode()",

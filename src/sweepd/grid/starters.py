@@ -26,11 +26,12 @@ DOUBLINGS = (1, 2, 4)
 """How often the size that a new grid begins with is doubled, in its axis."""
 WIDTHS = (8, 16, 32, 64)
 SMALL: dict[str, dict[str, Any]] = {
-    "parity.py:Parity": {"n": [14, 16, 18]},
+    "parity.py:Parity": {"n": [14, 18]},
     "lis": {"n": [4, 6, 8], "value_range": 16},
 }
 """The fields of tasks in a grid with a template: its first answer should come within minutes."""
 SMALL_WIDTHS = (4, 8, 16, 32)
+ACC_GOAL = "acc > 0.9"
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,14 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
     lines += ["# Several blocks are swept side by side.", "model:"]
     for entry in entries:
         lines += [f"  # {entry.summary}", *_block(entry, {"d": list(widths)}, dash="- ")]
+    goal = _goal(found.metrics)
+    early = ["stop:  {success: 0.95}  # a trial that is right so often ends"] * (goal == ACC_GOAL)
     lines += [
         "",
         "train: {steps: 1000, batch_size: 64}   # lr: 1.0e-3 sets the rate; a list is swept",
         "seeds: [0, 1, 2]",
-        f"goal:  {_goal(found.metrics)}        # when a trial passes",
+        f"goal:  {goal}        # when a trial passes",
+        *early,
         "pass:  median           # of a cell's seeds; or all, any, mean",
         "search: staircase       # only the cells that the answer needs; or grid: all of them",
         "# settle: {factor: 4}   # train what decides the answer for longer (docs/settle.md)",
@@ -129,7 +133,7 @@ def _goal(metrics: Any) -> str:
     """On acc where it is reported, else on the last metric."""
     found = directions(metrics)
     *_, (last, better) = found.items()
-    return "acc > 0.9" if "acc" in found else f"{last} {'>' if better == 'up' else '<'} 0.1"
+    return ACC_GOAL if "acc" in found else f"{last} {'>' if better == 'up' else '<'} 0.1"
 
 
 def _base(where: str, base: Path) -> Path:

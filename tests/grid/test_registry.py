@@ -151,7 +151,7 @@ def test_a_file_that_another_module_shadows(tmp_path: Path) -> None:
         ("../lis", "no task is named"),
         ("none.py:X", r"no task none.py:X: there is no /.*none.py"),
         ("no.such.module:X", "there is no module no.such.module"),
-        ("mine.py:Wrong", r"mine.py has no task named Wrong .*sweepd.tasks.base.Task.*: LIS, Mine"),
+        ("mine.py:Wrong", r"mine.py has no task named Wrong .*sweepd.tasks.base.Task.*: Mine"),
         ("mine.py:dataclass", "has no task named dataclass"),
         ("mine.py:", "has no task named"),
     ],

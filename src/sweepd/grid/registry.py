@@ -92,12 +92,13 @@ def kind_of(name: str, base: Path) -> Kind:
     except FileNotFoundError:
         raise _unknown("task", name, base) from None
     where, _, class_name = name.rpartition(":")
-    found = getattr(_module(where, path), class_name, None)
+    module = _module(where, path)
+    found = getattr(module, class_name, None)
     for kind in kinds:
         if isinstance(found, type) and issubclass(found, _root(kind)):
             return kind
     if found is None:
-        raise UserError(f"{path} has no class named {class_name}")
+        raise UserError(f"{path} has no class named {class_name}: {_own_classes(module, object)}")
     if hasattr(found, "start"):
         return "loop"
     raise UserError(
@@ -180,11 +181,11 @@ def _find(kind: Kind, name: str, base: Path) -> type:
     module = _module(where, path)
     found = getattr(module, class_name, None)
     root = _root(kind)
-    classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, root)]
     if not (isinstance(found, type) and issubclass(found, root)):
-        have = ", ".join(n for n in classes if n != root.__name__) or "none"
         wanted = "" if root is object else f" (a subclass of sweepd.{kind}s.base.{root.__name__})"
-        raise UserError(f"{path} has no {kind} named {class_name}{wanted}: {have}")
+        raise UserError(
+            f"{path} has no {kind} named {class_name}{wanted}: {_own_classes(module, root)}"
+        )
     if fault := _fault(kind, found):
         raise UserError(f"{path}:{line_of(found)}: {class_name} {fault}")
     return found
@@ -194,6 +195,13 @@ def _module(where: str, path: Path) -> ModuleType:
     """The module of a user's class, whose file is `path`."""
     with _readable_errors(path):
         return _load(path) if where.endswith(".py") else importlib.import_module(where)
+
+
+def _own_classes(module: ModuleType, root: type) -> str:
+    """The names of the classes of a kind that a module itself defines."""
+    classes = [one for one in vars(module).values() if isinstance(one, type)]
+    own = [one for one in classes if issubclass(one, root) and one.__module__ == module.__name__]
+    return ", ".join(one.__name__ for one in own) or "none"
 
 
 def _unknown(kind: Kind, name: str, base: Path) -> UserError:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # what is imported here is part of the code of every loop's t
     from sweepd.grid.options import Better
     from sweepd.grid.settings import Stop
 
-ADVANCING = "return an object whose `advance()` trains on and returns a row"
 METHODS = ("advance", "save", "load")
 """Of what `start` returns; the last two may be missing."""
 
@@ -84,7 +83,10 @@ class OwnLoop:
             self.running = loop.start(seed, device)
         has = {name: callable(getattr(self.running, name, None)) for name in METHODS}
         if not has["advance"]:
-            told = f"returned {shown(self.running)}, which has no `advance()`; {ADVANCING}"
+            told = (
+                f"returned {shown(self.running)}, which has no `advance()`; return an object whose "
+                "`advance()` trains on and returns a row"
+            )
             raise unusable(loop, "start", told)
         if has["save"] != has["load"]:
             told = (

@@ -256,5 +256,5 @@ def test_a_file_that_is_not_there_brings_up_one_like_it(tmp_path: Path) -> None:
     (tmp_path / "first.yaml").touch()
     with pytest.raises(GridError, match=r"No such file or directory \(did you mean first.yaml\?\)"):
         read(tmp_path / "frist.yaml")
-    with pytest.raises(GridError, match="No such file or directory$"):
+    with pytest.raises(GridError, match=r"No such file or directory$"):
         read(tmp_path / "nowhere" / "first.yaml")

@@ -74,6 +74,16 @@ def _is_numeric(values: Sequence[object]) -> bool:
     return bool(found) and all(map(_is_number, found))
 
 
+def duration(seconds: float) -> str:
+    """A time span for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    for unit, length in (("min", 60), ("h", 3600), ("days", 86400)):
+        if seconds < 90 * length:
+            return f"{seconds / length:.{length > 60:d}f} {unit}"
+    return f"{seconds / (365 * 86400):.1f} years"
+
+
 def at_most(value: float) -> str:
     """A number that is known from above only, as tables show it."""
     return f"{AT_MOST}{cell(value)}"

@@ -7,9 +7,9 @@ import pytest
 from simulated import simulated
 
 from sweepd.cli import run
-from sweepd.cli.output import duration
 from sweepd.cli.progress import Progress
 from sweepd.cluster import Local
+from sweepd.listing import duration
 from sweepd.run.driver import Launched
 from sweepd.run.launching import STARTUP_SECONDS, forecast, planned
 from sweepd.search.ledger import Standing

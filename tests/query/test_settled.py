@@ -66,6 +66,7 @@ def stored(planned: Plan, ledger: dict[str, Outcome], folder: Path) -> Store:
             {
                 **trial.row(), "attempt": 1001, "sweep": "s", "status": outcome.status,
                 "acc": outcome.score, "total": outcome.total, "step": trial.train.steps,
+                "seconds": trial.train.steps / 10,
             }
             for trial in planned.trials
             if (outcome := ledger.get(trial.id))
@@ -134,6 +135,15 @@ def test_a_settled_row(tmp_path: Path) -> None:
     assert (row["settled"], row["why"]) == ("yes", "stands still")
     assert (row["steps"], row["fail_steps"], row["gain"], row["rates"]) == (1000, 4000, 0, 1)
     assert (row["least_any"], row["least_median"], row["least_all"]) == (8, 8, 8)
+
+
+def test_a_row_that_moves_says_what_the_next_doubling_takes(tmp_path: Path) -> None:
+    """Three seeds, each from the start of a decay of .2; they take .1 s a step."""
+    rising = dict(zip((1000 << i for i in range(5)), (0.5, 0.62, 0.73, 0.82, 0.87), strict=True))
+    store = one_size(tmp_path, {(4, steps): [score] for steps, score in rising.items()} | PASSES)
+    [row] = asked(store).rows
+    assert row["settled"] == "moving"
+    assert row["why"] == "+0.110 a doubling, 0.170 missing; 8000 steps take some 24 min"
 
 
 def test_where_more_training_helps_the_value_falls(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from rich.text import Text
 
 from sweepd.cli.board import Board, Map, Mark, Place, Spot, State, amount, maps
-from sweepd.cli.output import duration
+from sweepd.listing import duration
 
 SIGNS: dict[Mark, tuple[str, str, str]] = {
     "untried": ("·", "dim", "not tried"),

@@ -87,16 +87,6 @@ def whoever_reads_may_leave() -> Iterator[None]:
         sys.exit(0)
 
 
-def duration(seconds: float) -> str:
-    """A time span for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    for unit, length in (("min", 60), ("h", 3600), ("days", 86400)):
-        if seconds < 90 * length:
-            return f"{seconds / length:.{length > 60:d}f} {unit}"
-    return f"{seconds / (365 * 86400):.1f} years"
-
-
 def confirmed(question: str, yes: bool) -> bool:
     """Returns whether --yes or the person at the terminal agrees. UserError without either."""
     if yes:

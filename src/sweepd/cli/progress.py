@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd.cli.board import RUNNING, Board, Spot, State, amount, labels
 from sweepd.cli.drawing import drawn, line
-from sweepd.cli.output import duration, say
+from sweepd.cli.output import say
 from sweepd.errors import EnvironmentFailure
+from sweepd.listing import duration
 from sweepd.search.seeds import Outcome
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
-    duration,
     emit,
     form_of,
     report_damage,
@@ -28,6 +27,7 @@ from sweepd.cli.output import (
 )
 from sweepd.cli.tracking import LogTo, telling
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.listing import duration
 
 if TYPE_CHECKING:
     from sweepd.cli.progress import Progress

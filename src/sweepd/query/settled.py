@@ -7,9 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
+from statistics import fmean
 from typing import Any
 
 from sweepd.grid.options import FRESH_SEEDS, LEAST_SEEDS, Goal
+from sweepd.listing import duration
 from sweepd.query.bounds import Candidate, judge
 from sweepd.query.cells import Cell
 from sweepd.query.cells_sql import quoted
@@ -35,6 +37,8 @@ class Ends:
     by_cell: Mapping[int, Mapping[int, Final]]
     fresh: Mapping[int, int]
     """how many fresh seeds of each cell ended"""
+    seconds: Mapping[int, float]
+    """for how long a seed of each cell trained, on average, from its first step on"""
 
     @classmethod
     def of(cls, views: Views, goal: Goal, rows: Sequence[MinRow]) -> Ends:
@@ -43,15 +47,17 @@ class Ends:
         deciding = {p.row["cell"] for row in rows for cell in row.deciding for p in cell.points}
         cells = ", ".join(map(str, sorted(deciding))) or "NULL"
         ended = views.fetch(
-            f"SELECT cell, seed, {quoted(goal.metric)}, worth FROM raw.outcomes "
+            f"SELECT cell, seed, {quoted(goal.metric)}, worth, seconds FROM raw.outcomes "
             f"WHERE NOT carried AND status IN {RAN} AND cell IN ({cells})"
         )
         by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
-        for cell, seed, score, total in ended:
+        times: dict[int, list[float]] = defaultdict(list)
+        for cell, seed, score, total, seconds in ended:
+            times[cell] += [] if seconds is None else [seconds]
             if score is not None and not isnan(score):
                 by_cell[cell][seed] = Final(score, total)
         fresh = dict(views.fetch("SELECT cell, count(*) FROM raw.fresh GROUP BY cell"))
-        return cls(by_cell, fresh)
+        return cls(by_cell, fresh, {cell: fmean(found) for cell, found in times.items() if found})
 
 
 def standings(views: Views, rows: Sequence[MinRow], condition: Node) -> list[Standing]:
@@ -80,7 +86,7 @@ def settled_columns(
             "missing": found.progress and found.progress.missing,
             "rates": rates,
             "settled": found.settled,
-            "why": found.reason,
+            "why": found.reason + (_price(deciding, ends, found) if ends else ""),
         }
 
 
@@ -110,6 +116,21 @@ def _standing(
     ]
     order = {"untested": 0, "moving": 1, "yes": 2}
     return min(found, key=lambda one: order[one.settled])
+
+
+def _price(deciding: Sequence[Cell], ends: Ends, found: Standing) -> str:
+    """What the next doubling of a cell that moves would take, with all its seeds in one slot, one
+    after the other: each from the state at the start of its decay; a user's own loop anew."""
+    if found.settled != "moving" or found.progress is None:
+        return ""
+    steps = found.progress.steps
+    points = [p for cell in deciding for p in cell.points if _steps(p) == steps]
+    took = [ends.seconds[p.row["cell"]] for p in points if p.row["cell"] in ends.seconds]
+    if not took:
+        return ""
+    decay = points[0].row.get("decay")
+    seconds = (1 + (1 if decay is None else decay)) * max(took) * points[0].row["seeds"]
+    return f"; {2 * steps} steps take some {duration(seconds)}"
 
 
 def _least_steps(row: MinRow) -> int | None:

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from sweepd.errors import UserError
+from sweepd.grid.parameters import REQUIRED, parameters
 from sweepd.grid.plan import plan
 from sweepd.grid.registry import (
-    REQUIRED,
     entry,
     find_model,
     find_task,
-    parameters,
     shipped_models,
     shipped_tasks,
 )

@@ -9,6 +9,7 @@ import yaml
 
 from sweepd.errors import UserError
 from sweepd.grid import registry, starters
+from sweepd.grid.parameters import parameters
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import load_grid, parse_grid
 
@@ -37,7 +38,7 @@ def test_every_parameter_of_a_model_is_there_and_may_be_uncommented(
     model: str, tmp_path: Path
 ) -> None:
     text = starters.new_grid("lis", [model, "standard"], tmp_path)
-    fields = list(registry.parameters(registry.find_model(model, tmp_path)))
+    fields = list(parameters(registry.find_model(model, tmp_path)))
     lines = [line.replace("# ", "", 1) if ": " in line else line for line in text.splitlines()]
     start = next(i for i, line in enumerate(lines) if line == f"  - name: {model}")
     block = yaml.safe_load("\n".join(lines[start : start + len(fields) + 1]))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sweepd.grid import registry
+from sweepd.grid.parameters import REQUIRED, parameters
 from sweepd.grid.spec import parse_grid
 from sweepd.trial.cases import cases_of
 from sweepd.trial.inspection import inspect
@@ -287,11 +288,7 @@ SMALL = {"d": 8, "layers": 2, "heads": 2}
 @pytest.mark.parametrize("task", [entry.name for entry in registry.shipped_tasks()])
 def test_our_tasks_pass(task: str) -> None:
     found = registry.find_task(task, Path())
-    required = {
-        name: 6
-        for name, field in registry.parameters(found).items()
-        if field.default is registry.REQUIRED
-    }
+    required = {name: 6 for name, field in parameters(found).items() if field.default is REQUIRED}
     problem = found(**required)
     for check in TASK_CHECKS.values():
         assert check(problem)

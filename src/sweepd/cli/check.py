@@ -102,6 +102,7 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     from sweepd.cli.look import parsed
     from sweepd.grid import registry
     from sweepd.grid.metrics import directions
+    from sweepd.grid.parameters import REQUIRED, parameters
     from sweepd.grid.spec import parse_grid
     from sweepd.grid.yamlfile import dump
 
@@ -124,16 +125,14 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     given = parsed(settings)
     blocks: dict[str, dict[str, Any]] = {}
     for block, found in classes.items():
-        fields = registry.parameters(found)
+        fields = parameters(found)
         blocks[block] = {"name": names[block]}
         for field, parameter in fields.items():
             if field in given:
                 blocks[block][field] = given.pop(field)
-            elif field in SMALL and (
-                parameter.default is registry.REQUIRED or names[block] == usual
-            ):
+            elif field in SMALL and (parameter.default is REQUIRED or names[block] == usual):
                 blocks[block][field] = SMALL[field]
-            elif parameter.default is registry.REQUIRED:
+            elif parameter.default is REQUIRED:
                 raise UserError(f"{names[block]} needs {field}: add --set {field}=…")
     if given:
         whose = " or ".join(names.values())

@@ -217,12 +217,12 @@ def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
 
 
 def _list(found: Iterable[Entry], form: Form) -> None:
-    from sweepd.grid import registry
+    from sweepd.grid.parameters import REQUIRED
 
     rows = []
     for entry in found:
         defaults = {
-            field: "required" if p.default is registry.REQUIRED else p.default
+            field: "required" if p.default is REQUIRED else p.default
             for field, p in entry.parameters.items()
         }
         if form == "table":
@@ -249,17 +249,17 @@ def parsed(settings: list[str] | None) -> dict[str, Any]:
 
 def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
     """An instance of a task or model; takes its own fields out of `given`."""
-    from sweepd.grid import registry
     from sweepd.grid.axes import scalar
+    from sweepd.grid.parameters import REQUIRED, parameters
 
     values: dict[str, Any] = {}
-    for field, parameter in registry.parameters(kind).items():
+    for field, parameter in parameters(kind).items():
         if field in given:
             try:
                 values[field] = scalar(parameter.type, given.pop(field))
             except ValueError as error:
                 raise UserError(f"--set {field}: {error}") from None
-        elif parameter.default is registry.REQUIRED:
+        elif parameter.default is REQUIRED:
             raise UserError(f"{name} needs {field}: add --set {field}=…")
     with _readable_errors(name):
         return kind(**values)

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweepd.closest import closest
 from sweepd.grid.blame import place_of, told
-from sweepd.grid.registry import REQUIRED, Parameter, parameters
+from sweepd.grid.parameters import REQUIRED, Parameter, parameters
 from sweepd.grid.yamlfile import Document, Keys
 
 Fields = dict[str, Parameter]

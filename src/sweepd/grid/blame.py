@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from typing import Any
 
 from sweepd.grid.fingerprint import INSTALLED, PACKAGE
 
@@ -102,3 +104,14 @@ def place_of(error: BaseException) -> str | None:
 def is_own_file(path: str) -> bool:
     """Whether a file is neither ours nor a library's."""
     return not (path.startswith(LIBRARIES) or INSTALLED.intersection(Path(path).parts))
+
+
+def line_of(found: Any, sign: re.Pattern[str] | None = None) -> int:
+    """The line in which a class or a function begins or, inside it, the sign is first found; 0 if
+    there is none."""
+    try:
+        lines, first = inspect.getsourcelines(found)
+    except (OSError, TypeError):  # made by other means than a class statement
+        return 0
+    sign = sign or re.compile(r"^\s*(class|def)\b")
+    return next((first + i for i, text in enumerate(lines) if sign.search(text)), 0)

@@ -45,7 +45,7 @@ from sweepd.grid.options import (
     TrackerName,
     is_share,
 )
-from sweepd.grid.registry import Parameter, parameters
+from sweepd.grid.parameters import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 

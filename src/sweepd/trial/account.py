@@ -15,8 +15,9 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.grid.axes import plain
 from sweepd.grid.fingerprint import current_code
+from sweepd.grid.parameters import parameters
 from sweepd.grid.parts import column
-from sweepd.grid.registry import parameters, result_name
+from sweepd.grid.registry import result_name
 from sweepd.grid.spec import SETTINGS
 from sweepd.grid.yamlfile import dump, parse
 from sweepd.listing import SHORT_ID

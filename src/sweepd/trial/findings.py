@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweepd.grid import registry
+from sweepd.grid import blame
 from sweepd.grid.fingerprint import PACKAGE, trial_files
 
 
@@ -62,14 +62,14 @@ class Subject:
         files = self.files()
         own = [one for one in (culprit, self.found) if one is not None and _file(one) in files]
         for one in own if sign else ():
-            if line := registry.line_of(one, sign):
+            if line := blame.line_of(one, sign):
                 return f"{_file(one)}:{line}"
         for file in files if sign else ():
             for number, text in enumerate(file.read_text().splitlines(), 1):
                 if sign and sign.search(text):
                     return f"{file}:{number}"
         one = own[0] if own else self.found
-        return f"{_file(one)}:{registry.line_of(one)}"
+        return f"{_file(one)}:{blame.line_of(one)}"
 
     def files(self) -> list[Path]:
         """The user's files that the class runs, its own first; those of a class of ours too."""

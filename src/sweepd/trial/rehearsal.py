@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from sweepd.grid.registry import line_of
+from sweepd.grid.blame import line_of
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.models.base import Model
 from sweepd.tasks.base import Task

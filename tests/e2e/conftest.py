@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -41,6 +42,28 @@ class ByLaunch(LoadScopeScheduling):  # type: ignore[misc]
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByLaunch:
     return ByLaunch(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Workers of the Ray that launches in this process share are forked from one process, where
+    each would import torch, Ray and pandas for four CPU-seconds. Ray's setting for a Python of
+    one's own says so, by the variable through which Ray's jobs get theirs. A launch in a process
+    of its own (`start`, `run_alone`) has workers as users have them.
+    """
+    here = Path(__file__).parent
+    address = tmp_path_factory.mktemp("forks") / "socket"
+    python = f"{sys.executable} -IS {here / 'fork_client.py'} {address}"
+    job = {"runtime_env": {"py_executable": python}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))
+        server = subprocess.Popen(
+            [sys.executable, "-P", here / "fork_server.py", address],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+        )
+        yield
+    server.communicate()
 
 
 @pytest.fixture

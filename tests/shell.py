@@ -47,7 +47,7 @@ class Shell:
         return subprocess.Popen(
             [*self.command, *arguments],
             cwd=self.folder,
-            env={**ours, "OMP_NUM_THREADS": "1", **self.environment},
+            env={**ours, **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

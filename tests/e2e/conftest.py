@@ -59,7 +59,6 @@ def forked_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))
         server = subprocess.Popen(
             [sys.executable, "-P", here / "fork_server.py", address],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
         )
         yield

@@ -5,8 +5,9 @@ import json
 import os
 import socket
 import sys
+from pathlib import Path
 
-asked = {"arguments": sys.argv[2:], "environment": dict(os.environ), "folder": os.getcwd()}
+asked = {"arguments": sys.argv[2:], "environment": dict(os.environ), "folder": str(Path.cwd())}
 with socket.socket(socket.AF_UNIX) as server:
     server.connect(sys.argv[1])
     socket.send_fds(server, [b"."], [0, 1, 2])

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sweepd.grid.options import Placement, Resources
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import GridSearch

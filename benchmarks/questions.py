@@ -37,7 +37,8 @@ import numpy as np
 import pyarrow as pa
 from scale import planned
 
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.run.driver import sweep_info
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store

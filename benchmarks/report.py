@@ -31,8 +31,9 @@ from pathlib import Path
 import numpy as np
 from questions import SWEEPD, alone, compare, fill
 
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 
 GRID = """
 name: large

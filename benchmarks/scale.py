@@ -41,8 +41,9 @@ import overhead
 from overhead import Clock, NoOp
 
 from sweepd.grid.options import Placement, Resources
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.driver import FILES_WHILE_RUNNING, sweep_info
 from sweepd.run.worker import LaunchSpec

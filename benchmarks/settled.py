@@ -25,8 +25,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from curves import RATES, SAMPLES, Row, Truth, draw, generator
 
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.intervals import wilson
 from sweepd.search.base import Search
 from sweepd.search.seeds import Outcome

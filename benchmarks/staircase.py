@@ -35,8 +35,9 @@ from surfaces import (
     voted,
 )
 
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import load_grid
+from sweepd.grid.trials import Trial
 from sweepd.intervals import wilson
 from sweepd.query.bounds import Bound
 from sweepd.search import staircase

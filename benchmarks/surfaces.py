@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
 from sweepd.query.bounds import Bound, Candidate, judge
 from sweepd.run.driver import sweep_info

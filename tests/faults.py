@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from sweepd.grid import plan as planning
-from sweepd.grid.plan import Trial
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
 from sweepd.search.seeds import Outcome
 

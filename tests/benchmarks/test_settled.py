@@ -27,7 +27,8 @@ from settled import (
     together,
 )
 
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.search.base import GridSearch, Search
 from sweepd.search.seeds import CellSeeds, cells_of
 from sweepd.search.staircase import search_of

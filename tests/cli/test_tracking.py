@@ -12,8 +12,9 @@ from trackers.recorder import Recorder
 
 from sweepd.cli import tracking
 from sweepd.cli.tracking import Told
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 
 GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: [4, 8], heads: 2}\nseeds: [0]\n"
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.registry import find_loop
 from sweepd.grid.spec import json_schema, parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import GridError
 from sweepd.store.schema import PLAN
 

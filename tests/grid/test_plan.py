@@ -9,20 +9,23 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.grid.axes import canonical
+from sweepd.grid.axes import canonical, composed
 from sweepd.grid.costs import costs
 from sweepd.grid.fingerprint import current_code
-from sweepd.grid.plan import RESERVED, Plan, Trial, competitors, plan
+from sweepd.grid.parts import RESERVED, column
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.registry import find_model, find_task
-from sweepd.grid.settings import Evaluate, Train
+from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial, competitors
 from sweepd.grid.yamlfile import GridError
 from sweepd.models.standard import Standard
 from sweepd.store.schema import PLAN, TRIALS
@@ -454,7 +457,7 @@ def test_warnings_where_inputs_are_too_few() -> None:
 
 
 def test_the_shares_are_those_of_the_splits() -> None:
-    from sweepd.grid.plan import TEST_SHARE, TRAIN_SHARE
+    from sweepd.grid.advice import TEST_SHARE, TRAIN_SHARE
 
     assert len(Split.TRAIN.value) / 16 == TRAIN_SHARE
     assert len(Split.TEST.value) / 16 == TEST_SHARE
@@ -487,3 +490,60 @@ def test_what_decoding_costs_without_a_step(tmp_path: Path) -> None:
     share = (2 * 5 + 90) * decoded / (3 * 100 * 10)
     assert note.startswith("mine.py:Mine has no `step`") and f"up to {share:.0%} of" in note
     assert planned(*sets).notes == ()
+
+
+def slow_identity(trial: Trial) -> tuple[str, str, str]:
+    """(id, trunk, config) of a trial whose axes are those of the grid: each hashed as a whole."""
+
+    def digest(data: object) -> str:
+        return hashlib.sha256(canonical(data).encode()).hexdigest()[:20]
+
+    def axes(kind: type) -> dict[str, object]:
+        names = ((column(kind.__name__.lower(), field.name)) for field in fields(kind))
+        return {name: trial.axes[name] for name in names}
+
+    def named(name: str, where: Mapping[str, object]) -> dict[str, object]:
+        return {"name": name, **{key: trial.axes[key] for key in where if key != "score_from"}}
+
+    train = axes(Train)
+    stop = {name: value for name, value in axes(Stop).items() if value is not None}
+    weights: dict[str, object] = {
+        "task": named(trial.task_name, trial.task),
+        "model": named(trial.model_name, trial.model),
+        "seed": trial.seed,
+    }
+    judged = {"evaluate": axes(Evaluate), "stop": {"success": None, **stop}}
+    config = digest({**weights, **judged, "train": train})
+    parting = {"steps", "decay"} if trial.train.extensible else {"decay"}
+    common = {**train, "steps": trial.train.steps}
+    shared = {name: value for name, value in common.items() if name not in parting}
+    trunk = digest([{**weights, "train": shared}, trial.code])
+    return digest([config, trial.code]), trunk, config
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "wsd"])
+def test_identities_put_together_by_cell_are_those_of_each_trial(schedule: str) -> None:
+    made = planned(
+        f"train.schedule={schedule}",
+        "model.name=[standard, linear]",
+        "train.lr=[1e-3, {base: 1}]",
+        "stop.success=[null, .95]",
+        "stop.flops=[null, 1e12]",
+        "seeds=[0, 7]",
+    )
+    assert len(made.trials) == 32
+    for trial in made.trials:
+        assert (trial.id, trial.trunk, trial.config) == slow_identity(trial)
+
+
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+DATA = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(),
+    lambda inner: st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), DATA))
+def test_a_mapping_is_composed_of_its_values(data: dict[str, object]) -> None:
+    assert composed({name: canonical(value) for name, value in data.items()}) == canonical(data)

@@ -14,7 +14,7 @@ import pytest
 from simulated import simulated
 from waiting import wait_until
 
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store, SweepInfo
 from sweepd.trial.endings import ledger_columns

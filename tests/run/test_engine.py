@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.settings import Asha, Plateau, Stop
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.tune_hooks import Rules
 from sweepd.run.worker import LaunchSpec

@@ -14,8 +14,9 @@ import pytest
 from sweepd.cluster import Local
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import Resources
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import Grid, parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.run import launching
 from sweepd.run.driver import sweep_info
 from sweepd.run.launching import cancel, forecast, per_trial, planned, saved_grid

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sweepd.errors import UserError
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
 from sweepd.query.current import codes
 from sweepd.run import driver

@@ -11,8 +11,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.search.base import GridSearch
 from sweepd.search.estimate import ENOUGH, bills, trial_seconds
 from sweepd.search.ledger import changed_files, standing

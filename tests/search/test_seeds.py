@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulated import simulated
 
 from sweepd.grid.options import Goal, PassRule
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
 from sweepd.search.seeds import CellSeeds, Outcome
 

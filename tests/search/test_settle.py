@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from simulated import drive
 
 from sweepd.grid.options import Goal, PassRule, Settle
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.search.base import Allowance, Search
 from sweepd.search.estimate import bills
 from sweepd.search.seeds import Outcome

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from simulated import drive, simulated
 
 from sweepd.grid.options import Staircase
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
 from sweepd.search.estimate import bills
 from sweepd.search.seeds import Outcome, cells_of

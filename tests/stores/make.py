@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from sweepd.cli import app
 from sweepd.grid import plan as planning
-from sweepd.grid.plan import Trial
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt

@@ -12,7 +12,7 @@ import torch
 from torture import tiny
 from torture.zygote import Zygote
 
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.statuses import DONE
 from sweepd.store.store import Store
 

@@ -13,10 +13,11 @@ import pytest
 import torch
 from torture.survival import outcome
 
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.registry import shipped_models, shipped_tasks
 from sweepd.grid.settings import Schedule
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 

@@ -12,8 +12,9 @@ from inprocess import sweepd
 
 from sweepd.cli.show import WIDTH, sparkline
 from sweepd.errors import UserError
-from sweepd.grid.plan import Plan, Trial, plan
+from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import load_grid
+from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store
 from sweepd.trial.account import Account, account_of, changed_code, changed_settings, write_out

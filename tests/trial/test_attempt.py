@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.settings import Evaluate
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt

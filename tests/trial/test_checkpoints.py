@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.schema import TRIALS
 from sweepd.trial.checkpoints import outlook, reachable

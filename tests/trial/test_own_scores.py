@@ -15,8 +15,9 @@ from mistakes import TASK
 from torch import Tensor, nn
 
 from sweepd.grid import registry
-from sweepd.grid.plan import Trial, plan
+from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
+from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import GridError
 from sweepd.store.store import Store
 from sweepd.tasks.base import Batch

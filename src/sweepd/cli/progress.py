@@ -16,7 +16,7 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.search.seeds import Outcome
 
 if TYPE_CHECKING:
-    from sweepd.grid.plan import Trial
+    from sweepd.grid.trials import Trial
     from sweepd.run.launching import Forecast
     from sweepd.search.base import Search
 

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from sweepd.cli.progress import Progress
-    from sweepd.grid.plan import Trial
+    from sweepd.grid.trials import Trial
     from sweepd.trackers.base import Run, Tracker
 
 FOLDER = Path("sweepd-trackers")

@@ -28,6 +28,8 @@ from sweepd.grid.yamlfile import Document, Keys
 
 Fields = dict[str, Parameter]
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -80,7 +82,13 @@ def plain(value: Any) -> Any:
 
 def canonical(value: Any) -> str:
     """One text for one value, the same on every machine."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
+
+
+def composed(texts: Mapping[str, str]) -> str:
+    """The canonical text of a mapping, made of those of its values. Its names are identifiers."""
+    pairs = (f'"{name}":{texts[name]}' for name in sorted(texts))
+    return "{" + ",".join(pairs) + "}"
 
 
 def blamed(message: str, written: Mapping[str, Keys], keys: Keys) -> Keys:

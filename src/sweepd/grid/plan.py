@@ -1,139 +1,34 @@
-"""From a grid to its trials: what each is, what it costs, and what looks unwise about it."""
+"""From a grid to its trials, in the order in which to try them."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweepd.errors import UserError
 from sweepd.grid import loops, metrics
-from sweepd.grid.axes import Block, Variant, canonical, plain, reason
+from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks
+from sweepd.grid.axes import Block, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
-from sweepd.grid.loops import LoopBudget, LoopFacts
-from sweepd.grid.options import BETTER, OF_CELLS, Better
-from sweepd.grid.reserve import reserved
-from sweepd.grid.settings import Evaluate, LrRule, Stop, Train
+from sweepd.grid.loops import LoopFacts
+from sweepd.grid.options import OF_CELLS, Better
+from sweepd.grid.parts import RESERVED, Part, Parts, column
+from sweepd.grid.settings import LrRule
 from sweepd.grid.spec import SETTINGS, Grid
+from sweepd.grid.trials import Setting, TrainedCell, Trial, loop_trials
 from sweepd.grid.yamlfile import GridError, Keys, Problem
 
 if TYPE_CHECKING:
     from sweepd.tasks.base import Task
 
-RESERVED = (
-    *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
-    *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
-    *("independent", "commonest", "loss_at", "acc_at"),
-    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
-    *("flops_to_goal", "seconds", "parent", "error"),
-    *("host", "torch", "threads", "started", "ended", "on_demand"),
-)
-"""Columns of results that no field of a task, model or loop may take, and no metric of a loop. A
-setting of such a name becomes a column with its block in front: `stop_tokens`."""
-ADDED = ("score_from",)
-"""Fields of tasks that came after 0.1.0. Unset, they leave no trace in an identity, so that trials
-from before are still the same."""
-TEST_SHARE = 1 / 16
-TRAIN_SHARE = 14 / 16
-"""Shares of a task's inputs that the splits hold (`tasks.base.Split`)."""
-MOST_PASSES = 100
-"""Passes over the training inputs above which a result may be memorised: more than the paper's."""
+T = TypeVar("T")
+
 LARGEST_COUNT = 2**63 - 1
 MOST_TOKENS = 1_000_000
 """In a row: some tasks' vocabulary grows with it, and would be built before anything else fails."""
-DIGITS = 20
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A point of the grid with a seed: everything needed to run it, and to file what came out.
-
-    config: hash of the settings and the seed. id: of config and code. trunk: of what decides the
-    weights up to where a longer run would part. train_flops: of the whole budget. task_name and
-    model_name are those of results; task_where and model_where tell where the classes are.
-
-    A trial of a user's own loop has `loop` and `loop_where` in place of task, model, evaluate and
-    their places; L is None, and so are the costs that the loop does not count.
-    """
-
-    id: str
-    trunk: str
-    config: str
-    code: str
-    task_name: str
-    model_name: str
-    size: int
-    L: int | None
-    seed: int
-    axes: dict[str, int | float | str | bool | None]
-    """every field of task, model, loop, train, evaluate and stop, as written; rules as canonical
-    JSON"""
-    params: int | None
-    flops: int | None
-    flops_weights: int | None
-    state_bytes: int | None
-    train_bytes: float | None
-    train_flops: float | None
-    task: dict[str, Any]
-    """the task's fields"""
-    model: dict[str, Any]
-    train: Train | LoopBudget
-    """with the steps that `stop.flops` pays for"""
-    evaluate: Evaluate | None
-    stop: Stop
-    on_demand: bool
-    """whether it runs only where an answer hangs on it (`grid.reserve`), or as a fresh seed"""
-    task_where: str
-    model_where: str
-    former_config: str | None
-    """as sweepd 0.1.0 had it, where a class is a user's own; it left out the class's file"""
-    loop: dict[str, Any] = field(default_factory=dict)
-    """the loop's fields"""
-    loop_where: str = ""
-    metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
-    """what it may report, and which way each is better"""
-
-    @property
-    def classes(self) -> tuple[Class, ...]:
-        """The classes that it runs."""
-        if self.loop_where:
-            return (("loop", self.loop_where),)
-        return ("task", self.task_where), ("model", self.model_where)
-
-    @property
-    def effort(self) -> float:
-        """What searches compare to try what is cheap first: training FLOPs, or, of a loop that does
-        not count them, steps."""
-        return float(self.train.steps or 1) if self.train_flops is None else self.train_flops
-
-    @property
-    def cell(self) -> tuple[Any, ...]:
-        """What the trials of one cell, and no others, have in common."""
-        return (self.task_name, self.model_name, *self.axes.items())
-
-    def row(self) -> dict[str, Any]:
-        """Returns the trial as a row of the stored plan."""
-        return {
-            "id": self.id,
-            "trunk": self.trunk,
-            "config": self.config,
-            "code": self.code,
-            "task": self.task_name,
-            "model": self.model_name,
-            "size": self.size,
-            "L": self.L,
-            "seed": self.seed,
-            **self.axes,
-            "params": self.params,
-            "flops": self.flops,
-            "flops_weights": self.flops_weights,
-            "state_bytes": self.state_bytes,
-            "train_bytes": self.train_bytes,
-            "train_flops": self.train_flops,
-        }
 
 
 @dataclass(frozen=True)
@@ -211,61 +106,11 @@ def plan(grid: Grid) -> Plan:
     return _Planner(grid).plan()
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A variant of one block. fields: those of its dataclass; axes: the same as scalars."""
-
-    name: str
-    where: str
-    variant: Variant
-    fields: dict[str, Any]
-    axes: dict[str, Any]
-
-    @property
-    def value(self) -> Any:
-        return self.variant.value
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What is hashed, besides the code."""
-        return {"name": self.name, **self._hashed}
-
-    @property
-    def former_identity(self) -> dict[str, Any]:
-        """What sweepd 0.1.0 hashed: of a user's class the name alone, so that classes of one name
-        in two files were one."""
-        return {"name": self.where.rpartition(":")[2], **self._hashed}
-
-    @property
-    def _hashed(self) -> dict[str, Any]:
-        unset = {name for name in ADDED if self.axes.get(name) is None}
-        return {name: value for name, value in self.axes.items() if name not in unset}
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """What a task says of itself."""
-
-    size: int
-    L: int
-    capacity: int
-    vocab_size: int
-    distinct_inputs: float
-    decoded: int
-    """most tokens of a row that are decoded"""
-
-
 class _Planner:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.problems: list[Problem] = []
-        self.tasks, self.models, self.loops, self.trains, self.evaluates, self.stops = (
-            list(_parts(grid, kind)) for kind in ("task", "model", "loop", *SETTINGS)
-        )
-        self.reserve = list(_reserve(self.trains, grid))
+        self.parts = Parts.of(grid)
         self.warned: list[str] = []
         self.noted: list[str] = []
         self.run: dict[str, Code] = {}
@@ -274,7 +119,7 @@ class _Planner:
     def plan(self) -> Plan:
         self.refuse_clashes()
         trials: dict[str, Trial] = {}
-        for trial in self.of_loops() if self.loops else self.of_tasks():
+        for trial in self.of_loops() if self.parts.loops else self.of_tasks():
             trials.setdefault(trial.id, trial)
         turn = {seed: i for i, seed in enumerate((*self.grid.seeds, *self.grid.fresh_seeds))}
         order = sorted(
@@ -285,25 +130,21 @@ class _Planner:
 
     def of_loops(self) -> Iterator[Trial]:
         """The trials of the user's own loops."""
-        found = [(part, self.facts(part)) for part in self.loops]
-        longer = [(part, self.facts(part)) for loop in self.loops for part in self.longer(loop)]
-        codes = {part.where: self.code(("loop", part.where)) for part in self.loops}
+        found = [(part, self.facts(part)) for part in self.parts.loops]
+        longer = [
+            (part, self.facts(part)) for loop in self.parts.loops for part in self.longer(loop)
+        ]
+        codes = {part.where: self.code(("loop", part.where)) for part in self.parts.loops}
         if self.problems:
             raise GridError(self.problems)
-        first_seeds = (*self.grid.seeds[: self.grid.first_seeds], *self.grid.fresh_seeds)
-        for parts, seeds, on_demand in (
-            (found, self.grid.seeds, False),
-            (found, self.grid.fresh_seeds, True),
-            (longer, first_seeds, True),
-        ):
-            for (part, facts), stop, seed in product(parts, self.stops, seeds):
+        for parts, seeds, on_demand in self.rounds(found, longer):
+            for (part, facts), stop in product(parts, self.parts.stops):
                 assert facts is not None
                 code = codes[part.where]
                 assert code is not None
-                trial = _loop_trial(part, facts, code.digest, stop, seed)
-                yield replace(trial, on_demand=on_demand)
+                yield from loop_trials(part, facts, code.digest, stop, seeds, on_demand=on_demand)
 
-    def longer(self, part: _Part) -> Iterator[_Part]:
+    def longer(self, part: Part) -> Iterator[Part]:
         """A loop with the longer budgets of `settle`."""
         if not self.grid.settle:
             return
@@ -318,7 +159,7 @@ class _Planner:
                 part, variant=replace(part.variant, value=value), fields=fields, axes=axes
             )
 
-    def facts(self, part: _Part) -> LoopFacts | None:
+    def facts(self, part: Part) -> LoopFacts | None:
         try:
             return loops.facts(part.value)
         except Exception as error:  # a user's loop may raise anything
@@ -327,9 +168,9 @@ class _Planner:
 
     def of_tasks(self) -> Iterator[Trial]:
         """The trials of the built-in training."""
-        settings = [self.setting(task) for task in self.tasks]
+        settings = [self.setting(task) for task in self.parts.tasks]
         all_costs = [
-            [self.costs(setting, model) if setting else None for model in self.models]
+            [self.costs(setting, model) if setting else None for model in self.parts.models]
             for setting in settings
         ]
         self.refuse_rates()
@@ -337,22 +178,28 @@ class _Planner:
         codes = self.codes()
         if self.problems:
             raise GridError(self.problems)
-        self.warned += self.repeated_looks()
-        first_seeds = (*self.grid.seeds[: self.grid.first_seeds], *self.grid.fresh_seeds)
-        for task, setting, task_costs in zip(self.tasks, settings, all_costs, strict=True):
+        self.warned += repeated_looks(self.grid.goal, self.parts.stops)
+        for task, setting, task_costs in zip(self.parts.tasks, settings, all_costs, strict=True):
             assert setting is not None
-            self.warned += self.warnings(task, setting)
-            for model, cost in zip(self.models, task_costs, strict=True):
+            self.warned += few_inputs(task, setting, self.parts)
+            for model, cost in zip(self.parts.models, task_costs, strict=True):
                 assert cost is not None
                 code = codes[task.name, model.name].digest
-                for rest in product(self.trains, self.evaluates, self.stops, self.grid.seeds):
-                    yield _trial(task, setting, model, cost, code, *rest)
-                fresh = product(self.trains, self.evaluates, self.stops, self.grid.fresh_seeds)
-                longer = product(self.reserve, self.evaluates, self.stops, first_seeds)
-                for rest in (*fresh, *longer):
-                    trial = _trial(task, setting, model, cost, code, *rest)
-                    yield replace(trial, on_demand=True)
-        self.noted += self.cost_notes(settings, all_costs)
+                for trains, seeds, on_demand in self.rounds(self.parts.trains, self.parts.reserve):
+                    for rest in product(trains, self.parts.evaluates, self.parts.stops):
+                        cell = TrainedCell(task, setting, model, cost, code, *rest)
+                        yield from cell.trials(seeds, on_demand=on_demand)
+        self.noted += cost_notes(self.parts, settings, all_costs)
+
+    def rounds(
+        self, asked: Sequence[T], longer: Sequence[T]
+    ) -> Iterator[tuple[Sequence[T], Sequence[int], bool]]:
+        """What runs with which seeds, and whether on demand alone. longer: with the budgets of
+        `settle`."""
+        grid = self.grid
+        yield asked, grid.seeds, False
+        yield asked, grid.fresh_seeds, True
+        yield longer, (*grid.seeds[: grid.first_seeds], *grid.fresh_seeds), True
 
     def refuse(self, keys: Keys, message: str) -> None:
         self.problems.append(Problem(self.grid.document.place(keys), keys, message))
@@ -388,19 +235,19 @@ class _Planner:
                 self.refuse(block.keys, f"{message}; rename it")
             yield block, name
 
-    def setting(self, part: _Part) -> _Setting | None:
+    def setting(self, part: Part) -> Setting | None:
         task: Task = part.value
         try:
             if task.capacity > MOST_TOKENS:
                 raise ValueError(f"rows of up to {task.capacity:,} tokens are too long")
             vocab_size, distinct_inputs = len(task.vocab), float(task.distinct_inputs())
             decoded = task.capacity - getattr(task, "prompt_length", task.capacity)
-            return _Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs, decoded)
+            return Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs, decoded)
         except Exception as error:  # a user's task may raise anything
             self.refuse(part.variant.blamed(str(error)), reason(error))
             return None
 
-    def costs(self, setting: _Setting, part: _Part) -> Costs | None:
+    def costs(self, setting: Setting, part: Part) -> Costs | None:
         try:
             found = costs(part.value, setting.vocab_size, setting.L, setting.capacity)
         except Exception as error:  # a user's model may raise anything
@@ -413,7 +260,7 @@ class _Planner:
 
     def refuse_rates(self) -> None:
         """An lr rule is a power, which may be too large to compute."""
-        for train, model in product([*self.trains, *self.reserve], self.models):
+        for train, model in product([*self.parts.trains, *self.parts.reserve], self.parts.models):
             d = getattr(model.value, "d", None)
             if d is None and isinstance(train.value.lr, LrRule):
                 message = f"a rule goes by d, which {model.name} does not have; write a number"
@@ -429,9 +276,9 @@ class _Planner:
         """Training FLOPs must pay for a step of every trial."""
         found = (cost for task_costs in all_costs for cost in task_costs if cost)
         dearest = max((cost.flops for cost in found), default=0)
-        batch = max((train.value.batch_size for train in self.trains), default=0)
+        batch = max((train.value.batch_size for train in self.parts.trains), default=0)
         needed = train_flops(dearest, batch)
-        for stop in self.stops:
+        for stop in self.parts.stops:
             if (given := stop.value.flops) is not None and given < needed:
                 message = f"{given:g} FLOPs are less than the {needed:.4g} of the dearest step"
                 self.refuse(stop.variant.written["flops"], message)
@@ -439,7 +286,10 @@ class _Planner:
     def codes(self) -> dict[tuple[str, str], Code]:
         """The code of each pair of a task and a model."""
         found = {}
-        names = ({part.name: part.where for part in parts} for parts in (self.tasks, self.models))
+        names = (
+            {part.name: part.where for part in parts}
+            for parts in (self.parts.tasks, self.parts.models)
+        )
         for (task, task_where), (model, model_where) in product(*(each.items() for each in names)):
             if code := self.code(("task", task_where), ("model", model_where)):
                 found[task, model] = code
@@ -454,187 +304,6 @@ class _Planner:
         self.run[code.digest] = code
         return code
 
-    def repeated_looks(self) -> Iterator[str]:
-        """A warning where a trial may stop as solved on a score that only just meets the goal."""
-        goal = self.grid.goal
-        for stop in self.stops:
-            success = stop.value.success
-            if goal.metric == "acc" and success == goal.threshold:
-                yield (
-                    f"stop.success is the goal itself, {success:g}: every check is one more chance "
-                    "to meet it by luck; set it higher"
-                )
-
-    def cost_notes(
-        self, settings: Sequence[_Setting | None], all_costs: Sequence[Sequence[Costs | None]]
-    ) -> Iterator[str]:
-        """What the FLOPs of a model leave out, and what it costs to decode without a `step`; of
-        each model once, at its dearest."""
-        uncounted: dict[str, tuple[str, ...]] = {}
-        shares: dict[str, float] = {}
-        for setting, task_costs in zip(settings, all_costs, strict=True):
-            for model, cost in zip(self.models, task_costs, strict=True):
-                assert setting and cost
-                if cost.uncounted:
-                    uncounted[model.name] = cost.uncounted
-                if cost.reruns and setting.decoded:
-                    share = max(
-                        setting.decoded
-                        * _decoded_rows(train.value, evaluate.value)
-                        / (train_flops(1, train.value.batch_size) * train.value.steps)
-                        for train, evaluate in product(self.trains, self.evaluates)
-                    )
-                    shares[model.name] = max(share, shares.get(model.name, 0.0))
-        for name, operators in uncounted.items():
-            yield (
-                f"{name}: its FLOPs leave out {', '.join(operators)}, which torch cannot count; "
-                "give it `parts` of its own (docs/own.md)"
-            )
-        for name, share in shares.items():
-            yield (
-                f"{name} has no `step`, so it runs the whole prefix for every token that it "
-                f"decodes: checks and tests take up to {share:.0%} of the FLOPs of training"
-            )
-
-    def warnings(self, task: _Part, setting: _Setting) -> Iterator[str]:
-        """At most one: that a task setting has too few distinct inputs to mean anything."""
-        distinct = max(setting.distinct_inputs, 1.0)
-        samples = max(part.value.verdict_samples for part in self.evaluates)
-        trains = (part.value for part in [*self.trains, *self.reserve])
-        draws = max(train.steps * train.batch_size for train in trains)
-        passes = draws / (distinct * TRAIN_SHARE)
-        faults = []
-        if distinct * TEST_SHARE < samples:
-            faults.append(
-                f"a test of {samples} samples repeats the {distinct * TEST_SHARE:.0f} that "
-                "it may draw from, so its interval is too narrow"
-            )
-        if passes > MOST_PASSES:
-            faults.append(
-                f"training sees each of its inputs {passes:.0f} times and may memorise them"
-            )
-        if faults:
-            yield f"{task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
-
-
-def _parts(grid: Grid, kind: str) -> Iterator[_Part]:
-    for block in grid.blocks[kind]:
-        for variant in block.variants:
-            values = {name: getattr(variant.value, name) for name in block.axes}
-            axes = {column(kind, name): _as_scalar(value) for name, value in values.items()}
-            yield _Part(block.name, block.where, variant, values, axes)
-
-
-def _reserve(trains: Sequence[_Part], grid: Grid) -> Iterator[_Part]:
-    """What `settle` may train besides these, each as a part like the one that it is made from."""
-    if not grid.settle or not trains:
-        return
-    like = trains[0]
-    for train in reserved([part.value for part in trains], grid.settle, grid.tune):
-        values = {name: getattr(train, name) for name in like.fields}
-        axes = {column("train", name): _as_scalar(value) for name, value in values.items()}
-        yield _Part("", "", replace(like.variant, value=train), values, axes)
-
-
-def column(kind: str, field: str) -> str:
-    """The column that holds a field of a block."""
-    return f"{kind}_{field}" if kind in SETTINGS and field in RESERVED else field
-
-
-def _as_scalar(value: Any) -> Any:
-    """A rule, such as that of lr, is one value: canonical JSON."""
-    return canonical(plain(value)) if is_dataclass(value) else value
-
-
-def _trial(
-    task: _Part,
-    setting: _Setting,
-    model: _Part,
-    cost: Costs,
-    code: str,
-    train: _Part,
-    evaluate: _Part,
-    stop: _Part,
-    seed: int,
-) -> Trial:
-    shared = {"train": train.axes, "seed": seed}
-    weights = {"task": task.identity, "model": model.identity, **shared}
-    former = {"task": task.former_identity, "model": model.former_identity, **shared}
-    # What is off leaves no trace: a rule yet to be thought of will change no trial's identity.
-    rules = {name: value for name, value in stop.axes.items() if value is not None}
-    stops = {"success": None, **rules}
-    judged = {"evaluate": evaluate.axes, "stop": stops}
-    config = _digest({**weights, **judged})
-    fitted = _fitted(train.value, stop.value, cost)
-    parting = {"steps", "decay"} if fitted.extensible else {"decay"}
-    # A budget of FLOPs is written as such, and decides the steps: the weights see only these.
-    trajectory = {**train.axes, "steps": fitted.steps}
-    common = {name: value for name, value in trajectory.items() if name not in parting}
-    return Trial(
-        id=_digest([config, code]),
-        trunk=_digest([{**weights, "train": common}, code]),
-        config=config,
-        code=code,
-        task_name=task.name,
-        model_name=model.name,
-        size=setting.size,
-        L=setting.L,
-        seed=seed,
-        axes={**task.axes, **model.axes, **train.axes, **evaluate.axes, **stop.axes},
-        params=cost.params,
-        flops=cost.flops,
-        flops_weights=cost.flops_weights,
-        state_bytes=cost.state_bytes,
-        train_bytes=cost.train_bytes(fitted.batch_size),
-        train_flops=train_flops(cost.flops, fitted.steps * fitted.batch_size),
-        task=task.fields,
-        model=model.fields,
-        train=fitted,
-        evaluate=evaluate.value,
-        stop=stop.value,
-        on_demand=False,
-        task_where=task.where,
-        model_where=model.where,
-        former_config=_digest({**former, **judged}) if former != weights else None,
-        metrics={**BETTER, **metrics.own(task.value.metrics)},
-    )
-
-
-def _loop_trial(loop: _Part, facts: LoopFacts, code: str, stop: _Part, seed: int) -> Trial:
-    weights = {"loop": loop.identity, "seed": seed}
-    rules = {name: value for name, value in stop.axes.items() if value is not None}
-    config = _digest({**weights, "stop": rules})
-    return Trial(
-        id=_digest([config, code]),
-        trunk=_digest([weights, code]),
-        config=config,
-        code=code,
-        task_name=facts.task,
-        model_name=loop.name,
-        size=facts.size,
-        L=None,
-        seed=seed,
-        axes={**loop.axes, **stop.axes},
-        params=facts.params,
-        flops=facts.flops,
-        flops_weights=None,
-        state_bytes=None,
-        train_bytes=None,
-        train_flops=facts.train_flops,
-        task={},
-        model={},
-        train=facts.budget,
-        evaluate=None,
-        stop=stop.value,
-        on_demand=False,
-        task_where="",
-        model_where="",
-        former_config=None,
-        loop=loop.fields,
-        loop_where=loop.where,
-        metrics=metrics.directions(loop.value.metrics),
-    )
-
 
 def _own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
     """The metrics of the user's own tasks and loops, those that no other trial has."""
@@ -642,32 +311,3 @@ def _own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
         found = (metrics.own(variant.value.metrics) for variant in block.variants)
         for name, better in dict.fromkeys(one for own in found for one in own.items()):
             yield block, name, better
-
-
-def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
-    """What trials that differ in nuisance axes and seeds alone have in common, and no others.
-
-    tune: nuisance axes, as `train.lr`. Size and d are never among them.
-    """
-    nuisance = {column(*name.split(".", 1)) for name in tune}
-    same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
-    return (trial.task_name, trial.model_name, trial.size, trial.model.get("d"), *same)
-
-
-def _decoded_rows(train: Train, evaluate: Evaluate) -> int:
-    """How many rows the checks and the test of a trial may decode."""
-    checks = (train.steps - 1) // evaluate.check_every
-    return checks * evaluate.check_samples + evaluate.verdict_samples
-
-
-def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
-    """`train` with the steps that the budget of FLOPs pays for; its schedule ends with them."""
-    if stop.flops is None:
-        return train
-    return replace(
-        train, steps=min(train.steps, int(stop.flops // train_flops(cost.flops, train.batch_size)))
-    )
-
-
-def _digest(data: Any) -> str:
-    return hashlib.sha256(canonical(data).encode()).hexdigest()[:DIGITS]

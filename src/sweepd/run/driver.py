@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Placement
 from sweepd.grid.own import own_classes
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.provenance import home, provenance
 from sweepd.run.own_code import keep_sources
 from sweepd.search.base import Search

@@ -22,7 +22,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.plan import Trial, competitors
+from sweepd.grid.trials import Trial, competitors
 from sweepd.ray_private import actor_of
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search

@@ -20,7 +20,7 @@ from ray import tune
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.run.hanging import watched
 from sweepd.run.nodes import reach
 from sweepd.run.own_code import as_launched

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from sweepd.grid.options import Staircase
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of
 from sweepd.search.stairs import Stair, stairs
 

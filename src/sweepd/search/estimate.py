@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
 from sweepd.search.settle_cost import settling_ranges
 from sweepd.search.staircase import StaircaseSearch

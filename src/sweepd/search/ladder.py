@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes
 from sweepd.search.settle import AtRate, Final
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
 
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.search.seeds import Outcome
 from sweepd.statuses import DONE
 from sweepd.store.endings import counting

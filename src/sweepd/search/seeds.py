@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepd.grid.options import Goal, PassRule, range_of
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.search.pooling import is_near, pooled
 
 Bounds = tuple[float, float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sweepd.grid.options import Settle
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.search.frontier import Position
 from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import Outcomes

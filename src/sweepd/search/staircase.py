@@ -14,7 +14,8 @@ from itertools import product
 from statistics import fmean
 
 from sweepd.grid.options import Staircase
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
+from sweepd.grid.trials import Trial
 from sweepd.search.base import GridSearch, Search
 from sweepd.search.frontier import Position
 from sweepd.search.seeds import CellSeeds

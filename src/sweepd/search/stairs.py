@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweepd.grid.options import Goal, PassRule, Settle, Staircase
-from sweepd.grid.plan import Plan, Trial
+from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid
+from sweepd.grid.trials import Trial
 from sweepd.search.frontier import Known, Position, SearchLine
 from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of

@@ -15,7 +15,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.grid.axes import plain
 from sweepd.grid.fingerprint import current_code
-from sweepd.grid.plan import column
+from sweepd.grid.parts import column
 from sweepd.grid.registry import parameters, result_name
 from sweepd.grid.spec import SETTINGS
 from sweepd.grid.yamlfile import dump, parse

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.statuses import DONE
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store

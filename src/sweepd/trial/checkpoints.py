@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from sweepd.grid.loops import LoopBudget
-from sweepd.grid.plan import Trial, column
+from sweepd.grid.parts import column
 from sweepd.grid.settings import Evaluate, Stop, unsolved
+from sweepd.grid.trials import Trial
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.schema import TRIALS
 

@@ -11,7 +11,7 @@ import torch
 
 from sweepd.errors import UserError
 from sweepd.grid.blame import place_of
-from sweepd.grid.plan import Trial
+from sweepd.grid.trials import Trial
 from sweepd.store.schema import Row
 from sweepd.trial import loop
 

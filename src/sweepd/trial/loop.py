@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweepd.grid import registry
-from sweepd.grid.plan import Trial
 from sweepd.grid.settings import Train
+from sweepd.grid.trials import Trial
 from sweepd.trial.own_loop import OwnLoop
 from sweepd.trial.training import Training
 

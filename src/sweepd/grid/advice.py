@@ -1,0 +1,86 @@
+"""What looks unwise about a plan, and what else to know of its costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from sweepd.grid.costs import Costs, train_flops
+from sweepd.grid.options import Goal
+from sweepd.grid.parts import Part, Parts
+from sweepd.grid.settings import Evaluate, Train
+from sweepd.grid.trials import Setting
+
+TEST_SHARE = 1 / 16
+TRAIN_SHARE = 14 / 16
+"""Shares of a task's inputs that the splits hold (`tasks.base.Split`)."""
+MOST_PASSES = 100
+"""Passes over the training inputs above which a result may be memorised: more than the paper's."""
+
+
+def repeated_looks(goal: Goal, stops: Sequence[Part]) -> Iterator[str]:
+    """A warning where a trial may stop as solved on a score that only just meets the goal."""
+    for stop in stops:
+        success = stop.value.success
+        if goal.metric == "acc" and success == goal.threshold:
+            yield (
+                f"stop.success is the goal itself, {success:g}: every check is one more chance "
+                "to meet it by luck; set it higher"
+            )
+
+
+def cost_notes(
+    parts: Parts, settings: Sequence[Setting | None], all_costs: Sequence[Sequence[Costs | None]]
+) -> Iterator[str]:
+    """What the FLOPs of a model leave out, and what it costs to decode without a `step`; of
+    each model once, at its dearest."""
+    uncounted: dict[str, tuple[str, ...]] = {}
+    shares: dict[str, float] = {}
+    for setting, task_costs in zip(settings, all_costs, strict=True):
+        for model, cost in zip(parts.models, task_costs, strict=True):
+            assert setting and cost
+            if cost.uncounted:
+                uncounted[model.name] = cost.uncounted
+            if cost.reruns and setting.decoded:
+                share = max(
+                    setting.decoded
+                    * _decoded_rows(train.value, evaluate.value)
+                    / (train_flops(1, train.value.batch_size) * train.value.steps)
+                    for train, evaluate in product(parts.trains, parts.evaluates)
+                )
+                shares[model.name] = max(share, shares.get(model.name, 0.0))
+    for name, operators in uncounted.items():
+        yield (
+            f"{name}: its FLOPs leave out {', '.join(operators)}, which torch cannot count; "
+            "give it `parts` of its own (docs/own.md)"
+        )
+    for name, share in shares.items():
+        yield (
+            f"{name} has no `step`, so it runs the whole prefix for every token that it "
+            f"decodes: checks and tests take up to {share:.0%} of the FLOPs of training"
+        )
+
+
+def few_inputs(task: Part, setting: Setting, parts: Parts) -> Iterator[str]:
+    """At most one warning: that a task setting has too few distinct inputs to mean anything."""
+    distinct = max(setting.distinct_inputs, 1.0)
+    samples = max(part.value.verdict_samples for part in parts.evaluates)
+    trains = (part.value for part in [*parts.trains, *parts.reserve])
+    draws = max(train.steps * train.batch_size for train in trains)
+    passes = draws / (distinct * TRAIN_SHARE)
+    faults = []
+    if distinct * TEST_SHARE < samples:
+        faults.append(
+            f"a test of {samples} samples repeats the {distinct * TEST_SHARE:.0f} that "
+            "it may draw from, so its interval is too narrow"
+        )
+    if passes > MOST_PASSES:
+        faults.append(f"training sees each of its inputs {passes:.0f} times and may memorise them")
+    if faults:
+        yield f"{task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
+
+
+def _decoded_rows(train: Train, evaluate: Evaluate) -> int:
+    """How many rows the checks and the test of a trial may decode."""
+    checks = (train.steps - 1) // evaluate.check_every
+    return checks * evaluate.check_samples + evaluate.verdict_samples

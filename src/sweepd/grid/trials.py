@@ -1,0 +1,255 @@
+"""One trial: everything needed to run it, and to file what came out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from sweepd.grid import metrics
+from sweepd.grid.axes import canonical, composed
+from sweepd.grid.costs import Costs, train_flops
+from sweepd.grid.fingerprint import Class
+from sweepd.grid.loops import LoopBudget, LoopFacts
+from sweepd.grid.options import BETTER, Better
+from sweepd.grid.parts import Part, column
+from sweepd.grid.settings import Evaluate, Stop, Train
+
+DIGITS = 20
+"""of a hash"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a task says of itself."""
+
+    size: int
+    L: int
+    capacity: int
+    vocab_size: int
+    distinct_inputs: float
+    decoded: int
+    """most tokens of a row that are decoded"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A point of the grid with a seed: everything needed to run it, and to file what came out.
+
+    config: hash of the settings and the seed. id: of config and code. trunk: of what decides the
+    weights up to where a longer run would part. train_flops: of the whole budget. task_name and
+    model_name are those of results; task_where and model_where tell where the classes are.
+
+    A trial of a user's own loop has `loop` and `loop_where` in place of task, model, evaluate and
+    their places; L is None, and so are the costs that the loop does not count.
+    """
+
+    id: str
+    trunk: str
+    config: str
+    code: str
+    task_name: str
+    model_name: str
+    size: int
+    L: int | None
+    seed: int
+    axes: dict[str, int | float | str | bool | None]
+    """every field of task, model, loop, train, evaluate and stop, as written; rules as canonical
+    JSON"""
+    params: int | None
+    flops: int | None
+    flops_weights: int | None
+    state_bytes: int | None
+    train_bytes: float | None
+    train_flops: float | None
+    task: dict[str, Any]
+    """the task's fields"""
+    model: dict[str, Any]
+    train: Train | LoopBudget
+    """with the steps that `stop.flops` pays for"""
+    evaluate: Evaluate | None
+    stop: Stop
+    on_demand: bool
+    """whether it runs only where an answer hangs on it (`grid.reserve`), or as a fresh seed"""
+    task_where: str
+    model_where: str
+    former_config: str | None
+    """as sweepd 0.1.0 had it, where a class is a user's own; it left out the class's file"""
+    loop: dict[str, Any] = field(default_factory=dict)
+    """the loop's fields"""
+    loop_where: str = ""
+    metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
+    """what it may report, and which way each is better"""
+
+    @property
+    def classes(self) -> tuple[Class, ...]:
+        """The classes that it runs."""
+        if self.loop_where:
+            return (("loop", self.loop_where),)
+        return ("task", self.task_where), ("model", self.model_where)
+
+    @property
+    def effort(self) -> float:
+        """What searches compare to try what is cheap first: training FLOPs, or, of a loop that does
+        not count them, steps."""
+        return float(self.train.steps or 1) if self.train_flops is None else self.train_flops
+
+    @property
+    def cell(self) -> tuple[Any, ...]:
+        """What the trials of one cell, and no others, have in common."""
+        return (self.task_name, self.model_name, *self.axes.items())
+
+    def row(self) -> dict[str, Any]:
+        """Returns the trial as a row of the stored plan."""
+        return {
+            "id": self.id,
+            "trunk": self.trunk,
+            "config": self.config,
+            "code": self.code,
+            "task": self.task_name,
+            "model": self.model_name,
+            "size": self.size,
+            "L": self.L,
+            "seed": self.seed,
+            **self.axes,
+            "params": self.params,
+            "flops": self.flops,
+            "flops_weights": self.flops_weights,
+            "state_bytes": self.state_bytes,
+            "train_bytes": self.train_bytes,
+            "train_flops": self.train_flops,
+        }
+
+
+@dataclass(frozen=True)
+class TrainedCell:
+    """A point of the grid without its seed, for the built-in training.
+
+    Its trials differ in little, so that what they share is put together once: texts to hash, and
+    columns.
+    """
+
+    task: Part
+    setting: Setting
+    model: Part
+    cost: Costs
+    code: str
+    train: Part
+    evaluate: Part
+    stop: Part
+
+    def trials(self, seeds: Sequence[int], *, on_demand: bool) -> Iterator[Trial]:
+        task, model, train, cost = self.task, self.model, self.train, self.cost
+        fitted = _fitted(train.value, self.stop.value, cost)
+        parting = {"steps", "decay"} if fitted.extensible else {"decay"}
+        # A budget of FLOPs is written as such, and decides the steps: the weights see only these.
+        trajectory = {**train.axes, "steps": fitted.steps}
+        common = {name: value for name, value in trajectory.items() if name not in parting}
+        weights = {"task": task.identity, "model": model.identity, "train": train.text}
+        trunk = {**weights, "train": canonical(common)}
+        stop = canonical({"success": None, **self.stop.rules})
+        whole = {**weights, "evaluate": self.evaluate.text, "stop": stop}
+        former = {**whole, "task": task.former_identity, "model": model.former_identity}
+        of_cell = partial(
+            Trial,
+            code=self.code,
+            task_name=task.name,
+            model_name=model.name,
+            size=self.setting.size,
+            L=self.setting.L,
+            axes={**task.axes, **model.axes, **train.axes, **self.evaluate.axes, **self.stop.axes},
+            params=cost.params,
+            flops=cost.flops,
+            flops_weights=cost.flops_weights,
+            state_bytes=cost.state_bytes,
+            train_bytes=cost.train_bytes(fitted.batch_size),
+            train_flops=train_flops(cost.flops, fitted.steps * fitted.batch_size),
+            task=task.fields,
+            model=model.fields,
+            train=fitted,
+            evaluate=self.evaluate.value,
+            stop=self.stop.value,
+            on_demand=on_demand,
+            task_where=task.where,
+            model_where=model.where,
+            metrics={**BETTER, **metrics.own(task.value.metrics)},
+        )
+        for seed in seeds:
+            seeded = {"seed": canonical(seed)}
+            config = _digest(composed({**whole, **seeded}))
+            yield of_cell(
+                seed=seed,
+                config=config,
+                id=_of_code(canonical(config), self.code),
+                trunk=_of_code(composed({**trunk, **seeded}), self.code),
+                former_config=None if former == whole else _digest(composed({**former, **seeded})),
+            )
+
+
+def loop_trials(
+    loop: Part, facts: LoopFacts, code: str, stop: Part, seeds: Sequence[int], *, on_demand: bool
+) -> Iterator[Trial]:
+    """The trials of a user's own loop that differ in the seed alone."""
+    for seed in seeds:
+        weights = {"loop": loop.identity, "seed": canonical(seed)}
+        config = _digest(composed({**weights, "stop": canonical(stop.rules)}))
+        yield Trial(
+            id=_of_code(canonical(config), code),
+            trunk=_of_code(composed(weights), code),
+            config=config,
+            code=code,
+            task_name=facts.task,
+            model_name=loop.name,
+            size=facts.size,
+            L=None,
+            seed=seed,
+            axes={**loop.axes, **stop.axes},
+            params=facts.params,
+            flops=facts.flops,
+            flops_weights=None,
+            state_bytes=None,
+            train_bytes=None,
+            train_flops=facts.train_flops,
+            task={},
+            model={},
+            train=facts.budget,
+            evaluate=None,
+            stop=stop.value,
+            on_demand=on_demand,
+            task_where="",
+            model_where="",
+            former_config=None,
+            loop=loop.fields,
+            loop_where=loop.where,
+            metrics=metrics.directions(loop.value.metrics),
+        )
+
+
+def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
+    """What trials that differ in nuisance axes and seeds alone have in common, and no others.
+
+    tune: nuisance axes, as `train.lr`. Size and d are never among them.
+    """
+    nuisance = {column(*name.split(".", 1)) for name in tune}
+    same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
+    return (trial.task_name, trial.model_name, trial.size, trial.model.get("d"), *same)
+
+
+def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
+    """`train` with the steps that the budget of FLOPs pays for; its schedule ends with them."""
+    if stop.flops is None:
+        return train
+    return replace(
+        train, steps=min(train.steps, int(stop.flops // train_flops(cost.flops, train.batch_size)))
+    )
+
+
+def _of_code(text: str, code: str) -> str:
+    """The hash of what canonical JSON says and of the code."""
+    return _digest(f"[{text},{canonical(code)}]")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

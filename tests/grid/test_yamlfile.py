@@ -250,3 +250,11 @@ def test_any_text_is_data_or_a_grid_error(text: str) -> None:
         assert not any(
             isinstance(v, float) and not math.isfinite(v) for v in document.data.values()
         )
+
+
+def test_a_file_that_is_not_there_brings_up_one_like_it(tmp_path: Path) -> None:
+    (tmp_path / "first.yaml").touch()
+    with pytest.raises(GridError, match=r"No such file or directory \(did you mean first.yaml\?\)"):
+        read(tmp_path / "frist.yaml")
+    with pytest.raises(GridError, match=r"No such file or directory$"):
+        read(tmp_path / "nowhere" / "first.yaml")

@@ -76,6 +76,24 @@ def test_a_score_that_nothing_measures_is_pointed_out() -> None:
     assert "not measured: 1 cells have completed trials without acc" in answer.notes
 
 
+@pytest.mark.parametrize(
+    ("where", "note"),
+    [
+        (
+            "model = 'standart'",
+            "no cell has model = 'standart' (did you mean standard?); model is one of: standard",
+        ),
+        ("d = 8 and layers = 2", "no cell has d = 8; d is one of: 16, 32"),
+        ("(8 = d or d = 9)", None),
+    ],
+)
+def test_a_condition_that_no_cell_meets_names_what_there_is(where: str, note: str | None) -> None:
+    store = FakeStore()
+    store.add_sweep("s", [planned(d=d, layers=2) for d in (16, 32)])
+    answer = question(store, f"min d where acc > 0.9 and {where}")
+    assert answer.rows == [] and answer.notes == [note] * (note is not None)
+
+
 def test_a_row_of_min() -> None:
     store = FakeStore()
     trials = [planned(d=d, seed=k) for d in (16, 32) for k in range(3)]

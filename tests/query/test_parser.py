@@ -78,6 +78,7 @@ def test_keywords_inside_quotes_and_brackets_are_not_clauses() -> None:
     ("text", "message", "place"),
     [
         ("min depth where acc > 0.9", "no column `depth`", "depth"),
+        ("mim d where acc > 0.9", "did you mean min?", "mim"),
         ("min d where ac > 0.9", "did you mean acc", "ac >"),
         ("min d where accuracy > 0.9", "did you mean acc?", "accuracy"),
         ("min d where model = linear", "a text stands in quotes: 'linear'", "linear"),

@@ -79,7 +79,7 @@ def main() -> None:
     say_everything()
     try:
         with whoever_reads_may_leave():
-            app()
+            app(prog_name="sweepd")
     except SweepdError as error:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)

@@ -72,7 +72,6 @@ MaxHours = Annotated[
     float | None, typer.Option("--max-hours", metavar="N", help="Hours that settling may take.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")]
-COUNTED = ("sweep", "cells", "trials", "done", "failed")
 MOST_NAMED = 3
 """How many failed trials a launch names at its end."""
 
@@ -362,6 +361,10 @@ def _forecast(grid: Grid, site: Cluster, address: str, accept_code: bool) -> For
 
 def _show(expected: Forecast, cluster: Path | None) -> None:
     """Print a forecast for people."""
+    print(
+        f"{expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
+        f"{expected.done} done, {expected.failed} failed"
+    )
     rows = list(_bill_rows(expected))
     emit(list(rows[0]), rows)
     if cluster:
@@ -377,13 +380,11 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
     """A forecast for people: what is left of the grid, and below it of the staircase."""
     from sweepd.run.launching import BILLS, SETTLING
 
-    shared = {name: getattr(expected, name) for name in COUNTED}
     whole = expected.bill("grid").train_flops or 1
     names = BILLS if expected.search == "staircase" else BILLS[:1]
     for name in (*names, *(name for name in SETTLING if name in expected.bills)):
         bill = expected.bill(name)
         yield {
-            **(shared if name == "grid" else dict.fromkeys(shared)),
             "search": _bill_name(name),
             "to_run": round(bill.trials),
             "train_flops": bill.train_flops or None,

@@ -520,7 +520,8 @@ class _Reader:
     ) -> None:
         """Refuse what cannot be trained for longer, and what would decide nothing."""
         minimized = Staircase().minimize
-        if search == "grid" and (problem := self.no_number(minimized, blocks)):
+        told = bool(self.document.problems)  # a field that could not be read may be the one
+        if search == "grid" and not told and (problem := self.no_number(minimized, blocks)):
             message = f"settle trains what the least {minimized} hangs on, and {minimized} is"
             hint = "write search: {staircase: {minimize: …}}, or `settle: off`"
             self.refuse(("settle",), f"{message} {problem}; {hint}")

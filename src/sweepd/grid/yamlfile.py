@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from sweepd.closest import closest
 from sweepd.errors import UserError
 
 Keys = tuple[str | int, ...]
@@ -121,7 +122,9 @@ def read(path: Path) -> str:
             [Problem(f"{path}:{line}", (), "not UTF-8 text; save it as UTF-8")]
         ) from None
     except OSError as error:
-        message = f"cannot be read: {error.strerror}"
+        like = (other.name for other in path.parent.glob(f"*{path.suffix}"))
+        hint = closest(path.name, like) if isinstance(error, FileNotFoundError) else ""
+        message = f"cannot be read: {error.strerror}{hint}"
     raise GridError([Problem(str(path), (), message)])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isfinite
 from typing import Any
 
+from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid.options import Goal
 from sweepd.query.cell_rows import cell_rows
@@ -16,6 +17,8 @@ from sweepd.query.exchange import with_exchange
 from sweepd.query.expressions import (
     TRUE,
     Column,
+    Comparison,
+    Constant,
     Node,
     conjunction,
     conjuncts,
@@ -38,6 +41,9 @@ from sweepd.query.settled import (
 )
 from sweepd.query.summary import summary
 from sweepd.query.winners import best, greatest, with_score
+
+MOST_VALUES = 12
+"""of a column that are named where a question asks for another one"""
 
 
 def ask(
@@ -77,6 +83,8 @@ def answer(views: Views, text: str) -> Answer:
     own = {name: better for name, better in views.own.items() if name in about}
     every = judged(views, question, selection, condition, own)
     cells = [cell for cell, selected in every if selected]
+    if not cells:
+        notes += _unmet(where, [cell for cell, _ in every])
     grouping = group(views, question, [cell for cell, _ in every], cells)
     merit = _merit(question, condition, own)
     of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
@@ -272,6 +280,20 @@ def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
     if unsettled := sum(not cell.has_values for cell in cells):
         notes.append(f"left out: {unsettled} cells for which an expression has no value yet")
     return notes
+
+
+def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
+    """Which parts of a condition no cell meets, and what there is instead."""
+    for part in where:
+        match part:
+            case Comparison(Column(name), "=", Constant() as asked):
+                found: set[Any] = {cell.row.get(name) for cell in cells} - {None}
+                known = [str(v).lower() if isinstance(v, bool) else str(v) for v in sorted(found)]
+                word = asked.text.strip("'")
+                if word not in known and asked.number not in found:
+                    hint = closest(word, known) if asked.number is None else ""
+                    few = ", ".join(known[:MOST_VALUES]) + ", …" * (len(known) > MOST_VALUES)
+                    yield f"no cell has {name} = {asked.text}{hint}; {name} is one of: {few}"
 
 
 def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from sweepd.closest import closest
 from sweepd.query.cells_sql import Scores
 from sweepd.query.expressions import Column, Node
 from sweepd.query.syntax import Reader
@@ -70,7 +71,7 @@ class _Parser(Reader):
         word = tokens[0].group().lower() if tokens else ""
         verb = next((verb for verb in _TAKES if verb == word), None)
         if verb is None:
-            raise self.error(GRAMMAR, 0)
+            raise self.error(f"{GRAMMAR}{closest(word, _TAKES)}", 0)
         (_, places), *clauses = self.clauses(tokens, "~" if verb == "fit" else ",")
         by: tuple[str, ...] | None = None
         where, condition = None, ""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from shell import TASKS, SharedShell
+from shell import TASKS, SharedShell, environment
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -45,24 +45,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByLaunc
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forked_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def forked_workers() -> Iterator[None]:
     """Workers of the Ray that launches in this process share are forked from one process, where
-    each would import torch, Ray and pandas for four CPU-seconds. Ray's setting for a Python of
-    one's own says so, by the variable through which Ray's jobs get theirs. A launch in a process
-    of its own (`start`, `run_alone`) has workers as users have them.
+    each would import torch, Ray and pandas for four CPU-seconds. It is Ray's setting for a Python
+    of one's own, in the variable by which Ray's jobs get theirs. A launch in a process of its own
+    (`start`, `run_alone`) has workers as users have them.
     """
     here = Path(__file__).parent
-    address = tmp_path_factory.mktemp("forks") / "socket"
-    python = f"{sys.executable} -IS {here / 'fork_client.py'} {address}"
-    job = {"runtime_env": {"py_executable": python}}
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory(prefix="sweepd-", dir="/tmp") as folder,  # as for raylets
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        python = f"{sys.executable} -IS {here / 'fork_client.py'} {folder}/socket"
+        job = {"runtime_env": {"py_executable": python}}
         patch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))
         server = subprocess.Popen(
-            [sys.executable, "-P", here / "fork_server.py", address],
+            [sys.executable, "-P", here / "fork_server.py", f"{folder}/socket"],
             stdin=subprocess.PIPE,
         )
         yield
-    server.communicate()
+        server.communicate()
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def raylets() -> Iterator[Raylets]:
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
     process = subprocess.Popen(
         [sys.executable, Path(__file__).with_name("raylets.py")],
-        env={**os.environ, **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
+        env={**environment(), **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

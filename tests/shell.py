@@ -27,7 +27,7 @@ ONE_AT_A_TIME = f"{{cpus: {0.6 * len(os.sched_getaffinity(0))}}}"
 Done = subprocess.CompletedProcess[str]
 
 
-def environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """What tests have set in this process's environment, without what is there for Ray."""
     return {
         name: value
@@ -50,7 +50,7 @@ class Shell:
         return subprocess.Popen(
             [*self.command, *arguments],
             cwd=self.folder,
-            env={**environment(), **self.environment},
+            env={**clean_environment(), **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

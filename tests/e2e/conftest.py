@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from shell import TASKS, SharedShell, environment
+from shell import TASKS, SharedShell, clean_environment
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -106,7 +106,7 @@ def raylets() -> Iterator[Raylets]:
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
     process = subprocess.Popen(
         [sys.executable, Path(__file__).with_name("raylets.py")],
-        env={**environment(), **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
+        env={**clean_environment(), **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,11 +1,13 @@
 # On a fresh Linux machine with Python 3.11 or newer, two commands do everything:
 #   make quickstart   trains a small sweep for real and asks it the main question
 #   make test         runs the tests
-# Each first makes the virtual environment .venv. Two more take longer:
+# Each first makes the virtual environment .venv. Three more take longer:
 #   make torture      kills sweepd, cuts its power, feeds it bad input; takes about an hour
 #                     (docs/reliability.md)
 #   make clusters     runs sweeps on clusters in network namespaces of this machine; takes about
 #                     16 minutes and needs root, sshd, rsync, slurm-wlm and munge (docs/clusters.md)
+#   make bench        measures parts beside the tools that they build on; takes some fifteen
+#                     minutes (docs/scale.md)
 # `make check` is what must pass before a change lands: lint, types and test.
 PYTHON ?= python3
 # Modules are compiled once and kept, also where the environment says otherwise.
@@ -13,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-parts test-e2e torture clusters dist install lint types check clean
+.PHONY: quickstart test test-parts test-e2e torture bench clusters dist install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
@@ -41,6 +43,19 @@ torture: install
 	$(BIN)/python -m pytest -q -s tests/torture
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --hypothesis-profile=torture \
 		tests/test_hostile_input.py tests/test_security.py
+
+# Each part beside a peer, both measured in one run, alternating (docs/scale.md). Takes some
+# fifteen minutes of a machine that does nothing else.
+bench: install
+	@echo "commit $$(git rev-parse --short HEAD), $$(date -u +%F), $$(nproc) cores, load $$(cut -d' ' -f1 /proc/loadavg)"
+	$(BIN)/python benchmarks/start.py --rounds 3
+	$(BIN)/python benchmarks/overhead.py --trials 300 --rounds 2
+	$(BIN)/python benchmarks/questions.py small --rounds 7
+	$(BIN)/python benchmarks/questions.py --rounds 3
+	$(BIN)/python benchmarks/questions.py ended --trials 100000 --rounds 3
+	$(BIN)/python benchmarks/report.py --rounds 3
+	$(BIN)/python benchmarks/data.py --rounds 3
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attention.py --rounds 3
 
 clusters: install
 	$(BIN)/python -m pytest -q tests/machines

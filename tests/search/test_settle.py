@@ -23,7 +23,16 @@ from sweepd.grid.trials import Trial
 from sweepd.search.base import Allowance, Search
 from sweepd.search.estimate import bills
 from sweepd.search.seeds import Outcome
-from sweepd.search.settle import AtRate, Final, Runs, Standing, progress, standing
+from sweepd.search.settle import (
+    AtRate,
+    Final,
+    Runs,
+    Standing,
+    best_rates,
+    edge,
+    progress,
+    standing,
+)
 from sweepd.search.staircase import search_of
 from sweepd.store.schema import TRIALS
 
@@ -91,6 +100,24 @@ def test_a_best_rate_at_the_edge_never_settles() -> None:
     flat, low = runs(FLAT, FLAT, FLAT), runs(worse, worse, worse)
     assert stands([low, flat], GOAL, "median", SETTLE, 1000).settled == "untested"
     assert stands([low, flat, low], GOAL, "median", SETTLE, 1000).settled == "yes"
+
+
+def test_an_edge_that_scores_no_better_than_the_rest_is_no_best_rate() -> None:
+    """A width that is hopeless has accuracy 0 at every rate, and settles."""
+    hopeless = runs(*[dict.fromkeys((1000, 2000, 4000), 0.0)] * 3)
+    assert stands([hopeless] * 3, GOAL, "median", SETTLE, 1000).settled == "yes"
+    once = runs(*[{1000: 0.0}] * 3)
+    assert stands([once, hopeless, hopeless, once], GOAL, "median", SETTLE, 1000).settled == "yes"
+    assert stands([hopeless, hopeless], GOAL, "median", SETTLE, 1000).settled == "untested"
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=3, max_size=6))
+def test_the_best_rates_score_best_and_lie_inside_where_they_may(scores: list[float]) -> None:
+    rates = [AtRate(10.0**i, runs({1000: score})) for i, score in enumerate(scores)]
+    first, second = best_rates(rates, GOAL)
+    of = {rate.peak_lr: score for rate, score in zip(rates, scores, strict=True)}
+    assert [of[first.peak_lr], of[second.peak_lr]] == sorted(scores, reverse=True)[:2]
+    assert bool(edge(rates, first)) == (max(scores) > max(scores[1:-1]))
 
 
 def test_the_second_best_rate_must_stand_still_too() -> None:

@@ -48,7 +48,7 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
     store = _telling(Store.create(str(root)), told)
     trials = planned().trials
     store.save_sweep("tiny", GRID, SweepInfo(goal="acc > 0.9"), [t.row() for t in trials])
-    launch = store.new_launch({"sweep": "tiny"})
+    launch = store.new_launch({"sweep": "tiny", "host": str(root)})  # what tells launches apart
     assert len(store.claim([trial.id for trial in trials])) == len(trials)
     for trial in sorted(trials, key=lambda trial: trial.train.steps):
         if trial in standing(trials, store.read_trials().table).todo:

@@ -3,6 +3,7 @@
 with Zygote() as zygote:
     zygote.run(root, told, at=17)  # the process dies at its 17th step (`torture.crash`)
     zygote.run(root, told, after=0.05)  # killed from outside after so many seconds
+    zygote.run(root, told, merge=other)  # merges that store, in place of a launch
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import deque
 from pathlib import Path
 from typing import Any, Self
 
 from torture import tiny
 from torture.crash import Crash
+
+from sweepd.store.store import Store
 
 
 class Zygote:
@@ -40,7 +44,7 @@ class Zygote:
         self.process.communicate()
 
     def start(self, root: Path, told: Path, **order: Any) -> None:
-        """order: at, power, after (seconds), checkpoint_seconds."""
+        """order: at, power, after (seconds), checkpoint_seconds, merge (a store)."""
         assert self.process.stdin
         line = json.dumps({"root": str(root), "told": str(told), **order})
         self.process.stdin.write(f"{line}\n")
@@ -63,7 +67,11 @@ def _child(order: dict[str, Any], steps: Path) -> None:
     root = Path(order["root"])
     crash = Crash(root, order.get("at"), order.get("power"))
     crash.install()
-    tiny.run(root, Path(order["told"]), order.get("checkpoint_seconds", tiny.EVERY_STEP))
+    if "merge" in order:
+        store = Store.create(str(root))
+        deque(store.merge(Store.open(order["merge"]), {}, []), maxlen=0)
+    else:
+        tiny.run(root, Path(order["told"]), order.get("checkpoint_seconds", tiny.EVERY_STEP))
     steps.write_text(json.dumps(crash.names))
 
 

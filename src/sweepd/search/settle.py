@@ -193,13 +193,21 @@ def lead_progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
 
 
 def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
-    """The best rates, the best first, by their first budgets' mean scores."""
+    """The best rates, the best first, by their first budgets' mean scores.
+
+    Where several score the same, as where all have accuracy 0, the one further from the ends of
+    the tried range comes first: a rate at an end is the best only if it scores better than others.
+    """
     sign = 1 if goal.comparison.startswith(">") else -1
+    tried = [rate for rate in rates if rate.runs]
+    peaks = sorted({rate.peak_lr for rate in tried})
 
-    def merit(rate: AtRate) -> float:
-        return sign * fmean(finals[min(finals)].score for finals in rate.runs.values())
+    def merit(rate: AtRate) -> tuple[float, int]:
+        place = peaks.index(rate.peak_lr)
+        score = fmean(finals[min(finals)].score for finals in rate.runs.values())
+        return sign * score, min(place, len(peaks) - 1 - place)
 
-    return sorted((rate for rate in rates if rate.runs), key=merit, reverse=True)[:BEST_RATES]
+    return sorted(tried, key=merit, reverse=True)[:BEST_RATES]
 
 
 def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None:

@@ -50,7 +50,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import median
 from typing import Literal
 
@@ -245,8 +245,14 @@ class Truth:
         return (math.log2(rate) - best) / land.half_window
 
     def _fate(self, size: int, d: int, rate: float, seed: int) -> Fate:
-        drawn = generator(self.seed, "fate", size, d, rate, seed)
-        return Fate(drawn.normal(), drawn.normal(), drawn.random())
+        return fate(self.seed, size, d, rate, seed)
+
+
+@lru_cache(maxsize=2**14)
+def fate(truth: int, size: int, d: int, rate: float, seed: int) -> Fate:
+    """Of a seed of the truth of that seed. Kept, since each budget asks for it again."""
+    drawn = generator(truth, "fate", size, d, rate, seed)
+    return Fate(drawn.normal(), drawn.normal(), drawn.random())
 
 
 def draw(seed: int) -> Truth:

@@ -3,6 +3,7 @@ how many inputs properties are tried with (`--hypothesis-profile=torture` for ma
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from object_store import GoogleProxy, Proxy, Server
+
+os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, here and in processes of tests
+"""Models of tests are tiny. Threads would wait for one another, and more so where several tests run
+side by side: a step then takes up to twenty times the processor time."""
 
 settings.register_profile("torture", max_examples=25_000)
 

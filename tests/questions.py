@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
 from fake_store import FakeStore, Row, now, planned
 
-from sweepd.query.answers import ask
-from sweepd.query.database import Answer
+from sweepd.query.answers import answer, ask
+from sweepd.query.cells_sql import GOAL_COST
+from sweepd.query.database import Answer, Views, connect
 from sweepd.store.store import Store
 
 SIZE_FIELDS = {"lis": "n", "edit_distance": "n", "ed_local": "n", "arithmetic": "operators"}
 
 
 def question(store: FakeStore | Store, text: str, **choices: Any) -> Answer:
-    answer = ask(store, text, code=now, **choices)
-    assert all(list(row) == answer.columns for row in answer.rows)
-    return answer
+    """What `sweepd query` answers. One question after another to a store in memory whose rows stay
+    the same is answered from the same views, as in a report: they take most of the time."""
+    if isinstance(store, Store) or GOAL_COST in text.lower():  # which is added to the views
+        found = ask(store, text, code=now, **choices)
+    else:
+        found = answer(_views(store, choices), text)
+    assert all(list(row) == found.columns for row in found.rows)
+    return found
+
+
+_latest: dict[bytes, Views] = {}
+"""The views of the latest question, by all that they are made of."""
+
+
+def _views(store: FakeStore, choices: Mapping[str, Any]) -> Views:
+    made_of = pickle.dumps(({**vars(store), "metrics_reads": 0}, choices))
+    if made_of not in _latest:
+        _latest.clear()
+        _latest[made_of] = connect(store, code=now, **choices)
+    return _latest[made_of]
 
 
 def grid(cells: Mapping[tuple[int, int], Any], **info: Any) -> FakeStore:

@@ -27,6 +27,15 @@ ONE_AT_A_TIME = f"{{cpus: {0.6 * len(os.sched_getaffinity(0))}}}"
 Done = subprocess.CompletedProcess[str]
 
 
+def clean_environment() -> dict[str, str]:
+    """What tests have set in this process's environment, without what is there for Ray."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in INHERITED or not name.startswith(("RAY_", "TUNE_"))
+    }
+
+
 @dataclass
 class Shell:
     """Runs sweepd in a folder of its own: each command a process, each launch with its own Ray."""
@@ -37,17 +46,11 @@ class Shell:
     timeout: float = TIMEOUT
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """A process that runs. It has what tests set in this one's environment, but not what Ray
-        has left there."""
-        ours = {
-            name: value
-            for name, value in os.environ.items()
-            if name in INHERITED or not name.startswith(("RAY_", "TUNE_"))
-        }
+        """A process that runs."""
         return subprocess.Popen(
             [*self.command, *arguments],
             cwd=self.folder,
-            env={**ours, "OMP_NUM_THREADS": "1", **self.environment},
+            env={**clean_environment(), **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 from object_store import Proxy, Server, ask
 from pages import ROOT, blocks
 
@@ -66,13 +65,10 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) 
         ["task.n=4", "model.d=8", "seeds=[0]", "settle=off", *TINY],
     )
     save(Store.create(str(folder / "cluster-results")), *mini)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     run(store, *mini)
     run(store, folder / "small.yaml", TINY)
     overrides = ["task.n=[4,8,10]", "model.d=[8,16]", "seeds=[0]", "settle=off", *TINY]
     trial = run(store, folder / "grids" / "quickstart.yaml", overrides)
-    torch.set_num_threads(threads)
 
     proxy = Proxy(object_server.at)
     ask(object_server.at, "PUT", "/my-bucket", {}, b"")

@@ -4,6 +4,7 @@ the page shows. What is not run here is listed by name, with the reason."""
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import inprocess
@@ -29,6 +30,12 @@ def is_run(shown: Shown) -> bool:
     return not shown.text.startswith(tuple(NOT_RUN))
 
 
+@cache
+def once(*words: str) -> inprocess.Answer:
+    """What a command answers, which several pages may show."""
+    return inprocess.sweepd(*words)
+
+
 @pytest.mark.parametrize("shown", [*filter(is_run, all_commands())], ids=str)
 def test_it_runs(
     shown: Shown, docs_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -46,7 +53,7 @@ def test_it_runs(
         monkeypatch.delenv(name, raising=False)
     for name, value in credentials(docs_place.endpoint).items():
         monkeypatch.setenv(name, value)
-    answer = inprocess.sweepd(command, *words)
+    answer = once(command, *words)
     assert answer.code == 0, answer.err
     assert answer.out or answer.err
     if shown.output and command in TABLES:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import _refs
 from torch.autograd.graph import saved_tensors_hooks
 from typer.testing import CliRunner
 
 from sweepd.cli import app
 from sweepd.errors import UserError
-from sweepd.grid.costs import costs, train_flops
+from sweepd.grid.costs import costs, sparing_the_compiler, train_flops
 from sweepd.models.base import Architecture, TransformerArchitecture
 from sweepd.models.dot_free import DotFree
 from sweepd.models.lin_rpe import LinRpe
@@ -56,6 +57,20 @@ def test_nothing_is_allocated_and_no_random_state_is_touched() -> None:
     found = costs(Standard(d=2**14, layers=2, heads=4), vocab_size=1000, L=10, capacity=11)
     assert found.params > 6e9
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_torch_is_left_as_it_was() -> None:
+    wrapped = [
+        kernel.__wrapped__ for kernel in vars(_refs).values() if hasattr(kernel, "__wrapped__")
+    ]
+
+    def marks() -> list[dict[str, Any]]:
+        return [dict(vars(kernel)) for kernel in wrapped]
+
+    before = marks()
+    with sparing_the_compiler():
+        assert marks() != before
+    assert marks() == before
 
 
 def test_training_is_forward_and_twice_that_backward() -> None:

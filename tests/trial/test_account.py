@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from inprocess import sweepd
 
 from sweepd.cli.show import WIDTH, sparkline
@@ -44,14 +42,11 @@ seeds: [0, 1]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Path:
     """A grid with a model of the user's beside it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     (tmp_path / "v1.py").write_text(NET)
     (tmp_path / "grid.yaml").write_text(GRID)
-    yield tmp_path
-    torch.set_num_threads(threads)
+    return tmp_path
 
 
 @pytest.fixture

@@ -3,13 +3,12 @@ one never stopped, what it leaves behind for others, and what its ending says.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from sweepd.grid.plan import plan
 from sweepd.grid.settings import Evaluate
@@ -27,15 +26,6 @@ model: {name: standard, d: 8, layers: 1, heads: 1, dropout: 0.1}
 train: {steps: 60, batch_size: 8, warmup: 5, decay: 0.5}
 evaluate: {check_every: 20, check_samples: 16, verdict_samples: 32}
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Of a trial this small, more of them make a slower one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def training_of(attempt: Attempt) -> Training:

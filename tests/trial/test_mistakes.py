@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from mistakes import (
     IN_CLASSES,
     IN_LOOPS,
@@ -42,14 +41,11 @@ def found_in(folder: Path, task: str, model: str | None = None) -> list[Finding]
         (folder / "model.py").write_text(model)
     name = "model.py:Mine" if model else "standard"
     found: list[Finding] = []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     for case in cases_of(parse_grid(GRID.replace("MODEL", name), "grid.yaml", [], folder)):
         if case.name != "standard" and (case.kind != "task" or not model):
             found += inspect(case, folder)
         if found and not found[-1].ok:
             break
-    torch.set_num_threads(threads)
     return found
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import faulty
 import pytest
-import torch
 
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
@@ -49,7 +48,6 @@ def run(folder: Path, task: str, *sets: str) -> tuple[Store, Attempt]:
     store = Store.create(str(folder / "results"))
     grid = parse_grid(GRID.replace("TASK", f"faulty.py:{task}"), "grid.yaml", sets, folder)
     [trial] = plan(grid).trials
-    torch.set_num_threads(1)
     made = Attempt(store, trial, 1001, "s", folder, "cpu", 1e9)
     made.begin()
     while made.status is None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,10 +60,12 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
 
     from sweepd.models.base import can_decode
 
-    with torch.device("meta"):
-        model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
-    parts = tuple(architecture.parts(vocab_size, L))
-    kept, shared = architecture.kept_floats(vocab_size, L)
+    with sparing_the_compiler():
+        with torch.device("meta"):
+            model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
+        parts = tuple(architecture.parts(vocab_size, L))
+        kept, shared = architecture.kept_floats(vocab_size, L)
+        uncounted = architecture.uncounted(vocab_size, L)
     return Costs(
         params=sum(parameter.numel() for parameter in model.parameters()),
         flops=sum(part.flops for part in parts),
@@ -68,9 +74,48 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
         row_floats=kept + 2 * L * (vocab_size or 1),
         batch_floats=shared,
         parts=parts,
-        uncounted=architecture.uncounted(vocab_size, L),
+        uncounted=uncounted,
         reruns=not can_decode(model),
     )
+
+
+@contextmanager
+def sparing_the_compiler() -> Iterator[None]:
+    """Within this block torch computes on the meta device without loading its compiler, which takes
+    1.4 seconds of processor time. By itself it loads it to wrap each of its kernels in Python,
+    when they are first called, so that they are never compiled; nothing here is.
+
+    Torch marks a function that is wrapped. There is no public way to turn this off, and where torch
+    drops the mark, the compiler is loaded.
+    """
+    mark = "__dynamo_disable"
+    functions = [function for function in _wrapped_by_torch() if not hasattr(function, mark)]
+    for function in functions:
+        setattr(function, mark, function)
+    try:
+        yield
+    finally:
+        for function in functions:
+            delattr(function, mark)
+
+
+@functools.cache
+def _wrapped_by_torch() -> tuple[FunctionType, ...]:
+    """Returns torch's kernels in Python and what counts their calls, with all that they wrap."""
+    from torch import _decomp, _refs
+    from torch._refs.nn import functional
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: dict[FunctionType, None] = {}
+    rooms = (_refs, functional, _decomp.decompositions)
+    waiting: list[object] = [part for room in rooms for part in vars(room).values()]
+    waiting += [mode.__torch_dispatch__ for mode in TorchDispatchMode.__subclasses__()]
+    while waiting:
+        function = waiting.pop()
+        if isinstance(function, FunctionType) and function not in found:
+            found[function] = None
+            waiting += [cell.cell_contents for cell in function.__closure__ or ()]
+    return tuple(found)
 
 
 def train_flops(flops_per_sequence: int, sequences: int) -> float:

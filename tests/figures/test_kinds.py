@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake_store import FakeStore, now, planned
-from questions import SIZE_FIELDS
+from questions import SIZE_FIELDS, grid
 
 from sweepd.errors import UserError
 from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.panels import MOST_PANELS, NothingToDraw, Row
+from sweepd.figures.render import drawn
 from sweepd.figures.style import OTHERS, SHIPPED, WIDTHS, Look, marks, ordered
+from sweepd.grid.options import Settle
 from sweepd.query.database import connect
 
 LOOK = Look(WIDTHS["two"])
+SETTLE = Settle(factor=4, least=100, most=800)
 
 
 def rows(asked: Questions, kind: str) -> list[Row]:
@@ -171,6 +176,34 @@ def test_a_column_that_differs_makes_a_problem_of_its_own() -> None:
         store.end(trial, "completed", 0.95 if trial["d"] > 8 else 0.5)
     drawing = KINDS["heatmap"].draw(Questions(connect(store, code=now)))(LOOK)
     assert list(drawing.data) == ["lis, heads = 1", "lis, heads = 2"]
+
+
+def test_the_rows_of_a_heatmap_rise_where_the_frontier_does_not() -> None:
+    """The steps of the frontier name widths in an order of their own."""
+    cells = {(4, 2): 0.0, (4, 4): 0.95, (4, 8): 0.96, (4, 16): 0.98, (5, 4): 0.7, (5, 8): None}
+    cells |= {(5, 16): 0.97, (6, 4): 0.7, (6, 8): 0.94, (6, 16): None}
+    asked = Questions(connect(grid(cells, size_fields=SIZE_FIELDS), code=now))
+    picture = drawn(KINDS["heatmap"].draw(asked), "t", "svg", "two").decode()
+    labels = re.findall(r'translate\([^)]*,(\d+(?:\.\d+)?)\)"[^>]*>(2|4|8|16)</text>', picture)
+    heights = {int(text): float(y) for y, text in labels if text in ("2", "8", "16")}
+    assert sorted(heights, key=heights.__getitem__) == [16, 8, 2]
+
+
+def test_a_line_of_settle_is_one_seed_at_one_rate() -> None:
+    store = FakeStore()
+    trials = [
+        planned(8, d, seed=seed, lr=lr, steps=steps)
+        for d in (8, 16)
+        for seed in (0, 1)
+        for lr in ("0.01", "0.02")
+        for steps in (100, 200)
+    ]
+    store.add_sweep("s", trials, tune=["train.lr"], settle=SETTLE, size_fields=SIZE_FIELDS)
+    for trial in trials:
+        store.end(trial, "completed", 0.95 if trial["d"] > 8 else 0.5)
+    found = parts(rows(Questions(connect(store, code=now)), "settle"), "seed")
+    lines = Counter((row["value"], row["line"]) for row in found)
+    assert len(lines) == 8 and set(lines.values()) == {2}
 
 
 def test_what_cannot_be_drawn_says_why(asked: Questions) -> None:

@@ -60,14 +60,16 @@ def _problem(
         if row["state"] in MARKS
     ]
     told = [_told(asked, row) for row in cells] + marked + list(_frontier(rows, values))
+    # Written out: layers with columns of their own (`to`) would order the values anew.
     x = alt.X(
         "size:O",
+        scale=alt.Scale(domain=sizes),
         title=asked.size_fields.get(cells[0]["task"], "size"),
         axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False, domain=False, ticks=False),
     )
     y = alt.Y(
         "value:O",
-        sort=values[::-1],
+        scale=alt.Scale(domain=values[::-1]),
         title=asked.name,
         axis=alt.Axis(grid=False, domain=False, ticks=False),
     )

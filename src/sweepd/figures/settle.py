@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ PASSES, DECIDES = "the least value that passes", "the next smaller value"
 
 
 def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Drawing:
-    """A panel for each row of the answer; a line for each seed, over the budgets that it ran.
+    """A panel for each row of the answer; a line for each seed at each rate, over the budgets that
+    it ran.
 
     The next smaller value decides whether the row is settled: it must fail and stand still.
     """
@@ -46,17 +48,20 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     base = alt.Chart().encode(scored(asked.score))
     of_seeds = base.encode(x).transform_filter(is_("part", "seed"))
     line = of_seeds.mark_line(strokeWidth=0.8, opacity=0.7).encode(
-        alt.Color(**colour), dash, alt.Detail(["seed:N", "value:N"])
+        alt.Color(**colour), dash, alt.Detail(["line:N", "value:N"])
     )
     point = of_seeds.mark_point(size=20, strokeWidth=1, opacity=1, filled=False).encode(
         alt.Stroke(**colour),
         alt.Fill(**colour),
         alt.Shape(**shape),
         fillOpacity=alt.condition(is_("role", PASSES), alt.value(1), alt.value(0)),
-        tooltip=tooltip(value=asked.name, role="role", seed="seed", trial="trial", score="score"),
+        tooltip=tooltip(
+            value=asked.name, role="role", seed="seed", at="at", trial="trial", score="score"
+        ),
     )
 
     def drawn(row: Row) -> Iterator[dict[str, Any]]:
+        at = {name: value for name, value in json.loads(row["at"]).items() if name != "steps"}
         for trial in trials.get(row["cell"], ()):
             if trial[asked.score] is not None and row["steps"]:
                 yield {
@@ -64,6 +69,8 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
                     "part": "seed",
                     "role": PASSES if row["wins"] else DECIDES,
                     "seed": trial["seed"],
+                    "at": json.dumps(at),
+                    "line": json.dumps([trial["seed"], at]),
                     "trial": trial["id"],
                     "step": row["steps"],
                     "score": trial[asked.score],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -42,29 +41,6 @@ class ByLaunch(LoadScopeScheduling):  # type: ignore[misc]
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByLaunch:
     return ByLaunch(config, log)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def forked_workers() -> Iterator[None]:
-    """Workers of the Ray that launches in this process share are forked from one process, where
-    each would import torch, Ray and pandas for four CPU-seconds. It is Ray's setting for a Python
-    of one's own, in the variable by which Ray's jobs get theirs. A launch in a process of its own
-    (`start`, `run_alone`) has workers as users have them.
-    """
-    here = Path(__file__).parent
-    with (
-        tempfile.TemporaryDirectory(prefix="sweepd-", dir="/tmp") as folder,  # as for raylets
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        python = f"{sys.executable} -IS {here / 'fork_client.py'} {folder}/socket"
-        job = {"runtime_env": {"py_executable": python}}
-        patch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))
-        server = subprocess.Popen(
-            [sys.executable, "-P", here / "fork_server.py", f"{folder}/socket"],
-            stdin=subprocess.PIPE,
-        )
-        yield
-        server.communicate()
 
 
 @pytest.fixture

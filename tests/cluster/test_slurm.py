@@ -60,7 +60,7 @@ def test_a_dry_run_shows_plan_and_script(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["launch", str(grid), "--dry-run", "--promote", *where])
     assert told.exit_code == 0, told.output
     plan, _, shown = told.stdout.partition("\n\n")
-    assert plan.startswith("sweep") and shown.startswith(
+    assert plan.startswith("dry: 1 trials in 1 cells") and shown.startswith(
         "#!/bin/bash\n#SBATCH --job-name=sweepd-dry"
     )
     assert (

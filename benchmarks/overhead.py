@@ -29,7 +29,6 @@ from sweepd.search.base import GridSearch
 from sweepd.store.store import Store
 from sweepd.trial.attempt import REPORTED, Attempt
 from sweepd.trial.endings import ledger_columns
-from sweepd.trial.training import Check
 
 GRID = """
 name: no-op
@@ -44,22 +43,14 @@ WARM_UP = 20
 class NoOp(Attempt):
     """Records its ending, and does nothing else."""
 
-    def __init__(
-        self, store: Store, trial: Trial, number: int, sweep: str, base: Path, *_: Any
-    ) -> None:
-        self.store, self.ending, self.training, self.acc = store, None, None, None
-        self.columns = ledger_columns(trial, number, sweep)
-
     def begin(self) -> None:
         """There is nothing to build."""
 
     def advance(self, seconds: float) -> None:
-        row = {**dict.fromkeys(REPORTED), **self.columns, "status": "completed", "step": 0}
+        columns = ledger_columns(self.trial, self.number, self.sweep)
+        row = {**dict.fromkeys(REPORTED), **columns, "status": "completed", "step": 0}
         self.store.write_trials([row])
         self.ending = row
-
-    def news(self) -> list[Check]:
-        return []
 
     def interrupt(self) -> None:
         """There is never anything to save."""

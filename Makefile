@@ -7,7 +7,7 @@
 #   make clusters     runs sweeps on clusters in network namespaces of this machine; takes about
 #                     16 minutes and needs root, sshd, rsync, slurm-wlm and munge (docs/clusters.md)
 #   make bench        measures parts beside the tools that they build on; takes some fifteen
-#                     minutes (docs/scale.md)
+#                     minutes (docs/performance.md)
 # `make check` is what must pass before a change lands: lint, types and test.
 PYTHON ?= python3
 # Modules are compiled once and kept, also where the environment says otherwise.
@@ -44,7 +44,7 @@ torture: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --hypothesis-profile=torture \
 		tests/test_hostile_input.py tests/test_security.py
 
-# Each part beside a peer, both measured in one run, alternating (docs/scale.md). Takes some
+# Each part beside a peer, both measured in one run, alternating (docs/performance.md). Takes some
 # fifteen minutes of a machine that does nothing else.
 bench: install
 	@echo "commit $$(git rev-parse --short HEAD), $$(date -u +%F), $$(nproc) cores, load $$(cut -d' ' -f1 /proc/loadavg)"
@@ -54,7 +54,7 @@ bench: install
 	$(BIN)/python benchmarks/questions.py --rounds 3
 	$(BIN)/python benchmarks/questions.py ended --trials 100000 --rounds 3
 	$(BIN)/python benchmarks/report.py --rounds 3
-	$(BIN)/python benchmarks/data.py --rounds 3
+	$(BIN)/python benchmarks/data.py --rounds 2
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attention.py --rounds 3
 
 clusters: install

@@ -42,7 +42,7 @@ def open(results: str | os.PathLike[str] = "sweepd-results") -> Results:
 
     >>> import sweepd
     >>> sweepd.open("sweepd-results").sweeps()["name"]
-    ['mini', 'small', 'quickstart']
+    ['mini', 'small', 'from_500', 'quickstart']
     """
     from sweepd.store.store import Store
 

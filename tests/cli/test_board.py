@@ -180,6 +180,11 @@ def test_the_picture() -> None:
     ]
 
 
+def test_a_fast_sweep_is_told_in_whole_trials_a_minute() -> None:
+    told = drawn(replace(picture(), seconds=1.0), 79, "").plain
+    assert "120 trials/min" in told.splitlines()[2]
+
+
 def test_before_the_first_step_it_says_what_it_waits_for() -> None:
     told = drawn(board({}, waiting="starting Ray"), 79, "").plain
     assert told.splitlines()[1] == "starting Ray …"

@@ -61,7 +61,8 @@ def _headline(board: Board, width: int) -> Iterator[Text]:
         f"{found.flops:.2g} of {_about(board)}{found.flops_in_all:.2g} FLOPs",
     ]
     if board.seconds:
-        parts.append(f"{60 * found.trials / board.seconds:.2g} trials/min")
+        rate = 60 * found.trials / board.seconds
+        parts.append(f"{rate:.{rate < 10:d}f} trials/min")
     if found.left is not None and found.trials < found.trials_in_all:
         parts.append(f"{_span(found.left)} left")
     yield from map(Text, _wrapped(parts, " · ", width))

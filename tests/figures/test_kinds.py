@@ -202,7 +202,7 @@ def test_a_line_of_settle_is_one_seed_at_one_rate() -> None:
     for trial in trials:
         store.end(trial, "completed", 0.95 if trial["d"] > 8 else 0.5)
     found = parts(rows(Questions(connect(store, code=now)), "settle"), "seed")
-    lines = Counter((row["value"], row["line"]) for row in found)
+    lines = Counter((row["value"], row["seed"], row["at"]) for row in found)
     assert len(lines) == 8 and set(lines.values()) == {2}
 
 

@@ -48,7 +48,7 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     base = alt.Chart().encode(scored(asked.score))
     of_seeds = base.encode(x).transform_filter(is_("part", "seed"))
     line = of_seeds.mark_line(strokeWidth=0.8, opacity=0.7).encode(
-        alt.Color(**colour), dash, alt.Detail(["line:N", "value:N"])
+        alt.Color(**colour), dash, alt.Detail(["seed:N", "at:N", "value:N"])
     )
     point = of_seeds.mark_point(size=20, strokeWidth=1, opacity=1, filled=False).encode(
         alt.Stroke(**colour),
@@ -70,7 +70,6 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
                     "role": PASSES if row["wins"] else DECIDES,
                     "seed": trial["seed"],
                     "at": json.dumps(at),
-                    "line": json.dumps([trial["seed"], at]),
                     "trial": trial["id"],
                     "step": row["steps"],
                     "score": trial[asked.score],

@@ -27,6 +27,8 @@ SIGNATURES = {
     "load": "self, data",
 }
 """The parameters with which methods of the user's are called."""
+WRONG_CALL = r"\(\) (?:takes|missing|got an unexpected)"
+"""How Python says, after its name, that a function has other parameters than it was called with."""
 REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"index out of range in self|out of bounds|device-side assert",
@@ -54,10 +56,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         "the dataclass is frozen: keep the value in a local variable, or compute it in a property",
     ),
     *(
-        (
-            rf"\b{name}\(\) (takes|missing|got an unexpected)",
-            f"define it as `{name}({parameters})`",
-        )
+        (rf"\b{name}{WRONG_CALL}", f"define it as `{name}({parameters})`")
         for name, parameters in SIGNATURES.items()
     ),
     (r"non-frozen dataclass", "write @dataclass(frozen=True)"),

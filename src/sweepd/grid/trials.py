@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,8 @@ from sweepd.grid.settings import Evaluate, Stop, Train
 
 DIGITS = 20
 """of a hash"""
+Texts = Mapping[str, str]
+"""Canonical JSON by name."""
 
 
 @dataclass(frozen=True)
@@ -176,55 +178,42 @@ class TrainedCell:
             model_where=model.where,
             metrics={**BETTER, **metrics.own(task.value.metrics)},
         )
-        for seed in seeds:
-            seeded = {"seed": canonical(seed)}
-            config = _digest(composed({**whole, **seeded}))
-            yield of_cell(
-                seed=seed,
-                config=config,
-                id=_of_code(canonical(config), self.code),
-                trunk=_of_code(composed({**trunk, **seeded}), self.code),
-                former_config=None if former == whole else _digest(composed({**former, **seeded})),
-            )
+        yield from _seeded(of_cell, seeds, self.code, whole, trunk, former)
 
 
 def loop_trials(
     loop: Part, facts: LoopFacts, code: str, stop: Part, seeds: Sequence[int], *, on_demand: bool
 ) -> Iterator[Trial]:
     """The trials of a user's own loop that differ in the seed alone."""
-    for seed in seeds:
-        weights = {"loop": loop.identity, "seed": canonical(seed)}
-        config = _digest(composed({**weights, "stop": canonical(stop.rules)}))
-        yield Trial(
-            id=_of_code(canonical(config), code),
-            trunk=_of_code(composed(weights), code),
-            config=config,
-            code=code,
-            task_name=facts.task,
-            model_name=loop.name,
-            size=facts.size,
-            L=None,
-            seed=seed,
-            axes={**loop.axes, **stop.axes},
-            params=facts.params,
-            flops=facts.flops,
-            flops_weights=None,
-            state_bytes=None,
-            train_bytes=None,
-            train_flops=facts.train_flops,
-            task={},
-            model={},
-            train=facts.budget,
-            evaluate=None,
-            stop=stop.value,
-            on_demand=on_demand,
-            task_where="",
-            model_where="",
-            former_config=None,
-            loop=loop.fields,
-            loop_where=loop.where,
-            metrics=metrics.directions(loop.value.metrics),
-        )
+    weights = {"loop": loop.identity}
+    whole = {**weights, "stop": canonical(stop.rules)}
+    of_cell = partial(
+        Trial,
+        code=code,
+        task_name=facts.task,
+        model_name=loop.name,
+        size=facts.size,
+        L=None,
+        axes={**loop.axes, **stop.axes},
+        params=facts.params,
+        flops=facts.flops,
+        flops_weights=None,
+        state_bytes=None,
+        train_bytes=None,
+        train_flops=facts.train_flops,
+        task={},
+        model={},
+        train=facts.budget,
+        evaluate=None,
+        stop=stop.value,
+        on_demand=on_demand,
+        task_where="",
+        model_where="",
+        loop=loop.fields,
+        loop_where=loop.where,
+        metrics=metrics.directions(loop.value.metrics),
+    )
+    yield from _seeded(of_cell, seeds, code, whole, weights, whole)
 
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
@@ -235,6 +224,28 @@ def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
     nuisance = {column(*name.split(".", 1)) for name in tune}
     same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
     return (trial.task_name, trial.model_name, trial.size, trial.model.get("d"), *same)
+
+
+def _seeded(
+    of_cell: Callable[..., Trial],
+    seeds: Sequence[int],
+    code: str,
+    whole: Texts,
+    trunk: Texts,
+    former: Texts,
+) -> Iterator[Trial]:
+    """The trials of a cell. whole, trunk, former: what `config`, `trunk` and `former_config` hash
+    besides the seed and the code; `former` is `whole` where sweepd 0.1.0 hashed the same."""
+    for seed in seeds:
+        seeded = {"seed": canonical(seed)}
+        config = _digest(composed({**whole, **seeded}))
+        yield of_cell(
+            seed=seed,
+            config=config,
+            id=_of_code(canonical(config), code),
+            trunk=_of_code(composed({**trunk, **seeded}), code),
+            former_config=None if former == whole else _digest(composed({**former, **seeded})),
+        )
 
 
 def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:

@@ -84,7 +84,7 @@ def answer(views: Views, text: str) -> Answer:
     every = judged(views, question, selection, condition, own)
     cells = [cell for cell, selected in every if selected]
     if not cells:
-        notes += _unmet(where, [cell for cell, _ in every])
+        notes += _unmet(conjuncts(selection), [cell for cell, _ in every])
     grouping = group(views, question, [cell for cell, _ in every], cells)
     merit = _merit(question, condition, own)
     of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
@@ -289,7 +289,7 @@ def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
             case Comparison(Column(name), "=", Constant() as asked):
                 found: set[Any] = {cell.row.get(name) for cell in cells} - {None}
                 known = [str(v).lower() if isinstance(v, bool) else str(v) for v in sorted(found)]
-                word = asked.text.strip("'")
+                word = asked.text.strip("'").replace("''", "'")
                 if word not in known and asked.number not in found:
                     hint = closest(word, known) if asked.number is None else ""
                     few = ", ".join(known[:MOST_VALUES]) + ", …" * (len(known) > MOST_VALUES)

@@ -1,4 +1,4 @@
-"""How launches and attempts are numbered, and where the record of a launch lies."""
+"""How launches and attempts are numbered, and where what is kept of a launch lies."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def attempt_number(launch: int, tried: int) -> int:
 def record_of(launch: int) -> str:
     """Where the record of a new launch lies."""
     return f"launches/{launch:06d}.json"
+
+
+def cancel_of(launch: int) -> str:
+    """Where it is written that the driver of a launch is to stop."""
+    return f"launches/{launch:06d}.cancel"
 
 
 def records(folder: Folder) -> dict[int, str]:

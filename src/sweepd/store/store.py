@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import garbage, spill
 from sweepd.store.garbage import Garbage
-from sweepd.store.launches import record_of, records
+from sweepd.store.launches import cancel_of, record_of, records
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
 from sweepd.store.schema import METRICS, TRIALS, Row
@@ -341,11 +341,11 @@ class Store:
 
     def request_cancel(self, launch: int) -> None:
         """Ask the driver of a launch to stop, wherever it runs."""
-        self._folder.put(_cancel(launch), b"")
+        self._folder.put(cancel_of(launch), b"")
 
     def cancel_requested(self, launch: int) -> bool:
         try:
-            self._folder.read(_cancel(launch))
+            self._folder.read(cancel_of(launch))
         except FileNotFoundError:
             return False
         return True
@@ -489,7 +489,3 @@ def _inspected(digest: str) -> str:
 
 def _log(trial_id: str) -> str:
     return f"logs/{checked(trial_id)}"
-
-
-def _cancel(launch: int) -> str:
-    return f"launches/{launch:06d}.cancel"

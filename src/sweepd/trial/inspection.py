@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from sweepd.grid import registry
-from sweepd.grid.blame import place_of, told
+from sweepd.grid.blame import WRONG_CALL, place_of, told
 from sweepd.tasks.base import Task
 from sweepd.trial.cases import Case, Kind
 from sweepd.trial.findings import Finding, Subject, Wrong
@@ -34,8 +34,6 @@ ENTRY: dict[Kind, re.Pattern[str]] = {
     "trial": re.compile(r"\bdef forward\b"),
 }
 """How the line of a class looks where what it gives is made."""
-WRONG_CALL = re.compile(r"\b(\w+)\(\) (?:takes|missing|got an unexpected)")
-"""How Python says that a function has other parameters than it was called with."""
 CHECKS: dict[Kind, Mapping[str, Callable[[Any], str]]] = {
     "task": TASK_CHECKS,
     "model": MODEL_CHECKS,
@@ -97,7 +95,7 @@ def _found(
             yield Finding(*about, False, error.told, place, raised=isinstance(error, Diverged))
             return
         except Exception as error:  # a user's code may raise anything
-            called = WRONG_CALL.search(str(error))
+            called = re.search(rf"\b(\w+){WRONG_CALL}", str(error))
             sign = re.compile(rf"\bdef {called[1]}\b") if called else ENTRY[case.kind]
             place = place_of(error) or subject.place(sign)
             yield Finding(*about, False, told(error), place, raised=True)

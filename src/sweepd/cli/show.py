@@ -64,8 +64,10 @@ def _rows(account: Account, other: Account | None) -> Iterator[Row]:
     from sweepd.trial.account import changed_code
 
     def parts(of: Account) -> Iterator[tuple[str, str, Any]]:
-        told = {"id": of.id, "sweep": of.sweep, "status": of.status, "code": of.code}
-        yield from (("trial", *item) for item in {**told, "seed": of.seed, **of.outcome}.items())
+        told: dict[str, Any] = {"id": of.id, "sweep": of.sweep, "status": of.status}
+        told |= {"code": of.code, "seed": of.seed}
+        told |= {"lengths": of.lengths} if of.lengths else {}
+        yield from (("trial", *item) for item in {**told, **of.outcome}.items())
         for block, fields in of.settings.items():
             yield from ((block, *item) for item in fields.items())
         yield from (("check", f"step {row['step']}", row["acc"]) for row in of.checks())
@@ -94,6 +96,8 @@ def _show(account: Account) -> None:
     for block, fields in account.settings.items():
         given = {name: value for name, value in fields.items() if value is not None}
         print(f"{block}: " + ", ".join(f"{name} {_short(value)}" for name, value in given.items()))
+    if account.lengths:
+        print(f"lengths: {account.lengths}")
     if account.curve:
         print()
         _show_curve(account)

@@ -8,6 +8,7 @@ from itertools import product
 from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.options import Goal
 from sweepd.grid.parts import Part, Parts
+from sweepd.grid.reach import Reach
 from sweepd.grid.settings import Evaluate, Train
 from sweepd.grid.trials import Setting
 
@@ -30,21 +31,24 @@ def repeated_looks(goal: Goal, stops: Sequence[Part]) -> Iterator[str]:
 
 
 def cost_notes(
-    parts: Parts, settings: Sequence[Setting | None], all_costs: Sequence[Sequence[Costs | None]]
+    parts: Parts,
+    settings: Sequence[Setting | None],
+    all_costs: Sequence[Sequence[Costs | None]],
+    all_reaches: Sequence[Sequence[Reach]],
 ) -> Iterator[str]:
     """What the FLOPs of a model leave out, and what it costs to decode without a `step`; of
     each model once, at its dearest."""
     uncounted: dict[str, tuple[str, ...]] = {}
     shares: dict[str, float] = {}
-    for setting, task_costs in zip(settings, all_costs, strict=True):
-        for model, cost in zip(parts.models, task_costs, strict=True):
+    for setting, *of_task in zip(settings, all_costs, all_reaches, strict=True):
+        for model, cost, reach in zip(parts.models, *of_task, strict=True):
             assert setting and cost
             if cost.uncounted:
                 uncounted[model.name] = cost.uncounted
             if cost.reruns and setting.decoded:
                 share = max(
                     setting.decoded
-                    * _decoded_rows(train.value, evaluate.value)
+                    * _decoded_rows(train.value, evaluate.value, reach)
                     / (train_flops(1, train.value.batch_size) * train.value.steps)
                     for train, evaluate in product(parts.trains, parts.evaluates)
                 )
@@ -80,7 +84,12 @@ def few_inputs(task: Part, setting: Setting, parts: Parts) -> Iterator[str]:
         yield f"{task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
 
 
-def _decoded_rows(train: Train, evaluate: Evaluate) -> int:
-    """How many rows the checks and the test of a trial may decode."""
+def _decoded_rows(train: Train, evaluate: Evaluate, reach: Reach) -> float:
+    """How many rows the checks and the test of a trial may decode.
+
+    A score at another length has as many tokens as the test, each of which is decoded from a prefix
+    that is so many times as long: it counts as that many tests.
+    """
     checks = (train.steps - 1) // evaluate.check_every
-    return checks * evaluate.check_samples + evaluate.verdict_samples
+    tests = 1 + sum(reach.stretch.values())
+    return checks * evaluate.check_samples + tests * evaluate.verdict_samples

@@ -79,6 +79,18 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
     )
 
 
+def weight_shapes(
+    architecture: Model, vocab_size: int, L: int, capacity: int
+) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight, by name, of a model for rows of up to `capacity` tokens, without
+    allocating it. Raises what `costs` does."""
+    import torch
+
+    with sparing_the_compiler(), torch.device("meta"):
+        model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
+    return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+
+
 @contextmanager
 def sparing_the_compiler() -> Iterator[None]:
     """Within this block torch computes on the meta device without loading its compiler, which takes

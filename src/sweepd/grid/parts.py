@@ -8,6 +8,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from sweepd.grid import lengths
 from sweepd.grid.axes import Variant, canonical, plain
 from sweepd.grid.reserve import reserved
 from sweepd.grid.spec import SETTINGS, Grid
@@ -15,7 +16,7 @@ from sweepd.grid.spec import SETTINGS, Grid
 RESERVED = (
     *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
     *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
-    *("independent", "commonest", "loss_at", "acc_at"),
+    *("independent", "commonest", "loss_at", "acc_at", lengths.COLUMN),
     *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
     *("flops_to_goal", "seconds", "parent", "error"),
     *("host", "torch", "threads", "started", "ended", "on_demand"),

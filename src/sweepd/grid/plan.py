@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweepd.errors import UserError
-from sweepd.grid import loops, metrics
+from sweepd.grid import lengths, loops, metrics, reach
 from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks
 from sweepd.grid.axes import Block, reason
 from sweepd.grid.costs import Costs, costs, train_flops
@@ -16,6 +16,7 @@ from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.loops import LoopFacts
 from sweepd.grid.options import OF_CELLS, Better
 from sweepd.grid.parts import RESERVED, Part, Parts, column
+from sweepd.grid.reach import Reach
 from sweepd.grid.settings import LrRule
 from sweepd.grid.spec import SETTINGS, Grid
 from sweepd.grid.trials import Setting, TrainedCell, Trial, loop_trials
@@ -69,8 +70,10 @@ class Plan:
 
     @property
     def metrics(self) -> dict[str, Better]:
-        """What the user's own tasks and loops report besides what any trial may."""
-        return {name: better for _, name, better in _own_metrics(self.grid)}
+        """What trials report besides what any trial may: metrics of the user's own tasks and loops,
+        and scores at other lengths."""
+        own = {name: better for _, name, better in _own_metrics(self.grid)}
+        return own | _length_scores(self.grid)
 
     @property
     def minimized(self) -> str:
@@ -178,18 +181,37 @@ class _Planner:
         codes = self.codes()
         if self.problems:
             raise GridError(self.problems)
+        all_reaches = self.reaches()
         self.warned += repeated_looks(self.grid.goal, self.parts.stops)
-        for task, setting, task_costs in zip(self.parts.tasks, settings, all_costs, strict=True):
+        for task, setting, task_costs, task_reaches in zip(
+            self.parts.tasks, settings, all_costs, all_reaches, strict=True
+        ):
             assert setting is not None
             self.warned += few_inputs(task, setting, self.parts)
-            for model, cost in zip(self.parts.models, task_costs, strict=True):
+            for model, cost, reached in zip(
+                self.parts.models, task_costs, task_reaches, strict=True
+            ):
                 assert cost is not None
                 code = codes[task.name, model.name].digest
                 for trains, seeds, on_demand in self.rounds(self.parts.trains, self.parts.reserve):
                     for rest in product(trains, self.parts.evaluates, self.parts.stops):
-                        cell = TrainedCell(task, setting, model, cost, code, *rest)
+                        asked = self.grid.lengths, tuple(reached.stretch)
+                        cell = TrainedCell(task, setting, model, cost, code, *rest, *asked)
                         yield from cell.trials(seeds, on_demand=on_demand)
-        self.noted += cost_notes(self.parts, settings, all_costs)
+        self.noted += cost_notes(self.parts, settings, all_costs, all_reaches)
+
+    def reaches(self) -> list[list[Reach]]:
+        """For each task, at which other lengths each model is scored. GridError where the grid asks
+        for what it can't have."""
+        grid, parts = self.grid, self.parts
+        found = [reach.reaches(task, parts.models, grid.lengths) for task in parts.tasks]
+        everywhere = list(chain(*found))
+        for key, message in reach.refusals(grid.goal.metric, grid.lengths, everywhere):
+            self.refuse((key,), message)
+        if self.problems:
+            raise GridError(self.problems)
+        self.noted += reach.notes(parts.tasks, parts.models, found)
+        return found
 
     def rounds(
         self, asked: Sequence[T], longer: Sequence[T]
@@ -207,6 +229,7 @@ class _Planner:
     def refuse_clashes(self) -> None:
         """Fields become columns, whose names SQL reads without regard to case."""
         taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
+        taken |= dict.fromkeys(_length_scores(self.grid), "a score at another length")
         taken |= {name: f"a metric of {block.name}" for block, name in self.metrics(taken)}
         for kind in ("train", "evaluate", "stop", "task", "model", "loop"):
             own = {}
@@ -311,3 +334,15 @@ def _own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
         found = (metrics.own(variant.value.metrics) for variant in block.variants)
         for name, better in dict.fromkeys(one for own in found for one in own.items()):
             yield block, name, better
+
+
+def _length_scores(grid: Grid) -> dict[str, Better]:
+    """The scores at other lengths that a grid asks for."""
+    return {
+        name: better
+        for block in grid.blocks["task"]
+        for variant in block.variants
+        for name, better in lengths.scores(
+            metrics.directions(variant.value.metrics), grid.lengths
+        ).items()
+    }

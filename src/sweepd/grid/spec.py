@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
-from sweepd.grid import registry
+from sweepd.grid import lengths, registry
 from sweepd.grid.axes import (
     Block,
     Choice,
@@ -86,6 +86,7 @@ KEYS: Fields = {
     **{kind: Parameter(dict, None) for kind in ("loop", *SETTINGS)},
     **OPTIONS,
     **LISTS,
+    lengths.KEY: Parameter(float, ()),
 }
 LOOP_KEYS: Fields = {
     "loop": Parameter(dict),
@@ -123,6 +124,8 @@ class Grid:
     """nuisance axes, as `train.lr`"""
     log_to: tuple[TrackerName, ...]
     """trackers that are told of its trials while these run"""
+    lengths: tuple[float, ...]
+    """at which multiples of their tasks' lengths trained models are scored too, ascending"""
     base: Path
     """absolute: the folder that paths of a user's tasks and models are relative to"""
     document: Document = field(repr=False, compare=False)
@@ -159,6 +162,7 @@ class Grid:
                 else {"start": self.first_seeds, "max": len(self.seeds)},
                 "tune": list(self.tune),
                 "log_to": list(self.log_to),
+                **({lengths.KEY: list(self.lengths)} if self.lengths else {}),
             }
         )
 
@@ -219,6 +223,12 @@ def json_schema() -> dict[str, Any]:
                 "uniqueItems": True,
                 "default": [],
             },
+            lengths.KEY: {
+                "type": "array",
+                "items": {"type": "number", "exclusiveMinimum": 1, "maximum": lengths.MOST},
+                "uniqueItems": True,
+                "default": [],
+            },
         },
         "oneOf": [
             {"required": ["task", "model"], "properties": {"loop": False}},
@@ -274,7 +284,7 @@ class _Reader:
             has_keys(self.document, KEYS, self.raw, (), "a grid")
         self.refuse_too_many()
         blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
-        self.tasks = blocks["task"]
+        self.tasks, self.lengths = blocks["task"], self.read_lengths()
         values = {key: self.one(key) for key in OPTIONS}
         name, goal = self.name(values["name"]), self.goal(values["goal"])
         if goal:
@@ -305,6 +315,7 @@ class _Reader:
             hang_seconds=values["hang_seconds"],
             tune=tune,
             log_to=log_to,
+            lengths=self.lengths,
             base=self.base,
             document=self.document,
         )
@@ -433,7 +444,8 @@ class _Reader:
                 more, wanted = ("more", ">") if metrics[metric] == "up" else ("less", "<")
                 told = f"for {name}, {more} {metric} is better"
                 self.refuse(("goal",), f"{told}; write {metric} {wanted} {goal.threshold:g}")
-        share, threshold = is_share(metric), goal.threshold
+        share = is_share(metric) or metric in lengths.scores({"acc": "up"}, self.lengths)
+        threshold = goal.threshold
         if not math.isfinite(threshold) or (share and not 0 <= threshold <= 1):
             number = text.rpartition(goal.comparison)[2].strip()
             wanted = "a share from 0 to 1" if share else "a finite number"
@@ -443,18 +455,31 @@ class _Reader:
     def metrics(self) -> Iterator[tuple[str, dict[str, Better]]]:
         """What each loop reports; or each task: its settings decide; where these are broken, its
         class."""
+
+        def reported(by: Any) -> dict[str, Better]:
+            own = directions(by.metrics)
+            return own | lengths.scores(own, self.lengths)
+
         settled = {block.name for block in self.tasks}
         for name, cls in (*self.kinds.get("loop", {}).items(), *self.kinds.get("task", {}).items()):
             if name not in settled:
-                yield name, directions(cls.metrics)
+                yield name, reported(cls)
         for block in self.tasks:
-            found = [directions(variant.value.metrics) for variant in block.variants]
+            found = [reported(variant.value) for variant in block.variants]
             yield from ((block.name, one) for i, one in enumerate(found) if one not in found[:i])
 
     def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
-        """A trial that stops as solved must have reached the goal."""
+        """A trial that stops as solved must have reached the goal. Rules that give up on a trial
+        watch its checks."""
         without = [task for task, metrics in self.metrics() if "acc" not in metrics]
+        at_lengths = {
+            lengths.column(score, one) for score in lengths.SCORED for one in self.lengths
+        }
         for variant in (variant for block in stops for variant in block.variants):
+            for rule in ("plateau", "asha") if goal.metric in at_lengths else ():
+                if getattr(variant.value, rule) is not None:
+                    message = f"it watches the checks, which do not measure {goal.metric}"
+                    self.refuse(variant.written[rule], f"{message}; leave {rule} out")
             success, keys = variant.value.success, variant.written["success"]
             if success is None:
                 continue
@@ -605,13 +630,20 @@ class _Reader:
             self.refuse(choice.keys, f"{choice.value} is no field of this grid{hint}")
         return tuple(choice.value for choice in choices)
 
+    def read_lengths(self) -> tuple[float, ...]:
+        choices = self.listed(lengths.KEY, "[1.5, 2]")
+        for choice in choices:
+            if message := lengths.fault(choice.value):
+                self.refuse(choice.keys, message)
+        return tuple(sorted(choice.value for choice in choices))
+
     def listed(self, key: str, example: str) -> list[Choice]:
         """The values of a key that takes a list."""
-        default = LISTS[key].default
+        default = KEYS[key].default
         raw = self.raw.get(key, [])
         if key not in self.raw or (raw == [] and not default):
             return [Choice(value, (key,)) for value in default]
         if not isinstance(raw, list):
             self.refuse((key,), f"{shown(raw)}: write a list, such as {example}")
             return []
-        return read_choices(self.document, LISTS[key].type, raw, (key,))
+        return read_choices(self.document, KEYS[key].type, raw, (key,))

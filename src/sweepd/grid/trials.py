@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from sweepd.grid import metrics
+from sweepd.grid import lengths, metrics
 from sweepd.grid.axes import canonical, composed
 from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.fingerprint import Class
@@ -84,6 +84,10 @@ class Trial:
     loop_where: str = ""
     metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
     """what it may report, and which way each is better"""
+    lengths: tuple[float, ...] = ()
+    """at which multiples of its task's length its model is scored too, once it is trained"""
+    unscored_config: str | None = None
+    """where the grid asks for `lengths`: the `config` of the same trial without them"""
 
     @property
     def classes(self) -> tuple[Class, ...]:
@@ -141,6 +145,10 @@ class TrainedCell:
     train: Part
     evaluate: Part
     stop: Part
+    lengths: tuple[float, ...] = ()
+    """the multiples of its length at which the grid asks for scores"""
+    reached: tuple[float, ...] = ()
+    """those at which it can be scored"""
 
     def trials(self, seeds: Sequence[int], *, on_demand: bool) -> Iterator[Trial]:
         task, model, train, cost = self.task, self.model, self.train, self.cost
@@ -152,8 +160,11 @@ class TrainedCell:
         weights = {"task": task.identity, "model": model.identity, "train": train.text}
         trunk = {**weights, "train": canonical(common)}
         stop = canonical({"success": None, **self.stop.rules})
-        whole = {**weights, "evaluate": self.evaluate.text, "stop": stop}
+        unscored = {**weights, "evaluate": self.evaluate.text, "stop": stop}
+        asked = {lengths.COLUMN: lengths.as_text(self.lengths)} if self.lengths else {}
+        whole = {**unscored, **{name: canonical(value) for name, value in asked.items()}}
         former = {**whole, "task": task.former_identity, "model": model.former_identity}
+        reported = metrics.directions(task.value.metrics)
         of_cell = partial(
             Trial,
             code=self.code,
@@ -161,7 +172,14 @@ class TrainedCell:
             model_name=model.name,
             size=self.setting.size,
             L=self.setting.L,
-            axes={**task.axes, **model.axes, **train.axes, **self.evaluate.axes, **self.stop.axes},
+            axes={
+                **task.axes,
+                **model.axes,
+                **train.axes,
+                **self.evaluate.axes,
+                **self.stop.axes,
+                **asked,
+            },
             params=cost.params,
             flops=cost.flops,
             flops_weights=cost.flops_weights,
@@ -176,9 +194,10 @@ class TrainedCell:
             on_demand=on_demand,
             task_where=task.where,
             model_where=model.where,
-            metrics={**BETTER, **metrics.own(task.value.metrics)},
+            metrics={**BETTER, **reported, **lengths.scores(reported, self.lengths)},
+            lengths=self.reached,
         )
-        yield from _seeded(of_cell, seeds, self.code, whole, trunk, former)
+        yield from _seeded(of_cell, seeds, self.code, whole, trunk, former, unscored)
 
 
 def loop_trials(
@@ -213,7 +232,7 @@ def loop_trials(
         loop_where=loop.where,
         metrics=metrics.directions(loop.value.metrics),
     )
-    yield from _seeded(of_cell, seeds, code, whole, weights, whole)
+    yield from _seeded(of_cell, seeds, code, whole, weights, whole, whole)
 
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
@@ -233,9 +252,15 @@ def _seeded(
     whole: Texts,
     trunk: Texts,
     former: Texts,
+    unscored: Texts,
 ) -> Iterator[Trial]:
-    """The trials of a cell. whole, trunk, former: what `config`, `trunk` and `former_config` hash
-    besides the seed and the code; `former` is `whole` where sweepd 0.1.0 hashed the same."""
+    """The trials of a cell. whole, trunk, former, unscored: what `config`, `trunk`, `former_config`
+    and `unscored_config` hash besides the seed and the code; `former` is `whole` where sweepd 0.1.0
+    hashed the same, and `unscored` where there are no `lengths`."""
+
+    def other_config(texts: Texts, seeded: Texts) -> str | None:
+        return None if texts == whole else _digest(composed({**texts, **seeded}))
+
     for seed in seeds:
         seeded = {"seed": canonical(seed)}
         config = _digest(composed({**whole, **seeded}))
@@ -244,7 +269,8 @@ def _seeded(
             config=config,
             id=_of_code(canonical(config), code),
             trunk=_of_code(composed({**trunk, **seeded}), code),
-            former_config=None if former == whole else _digest(composed({**former, **seeded})),
+            former_config=other_config(former, seeded),
+            unscored_config=other_config(unscored, seeded),
         )
 
 

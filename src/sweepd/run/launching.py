@@ -91,6 +91,12 @@ class Planned:
                 f"(changed: {', '.join(self.changed) or 'unknown'}); --accept-code counts them as "
                 "done"
             )
+        if unscored := len(self.standing.unscored):
+            yield (
+                f"trials that are done without scores at these lengths: {unscored}; they stay as "
+                "they are, and a trial with such scores is trained anew, as far as no kept state "
+                "spares it that"
+            )
         yield from self.outlook.lines()
 
 

@@ -32,12 +32,14 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class Standing:
-    """How planned trials stand. `other` maps a trial's id to its ending under another code."""
+    """How planned trials stand. `other` maps a trial's id to its ending under another code.
+    unscored: those of `todo` that are done but for the scores at other `lengths`."""
 
     done: tuple[Trial, ...]
     todo: tuple[Trial, ...]
     failed: tuple[Trial, ...]
     other: Mapping[str, LedgerRow]
+    unscored: tuple[Trial, ...] = ()
 
     def accepting(self, codes: Collection[str]) -> tuple[Trial, ...]:
         """The planned trials; those that one of `codes` has done, under that code's identity."""
@@ -60,7 +62,7 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Sort `trials` by the store's `trials` table. `failed` ones are part of `todo`."""
     endings = counting_endings(table)
     ended = {(e.task, e.model, e.config): e for e in endings.values() if e.status in DONE}
-    done, todo, failed, other = [], [], [], {}
+    done, todo, failed, unscored, other = [], [], [], [], {}
     for trial in trials:
         ending = endings.get(trial.id)
         if ending and ending.status in DONE:
@@ -69,11 +71,14 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
         todo.append(trial)
         if ending and ending.status == "failed":
             failed.append(trial)
+        twin = ended.get((trial.task_name, trial.model_name, trial.unscored_config or ""))
+        if twin and twin.code == trial.code:
+            unscored.append(trial)
         for config in filter(None, (trial.config, trial.former_config)):
             if ours := ended.get((trial.task_name, trial.model_name, config)):
                 other[trial.id] = ours
                 break
-    return Standing(tuple(done), tuple(todo), tuple(failed), other)
+    return Standing(tuple(done), tuple(todo), tuple(failed), other, tuple(unscored))
 
 
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepd.errors import UserError
+from sweepd.grid import lengths
 from sweepd.grid.axes import plain
 from sweepd.grid.fingerprint import current_code
 from sweepd.grid.parameters import parameters
@@ -45,6 +46,8 @@ class Account:
     status: str
     code: str
     seed: int
+    lengths: str | None
+    """at which multiples of its length it was to be scored too, as a list in YAML"""
     settings: Settings
     outcome: Mapping[str, Any]
     curve: tuple[Mapping[str, Any], ...]
@@ -86,19 +89,24 @@ def account_of(store: Store, start: str) -> Account:
     classes = info.classes_of(row["task"], row["model"])
     now = current_code(classes, Path(info.base))
     code_files = info.code_files.get(row["code"], {})
+    curve = tuple(_curve(store, id_, endings))
     own = {kind: _named(kind, block) for kind, block in settings.items()}
+    factors = row.get(lengths.COLUMN)
     alone = {**own, "seeds": [row["seed"]], "search": "grid", "settle": "off"}
+    if factors or frozen.get(lengths.KEY):
+        alone[lengths.KEY] = json.loads(factors or "[]")
     return Account(
         id=id_,
         sweep=sweep,
         status=ending.get("status", UNTRIED),
         code=row["code"],
         seed=row["seed"],
+        lengths=factors,
         settings=settings,
         outcome={name: ending.get(name) for name in (*info.metrics, *OUTCOME)}
         | {name: row.get(name) for name in COSTS},
-        curve=tuple(_curve(store, id_, endings)),
-        metrics=tuple(info.metrics),
+        curve=curve,
+        metrics=tuple(name for name in info.metrics if any(name in row for row in curve)),
         code_files=code_files,
         changed=tuple(_changed(code_files, now.files)) if now else ("its files are gone",),
         sources=dict(_sources(store, info, row["code"])),
@@ -114,8 +122,9 @@ def changed_settings(one: Account, other: Account) -> Iterator[tuple[str, str, A
         for name in dict.fromkeys((*mine, *theirs)):
             if mine.get(name) != theirs.get(name):
                 yield block, name, mine.get(name), theirs.get(name)
-    if one.seed != other.seed:
-        yield "", "seed", one.seed, other.seed
+    for name in ("seed", "lengths"):
+        if (mine := getattr(one, name)) != (theirs := getattr(other, name)):
+            yield "", name, mine, theirs
 
 
 def changed_code(one: Account, other: Account) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sweepd.grid import lengths
 from sweepd.grid.loops import LoopBudget
 from sweepd.grid.parts import column
 from sweepd.grid.settings import Evaluate, Stop, unsolved
@@ -22,7 +23,7 @@ from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.schema import TRIALS
 
 FREE = {
-    *("id", "trunk", "config", "attempt", "sweep", "steps", "decay"),
+    *("id", "trunk", "config", "attempt", "sweep", "steps", "decay", lengths.COLUMN),
     *(field.name for field in fields(Evaluate)),
     *(column("stop", field.name) for field in fields(Stop)),
     *(TRIALS.after),

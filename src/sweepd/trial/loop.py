@@ -7,12 +7,14 @@ workers, searches and questions know no more of either than what stands here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from sweepd.grid import registry
 from sweepd.grid.settings import Train
 from sweepd.grid.trials import Trial
+from sweepd.trial.longer import ScoredLonger
 from sweepd.trial.own_loop import OwnLoop
 from sweepd.trial.training import Training
 
@@ -105,7 +107,8 @@ def started(trial: Trial, base: Path, device: str) -> Run:
         )
     assert isinstance(trial.train, Train)
     assert trial.evaluate is not None and trial.train_flops is not None
-    return Training(
+    make = partial(ScoredLonger, trial.lengths) if trial.lengths else Training
+    return make(
         registry.find_task(trial.task_where, base)(**trial.task),
         registry.find_model(trial.model_where, base)(**trial.model),
         trial.train,

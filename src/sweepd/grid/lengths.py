@@ -1,0 +1,81 @@
+"""Scores at other lengths than that of training: `lengths: [1.5, 2]` of a grid.
+
+This module says which factors there may be, what their scores are called, and what a longer task
+is. `grid.reach` says which models can be scored there, and `trial.longer` scores them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, cast
+
+from sweepd.grid.options import Better
+
+if TYPE_CHECKING:
+    from sweepd.tasks.base import Task
+
+MOST = 100
+"""The largest factor: far above what anyone asks for."""
+KEY, COLUMN = "lengths", "score_lengths"
+"""Where a grid names the factors, and the column of results that holds them."""
+SCORED: Mapping[str, Better] = {"acc": "up", "loss": "down"}
+"""What is scored at another length: the first of these that the task reports."""
+
+
+def fault(factor: float) -> str | None:
+    """Why a number can't be a factor, or None."""
+    if not 1 < factor <= MOST:
+        return f"{factor:g}: must be above 1 and at most {MOST}; 2 is twice the length of training"
+    if float(f"{factor:g}") != factor:
+        return f"{factor}: a factor has at most six digits, for it becomes part of a column's name"
+    return None
+
+
+def as_text(factors: Sequence[float]) -> str:
+    """The factors as one value, which is both YAML and JSON: `[1.5, 2]`."""
+    return f"[{', '.join(f'{factor:g}' for factor in factors)}]"
+
+
+def scored(metrics: Mapping[str, Better]) -> str | None:
+    """Which of `SCORED` a task that reports these metrics is scored by at another length."""
+    return next((name for name in SCORED if name in metrics), None)
+
+
+def column(score: str, factor: float) -> str:
+    """What a score is called at a length: `acc_1_5x`."""
+    return f"{score}_{factor:g}x".replace(".", "_")
+
+
+def columns(factors: Sequence[float]) -> dict[str, float]:
+    """Each score that there can be at these lengths, with its factor."""
+    return {column(score, factor): factor for score in SCORED for factor in factors}
+
+
+def scores(metrics: Mapping[str, Better], factors: Sequence[float]) -> dict[str, Better]:
+    """What these lengths add to what a task reports: names, and which way each is better."""
+    score = scored(metrics)
+    return {column(score, factor): SCORED[score] for factor in factors} if score else {}
+
+
+def length_field(task: Task) -> str:
+    """The field that makes the rows of a task longer: `length` where it has one, else its size."""
+    own = {field.name for field in fields(task)}  # type: ignore[arg-type]
+    return "length" if "length" in own else task.size_field
+
+
+def longer(task: Task, factor: float) -> Task:
+    """Returns the task with its length times `factor`, rounded up, and all else the same.
+    ValueError, or what else a user's class raises, where there is no such task."""
+    name = length_field(task)
+    # The factor as it is written: as binary floats, 1.1 · 50 is above 55.
+    length = math.ceil(Decimal(repr(factor)) * getattr(task, name))
+    return cast("Task", replace(cast(Any, task), **{name: length}))
+
+
+def rows(task: Task, there: Task, count: int) -> int:
+    """How many rows of the longer task `there` are scored where a test sample has `count` rows:
+    as many as have no more tokens together, and at least one."""
+    return max(1, count * task.L // there.L)

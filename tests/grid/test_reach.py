@@ -188,7 +188,7 @@ def test_cells_that_cannot_be_scored_are_planned_with_a_note() -> None:
     assert {t.axes["score_lengths"] for t in found.trials} == {"[2]"}
     assert found.metrics == {"acc_2x": "up"}
     assert found.notes == (
-        "acc_2x is the acc of lis at 2 times n",
+        "trained models are also scored at 2 times n of lis",
         "no acc_2x for standard (1 of 4 settings): the weight `position` depends on how long a row "
         "may be, as learned positions do",
         "no acc_2x for lis with n = 12: with n = 24 its vocabulary has 28 words in place of 19",

@@ -67,21 +67,18 @@ def notes(
     tasks: Sequence[Part], models: Sequence[Part], found: Sequence[Sequence[Reach]]
 ) -> Iterator[str]:
     """What is scored at other lengths, and which scores stay empty, in sentences."""
-    scored: dict[str, None] = {}
+    longer: dict[str, None] = {}
     empty: dict[Obstacle, Counter[str]] = defaultdict(Counter)
-    settings = Counter({model.name: 0 for model in models})
+    settings = Counter(model.name for model in models for _ in tasks)
     for task, of_task in zip(tasks, found, strict=True):
         score = lengths.scored(directions(task.value.metrics)) or "acc"
-        field_ = lengths.length_field(task.value)
-        for model, reach in zip(models, of_task, strict=True):
-            settings[model.name] += 1
+        for reach in of_task:
             for factor in reach.stretch:
-                name = lengths.column(score, factor)
-                scored[f"{name} is the {score} of {task.name} at {factor:g} times {field_}"] = None
+                longer[f"{factor:g} times {lengths.length_field(task.value)} of {task.name}"] = None
             for factor, obstacle in reach.obstacles.items():
                 empty[obstacle][lengths.column(score, factor)] += 1
-    if scored:
-        yield "; ".join(scored)
+    if longer:
+        yield f"trained models are also scored at {', '.join(longer)}"
     told: dict[tuple[str, str], list[str]] = defaultdict(list)
     for obstacle, lacking in empty.items():
         most, total = max(lacking.values()), settings[obstacle.who]

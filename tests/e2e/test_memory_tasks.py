@@ -17,6 +17,7 @@ model: {{name: standard, d: [4, 8], layers: 1, heads: 2}}
 train: {{steps: 20, batch_size: 16}}
 evaluate: {{check_every: 10, check_samples: 32, verdict_samples: 64}}
 goal:  loss < 1.5
+lengths: [1.5]
 resources: {ONE_AT_A_TIME}
 """
 
@@ -56,6 +57,18 @@ def test_a_loss_decides(swept: SharedShell) -> None:
     assert swept.rows("query", 'min d by "values"') == swept.rows(
         "query", 'min d by "values" where loss < 1.5'
     )
+
+
+def test_longer_rows_are_scored_as_rows_of_the_task_are(swept: SharedShell) -> None:
+    for row in swept.sql("SELECT * FROM trials"):
+        real = row["task"] == "sparse_memory" or row["values"] == "reals"
+        score, other = ("loss_1_5x", "acc_1_5x")[:: 1 if real else -1]
+        assert row[score] > 0 and row[other] is None and row["score_lengths"] == "[1.5]"
+    rows = swept.rows("query", "max acc_1_5x by d where \"values\" = 'tokens'")
+    best = swept.sql("SELECT task, d, max(acc_1_5x) AS acc FROM trials GROUP BY ALL")
+    assert {(r["task"], r["d"]): r["value"] for r in rows} == {
+        (r["task"], r["d"]): r["acc"] for r in best if r["acc"] is not None
+    }
 
 
 def test_samples_are_a_prompt_and_its_answer(shell: SharedShell) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from inprocess import sweepd
 
 from sweepd.cluster import Local
 from sweepd.errors import EnvironmentFailure, UserError
@@ -17,10 +20,13 @@ from sweepd.grid.options import Resources
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial
+from sweepd.grid.yamlfile import parse
 from sweepd.run import launching
 from sweepd.run.driver import sweep_info
 from sweepd.run.launching import cancel, forecast, per_trial, planned, saved_grid
 from sweepd.store.store import Store
+from sweepd.trial.account import account_of, changed_settings
+from sweepd.trial.attempt import Attempt
 from sweepd.trial.endings import ledger_columns
 
 GRID = """
@@ -179,3 +185,53 @@ def test_cancel_waits_for_the_end_of_the_driver(
                         cancel(store, "small")
             finally:
                 driver.kill()
+
+
+def test_lengths_that_are_added_leave_what_is_done_and_take_it_up(store: Store) -> None:
+    """A trial with scores at other lengths is a new one, which trains the decay again alone."""
+    small = ("task.n=4", "model.d=8", "seeds=[0]", "train.steps=20", "evaluate.verdict_samples=16")
+    asked = (*small, "lengths=[1.5, 2]")
+    [before] = trained(store, small, 1000)
+    [note] = [note for note in planned(grid(*asked), store).notes() if "without scores" in note]
+    assert note.startswith("trials that are done without scores at these lengths: 1; they stay as")
+    made = planned(grid(*asked), store)
+    assert not made.standing.done and len(made.standing.unscored) == 1
+    assert "trials that can continue earlier runs, from step 16: 1" in list(made.notes())
+    kept, after = trained(store, asked, 2000)
+    assert kept == before and after["parent"] == before["id"] != after["id"]
+    same = ("acc", "loss", "chain_acc", "correct", "total", "loss_at", "acc_at", "step", "trunk")
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+    assert 0 <= after["acc_1_5x"] <= 1 and 0 <= after["acc_2x"] <= 1
+    for sets in (small, asked):  # each is done, beside the other
+        standing = planned(grid(*sets), store).standing
+        assert len(standing.done) == 1 and not standing.unscored
+
+    told = account_of(store, after["id"])
+    assert told.lengths == "[1.5, 2]" and told.outcome["acc_2x"] == after["acc_2x"]
+    assert list(changed_settings(told, account_of(store, before["id"]))) == [
+        ("", "lengths", "[1.5, 2]", None)
+    ]
+    for row, factors in ((before, []), (after, [1.5, 2])):
+        alone = account_of(store, row["id"])
+        assert parse(alone.grid, "grid.yaml").data["lengths"] == factors
+        sets = shlex.split(alone.command)[4::2]
+        assert [t.id for t in plan(grid(*sets)).trials] == [row["id"]]
+        shown = sweepd("show", row["id"], "--results", store.address).out
+        assert ("lengths: [1.5, 2]" in shown) == bool(factors)
+
+    rows = sweepd("query", "min d where acc_2x >= 0", "--json", "--results", store.address).out
+    found = {row["score_lengths"]: row for row in json.loads(rows)}
+    assert (found["[1.5, 2]"]["value"], found[None]["value"]) == (8, None)
+    assert found["[1.5, 2]"]["acc_2x"] == after["acc_2x"]
+
+
+def trained(store: Store, sets: Sequence[str], number: int) -> list[dict[str, Any]]:
+    """Train the one trial of a grid to its end; returns all endings of the store, oldest first."""
+    made = plan(grid(*sets))
+    save(store, made)
+    store.new_launch({"sweep": "small"})
+    attempt = Attempt(store, made.trials[0], number, "small", Path(), "cpu", 1e9)
+    attempt.begin()
+    while attempt.status is None:
+        attempt.advance(9.0)
+    return sorted(store.read_trials().table.to_pylist(), key=lambda row: int(row["attempt"]))

@@ -111,6 +111,18 @@ def test_an_edge_that_scores_no_better_than_the_rest_is_no_best_rate() -> None:
     assert stands([hopeless, hopeless], GOAL, "median", SETTLE, 1000).settled == "untested"
 
 
+@pytest.mark.parametrize(("edge_scores", "settled"), [(0.005, "yes"), (0.1, "untested")])
+def test_an_edge_must_lead_by_more_than_chance(edge_scores: float, settled: str) -> None:
+    """Where every rate stays at its guesses, seeds alone decide which one scores best."""
+    steps = (1000, 2000, 4000)
+    inside = runs(*[dict.fromkeys(steps, score) for score in (0.24, 0.25, 0.26)])
+    at_edge = runs(*[dict.fromkeys(steps, score + edge_scores) for score in (0.24, 0.25, 0.26)])
+    found = stands([at_edge, inside, inside], GOAL, "median", SETTLE, 1000)
+    assert found.settled == settled
+    first, second = best_rates([AtRate(1.0, at_edge), AtRate(2.0, inside)], GOAL)
+    assert {first.peak_lr, second.peak_lr} == {1.0, 2.0}
+
+
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=3, max_size=6))
 def test_the_best_rates_score_best_and_lie_inside_where_they_may(scores: list[float]) -> None:
     rates = [AtRate(10.0**i, runs({1000: score})) for i, score in enumerate(scores)]

@@ -240,6 +240,28 @@ def test_failures_of_a_worker_change_no_answer(seed: int, order: random.Random) 
 
 
 @given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=20, derandomize=True)
+def test_a_rate_beyond_the_range_that_has_begun_is_run_until_it_is_decided(seed: int) -> None:
+    """Else a question would wait for its other seeds, which nobody runs."""
+    made = planned("staircase", "tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
+
+    def by_luck(trial: Trial) -> Outcome:
+        """Every rate is as good as any other, and hopeless."""
+        own = random.Random(f"{seed} {trial.seed} {trial.size} {trial.axes}")
+        return Outcome("completed", own.uniform(0.2, 0.3), 4096)
+
+    ledger, _, _ = drive(lambda: search_of(made), by_luck)
+    begun = [
+        ladder
+        for stair in search_of(made).stairs
+        for ladders in stair.ladders.values()
+        for ladder in ladders
+        if ladder.in_reserve and ladder.ended(ledger).runs
+    ]
+    assert not [ladder for ladder in begun if ladder.base.needed(ledger, ())]
+
+
+@given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=10, derandomize=True)
 def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
     made = planned("staircase")

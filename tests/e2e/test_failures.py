@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import faulty
 import pytest
-from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
@@ -24,53 +25,82 @@ def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: Share
         "grid.yaml",
         "task: [{name: mine.py:Broken, n: [2, 3], value_range: 64},\n"
         "       {name: mine.py:Hungry, n: 2, value_range: 64}]\n"
-        f"train: {{steps: 20, batch_size: 4}}\nresources: {ONE_AT_A_TIME}\nretries: 2" + SETTINGS,
+        "train: {steps: 50, batch_size: 4, lr: [1.0e-3, 1.0e38], warmup: 0, clip: 1.0e38}\n"
+        f"resources: {ONE_AT_A_TIME}\nretries: 2" + SETTINGS,
     )
     told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
     assert "n = 3 is cursed" in told and "sweepd logs" in told
-    attempts = mine.sql("SELECT task, n, status, error FROM attempts ORDER BY task, n, attempt")
+    attempts = mine.sql(
+        "SELECT task, n, lr, status, acc, error FROM attempts ORDER BY task, n, lr, attempt"
+    )
     ended = [(row["task"].split(":")[1], row["n"], row["status"]) for row in attempts]
     assert ended == [
         ("Broken", 2, "completed"),
-        *[("Broken", 3, "failed")] * 3,
-        *[("Hungry", 2, "failed")] * 3,
+        ("Broken", 2, "diverged"),
+        *[("Broken", 3, "failed")] * 6,
+        *[("Hungry", 2, "failed")] * 6,
     ]
-    assert attempts[1]["error"].startswith(f"{mine.folder}/mine.py:")
-    assert attempts[1]["error"].endswith(": RuntimeError: n = 3 is cursed")
+    assert attempts[1]["acc"] is None
+    assert attempts[2]["error"].startswith(f"{mine.folder}/mine.py:")
+    assert attempts[2]["error"].endswith(": RuntimeError: n = 3 is cursed")
     assert "MemoryError" in attempts[-1]["error"]
-    [trial] = mine.sql("SELECT id FROM trials WHERE n = 3")
+    trial = mine.sql("SELECT id FROM trials WHERE n = 3")[0]
     log = mine.run("logs", trial["id"]).stdout
     assert "a word before the fall" in log and "Traceback" in log and "mine.py" in log
 
     [status] = mine.rows("status")
-    assert (status["completed"], status["failed"]) == (1, 2)
-    mine.run("launch", "grid.yaml", "--yes", exits=1)  # failed trials are tried again
+    assert (status["completed"], status["diverged"], status["failed"]) == (1, 1, 4)
+    # Failed trials are tried again, and those that diverged are not.
+    mine.run("launch", "grid.yaml", "--yes", exits=1)
     [row] = mine.sql("SELECT count(*) AS attempts FROM attempts")
-    assert row["attempts"] == 7 + 6
+    assert row["attempts"] == 14 + 12
 
 
-def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
-    mine: SharedShell, monkeypatch: pytest.MonkeyPatch
+def unwritable(metrics: Path) -> None:
+    """A folder's place becomes one where even root makes no file."""
+    metrics.rename(metrics.with_name("aside"))
+    metrics.symlink_to("/sys")
+
+
+def deleted(metrics: Path) -> None:
+    """All results are gone, with the folder of metrics."""
+    shutil.rmtree(metrics.parent)
+
+
+@pytest.mark.parametrize("harm", [unwritable, deleted])
+def test_what_cannot_be_written_any_more_waits_on_this_machine(
+    mine: SharedShell, rescue: Path, harm: Callable[[Path], None]
 ) -> None:
-    rescue, results = mine.folder / "rescue", mine.folder / "sweepd-results"
-    monkeypatch.setenv("SWEEPD_RESCUE", str(rescue))
+    """The launch ends cleanly. The next one takes in what waited, where there is a store again."""
     mine.write(
         "grid.yaml",
-        "task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.01, mark: enough}\n"
-        f"train: {{steps: 1000, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + SETTINGS,
+        "name: full\ntask: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.05, "
+        f"mark: {mine.folder}/enough}}\nseeds: [0, 1]\ncheckpoint_seconds: 0.5\n"
+        f"resources: {ONE_AT_A_TIME}\ntrain: {{steps: 300, batch_size: 4}}" + SETTINGS,
     )
+    metrics = mine.folder / "sweepd-results" / "metrics"
 
-    def delete() -> None:
-        wait_until(lambda: list(results.glob("metrics/*")))
-        shutil.rmtree(results)
+    def break_it() -> None:
+        wait_until(lambda: any(metrics.glob("*.parquet")))
+        harm(metrics)
 
-    thread = threading.Thread(target=delete)
+    thread = threading.Thread(target=break_it)
     thread.start()
-    told = mine.run_alone("launch", "grid.yaml", exits=3).stderr
+    told = mine.run("launch", "grid.yaml", "--yes", exits=3).stderr
     thread.join()
-    assert str(rescue) in told and "launch again" in told, told
-    mine.write("enough", "")
-    assert "took in" in mine.run("launch", "grid.yaml").stderr
+    [message] = [line for line in told.splitlines() if line.startswith("sweepd: ")]
+    assert str(rescue) in message and message.endswith("launch again once that is mended")
+    if harm is unwritable:
+        assert f"cannot write {metrics}" in message
+        metrics.unlink()
+        metrics.with_name("aside").rename(metrics)
+        [row] = mine.rows("status")
+        assert (row["running"], row["failed"], row["completed"]) == (False, 0, 0)
+        [row] = mine.sql("SELECT count(*) AS steps FROM metrics")
+        assert row["steps"] > 0
+    else:
+        mine.write("enough", "")
+        assert "took in" in mine.run("launch", "grid.yaml", "--yes").stderr
 
 
 ABSENT = """
@@ -109,44 +139,3 @@ def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
         assert first[0]["error"] in mine.run("logs", last["id"]).stdout
         assert last["status"] == ("failed" if fault == "absent" else "completed")
     assert len(by_fault["absent"]) == 4
-
-
-def test_divergence_is_a_recorded_fail(mine: SharedShell) -> None:
-    mine.write(
-        "grid.yaml",
-        "task: {name: lis, n: 2, value_range: 64}\n"
-        "train: {steps: 50, batch_size: 4, lr: [1.0e38, 1.0e-3], warmup: 0, clip: 1.0e38}\n"
-        f"resources: {ONE_AT_A_TIME}" + SETTINGS,
-    )
-    mine.run("launch", "grid.yaml", "--yes")
-    rows = mine.sql("SELECT lr, status, acc FROM trials ORDER BY lr")
-    assert [row["status"] for row in rows] == ["completed", "diverged"]
-    assert rows[1]["acc"] is None
-    assert "nothing to do" in mine.run("launch", "grid.yaml", "--yes").stderr
-
-
-def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(
-    mine: SharedShell, running: Running
-) -> None:
-    mine.write(
-        "grid.yaml",
-        "name: full\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1]\n"
-        f"checkpoint_seconds: 0.5\nresources: {ONE_AT_A_TIME}\n"
-        "train: {steps: 900, batch_size: 4}" + SETTINGS,
-    )
-    process = running(mine.start("launch", "grid.yaml", "--yes"))
-    metrics = mine.folder / "sweepd-results" / "metrics"
-    wait_until(lambda: any(metrics.glob("*.parquet")), process=process)
-    aside = metrics.rename(metrics.with_name("aside"))
-    metrics.symlink_to("/sys")  # where even root makes no file
-    _, told = process.communicate(timeout=120)
-    assert process.returncode == 3 and "Traceback" not in told, told
-    [message] = [line for line in told.splitlines() if line.startswith("sweepd: ")]
-    assert f"cannot write {metrics}" in message
-    assert message.endswith("launch again once that is mended")
-    metrics.unlink()
-    aside.rename(metrics)
-    [row] = mine.rows("status")
-    assert (row["running"], row["failed"], row["completed"]) == (False, 0, 0)
-    [row] = mine.sql("SELECT count(*) AS steps FROM metrics")
-    assert row["steps"] > 0

@@ -386,7 +386,7 @@ def test_an_alias_is_the_name_and_the_identity(tmp_path: Path) -> None:
 def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> None:
     """By which its trials are taken over: stored ones must be found."""
     trial = only(text=mine(tmp_path, "a/mine.py:Mine"), base=tmp_path)
-    names = {part: asdict(getattr(trial, part)) for part in ("train", "evaluate")}
+    names = {part: asdict(getattr(trial.values, part)) for part in ("train", "evaluate")}
     settings = {part: {name: trial.axes[name] for name in names[part]} for part in names}
     config = {
         "task": {"name": "Mine", **trial.values.task},

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, Protocol, Self
 
 import ray
-from ray import tune
 from ray.exceptions import RayError
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
@@ -24,6 +23,7 @@ from ray.tune.stopper import TrialPlateauStopper
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
 from sweepd.ray_private import actor_of
+from sweepd.run.tune import tune
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome

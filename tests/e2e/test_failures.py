@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import faulty
-import pytest
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
@@ -56,51 +56,35 @@ def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: Share
     assert row["attempts"] == 14 + 12
 
 
-def unwritable(metrics: Path) -> None:
-    """A folder's place becomes one where even root makes no file."""
-    metrics.rename(metrics.with_name("aside"))
-    metrics.symlink_to("/sys")
+@contextmanager
+def meanwhile(happens: Callable[[], None]) -> Iterator[None]:
+    """Within this block a thread lets something happen."""
+    thread = threading.Thread(target=happens)
+    thread.start()
+    yield
+    thread.join()
 
 
-def deleted(metrics: Path) -> None:
-    """All results are gone, with the folder of metrics."""
-    shutil.rmtree(metrics.parent)
-
-
-@pytest.mark.parametrize("harm", [unwritable, deleted])
-def test_what_cannot_be_written_any_more_waits_on_this_machine(
-    mine: SharedShell, rescue: Path, harm: Callable[[Path], None]
+def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
+    mine: SharedShell, rescue: Path
 ) -> None:
-    """The launch ends cleanly. The next one takes in what waited, where there is a store again."""
+    results = mine.folder / "sweepd-results"
     mine.write(
         "grid.yaml",
-        "name: full\ntask: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.05, "
-        f"mark: {mine.folder}/enough}}\nseeds: [0, 1]\ncheckpoint_seconds: 0.5\n"
-        f"resources: {ONE_AT_A_TIME}\ntrain: {{steps: 300, batch_size: 4}}" + SETTINGS,
+        "task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.01, "
+        f"mark: {mine.folder}/enough}}\n"
+        f"train: {{steps: 1000, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + SETTINGS,
     )
-    metrics = mine.folder / "sweepd-results" / "metrics"
 
-    def break_it() -> None:
-        wait_until(lambda: any(metrics.glob("*.parquet")))
-        harm(metrics)
+    def delete() -> None:
+        wait_until(lambda: list(results.glob("metrics/*")))
+        shutil.rmtree(results)
 
-    thread = threading.Thread(target=break_it)
-    thread.start()
-    told = mine.run("launch", "grid.yaml", "--yes", exits=3).stderr
-    thread.join()
-    [message] = [line for line in told.splitlines() if line.startswith("sweepd: ")]
-    assert str(rescue) in message and message.endswith("launch again once that is mended")
-    if harm is unwritable:
-        assert f"cannot write {metrics}" in message
-        metrics.unlink()
-        metrics.with_name("aside").rename(metrics)
-        [row] = mine.rows("status")
-        assert (row["running"], row["failed"], row["completed"]) == (False, 0, 0)
-        [row] = mine.sql("SELECT count(*) AS steps FROM metrics")
-        assert row["steps"] > 0
-    else:
-        mine.write("enough", "")
-        assert "took in" in mine.run("launch", "grid.yaml", "--yes").stderr
+    with meanwhile(delete):
+        told = mine.run("launch", "grid.yaml", exits=3).stderr
+    assert str(rescue) in told and "launch again" in told, told
+    mine.write("enough", "")
+    assert "took in" in mine.run("launch", "grid.yaml").stderr
 
 
 ABSENT = """
@@ -139,3 +123,33 @@ def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
         assert first[0]["error"] in mine.run("logs", last["id"]).stdout
         assert last["status"] == ("failed" if fault == "absent" else "completed")
     assert len(by_fault["absent"]) == 4
+
+
+def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(
+    mine: SharedShell,
+) -> None:
+    mine.write(
+        "grid.yaml",
+        "name: full\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1]\n"
+        f"checkpoint_seconds: 0.5\nresources: {ONE_AT_A_TIME}\n"
+        "train: {steps: 900, batch_size: 4}" + SETTINGS,
+    )
+    metrics = mine.folder / "sweepd-results" / "metrics"
+    aside = metrics.with_name("aside")
+
+    def put_away() -> None:
+        wait_until(lambda: any(metrics.glob("*.parquet")))
+        metrics.rename(aside)
+        metrics.symlink_to("/sys")  # where even root makes no file
+
+    with meanwhile(put_away):
+        told = mine.run("launch", "grid.yaml", "--yes", exits=3).stderr
+    [message] = [line for line in told.splitlines() if line.startswith("sweepd: ")]
+    assert f"cannot write {metrics}" in message
+    assert message.endswith("launch again once that is mended")
+    metrics.unlink()
+    aside.rename(metrics)
+    [row] = mine.rows("status")
+    assert (row["running"], row["failed"], row["completed"]) == (False, 0, 0)
+    [row] = mine.sql("SELECT count(*) AS steps FROM metrics")
+    assert row["steps"] > 0

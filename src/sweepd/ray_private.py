@@ -97,7 +97,7 @@ def import_tune() -> None:
     sys.modules |= {name: _Later(name) for name in absent}
     try:
         import_module("ray.tune")
-    except Exception:
+    except Exception:  # whoever imports it next is told, if it can't be imported at all
         partly = ("ray.air", "ray.train", "ray.tune")
         for name in [name for name in sys.modules if name.startswith(partly)]:
             del sys.modules[name]

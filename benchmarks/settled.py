@@ -152,7 +152,7 @@ def run(search: Search, curves: Curves) -> float:
 
 
 def measured(curves: Curves, trial: Trial) -> float:
-    d, rate = trial.model["d"], trial.train.lr
+    d, rate = trial.values.model["d"], trial.train.lr
     assert isinstance(rate, float)
     return curves.test_score(trial.size, d, rate, trial.seed, trial.train.steps)
 

@@ -1,5 +1,5 @@
 """The Python API: what `sweepd.open` reads is what the command line prints, and importing sweepd is
-quick. tests/docs/test_python.py runs what docs/python.md shows, tests/e2e/test_python.py
+quick. tests/docs/test_python.py runs what docs/python.md shows, tests/e2e/test_main_job.py
 launches."""
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +26,7 @@ NEEDED = {
     "ray._private.node:Node.start_api_server": ray_private.starting_little,
     "ray._private.node:Node.start_log_monitor": ray_private.starting_little,
     "ray.air._internal.usage:tag_callbacks": ray_private.counting_no_callbacks,
+    "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.reading_nothing_back,
     "ray._private.worker:_global_node": ray_private.dead_processes,
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
@@ -79,6 +82,28 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
 def test_tune_still_counts_callbacks_through_the_module() -> None:
     text = Path(ray.tune.tune.__file__).read_text()
     assert "air_usage.tag_callbacks(callbacks)" in text, "see counting_no_callbacks"
+
+
+LITTLE = """
+import sys
+from sweepd import ray_private
+
+ray_private.import_tune()
+loaded = [name for name in sys.modules if name.partition(".")[0] == "pandas" or "ray.data" in name]
+assert "ray.tune" in sys.modules and not loaded, loaded
+
+import pandas, ray.data
+from ray.tune import result_grid
+from ray.tune.analysis import experiment_analysis
+
+assert ray.data.Dataset.__module__ == "ray.data.dataset"
+assert result_grid.pd.DataFrame is pandas.DataFrame
+assert type(experiment_analysis.DataFrame([1])) is pandas.DataFrame
+"""
+
+
+def test_tune_is_imported_without_tables_and_finds_them_where_it_needs_them() -> None:
+    subprocess.run([sys.executable, "-c", LITTLE], check=True)
 
 
 def test_without_a_private_ray_nothing_has_died() -> None:

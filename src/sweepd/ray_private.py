@@ -7,9 +7,13 @@ the functions: the engine makes settings that Ray reads when it is imported.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from sweepd.errors import EnvironmentFailure
@@ -82,6 +86,40 @@ def starting_little() -> Iterator[None]:
         yield
 
 
+def import_tune() -> None:
+    """Import Ray Tune without pandas and Ray Data, a quarter of what each driver and each worker
+    would import. Tune needs them for tables that sweepd does not ask for.
+
+    Code that uses them later gets the real ones. There is no public setting for this. A Tune that
+    can't be imported so is imported with them.
+    """
+    absent = [name for name in ("pandas", "ray.data") if name not in sys.modules]
+    sys.modules |= {name: _Later(name) for name in absent}
+    try:
+        import_module("ray.tune")
+    except Exception:  # whoever imports it next is told, if it can't be imported at all
+        partly = ("ray.air", "ray.train", "ray.tune")
+        for name in [name for name in sys.modules if name.startswith(partly)]:
+            del sys.modules[name]
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+class _Later(ModuleType):
+    """Stands in for a module, which is imported once something of it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:  # named in a signature, or imported by name
+            return type(name, (), {"__new__": partial(self._made, name)})
+        return getattr(import_module(self.__name__), name)
+
+    def _made(self, name: str, _: type, *given: Any, **options: Any) -> Any:
+        return getattr(import_module(self.__name__), name)(*given, **options)
+
+
 @contextmanager
 def counting_no_callbacks() -> Iterator[None]:
     """Within this block Tune does not count which callbacks it was given. For that it would import
@@ -92,6 +130,20 @@ def counting_no_callbacks() -> Iterator[None]:
     from ray.air._internal import usage
 
     with _changed(usage, tag_callbacks=lambda callbacks: False):
+        yield
+
+
+@contextmanager
+def reading_nothing_back() -> Iterator[None]:
+    """Within this block Tune does not look for the files of its own loggers at the end of a run, to
+    make a table of each trial. sweepd has turned those loggers off.
+
+    There is no public setting for this. Without the private part Tune imports pandas at the end of
+    each launch, and makes empty tables.
+    """
+    from ray.tune import ExperimentAnalysis
+
+    with _changed(ExperimentAnalysis, _fetch_trial_dataframes=lambda analysis: {}):
         yield
 
 

@@ -214,6 +214,6 @@ def test_the_real_search_is_read_as_it_ends() -> None:
         spent = run(search, Coins(0, chance, False))
         [answer] = method.answers(search).values()
         assert answer == (COIN_WIDTHS[chance == 0], settled_as)
-        base = {t.model["d"]: t.effort for t in search.plan.trials if t.train.steps == 1000}
+        base = {t.axes["d"]: t.effort for t in search.plan.trials if t.train.steps == 1000}
         lesser = 3 * (1 + 1.2 + 2.4) if chance == 0 else 0
         assert spent >= lesser * base[8]

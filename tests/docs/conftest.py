@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import runpy
 import shutil
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +10,10 @@ from pathlib import Path
 import pytest
 from object_store import Proxy, Server, ask
 from pages import ROOT, blocks
+from trained import run, save
 
-from sweepd.grid.plan import plan
-from sweepd.grid.spec import load_grid
-from sweepd.run import driver
 from sweepd.store.store import Store
 
-train = runpy.run_path(str(ROOT / "tests" / "stores" / "make.py"))["run"]
 TINY = [
     "train.steps=10",
     "train.batch_size=4",
@@ -87,20 +81,3 @@ def credentials(endpoint: str) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": "someone",
         "AWS_SECRET_ACCESS_KEY": "secret",
     }
-
-
-def save(store: Store, grid: Path, overrides: list[str]) -> None:
-    driver._save(plan(load_grid(grid, overrides)), store)
-
-
-def run(store: Store, grid: Path, overrides: list[str]) -> str:
-    """Train all trials of a grid, as a launch does without Ray; the id of one."""
-    planned = plan(load_grid(grid, overrides))
-    name = planned.grid.name
-    driver._save(planned, store)
-    number = store.new_launch({"sweep": name, "host": socket.gethostname(), "pid": os.getpid()})
-    for trial in planned.trials:
-        train(store, trial, number * 1000, name)
-    statuses = store.read_trials().table["status"].to_pylist()
-    assert set(statuses) <= {"completed", "solved"}
-    return planned.trials[0].id

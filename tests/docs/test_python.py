@@ -17,7 +17,7 @@ import sweepd
 from sweepd import api, tabular
 
 LAUNCHES = "sweepd.launch("
-"""tests/e2e/test_python.py launches."""
+"""tests/e2e/test_main_job.py launches."""
 SHOWN = {
     name(page): [
         code

@@ -43,6 +43,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByLaunc
     return ByLaunch(config, log)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def rescue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where results wait that cannot be written. The workers of the shared Ray, which starts later,
+    know it too."""
+    folder = tmp_path_factory.mktemp("rescue")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEPD_RESCUE", str(folder))
+        yield folder
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> SharedShell:
     return SharedShell(tmp_path)

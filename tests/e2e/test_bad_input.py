@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from shell import SharedShell
+from trained import run
+
+from sweepd.store.store import Store
 
 GRID = """\
 name: fine
@@ -75,8 +78,8 @@ def test_no_results_yet(shell: SharedShell) -> None:
 
 @pytest.fixture(scope="module")
 def stored(module_shell: SharedShell) -> SharedShell:
-    module_shell.write("grid.yaml", GRID)
-    module_shell.run("launch", "grid.yaml", "--yes")
+    grid = module_shell.write("grid.yaml", GRID)
+    run(Store.create(str(module_shell.folder / "sweepd-results")), grid)
     return module_shell
 
 

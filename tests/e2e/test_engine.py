@@ -34,57 +34,42 @@ def test_short_trials_keep_every_slot_busy(mine: SharedShell) -> None:
     assert row["busy"] > 0.4 * 2 * len(os.sched_getaffinity(0)), row  # with that order: about 1
 
 
-def test_a_second_driver_of_a_sweep_is_refused(mine: SharedShell, running: Running) -> None:
-    mine.write(
-        "grid.yaml",
-        "name: held\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\nseeds: [0, 1, 2, 3]\n"
-        f"train: {{steps: 16, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + MODEL,
+def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) -> None:
+    """One is interrupted before anything has started. The next holds its sweep, and another is
+    refused. One of another sweep waits for the trials that both have, which run once."""
+    held = (
+        f"name: held\ntask: {{name: mine.py:Slow, n: 2, value_range: 64, mark: {mine.folder}/go}}\n"
+        f"seeds: [0, 1, 2, 3, 4, 5, 6, 7]\ntrain: {{steps: 16, batch_size: 4}}\n"
+        f"resources: {ONE_AT_A_TIME}" + MODEL
     )
-    first = running(mine.start("launch", "grid.yaml", "--yes"))
+    mine.write("grid.yaml", held)
+    mine.write(
+        "two.yaml", held.replace("held", "two").replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[9, 0]")
+    )
     results = mine.folder / "sweepd-results"
-    wait_until(lambda: any(results.glob("launches/*.json")))
+    early = running(mine.start("launch", "grid.yaml", "--yes"))
+    wait_until(lambda: any(results.glob("launches/*.json")), process=early)
+    early.send_signal(signal.SIGINT)
+    _, told = early.communicate(timeout=60)
+    assert early.returncode == 130, told
+
+    first = running(mine.start("resume", "held"))
+    wait_until(lambda: len({*results.glob("launches/*.json")}) > 1, process=first)
     refused = mine.run("launch", "grid.yaml", "--yes", exits=3).stderr
     assert "held" in refused and str(first.pid) in refused
-
-    wait_until(lambda: any(results.glob("logs/*")) or first.poll() is not None)
+    wait_until(lambda: any(results.glob("logs/*")), process=first)
     [row] = mine.rows("status")
     assert row["running"] is True
+
+    mine.run("launch", "two.yaml", "--yes")
     mine.run("cancel", "held")
     _, told = first.communicate(timeout=60)
     assert first.returncode == 130 and "sweepd resume held" in told
+    mine.write("go", "")
     mine.run("resume", "held")
-    [row] = mine.rows("status")
-    assert (row["running"], row["completed"]) == (False, 4)
-
-
-def test_a_trial_of_two_sweeps_runs_once(mine: SharedShell, running: Running) -> None:
-    text = (
-        "task: {name: mine.py:Slow, n: 2, value_range: 64}\n"
-        "seeds: [0, 1, 2, 3, 4, 5]\ntrain: {steps: 3, batch_size: 4}" + MODEL
-    )
-    mine.write("one.yaml", text)
-    mine.write("two.yaml", text.replace("seeds: [0, ", "seeds: [9, 0, "))
-    other = running(mine.start("launch", "one.yaml", "--yes"))
-    mine.run("launch", "two.yaml", "--yes")
-    _, told = other.communicate(timeout=200)
-    assert other.returncode == 0, told
-    [row] = mine.sql("SELECT count(*) AS attempts, count(DISTINCT id) AS trials FROM attempts")
-    assert row == {"attempts": 7, "trials": 7}
     for sweep in mine.rows("status"):
-        assert sweep["completed"] == sweep["trials"]
-
-
-def test_an_interrupt_before_anything_has_started(mine: SharedShell, running: Running) -> None:
-    mine.write(
-        "grid.yaml",
-        "name: early\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\n"
-        "train: {steps: 2, batch_size: 4}" + MODEL,
+        assert sweep["running"] is False and sweep["completed"] == sweep["trials"]
+    times = mine.sql(
+        "SELECT count(*) AS times FROM attempts WHERE status = 'completed' GROUP BY id"
     )
-    process = running(mine.start("launch", "grid.yaml", "--yes"))
-    wait_until(lambda: any((mine.folder / "sweepd-results").glob("launches/*.json")))
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode in (0, 130), told
-    mine.run("resume", "early")
-    [row] = mine.rows("status")
-    assert row["completed"] == 1
+    assert [row["times"] for row in times] == [1] * 9

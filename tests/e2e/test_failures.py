@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import faulty
-import pytest
-from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
@@ -24,39 +25,54 @@ def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: Share
         "grid.yaml",
         "task: [{name: mine.py:Broken, n: [2, 3], value_range: 64},\n"
         "       {name: mine.py:Hungry, n: 2, value_range: 64}]\n"
-        f"train: {{steps: 20, batch_size: 4}}\nresources: {ONE_AT_A_TIME}\nretries: 2" + SETTINGS,
+        "train: {steps: 50, batch_size: 4, lr: [1.0e-3, 1.0e38], warmup: 0, clip: 1.0e38}\n"
+        f"resources: {ONE_AT_A_TIME}\nretries: 2" + SETTINGS,
     )
     told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
     assert "n = 3 is cursed" in told and "sweepd logs" in told
-    attempts = mine.sql("SELECT task, n, status, error FROM attempts ORDER BY task, n, attempt")
+    attempts = mine.sql(
+        "SELECT task, n, lr, status, acc, error FROM attempts ORDER BY task, n, lr, attempt"
+    )
     ended = [(row["task"].split(":")[1], row["n"], row["status"]) for row in attempts]
     assert ended == [
         ("Broken", 2, "completed"),
-        *[("Broken", 3, "failed")] * 3,
-        *[("Hungry", 2, "failed")] * 3,
+        ("Broken", 2, "diverged"),
+        *[("Broken", 3, "failed")] * 6,
+        *[("Hungry", 2, "failed")] * 6,
     ]
-    assert attempts[1]["error"].startswith(f"{mine.folder}/mine.py:")
-    assert attempts[1]["error"].endswith(": RuntimeError: n = 3 is cursed")
+    assert attempts[1]["acc"] is None
+    assert attempts[2]["error"].startswith(f"{mine.folder}/mine.py:")
+    assert attempts[2]["error"].endswith(": RuntimeError: n = 3 is cursed")
     assert "MemoryError" in attempts[-1]["error"]
-    [trial] = mine.sql("SELECT id FROM trials WHERE n = 3")
+    trial = mine.sql("SELECT id FROM trials WHERE n = 3")[0]
     log = mine.run("logs", trial["id"]).stdout
     assert "a word before the fall" in log and "Traceback" in log and "mine.py" in log
 
     [status] = mine.rows("status")
-    assert (status["completed"], status["failed"]) == (1, 2)
-    mine.run("launch", "grid.yaml", "--yes", exits=1)  # failed trials are tried again
+    assert (status["completed"], status["diverged"], status["failed"]) == (1, 1, 4)
+    # Failed trials are tried again, and those that diverged are not.
+    mine.run("launch", "grid.yaml", "--yes", exits=1)
     [row] = mine.sql("SELECT count(*) AS attempts FROM attempts")
-    assert row["attempts"] == 7 + 6
+    assert row["attempts"] == 14 + 12
+
+
+@contextmanager
+def meanwhile(happens: Callable[[], None]) -> Iterator[None]:
+    """Within this block a thread lets something happen."""
+    thread = threading.Thread(target=happens)
+    thread.start()
+    yield
+    thread.join()
 
 
 def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
-    mine: SharedShell, monkeypatch: pytest.MonkeyPatch
+    mine: SharedShell, rescue: Path
 ) -> None:
-    rescue, results = mine.folder / "rescue", mine.folder / "sweepd-results"
-    monkeypatch.setenv("SWEEPD_RESCUE", str(rescue))
+    results = mine.folder / "sweepd-results"
     mine.write(
         "grid.yaml",
-        "task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.01, mark: enough}\n"
+        "task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.01, "
+        f"mark: {mine.folder}/enough}}\n"
         f"train: {{steps: 1000, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + SETTINGS,
     )
 
@@ -64,10 +80,8 @@ def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
         wait_until(lambda: list(results.glob("metrics/*")))
         shutil.rmtree(results)
 
-    thread = threading.Thread(target=delete)
-    thread.start()
-    told = mine.run_alone("launch", "grid.yaml", exits=3).stderr
-    thread.join()
+    with meanwhile(delete):
+        told = mine.run("launch", "grid.yaml", exits=3).stderr
     assert str(rescue) in told and "launch again" in told, told
     mine.write("enough", "")
     assert "took in" in mine.run("launch", "grid.yaml").stderr
@@ -111,22 +125,8 @@ def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
     assert len(by_fault["absent"]) == 4
 
 
-def test_divergence_is_a_recorded_fail(mine: SharedShell) -> None:
-    mine.write(
-        "grid.yaml",
-        "task: {name: lis, n: 2, value_range: 64}\n"
-        "train: {steps: 50, batch_size: 4, lr: [1.0e38, 1.0e-3], warmup: 0, clip: 1.0e38}\n"
-        f"resources: {ONE_AT_A_TIME}" + SETTINGS,
-    )
-    mine.run("launch", "grid.yaml", "--yes")
-    rows = mine.sql("SELECT lr, status, acc FROM trials ORDER BY lr")
-    assert [row["status"] for row in rows] == ["completed", "diverged"]
-    assert rows[1]["acc"] is None
-    assert "nothing to do" in mine.run("launch", "grid.yaml", "--yes").stderr
-
-
 def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(
-    mine: SharedShell, running: Running
+    mine: SharedShell,
 ) -> None:
     mine.write(
         "grid.yaml",
@@ -134,13 +134,16 @@ def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(
         f"checkpoint_seconds: 0.5\nresources: {ONE_AT_A_TIME}\n"
         "train: {steps: 900, batch_size: 4}" + SETTINGS,
     )
-    process = running(mine.start("launch", "grid.yaml", "--yes"))
     metrics = mine.folder / "sweepd-results" / "metrics"
-    wait_until(lambda: any(metrics.glob("*.parquet")), process=process)
-    aside = metrics.rename(metrics.with_name("aside"))
-    metrics.symlink_to("/sys")  # where even root makes no file
-    _, told = process.communicate(timeout=120)
-    assert process.returncode == 3 and "Traceback" not in told, told
+    aside = metrics.with_name("aside")
+
+    def put_away() -> None:
+        wait_until(lambda: any(metrics.glob("*.parquet")))
+        metrics.rename(aside)
+        metrics.symlink_to("/sys")  # where even root makes no file
+
+    with meanwhile(put_away):
+        told = mine.run("launch", "grid.yaml", "--yes", exits=3).stderr
     [message] = [line for line in told.splitlines() if line.startswith("sweepd: ")]
     assert f"cannot write {metrics}" in message
     assert message.endswith("launch again once that is mended")

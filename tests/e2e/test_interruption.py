@@ -1,18 +1,20 @@
 """Interruption by real signals: Ctrl-C and kill -9 lose nothing, and a resumed sweep ends with
-bitwise the numbers of one never interrupted. More of it: `torture/test_whole_program.py`."""
+bitwise the numbers of one that ran at once, without Ray. More of it:
+`torture/test_whole_program.py`."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-from typing import Any
 
 import psutil
-import pytest
 from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell
+from trained import run
 from waiting import wait_until
+
+from sweepd.store.store import Store
 
 GRID = f"""
 name: long
@@ -29,16 +31,6 @@ ENDINGS = (
 )
 
 
-Rows = list[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(module_shell: SharedShell) -> tuple[Rows, Rows]:
-    module_shell.write("grid.yaml", GRID)
-    module_shell.run("launch", "grid.yaml", "--yes")
-    return module_shell.sql(NUMBERS), module_shell.sql(ENDINGS)
-
-
 def dead(process: psutil.Process) -> bool:
     """Whether it has ended, be it that nobody has taken note yet."""
     try:
@@ -47,33 +39,33 @@ def dead(process: psutil.Process) -> bool:
         return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_resume_equals_no_interruption(
-    shell: SharedShell, running: Running, undisturbed: tuple[Rows, Rows], number: signal.Signals
-) -> None:
-    shell.write("grid.yaml", GRID)
-    process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))
+def test_resume_equals_no_interruption(shell: SharedShell, running: Running) -> None:
+    """Interrupted by Ctrl-C, killed when it had gone on, and resumed."""
+    grid = shell.write("grid.yaml", GRID)
     checkpoints = shell.folder / "sweepd-results" / "checkpoints"
+    process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))
     wait_until(lambda: any(checkpoints.glob("*/*.pt")), process=process)
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)  # as a terminal's Ctrl-C does
-    else:
-        started = psutil.Process(process.pid).children(recursive=True)
-        ours = re.compile("ray::(?!.*Agent)")  # between two calls a worker is called ray::Worker
-        workers = [one for one in started if ours.match(one.name())]
-        process.kill()
-        wait_until(lambda: all(map(dead, workers)), 2)  # nobody writes any more
-        assert workers
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does
     _, err = process.communicate(timeout=120)
-    if number == signal.SIGKILL:
-        assert process.returncode == -signal.SIGKILL
-    else:
-        assert process.returncode == 130 and "sweepd resume long" in err, err
-        statuses = {row["status"] for row in shell.sql("SELECT status FROM attempts")}
-        assert "interrupted" in statuses and statuses <= {"interrupted", "completed"}
+    assert process.returncode == 130 and "sweepd resume long" in err, err
+    statuses = {row["status"] for row in shell.sql("SELECT status FROM attempts")}
+    assert "interrupted" in statuses and statuses <= {"interrupted", "completed"}
+
+    saved = {*checkpoints.glob("*/*.pt")}
+    process = running(shell.start("resume"))
+    wait_until(lambda: {*checkpoints.glob("*/*.pt")} - saved, process=process)
+    started = psutil.Process(process.pid).children(recursive=True)
+    ours = re.compile("ray::(?!.*Agent)")  # between two calls a worker is called ray::Worker
+    workers = [one for one in started if ours.match(one.name())]
+    process.kill()
+    wait_until(lambda: all(map(dead, workers)), 2)  # nobody writes any more
+    assert workers and process.wait() == -signal.SIGKILL
     recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
     shell.run("resume")
-    metrics, endings = undisturbed
-    assert shell.sql(ENDINGS) == endings
+
+    run(Store.create(str(shell.folder / "undisturbed")), grid)
+    undisturbed = ("--results", "undisturbed")
+    metrics = shell.rows("sql", NUMBERS, *undisturbed)
+    assert shell.sql(ENDINGS) == shell.rows("sql", ENDINGS, *undisturbed)
     assert shell.sql(NUMBERS) == metrics
     assert recorded <= {(row["id"], row["step"]) for row in metrics}

@@ -1,10 +1,12 @@
-"""A launch on a terminal: the board fills in, and Ctrl-C saves what runs and gives the terminal
-back. A real terminal (a pty), a real launch."""
+"""A launch on a terminal, from a folder full of traps, by a user whose home is empty: the board
+fills in, nobody else gets in, and Ctrl-C saves what runs and gives the terminal back. A real
+terminal (a pty), a real launch."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import ipaddress
 import os
 import pty
 import select
@@ -12,10 +14,13 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+import psutil
 import pytest
-from shell import ONE_AT_A_TIME, SWEEPD, SharedShell
+from shell import ONE_AT_A_TIME, SWEEPD, TASKS, SharedShell, clean_environment
 
 GRID = f"""\
 name: live
@@ -26,18 +31,19 @@ evaluate: {{check_samples: 16, verdict_samples: 16}}
 resources: {ONE_AT_A_TIME}
 """
 COLUMNS, LINES = 80, 30
-SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
+LIBRARIES = ("pyarrow", "pydantic", "numba", "torch", "duckdb", "yaml", "tasks", "models")
+"""What files of these names in the current folder would be taken for."""
 
 
 class Terminal:
     """A process on a terminal of its own, and all that it has printed there."""
 
-    def __init__(self, folder: str, *command: str) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], *command: str) -> None:
         self.process, self.descriptor = pty.fork()
         if self.process == 0:
             os.chdir(folder)
-            os.environ["TERM"] = "xterm-256color"
-            os.execv(command[0], command)
+            os.execve(command[0], command, {**environment, "TERM": "xterm-256color"})
         self.resize(COLUMNS)
         self.printed = b""
 
@@ -73,32 +79,89 @@ class Terminal:
         os.close(self.descriptor)
 
 
-@pytest.fixture
-def terminal(mine: SharedShell) -> Iterator[Terminal]:
-    mine.write("grid.yaml", GRID)
-    made = Terminal(str(mine.folder), SWEEPD, "launch", "grid.yaml")
-    yield made
-    made.close()
+@dataclass(frozen=True)
+class Ended:
+    """How the launch ended, and what there was of it while it ran."""
+
+    folder: Path
+    printed: str
+    exit_code: int
+    reached_at: frozenset[ipaddress.IPv4Address | ipaddress.IPv6Address]
+    """where its processes listened"""
+    commands: str
+    """the command lines of its processes"""
+    tokens: frozenset[str | None]
+    """those of its raylets"""
+
+
+@pytest.fixture(scope="module")
+def ended(module_shell: SharedShell) -> Iterator[Ended]:
+    folder = module_shell.folder
+    for name in ("grids", "home"):
+        (folder / name).mkdir()
+    module_shell.write("grids/mine.py", TASKS.read_text())
+    module_shell.write("grids/grid.yaml", GRID)
+    for name in LIBRARIES:
+        module_shell.write(f"{name}.py", f"open({str(folder / 'sprung')!r}, 'w')")
+    environment = {**clean_environment(), "HOME": str(folder / "home")}
+    terminal = Terminal(folder, environment, SWEEPD, "launch", "grids/grid.yaml")
+    try:
+        terminal.read_until(lambda told: b"running, so much done" in told)
+        terminal.resize(60)
+        terminal.read_until(lambda told: "▸ ".encode() in told and b"step" in told)
+        begun = len(terminal.printed)
+        terminal.read_until(lambda told: b"Ctrl-C saves what runs" in told[begun:])
+        driver = psutil.Process(terminal.process)
+        everyone = [driver, *driver.children(recursive=True)]
+        found = (
+            frozenset(address for process in everyone for address in listening(process)),
+            "".join(word for process in everyone for word in process.cmdline()),
+            frozenset(p.environ().get("RAY_AUTH_TOKEN") for p in everyone if p.name() == "raylet"),
+        )
+        terminal.press(b"\x03")
+        code = terminal.exit_code()
+        yield Ended(folder, terminal.printed.decode(), code, *found)
+    finally:
+        terminal.close()
+
+
+def listening(
+    process: psutil.Process,
+) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """The addresses at which a process can be reached."""
+    for connection in process.net_connections("inet"):
+        if connection.status in (psutil.CONN_LISTEN, psutil.CONN_NONE) and connection.laddr:
+            address = ipaddress.ip_address(connection.laddr.ip)
+            yield getattr(address, "ipv4_mapped", None) or address
 
 
 def test_the_board_fills_in_and_ctrl_c_gives_the_terminal_back(
-    terminal: Terminal, mine: SharedShell
+    ended: Ended, module_shell: SharedShell
 ) -> None:
-    terminal.read_until(lambda told: b"starting Ray" in told)
-    assert HIDE_CURSOR in terminal.printed
-    terminal.read_until(lambda told: b"running, so much done" in told)
-    terminal.resize(60)
-    terminal.read_until(lambda told: "▸ ".encode() in told and b"step" in told)
-    begun = len(terminal.printed)
-    terminal.read_until(lambda told: b"Ctrl-C saves what runs" in told[begun:])
-    terminal.press(b"\x03")
-    assert terminal.exit_code() == 130
-    told = terminal.printed
-    assert b"stopping: saving what runs" in told and b"`sweepd resume live` continues it" in told
+    told = ended.printed
+    assert told.index(HIDE_CURSOR) < told.index("running, so much done")
+    assert "starting Ray" in told and ended.exit_code == 130
+    assert "stopping: saving what runs" in told and "`sweepd resume live` continues it" in told
     assert told.rindex(SHOW_CURSOR) > told.rindex(HIDE_CURSOR)
-    assert b"Traceback" not in told
+    assert "Traceback" not in told
 
-    [row] = mine.rows("status")
+    [row] = module_shell.rows("status")
     assert row["interrupted"] == 1
-    [running] = mine.sql("SELECT step FROM attempts WHERE status = 'interrupted'")
+    [running] = module_shell.sql("SELECT step FROM attempts WHERE status = 'interrupted'")
     assert running["step"] > 0
+
+
+def test_nothing_but_the_user_gets_in(ended: Ended) -> None:
+    assert ended.reached_at and all(address.is_loopback for address in ended.reached_at)
+    [token] = ended.tokens
+    assert token and len(token) >= 32
+    assert token not in ended.commands + ended.printed
+    for path in (ended.folder / "sweepd-results").rglob("*"):
+        assert path.is_dir() or token.encode() not in path.read_bytes()
+    assert not (ended.folder / "sprung").exists()
+    assert not list((ended.folder / "home").iterdir())
+
+
+def test_ray_starts_no_more_than_it_needs(ended: Ended) -> None:
+    spared = ("dashboard.py", "log_monitor.py", "monitor.py")  # ray_private.starting_little
+    assert "raylet" in ended.commands and not any(name in ended.commands for name in spared)

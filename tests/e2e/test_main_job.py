@@ -1,12 +1,17 @@
-"""From one YAML grid to an answer, by the command line: launch, launch again, extend, ask."""
+"""From one YAML grid to an answer: launched from Python, then by the command line launched again,
+extended and asked. Its grid names a tracker."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 
 import pytest
 from shell import ONE_AT_A_TIME, SharedShell
+
+import sweepd
+from sweepd.errors import UserError
 
 GRID = """
 name: small
@@ -15,6 +20,7 @@ model: {name: [standard, linear, sparse], d: [4, 8], layers: 1, heads: 2}
 train: {steps: 60, batch_size: 16}
 evaluate: {check_every: 30, check_samples: 64, verdict_samples: 128}
 goal:  acc > 0.5
+log_to: [tensorboard]
 """
 TRIALS = 12
 MIN_COLUMNS = [
@@ -28,10 +34,31 @@ MIN_COLUMNS = [
 
 @pytest.fixture(scope="module")
 def swept(module_shell: SharedShell) -> SharedShell:
+    """Two trials at a time, by a launch in a process of its own."""
     module_shell.write("grid.yaml", GRID)
-    first = module_shell.run_alone("launch", "grid.yaml", "--yes")
-    assert first.stdout == "" or "min d" in first.stdout
+    said: list[str] = []
+    with contextlib.chdir(module_shell.folder):
+        ended = sweepd.launch("grid.yaml", {"seeds": [0]}, say=said.append)
+    assert ended.completed and not ended.interrupted and ended.lines == tuple(said)
+    assert len(ended.results.trials()) == TRIALS
     return module_shell
+
+
+def test_the_tracker_of_the_grid_was_told_of_every_trial(swept: SharedShell) -> None:
+    told = swept.folder / "sweepd-trackers" / "tensorboard" / "small"
+    assert {path.name for path in told.iterdir()} == {
+        row["id"] for row in swept.sql("SELECT id FROM trials")
+    }
+
+
+def test_from_python_it_is_the_same_sweep(
+    swept: SharedShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(swept.folder)
+    again = sweepd.launch("grid.yaml", {"seeds": [0]})
+    assert again.completed and "nothing to do" in again.lines[-1]
+    with pytest.raises(UserError, match="seedz"):
+        sweepd.launch("grid.yaml", {"seedz": [0]})
 
 
 def test_every_trial_is_recorded_once(swept: SharedShell) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from shell import ONE_AT_A_TIME, SharedShell
+from trained import run
+
+from sweepd.store.store import Store
 
 GRID = f"""
 name: early
@@ -123,12 +126,10 @@ def test_it_gives_the_numbers_of_one_never_stopped(in_full: SharedShell, first: 
 
 @pytest.fixture(scope="module")
 def longer(in_full: SharedShell) -> str:
-    """Twice the steps, without rules, in the same store and in an empty one."""
-    train = f"train={{steps: 800, batch_size: 16, warmup: 10, lr: {GOOD}}}"
-    sets = ("--set", train, "--set", "stop={}")
-    told = in_full.run("launch", "grid.yaml", *sets).stderr
-    in_full.run("launch", "grid.yaml", *sets, "--results", "fresh")
-    return told
+    """Twice the steps, without rules, in the same store, and without a launch in an empty one."""
+    sets = [f"train={{steps: 800, batch_size: 16, warmup: 10, lr: {GOOD}}}", "stop={}"]
+    run(Store.create(str(in_full.folder / "fresh")), in_full.folder / "grid.yaml", sets)
+    return in_full.run("launch", "grid.yaml", "--set", sets[0], "--set", sets[1]).stderr
 
 
 def test_more_steps_go_on_where_the_shorter_run_was_kept(in_full: SharedShell, longer: str) -> None:

@@ -45,6 +45,7 @@ def test_a_task_without_an_accuracy_is_scored_by_its_loss() -> None:
 @given(FACTORS, st.integers(1, 50))
 def test_a_longer_task_differs_in_its_length_alone(factor: float, n: int) -> None:
     there = lengths.longer(LIS(n=n, value_range=99), factor)
+    assert isinstance(there, LIS)
     assert asdict(there) == {"cot": True, "value_range": 99, "n": ceil(Fraction(str(factor)) * n)}
 
 

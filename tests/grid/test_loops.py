@@ -59,7 +59,7 @@ def test_its_trials(tmp_path: Path) -> None:
         3,
         None,
     )
-    assert trial.loop == {"hidden": 8, "n": 3, "steps": 10} and trial.train.steps == 10
+    assert trial.values.loop == {"hidden": 8, "n": 3, "steps": 10} and trial.train.steps == 10
     assert trial.classes == (("loop", "mine.py:Mine"),)
     assert list(trial.axes)[:4] == ["hidden", "n", "steps", "success"]
     assert "batch_size" not in trial.axes and "check_every" not in trial.axes
@@ -194,7 +194,7 @@ def test_settling_raises_its_steps(tmp_path: Path) -> None:
     longer = {(s, n) for s in (*made.grid.seeds, *made.grid.fresh_seeds) for n in (20, 35)}
     assert on_demand == fresh | longer
     [one] = [t for t in made.trials if same(t, made.trials[0], 35)]
-    assert one.axes["steps"] == one.loop["steps"] == 35 and one.trunk != made.trials[0].trunk
+    assert one.axes["steps"] == one.values.loop["steps"] == 35 and one.trunk != made.trials[0].trunk
     without = LOOP.replace("    steps: int = 10\n", "")
     assert "has no field `steps`, its budget" in refused(tmp_path, *sets, loop=without)
 

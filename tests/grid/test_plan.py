@@ -82,13 +82,13 @@ def test_a_trial() -> None:
     assert (trial.task_name, trial.model_name, trial.size, trial.L, trial.seed) == (
         *("lis", "standard", 6, 15, 3),
     )
-    assert trial.task == {"cot": True, "n": 6, "value_range": 16}
+    assert trial.values.task == {"cot": True, "n": 6, "value_range": 16}
     assert trial.train == Train(steps=10)
     assert trial.axes["lr"] == '{"at_d":32,"base":0.005,"max":0.01,"power":-0.5}'
     assert trial.axes["success"] is None
     assert list(trial.axes)[:4] == ["cot", "n", "value_range", "d"]
-    task = find_task(trial.task_name, Path())(**trial.task)
-    model = find_model(trial.model_name, Path())(**trial.model)
+    task = find_task(trial.task_name, Path())(**trial.values.task)
+    model = find_model(trial.model_name, Path())(**trial.values.model)
     found = costs(model, len(task.vocab), task.L, task.capacity)
     assert (trial.params, trial.flops) == (found.params, found.flops)
     assert trial.flops_weights == found.flops_weights
@@ -187,12 +187,12 @@ def test_what_is_off_leaves_no_trace_in_the_identity() -> None:
     """A rule that is added to `stop` makes no stored trial new."""
     trial = only()
     weights = {
-        "task": {"name": "lis", **trial.task},
-        "model": {"name": "standard", **trial.model},
+        "task": {"name": "lis", **trial.values.task},
+        "model": {"name": "standard", **trial.values.model},
         "train": {name: trial.axes[name] for name in asdict(trial.train)},
         "seed": 0,
     }
-    evaluate = {name: trial.axes[name] for name in asdict(trial.evaluate or Evaluate())}
+    evaluate = {name: trial.axes[name] for name in asdict(trial.values.evaluate or Evaluate())}
     text = canonical({**weights, "evaluate": evaluate, "stop": {"success": None}})
     assert trial.config == hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -205,14 +205,14 @@ def test_a_field_that_came_later_leaves_no_trace_unless_it_is_set() -> None:
         only(MEMORY % more) for more in ("", ", score_from: null", ", score_from: 8")
     )
     assert before.config == unset.config != late.config
-    trace = {name: value for name, value in before.task.items() if name != "score_from"}
-    assert before.evaluate is not None
+    trace = {name: value for name, value in before.values.task.items() if name != "score_from"}
+    assert before.values.evaluate is not None
     weights = {
         "task": {"name": "fixed_memory", **trace},
-        "model": {"name": "standard", **before.model},
+        "model": {"name": "standard", **before.values.model},
         "train": {name: before.axes[name] for name in asdict(before.train)},
         "seed": 0,
-        "evaluate": {name: before.axes[name] for name in asdict(before.evaluate)},
+        "evaluate": {name: before.axes[name] for name in asdict(before.values.evaluate)},
         "stop": {"success": None},
     }
     digest = hashlib.sha256(canonical(weights).encode()).hexdigest()[:20]
@@ -386,11 +386,11 @@ def test_an_alias_is_the_name_and_the_identity(tmp_path: Path) -> None:
 def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> None:
     """By which its trials are taken over: stored ones must be found."""
     trial = only(text=mine(tmp_path, "a/mine.py:Mine"), base=tmp_path)
-    names = {part: asdict(getattr(trial, part)) for part in ("train", "evaluate")}
+    names = {part: asdict(getattr(trial.values, part)) for part in ("train", "evaluate")}
     settings = {part: {name: trial.axes[name] for name in names[part]} for part in names}
     config = {
-        "task": {"name": "Mine", **trial.task},
-        "model": {"name": "standard", **trial.model},
+        "task": {"name": "Mine", **trial.values.task},
+        "model": {"name": "standard", **trial.values.model},
         "seed": 0,
         "stop": {"success": None},
         **settings,
@@ -465,7 +465,13 @@ def test_the_shares_are_those_of_the_splits() -> None:
 
 def test_axes_hold_every_field_of_every_block() -> None:
     trial = only()
-    written = [LIS(6, 16), Standard(d=8, heads=2), trial.train, trial.evaluate, trial.stop]
+    written = [
+        LIS(6, 16),
+        Standard(d=8, heads=2),
+        trial.train,
+        trial.values.evaluate,
+        trial.values.stop,
+    ]
     fields = {name for part in written for name in asdict(part)}  # type: ignore[arg-type]
     taken = fields & set(RESERVED)
     assert taken == {"tokens", "seconds", "flops"}
@@ -508,8 +514,8 @@ def slow_identity(trial: Trial) -> tuple[str, str, str]:
     train = axes(Train)
     stop = {name: value for name, value in axes(Stop).items() if value is not None}
     weights: dict[str, object] = {
-        "task": named(trial.task_name, trial.task),
-        "model": named(trial.model_name, trial.model),
+        "task": named(trial.task_name, trial.values.task),
+        "model": named(trial.model_name, trial.values.model),
         "seed": trial.seed,
     }
     judged = {"evaluate": axes(Evaluate), "stop": {"success": None, **stop}}

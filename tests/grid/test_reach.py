@@ -81,7 +81,7 @@ def refused(*sets: str, task: str = LIS, model: str = MODEL, base: Path = Path()
 
 def reached(plan: Plan) -> dict[tuple[str, ...], tuple[float, ...]]:
     """What each trial is scored at, by its model and positions."""
-    return {(t.model_name, t.model["positions"]): t.lengths for t in plan.trials}
+    return {(t.model_name, t.values.model["positions"]): t.lengths for t in plan.trials}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_frozen_grid_has_the_same_trials() -> None:
 
 def test_cells_that_cannot_be_scored_are_planned_with_a_note() -> None:
     found = planned("lengths=[2]", "model.positions=[none, learned]", "task.n=[4, 12]")
-    scored = {(t.size, t.model["positions"]): t.lengths for t in found.trials}
+    scored = {(t.size, t.values.model["positions"]): t.lengths for t in found.trials}
     assert scored == {
         (4, "none"): (2.0,),
         (4, "learned"): (),

@@ -224,7 +224,7 @@ def test_a_model_needs_no_d(tmp_path: Path) -> None:
     )
     rated = f"{text}train: {{lr: 1e-3, steps: 2}}\n"
     trials = plan(parse_grid(rated, "grid.yaml", [], tmp_path)).trials
-    assert [trial.model for trial in trials] == [{"width": 4}, {"width": 8}]
+    assert [trial.values.model for trial in trials] == [{"width": 4}, {"width": 8}]
     with pytest.raises(
         GridError, match=r"train: a rule goes by d, which mine.py:Net does not have"
     ):

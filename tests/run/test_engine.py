@@ -38,7 +38,9 @@ PLANNED = plan(parse_grid(GRID, "grid.yaml", [], Path()))
 
 
 def rules(stop: Stop, goal: Goal = PLANNED.grid.goal) -> tuple[Rules, tuple[Trial, ...]]:
-    trials = tuple(replace(trial, stop=stop) for trial in PLANNED.trials)
+    trials = tuple(
+        replace(trial, values=replace(trial.values, stop=stop)) for trial in PLANNED.trials
+    )
     return Rules(LaunchSpec("", "s", Path(), 1, 1.0, trials, goal, tune=PLANNED.grid.tune)), trials
 
 
@@ -79,7 +81,7 @@ def test_asha_keeps_the_best_share_of_a_rung(
         steps[index] += 50
         passed = [grace * reduction**k for k in range(20) if grace * reduction**k <= steps[index]]
         behind = False
-        if passed and index not in (rung := rungs[trial.model["d"], passed[-1]]):
+        if passed and index not in (rung := rungs[trial.axes["d"], passed[-1]]):
             cutoff = np.percentile(list(rung.values()), 100 * (1 - 1 / reduction)) if rung else -9
             behind = bool(sign * value < cutoff)
             rung[index] = sign * value

@@ -214,8 +214,8 @@ def test_lengths_that_are_added_leave_what_is_done_and_take_it_up(store: Store) 
     for row, factors in ((before, []), (after, [1.5, 2])):
         alone = account_of(store, row["id"])
         assert parse(alone.grid, "grid.yaml").data["lengths"] == factors
-        sets = shlex.split(alone.command)[4::2]
-        assert [t.id for t in plan(grid(*sets)).trials] == [row["id"]]
+        again = shlex.split(alone.command)[4::2]
+        assert [t.id for t in plan(grid(*again)).trials] == [row["id"]]
         shown = sweepd("show", row["id"], "--results", store.address).out
         assert ("lengths: [1.5, 2]" in shown) == bool(factors)
 

@@ -50,7 +50,7 @@ def planned(folder: Path, name: str, models: str) -> Plan:
 
 
 def end(store: Store, name: str, trial: Trial, **changes: object) -> None:
-    acc = ACC.get(trial.model_name, (0.95, 0.95))[trial.model["d"] == 8]
+    acc = ACC.get(trial.model_name, (0.95, 0.95))[trial.axes["d"] == 8]
     score = {"status": "completed", "acc": acc, "correct": round(1000 * acc), "total": 1000}
     store.write_trials([{**ledger_columns(trial, 1001, name), **score, "step": 1000, **changes}])
 

@@ -80,8 +80,8 @@ def make(folder: Path) -> None:
     (folder / "expected.json").write_text(json.dumps(answers(store.address), indent=1) + "\n")
 
 
-def run(store: Store, trial: Trial, number: int, sweep: str) -> None:
-    attempt = Attempt(store, trial, number, sweep, Path(), "cpu", checkpoint_seconds=1e9)
+def run(store: Store, trial: Trial, number: int, sweep: str, base: Path = Path()) -> None:
+    attempt = Attempt(store, trial, number, sweep, base, "cpu", checkpoint_seconds=1e9)
     attempt.begin()
     while attempt.status is None:
         attempt.advance(60)

@@ -123,8 +123,8 @@ def test_settings_and_the_whole_curve(folder: Path, store: Store) -> None:
     assert [row["step"] for row in account.curve] == [10, 20, 30, 40]
     assert [row["id"] for row in account.curve] == [short.id, *[long.id] * 3]
     assert [row["step"] for row in account.checks()] == [10, 20, 30, 40]
-    assert account.settings["model"] == {"name": "v1.py:Net", "as": "mine", **long.model}
-    assert account.settings["task"] == {"name": "lis", **long.task}
+    assert account.settings["model"] == {"name": "v1.py:Net", "as": "mine", **long.values.model}
+    assert account.settings["task"] == {"name": "lis", **long.values.task}
     assert account.settings["train"]["steps"] == 40 and account.seed == 1
     assert account.sources == {"v1.py": NET}
     assert list(changed_settings(account, account_of(store, short.id))) == [

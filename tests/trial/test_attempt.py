@@ -264,7 +264,8 @@ def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Runs) -> 
     attempt.interrupt()
     later = runs.begin(trial)
     assert [check.step for check in later.news()] == [20, 40]
-    longer = runs.begin(replace(trial, evaluate=Evaluate(20, check_samples=8, verdict_samples=32)))
+    evaluate = Evaluate(20, check_samples=8, verdict_samples=32)
+    longer = runs.begin(replace(trial, values=replace(trial.values, evaluate=evaluate)))
     assert longer.news() == []  # checks of another kind
 
 

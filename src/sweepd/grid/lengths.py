@@ -39,6 +39,11 @@ def as_text(factors: Sequence[float]) -> str:
     return f"[{', '.join(f'{factor:g}' for factor in factors)}]"
 
 
+def written(factors: Sequence[float]) -> dict[str, str]:
+    """What the factors add to a trial's columns; nothing where there are none."""
+    return {COLUMN: as_text(factors)} if factors else {}
+
+
 def scored(metrics: Mapping[str, Better]) -> str | None:
     """Which of `SCORED` a task that reports these metrics is scored by at another length."""
     return next((name for name in SCORED if name in metrics), None)

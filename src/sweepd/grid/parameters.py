@@ -27,6 +27,15 @@ def parameters(found: type) -> dict[str, Parameter]:
     return {field.name: Parameter(hints[field.name], _default(field)) for field in fields}
 
 
+def fields_of(one: object) -> dict[str, Any]:
+    """Returns the values of an instance's parameters, in their order."""
+    return {
+        field.name: getattr(one, field.name)
+        for field in dataclasses.fields(one)  # type: ignore[arg-type]
+        if field.init
+    }
+
+
 def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()

@@ -1,16 +1,18 @@
-"""What each block of a grid gives to a trial: its class, its fields as columns, and the text that a
-trial's identity hashes of it."""
+"""What each block of a grid gives to a trial: its class, its values, their columns, and the text
+that a trial's identity hashes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from sweepd.grid import lengths
 from sweepd.grid.axes import Variant, canonical, plain
+from sweepd.grid.parameters import fields_of
 from sweepd.grid.reserve import reserved
+from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import SETTINGS, Grid
 
 RESERVED = (
@@ -30,17 +32,25 @@ from before are still the same."""
 
 @dataclass(frozen=True)
 class Part:
-    """A variant of one block. fields: those of its dataclass; axes: the same as scalars."""
+    """A variant of one block, which the grid has under the key `kind`."""
 
+    kind: str
     name: str
     where: str
     variant: Variant
-    fields: dict[str, Any]
-    axes: dict[str, Any]
 
     @property
     def value(self) -> Any:
+        """The instance that holds the values; all else is made of it."""
         return self.variant.value
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        return fields_of(self.value)
+
+    @cached_property
+    def axes(self) -> dict[str, Any]:
+        return columns(self.kind, self.fields)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
@@ -74,6 +84,38 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Values:
+    """All values of one point of a grid, as it writes them. This is what a trial carries to the
+    worker that runs it; its columns are made of it.
+
+    Of a user's own class there are only the fields: a worker makes the instance, with the code of
+    the launch. A trial of a user's own loop has no train and no evaluate, any other no loop.
+    """
+
+    task: dict[str, Any]
+    model: dict[str, Any]
+    loop: dict[str, Any]
+    train: Train | None
+    evaluate: Evaluate | None
+    stop: Stop
+    lengths: tuple[float, ...] = ()
+    """the multiples of its length at which the grid asks for scores"""
+
+    @cached_property
+    def axes(self) -> dict[str, int | float | str | bool | None]:
+        """Returns every value by its column."""
+        blocks = {"task": self.task, "model": self.model, "loop": self.loop}
+        written = {"train": self.train, "evaluate": self.evaluate, "stop": self.stop}
+        blocks |= {kind: fields_of(one) for kind, one in written.items() if one}
+        found = {
+            name: value
+            for kind, fields in blocks.items()
+            for name, value in columns(kind, fields).items()
+        }
+        return found | lengths.written(self.lengths)
+
+
+@dataclass(frozen=True)
 class Parts:
     """Each variant of a grid's blocks. reserve: what `settle` may train besides `trains`."""
 
@@ -95,16 +137,25 @@ class Parts:
         return cls(tasks, models, loops, trains, evaluates, stops, reserve)
 
 
+@cache
 def column(kind: str, field: str) -> str:
     """The column that holds a field of a block."""
     return f"{kind}_{field}" if kind in SETTINGS and field in RESERVED else field
 
 
+def columns(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value:
+    canonical JSON."""
+    return {
+        column(kind, name): canonical(plain(value)) if is_dataclass(value) else value
+        for name, value in fields.items()
+    }
+
+
 def _variants(grid: Grid, kind: str) -> Iterator[Part]:
     for block in grid.blocks[kind]:
         for variant in block.variants:
-            values = {name: getattr(variant.value, name) for name in block.axes}
-            yield Part(block.name, block.where, variant, values, _axes(kind, values))
+            yield Part(kind, block.name, block.where, variant)
 
 
 def _in_reserve(trains: Sequence[Part], grid: Grid) -> Iterator[Part]:
@@ -113,13 +164,4 @@ def _in_reserve(trains: Sequence[Part], grid: Grid) -> Iterator[Part]:
         return
     like = trains[0]
     for train in reserved([part.value for part in trains], grid.settle, grid.tune):
-        values = {name: getattr(train, name) for name in like.fields}
-        yield Part("", "", replace(like.variant, value=train), values, _axes("train", values))
-
-
-def _axes(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields as columns. A rule, such as that of lr, is one value: canonical JSON."""
-    return {
-        column(kind, name): canonical(plain(value)) if is_dataclass(value) else value
-        for name, value in values.items()
-    }
+        yield replace(like, variant=replace(like.variant, value=train))

@@ -157,10 +157,7 @@ class _Planner:
             except Exception as error:  # a user's class may raise anything
                 self.refuse(part.variant.written["steps"], f"steps = {steps}: {reason(error)}")
                 return
-            fields, axes = ({**each, "steps": steps} for each in (part.fields, part.axes))
-            yield replace(
-                part, variant=replace(part.variant, value=value), fields=fields, axes=axes
-            )
+            yield replace(part, variant=replace(part.variant, value=value))
 
     def facts(self, part: Part) -> LoopFacts | None:
         try:

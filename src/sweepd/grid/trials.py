@@ -14,8 +14,8 @@ from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.fingerprint import Class
 from sweepd.grid.loops import LoopBudget, LoopFacts
 from sweepd.grid.options import BETTER, Better
-from sweepd.grid.parts import Part, column
-from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.grid.parts import Part, Values, column
+from sweepd.grid.settings import Stop, Train
 
 DIGITS = 20
 """of a hash"""
@@ -44,8 +44,8 @@ class Trial:
     weights up to where a longer run would part. train_flops: of the whole budget. task_name and
     model_name are those of results; task_where and model_where tell where the classes are.
 
-    A trial of a user's own loop has `loop` and `loop_where` in place of task, model, evaluate and
-    their places; L is None, and so are the costs that the loop does not count.
+    A trial of a user's own loop has `loop_where` in place of the task's and the model's; L is None,
+    and so are the costs that the loop does not count.
     """
 
     id: str
@@ -57,30 +57,21 @@ class Trial:
     size: int
     L: int | None
     seed: int
-    axes: dict[str, int | float | str | bool | None]
-    """every field of task, model, loop, train, evaluate and stop, as written; rules as canonical
-    JSON"""
+    values: Values
     params: int | None
     flops: int | None
     flops_weights: int | None
     state_bytes: int | None
     train_bytes: float | None
     train_flops: float | None
-    task: dict[str, Any]
-    """the task's fields"""
-    model: dict[str, Any]
     train: Train | LoopBudget
-    """with the steps that `stop.flops` pays for"""
-    evaluate: Evaluate | None
-    stop: Stop
+    """the training that `values` ask for, with the steps that `stop.flops` pays for"""
     on_demand: bool
     """whether it runs only where an answer hangs on it (`grid.reserve`), or as a fresh seed"""
     task_where: str
     model_where: str
     former_config: str | None
     """as sweepd 0.1.0 had it, where a class is a user's own; it left out the class's file"""
-    loop: dict[str, Any] = field(default_factory=dict)
-    """the loop's fields"""
     loop_where: str = ""
     metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
     """what it may report, and which way each is better"""
@@ -88,6 +79,12 @@ class Trial:
     """at which multiples of its task's length its model is scored too, once it is trained"""
     unscored_config: str | None = None
     """where the grid asks for `lengths`: the `config` of the same trial without them"""
+
+    @property
+    def axes(self) -> Mapping[str, int | float | str | bool | None]:
+        """Every value of task, model, loop, train, evaluate and stop, as written, by its column;
+        rules as canonical JSON."""
+        return self.values.axes
 
     @property
     def classes(self) -> tuple[Class, ...]:
@@ -161,7 +158,7 @@ class TrainedCell:
         trunk = {**weights, "train": canonical(common)}
         stop = canonical({"success": None, **self.stop.rules})
         unscored = {**weights, "evaluate": self.evaluate.text, "stop": stop}
-        asked = {lengths.COLUMN: lengths.as_text(self.lengths)} if self.lengths else {}
+        asked = lengths.written(self.lengths)
         whole = {**unscored, **{name: canonical(value) for name, value in asked.items()}}
         former = {**whole, "task": task.former_identity, "model": model.former_identity}
         reported = metrics.directions(task.value.metrics)
@@ -172,25 +169,22 @@ class TrainedCell:
             model_name=model.name,
             size=self.setting.size,
             L=self.setting.L,
-            axes={
-                **task.axes,
-                **model.axes,
-                **train.axes,
-                **self.evaluate.axes,
-                **self.stop.axes,
-                **asked,
-            },
+            values=Values(
+                task=task.fields,
+                model=model.fields,
+                loop={},
+                train=train.value,
+                evaluate=self.evaluate.value,
+                stop=self.stop.value,
+                lengths=self.lengths,
+            ),
             params=cost.params,
             flops=cost.flops,
             flops_weights=cost.flops_weights,
             state_bytes=cost.state_bytes,
             train_bytes=cost.train_bytes(fitted.batch_size),
             train_flops=train_flops(cost.flops, fitted.steps * fitted.batch_size),
-            task=task.fields,
-            model=model.fields,
             train=fitted,
-            evaluate=self.evaluate.value,
-            stop=self.stop.value,
             on_demand=on_demand,
             task_where=task.where,
             model_where=model.where,
@@ -213,22 +207,17 @@ def loop_trials(
         model_name=loop.name,
         size=facts.size,
         L=None,
-        axes={**loop.axes, **stop.axes},
+        values=Values({}, {}, loop.fields, None, None, stop.value),
         params=facts.params,
         flops=facts.flops,
         flops_weights=None,
         state_bytes=None,
         train_bytes=None,
         train_flops=facts.train_flops,
-        task={},
-        model={},
         train=facts.budget,
-        evaluate=None,
-        stop=stop.value,
         on_demand=on_demand,
         task_where="",
         model_where="",
-        loop=loop.fields,
         loop_where=loop.where,
         metrics=metrics.directions(loop.value.metrics),
     )
@@ -242,7 +231,7 @@ def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
     """
     nuisance = {column(*name.split(".", 1)) for name in tune}
     same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
-    return (trial.task_name, trial.model_name, trial.size, trial.model.get("d"), *same)
+    return (trial.task_name, trial.model_name, trial.size, trial.values.model.get("d"), *same)
 
 
 def _seeded(

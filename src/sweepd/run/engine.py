@@ -42,12 +42,12 @@ SETTINGS = {
 os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
 
 import ray  # noqa: E402 (its settings are read on import)
-from ray import tune  # noqa: E402
 
 from sweepd import ray_private  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.grid.options import Placement  # noqa: E402
 from sweepd.run.nodes import at_once, probe  # noqa: E402
+from sweepd.run.tune import tune  # noqa: E402
 from sweepd.run.tune_hooks import EndOfRun, Listener, Rules, Suggestions, Watchdog  # noqa: E402
 from sweepd.run.worker import LaunchSpec, Worker, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
@@ -154,7 +154,8 @@ def run(
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        with watched, silent, ray_private.counting_no_callbacks():
+        spared = ray_private.counting_no_callbacks(), ray_private.reading_nothing_back()
+        with watched, silent, spared[0], spared[1]:
             tuner.fit()
     if end.failure:
         raise EnvironmentFailure(_what_is_left(end.failure, store))

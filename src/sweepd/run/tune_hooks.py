@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, Protocol, Self
 
 import ray
-from ray import tune
 from ray.exceptions import RayError
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
@@ -24,6 +23,7 @@ from ray.tune.stopper import TrialPlateauStopper
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
 from sweepd.ray_private import actor_of
+from sweepd.run.tune import tune
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
@@ -251,13 +251,16 @@ class Rules(Disposable, FIFOScheduler):
         if step <= self.heard.get(trial.id, 0):
             return False
         self.heard[trial.id] = step
-        stands_still = trial.stop.plateau and self._plateau(trial)(trial.id, {"value": value})
-        behind = trial.stop.asha and self._falls_behind(trial, step, value)
+        stands_still = trial.values.stop.plateau and self._plateau(trial)(
+            trial.id, {"value": value}
+        )
+        behind = trial.values.stop.asha and self._falls_behind(trial, step, value)
         return bool(stands_still or behind)
 
     def _plateau(self, trial: Trial) -> TrialPlateauStopper:
-        rule, every = trial.stop.plateau, trial.evaluate.check_every if trial.evaluate else 1
+        rule, evaluate = trial.values.stop.plateau, trial.values.evaluate
         assert rule is not None
+        every = evaluate.check_every if evaluate else 1
         if (rule, every) not in self.plateaus:
             self.plateaus[rule, every] = TrialPlateauStopper(
                 "value", rule.std, num_results=rule.checks, grace_period=ceil(rule.grace / every)
@@ -265,7 +268,7 @@ class Rules(Disposable, FIFOScheduler):
         return self.plateaus[rule, every]
 
     def _falls_behind(self, trial: Trial, step: int, value: float) -> bool:
-        rule, group = trial.stop.asha, competitors(trial, self.spec.tune)
+        rule, group = trial.values.stop.asha, competitors(trial, self.spec.tune)
         assert rule is not None
         if group not in self.rungs:
             self.rungs[group] = AsyncHyperBandScheduler(

@@ -72,7 +72,7 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
             if factors:
                 middle = (low + high) / 2
                 low, high = middle * factors[0], middle * factors[1]
-        budget = trial.stop.seconds or inf
+        budget = trial.values.stop.seconds or inf
         return min(low, budget), min(high, budget)
 
     weights: tuple[Callable[[Trial], float], ...] = (

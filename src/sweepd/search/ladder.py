@@ -38,7 +38,7 @@ class Ladder:
     def peak_lr(self) -> float:
         """The place of its rate among those of other cells at the same position."""
         trial = self.base.trials[0]
-        return trial.train.peak_lr(trial.model.get("d", 1))
+        return trial.train.peak_lr(trial.values.model.get("d", 1))
 
     def passed(self, outcomes: Outcomes, abandoned: Collection[str]) -> CellSeeds | None:
         """The first rung at which the cell passes."""

@@ -117,7 +117,7 @@ class StaircaseSearch(Search):
         """The trials that a position wants next: of its most promising nuisance values, or of
         all where these compete with each other."""
         cells = [self.candidate(stair, position)]
-        if any(seeds.trials[0].stop.asha for seeds in cells):
+        if any(seeds.trials[0].values.stop.asha for seeds in cells):
             cells = self.open_cells(stair.cells[position])
         return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
 

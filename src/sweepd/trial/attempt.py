@@ -137,7 +137,7 @@ class Attempt:
             self._interrupt()
 
     def _train(self, run: Run, until: float) -> None:
-        checks, stop = len(run.checks), self.trial.stop
+        checks, stop = len(run.checks), self.trial.values.stop
         ruled = stop.plateau is not None or stop.asha is not None
         for row in run.advance():
             if row is not None:

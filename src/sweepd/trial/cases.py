@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sweepd.grid.axes import Block, Variant
+from sweepd.grid.parameters import fields_of
 from sweepd.grid.spec import Grid
 
 Kind = Literal["task", "model", "loop", "trial"]
@@ -102,10 +103,10 @@ def _case(kind: Kind, task: Choice, model: Choice, batch_size: int) -> Case:
         "smallest",
         task_block.name,
         task_block.where,
-        _fields(task_block.axes, task_variant.value),
+        fields_of(task_variant.value),
         model_block.name,
         model_block.where,
-        _fields(model_block.axes, model_variant.value),
+        fields_of(model_variant.value),
         task_variant.value.size,
         batch_size,
     )
@@ -129,9 +130,5 @@ def _loop_case(block: Block) -> Case:
         model={},
         size=size,
         batch_size=0,
-        loop=_fields(block.axes, value),
+        loop=fields_of(value),
     )
-
-
-def _fields(axes: Mapping[str, Any], value: object) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in axes}

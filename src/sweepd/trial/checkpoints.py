@@ -107,12 +107,12 @@ def _passes(
     if checkpoint.trial == trial.id:
         return True
     if maker is None:
-        return trial.stop.success is None
+        return trial.values.stop.success is None
     checks = [field.name for field in fields(Evaluate)]  # a loop of the user's own has none
     same_checks = all(maker.get(name) == row.get(name) for name in checks)
-    return unsolved(trial.stop.success, maker["success"], same_checks) and not trial.stop.spent(
-        maker["tokens"] or 0, maker["seconds"] or 0.0
-    )
+    return unsolved(
+        trial.values.stop.success, maker["success"], same_checks
+    ) and not trial.values.stop.spent(maker["tokens"] or 0, maker["seconds"] or 0.0)
 
 
 def _why(

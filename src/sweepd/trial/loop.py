@@ -95,25 +95,26 @@ class Run(Protocol):
 
 def started(trial: Trial, base: Path, device: str) -> Run:
     """The run of a trial at its first step. Whatever the user's code raises."""
+    values = trial.values
     if trial.loop_where:
         return OwnLoop(
-            registry.find_loop(trial.loop_where, base)(**trial.loop),
+            registry.find_loop(trial.loop_where, base)(**values.loop),
             trial.metrics,
             trial.train.steps,
-            trial.stop,
+            values.stop,
             trial.seed,
             trial.train_flops,
             device,
         )
     assert isinstance(trial.train, Train)
-    assert trial.evaluate is not None and trial.train_flops is not None
+    assert values.evaluate is not None and trial.train_flops is not None
     make = partial(ScoredLonger, trial.lengths) if trial.lengths else Training
     return make(
-        registry.find_task(trial.task_where, base)(**trial.task),
-        registry.find_model(trial.model_where, base)(**trial.model),
+        registry.find_task(trial.task_where, base)(**values.task),
+        registry.find_model(trial.model_where, base)(**values.model),
         trial.train,
-        trial.evaluate,
-        trial.stop,
+        values.evaluate,
+        values.stop,
         trial.seed,
         trial.train_flops / trial.train.steps,
         device,

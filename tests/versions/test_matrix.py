@@ -103,7 +103,7 @@ class Environment:
 def uv(*arguments: str | Path, given: str = "") -> str:
     """What uv prints. It looks for wheels where pip is told to look, and downloads no Python."""
     places = {"UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "")}
-    command = [BIN / "uv", "--quiet", "--no-python-downloads", *arguments]
+    command = [BIN / "uv", "--no-python-downloads", *arguments]
     done = subprocess.run(
         command, input=given, env=places | dict(os.environ), capture_output=True, text=True
     )

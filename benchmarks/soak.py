@@ -3,17 +3,16 @@
     python benchmarks/soak.py HOURS [--kill-every 10] [--trials 20000] [--folder DIR]
 
 It runs one sweep of many short trials through the command line, kills its driver with SIGKILL every
-so many minutes, and resumes it. Meanwhile `status --watch` runs, and `query`, `sql` and `gc` take
-turns. Every few seconds it samples
+so many minutes, and continues it with the same command. Meanwhile `status --watch` runs, and
+`query`, `sql` and `gc` take turns. Every few seconds it samples
 
 - the resident memory of the driver, of a worker (mean), of Ray's own processes (sum) and of
   `status --watch`, and the open files of the driver and of Ray's own processes;
 - the bytes and the files of the store, and the bytes of Ray's session folder.
 
-Whatever grows in a process starts anew with each driver. So each driver's life has a slope of its
-own: least squares over means of a minute, the first minute left out, an hour's change with a 95%
-interval by Student's t. Beside a slope stands the last minute's mean. The store grows with its
-trials, so it is also told by the trial.
+Whatever grows in a process starts anew with each driver. So each driver's life has slopes of its
+own (`slopes.py`), beside the last minute's mean. The store grows with its trials, so it is also
+told by the trial.
 
 A question asked meanwhile must never show fewer ended trials than the one before. In the end the
 last driver is interrupted, `doctor --deep` reads every byte, and each trial must have one ending
@@ -35,12 +34,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import psutil
+from slopes import told
 
 SWEEPD = str(Path(sys.executable).with_name("sweepd"))
 GRID = """
@@ -64,9 +63,6 @@ READERS = itertools.cycle(
     ]
 )
 SAMPLE_SECONDS, READ_SECONDS = 5.0, 20.0
-MINUTE = 60.0
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
-"""The 97.5% quantile with 1, 2, … degrees of freedom; with more, the last."""
 MIB = 2**20
 Sample = Mapping[str, float]
 
@@ -106,32 +102,6 @@ class Life:
             yield f"  {name:28}{told([(at, found[name]) for at, found in self.samples])}"
 
 
-def told(series: Sequence[tuple[float, float]]) -> str:
-    """The slope of a series of (second, value), and its last minute's mean."""
-    minutes = [
-        (minute, statistics.mean(value for _, value in group))
-        for minute, group in itertools.groupby(series, key=lambda pair: pair[0] // MINUTE)
-        if minute > 0
-    ]
-    if len(minutes) < 3:
-        return f"{series[-1][1]:10.1f} at the end; too short a life for a slope"
-    slope, error = slope_of(minutes)
-    width = STUDENT[min(len(minutes) - 3, len(STUDENT) - 1)] * error
-    return (
-        f"{minutes[-1][1]:10.1f} {60 * slope:+10.1f} an hour "
-        f"({60 * (slope - width):+.1f} to {60 * (slope + width):+.1f}, {len(minutes)} minutes)"
-    )
-
-
-def slope_of(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of least squares over (x, y): the slope and its standard error."""
-    x, y = np.array(points).T
-    x = x - x.mean()
-    slope = x @ y / (x @ x)
-    left = y - y.mean() - slope * x
-    return float(slope), float(np.sqrt(left @ left / (len(y) - 2) / (x @ x)))
-
-
 def _name(process: psutil.Process) -> str:
     return " ".join(process.cmdline()[:1])
 
@@ -155,6 +125,7 @@ class Soak:
 
     def __init__(self, folder: Path, trials: int) -> None:
         self.folder, self.store, self.sessions = folder, folder / "results", folder / "ray"
+        self.told = folder / "told.txt"
         self.sessions.mkdir(parents=True, exist_ok=True)
         (folder / "soak.yaml").write_text(GRID.format(seeds=list(range(trials // CELLS))))
         self.environment = {
@@ -167,34 +138,42 @@ class Soak:
         self.asked = 0
 
     def start(self, *arguments: str) -> psutil.Popen:
-        with (self.folder / "told.txt").open("ab") as told:
+        with self.told.open("ab") as said:
             return psutil.Popen(
                 [SWEEPD, *arguments],
                 cwd=self.folder,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
-                stdout=told,
-                stderr=told,
+                stdout=said,
+                stderr=said,
             )
 
     def live(self, seconds: float, last: signal.Signals) -> Life:
         """One driver, for so long; then it gets the signal."""
         life = Life(self.start("launch", "soak.yaml", "--yes"), self.watch(), time.monotonic())
         next_read = READ_SECONDS
-        while (lived := time.monotonic() - life.began) < seconds and life.driver.poll() is None:
-            if life.watch.poll() is not None:  # the driver had not begun
-                life.watch = self.watch()
-            life.sample(self.store, self.sessions)
-            if lived > next_read and life.samples:
-                self.read(*next(READERS))
-                next_read = lived + READ_SECONDS
-            time.sleep(SAMPLE_SECONDS)
-        with contextlib.suppress(psutil.NoSuchProcess):
-            life.driver.send_signal(last)
-        if (code := life.driver.wait()) not in (0, 130, -last):
-            raise SystemExit(f"the driver ended with {code}: {self.folder / 'told.txt'}")
-        life.watch.wait()
+        try:
+            while (lived := time.monotonic() - life.began) < seconds and life.driver.poll() is None:
+                if life.watch.poll() is not None:  # the driver had not begun
+                    life.watch = self.watch()
+                life.sample(self.store, self.sessions)
+                if lived > next_read and life.samples:
+                    self.read(*next(READERS))
+                    next_read = lived + READ_SECONDS
+                time.sleep(SAMPLE_SECONDS)
+            if life.driver.poll() is None:
+                life.driver.send_signal(last)
+            if (code := life.driver.wait()) not in (0, 130, -last):
+                raise SystemExit(f"the driver ended with {code}: {self.said()}")
+        finally:
+            for process in (life.driver, life.watch):
+                if process.poll() is None:
+                    process.kill()
         return life
+
+    def said(self) -> str:
+        """The end of what launches and `status --watch` said."""
+        return self.told.read_text()[-2000:]
 
     def watch(self) -> psutil.Popen:
         return self.start("status", "soak", "--watch")
@@ -254,6 +233,8 @@ def main() -> None:
             )
             if life.driver.returncode != -signal.SIGKILL:
                 break
+        if not soak.ended:
+            raise SystemExit(f"no trial has ended; give it more hours: {soak.said()}")
         soak.check()
         files, size = _held(soak.store)
         print(

@@ -47,8 +47,8 @@ LONG = [
     ("staircase_real.py results --grid tiny.yaml --set settle=null", r"same least value: 1 of 1"),
     ("start.py --rounds 1", rf"CPU seconds in all: .*{DIFFERENCE}"),
 ]
-LIBRARIES = {"curves.py", "surfaces.py"}
-"""What other benchmarks draw from, and test_curves.py and they themselves run."""
+LIBRARIES = {"curves.py", "slopes.py", "surfaces.py"}
+"""What other benchmarks import."""
 
 
 @pytest.mark.parametrize(("command", "expected"), QUICK)

@@ -1,5 +1,5 @@
-"""What benchmarks/soak.py says of a series: slopes by least squares, with Student's intervals, held
-against NumPy's fit and against series whose slope is known."""
+"""What benchmarks/slopes.py says of a series: slopes by least squares with Student's intervals,
+held against NumPy's fit and against series whose slope is known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from soak import MINUTE, slope_of, told
+from slopes import MINUTE, slope_of, told
 
 VALUES = st.lists(st.integers(-1000, 1000), min_size=4, max_size=30)
 

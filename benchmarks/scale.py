@@ -1,14 +1,14 @@
 """How far one driver and one store go: what docs/scale.md derives its figures from.
 
     python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
-    python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8]
+    python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8] [--seconds 10]
     python benchmarks/scale.py store [--trials 1000 10000 100000] [--folder DIR]
     python benchmarks/scale.py metrics [--files 50000] [--rows 20]
 
 `engine` runs fake trials through the real engine and Ray: each reports so often, trains nothing and
 writes its ending. It prints the CPU time of the driver's process a trial and a report, quarter by
 quarter of the run. `fleet` runs a real plan and a real search against simulated workers in virtual
-time: nodes with slots, trials of a minute with a report a second, nodes that are lost and come
+time: nodes with slots, trials that report as often as real ones do, nodes that are lost and come
 back, and a driver that handles one event at a time, each as long as `engine` measured and the
 search itself takes. `store` fills a store with so many ended trials, one file each, as workers
 leave them, and runs the commands that read it, before and after compaction. `metrics` writes files
@@ -46,7 +46,7 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.driver import FILES_WHILE_RUNNING, sweep_info
-from sweepd.run.worker import LaunchSpec
+from sweepd.run.worker import LaunchSpec, slice_seconds
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
@@ -146,11 +146,17 @@ class Fleet:
     nodes: int
     slots: int
     """of each node"""
-    reports: int
+    seconds: float
+    """of training, a trial on average"""
+    spread: float
+    """trials take from 1 - spread to 1 + spread times that"""
     trial_seconds: float
     """of the driver, for a trial besides its reports"""
     report_seconds: float
     rng: random.Random
+    slice_seconds: float
+    checkpoint: float
+    """seconds between two checkpoints of a trial"""
     loss_seconds: float = 3600.0
     """mean life of a node"""
     away_seconds: float = 120.0
@@ -161,8 +167,16 @@ class Fleet:
     """CPU of the search in that"""
     moved: int = 0
     events: list[tuple[float, int, str, int]] = field(default_factory=list)
-    running: dict[int, tuple[Trial, int]] = field(default_factory=dict)
-    """by slot, a trial and its reports to come"""
+    running: dict[int, tuple[Trial, float, float]] = field(default_factory=dict)
+    """by slot, a trial, the seconds it has to train after its present slice, and that slice's"""
+    trained: float = 0.0
+    """slices that have ended, less what was lost with nodes"""
+    full: tuple[float, float] | None = None
+    """`now` and `trained` when a slot found nothing to do for the first time"""
+    whole: dict[str, float] = field(default_factory=dict)
+    """of each trial that began, its seconds of training in all"""
+    saved: dict[str, float] = field(default_factory=dict)
+    """of trials that lost their node, the seconds that their checkpoint had still to train"""
     lives: Counter[int] = field(default_factory=Counter)
     """how often each slot was lost: what was under way there before counts no more"""
 
@@ -186,11 +200,11 @@ class Fleet:
         heapq.heappush(self.events, (lost, 0, "lost", node))
 
     def reports_from(self, slot: int) -> None:
-        trial, left = self.running[slot]
+        trial, left, slice_ = self.running[slot]
+        self.trained += slice_
         self.works(self.report_seconds)
-        if left > 1:
-            self.running[slot] = trial, left - 1
-            self.report_in_a_second(slot)
+        if left > 0:
+            self.trains(slot, trial, left)
         else:
             self.ends(slot, Outcome("completed", 0.5, 1024))
             self.hand_out(slot)
@@ -200,22 +214,33 @@ class Fleet:
             self.lives[slot] += 1
             if slot in self.running:
                 self.moved += 1
+                trial, left, slice_ = self.running[slot]
+                whole = self.whole[trial.id]
+                lost = (whole - left - slice_) % self.checkpoint
+                self.trained -= lost
+                self.saved[trial.id] = left + slice_ + lost
                 self.ends(slot, Outcome("interrupted"))
         heapq.heappush(self.events, (self.now + self.away_seconds, 0, "back", node))
 
     def hand_out(self, slot: int) -> None:
         if trial := self.searched(self.search.next):
             self.works(self.trial_seconds)
-            self.running[slot] = trial, self.reports
-            self.report_in_a_second(slot)
+            if trial.id not in self.whole:
+                part = self.rng.uniform(1 - self.spread, 1 + self.spread)
+                self.whole[trial.id] = part * self.seconds
+            self.trains(slot, trial, self.saved.pop(trial.id, self.whole[trial.id]))
+        elif not self.full:
+            self.full = self.now, self.trained
 
     def ends(self, slot: int, outcome: Outcome) -> None:
-        trial, _ = self.running.pop(slot)
+        trial, _, _ = self.running.pop(slot)
         self.searched(self.search.ended, trial, outcome)
 
-    def report_in_a_second(self, slot: int) -> None:
-        at = self.now + self.rng.uniform(0.9, 1.1)
-        heapq.heappush(self.events, (at, self.lives[slot], "report", slot))
+    def trains(self, slot: int, trial: Trial, left: float) -> None:
+        """Until its next report, after a slice or at its end."""
+        slice_ = min(left, self.slice_seconds * self.rng.uniform(0.9, 1.1))
+        self.running[slot] = trial, left - slice_, slice_
+        heapq.heappush(self.events, (self.now + slice_, self.lives[slot], "report", slot))
 
     def slots_of(self, node: int) -> range:
         return range(node * self.slots, (node + 1) * self.slots)
@@ -240,20 +265,26 @@ def simulate(trials: int, given: argparse.Namespace) -> None:
     search = GridSearch(made)
     search.learn({}, {trial.id for trial in made.trials})
     costs = (given.trial_ms / 1000, given.report_ms / 1000)
+    count, at_once = len(made.trials), given.nodes * given.slots
+    slice_ = slice_seconds(at_once, made.grid.hang_seconds)
     fleet = Fleet(
-        search, given.nodes, given.slots, given.reports, *costs, random.Random(given.seed)
+        *(search, given.nodes, given.slots, given.seconds, given.spread),
+        *(*costs, random.Random(given.seed), slice_, made.grid.checkpoint_seconds),
     )
     fleet.run()
-    count, at_once = len(made.trials), given.nodes * given.slots
-    ideal = count * given.reports / at_once
+    ideal = sum(fleet.whole.values()) / at_once
+    assert fleet.full
+    until, trained = fleet.full
     print(
         f"{count} trials on {given.nodes} x {given.slots} slots: {fleet.now:.0f} s, "
-        f"{ideal / fleet.now:.0%} of the slots' time trained; driver busy "
+        f"{ideal / fleet.now:.0%} of the slots' time trained, "
+        f"{trained / until / at_once:.0%} while there was work for all; driver busy "
         f"{fleet.busy / fleet.now:.0%}, search {1000 * fleet.searching / count:.3f} ms a trial; "
         f"{fleet.moved} trials moved; planning {planning:.1f} s",
         flush=True,
     )
     assert len(search.outcomes) == count
+    assert abs(fleet.trained - ideal * at_once) < 1e-6 * fleet.trained
 
 
 # store
@@ -349,7 +380,8 @@ def main() -> None:
     part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
     part.add_argument("--nodes", type=int, default=48)
     part.add_argument("--slots", type=int, default=8)
-    part.add_argument("--reports", type=int, default=10, help="of each trial, one a second")
+    part.add_argument("--seconds", type=float, default=10, help="of training, a trial")
+    part.add_argument("--spread", type=float, default=0, help="of the seconds, up and down")
     part.add_argument("--trial-ms", type=float, default=TRIAL_MS)
     part.add_argument("--report-ms", type=float, default=REPORT_MS)
     part.add_argument("--seed", type=int, default=0)

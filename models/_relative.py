@@ -58,10 +58,14 @@ class RelativeAttention(CachedAttention):
 
     def bias(self, position_BQ: Tensor, columns: int) -> Tensor:
         """(B, H, Q, C): -p·distance, and -inf for columns after the query."""
+        return self.faded(self.log_slope.exp()[:, None, None], position_BQ, columns)
+
+    def faded(self, slope_BHQ1: Tensor, position_BQ: Tensor, columns: int) -> Tensor:
+        """(B, H, Q, C): -slope·distance, and -inf for columns after the query."""
         lag_BQC = position_BQ[:, :, None] - torch.arange(columns, device=position_BQ.device)
         distance_BQC = self.distance(lag_BQC.clamp(min=0).to(self.log_slope.dtype))
-        bias_BHQC = -self.log_slope.exp()[:, None, None] * distance_BQC[:, None]
-        return bias_BHQC.masked_fill(lag_BQC[:, None] < 0, -torch.inf)
+        faded_BHQC = -slope_BHQ1 * distance_BQC[:, None]
+        return faded_BHQC.masked_fill(lag_BQC[:, None] < 0, -torch.inf)
 
     def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
         position_1T = torch.arange(v_BHTE.size(2), device=v_BHTE.device)[None]

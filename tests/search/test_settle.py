@@ -111,6 +111,18 @@ def test_an_edge_that_scores_no_better_than_the_rest_is_no_best_rate() -> None:
     assert stands([hopeless, hopeless], GOAL, "median", SETTLE, 1000).settled == "untested"
 
 
+@pytest.mark.parametrize(("edge_scores", "settled"), [(0.005, "yes"), (0.1, "untested")])
+def test_an_edge_must_lead_by_more_than_chance(edge_scores: float, settled: str) -> None:
+    """Where every rate stays at its guesses, seeds alone decide which one scores best."""
+    steps = (1000, 2000, 4000)
+    inside = runs(*[dict.fromkeys(steps, score) for score in (0.24, 0.25, 0.26)])
+    at_edge = runs(*[dict.fromkeys(steps, score + edge_scores) for score in (0.24, 0.25, 0.26)])
+    found = stands([at_edge, inside, inside], GOAL, "median", SETTLE, 1000)
+    assert found.settled == settled
+    first, second = best_rates([AtRate(1.0, at_edge), AtRate(2.0, inside)], GOAL)
+    assert {first.peak_lr, second.peak_lr} == {1.0, 2.0}
+
+
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=3, max_size=6))
 def test_the_best_rates_score_best_and_lie_inside_where_they_may(scores: list[float]) -> None:
     rates = [AtRate(10.0**i, runs({1000: score})) for i, score in enumerate(scores)]
@@ -225,6 +237,28 @@ def test_failures_of_a_worker_change_no_answer(seed: int, order: random.Random) 
     calm, _, _ = drive(lambda: search_of(made), outcome_of)
     retried, _, _ = drive(lambda: search_of(made), failing_once, 2, order)
     assert rows(made, calm) == rows(made, retried)
+
+
+@given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=20, derandomize=True)
+def test_a_rate_beyond_the_range_that_has_begun_is_run_until_it_is_decided(seed: int) -> None:
+    """Else a question would wait for its other seeds, which nobody runs."""
+    made = planned("staircase", "tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
+
+    def by_luck(trial: Trial) -> Outcome:
+        """Every rate is as good as any other, and hopeless."""
+        own = random.Random(f"{seed} {trial.seed} {trial.size} {trial.axes}")
+        return Outcome("completed", own.uniform(0.2, 0.3), 4096)
+
+    ledger, _, _ = drive(lambda: search_of(made), by_luck)
+    begun = [
+        ladder
+        for stair in search_of(made).stairs
+        for ladders in stair.ladders.values()
+        for ladder in ladders
+        if ladder.in_reserve and ladder.ended(ledger).runs
+    ]
+    assert not [ladder for ladder in begun if ladder.base.needed(ledger, ())]
 
 
 @given(st.integers(0, 10_000))

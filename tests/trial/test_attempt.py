@@ -266,3 +266,21 @@ def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Runs) -> 
     assert [check.step for check in later.news()] == [20, 40]
     longer = runs.begin(replace(trial, evaluate=Evaluate(20, check_samples=8, verdict_samples=32)))
     assert longer.news() == []  # checks of another kind
+
+
+@pytest.mark.parametrize(
+    ("rule", "stops_at", "told"),
+    [
+        ("stop.asha={grace: 20, reduction: 2}", 20, [20]),
+        ("stop.plateau={std: 0.001, checks: 2, grace: 20}", 20, [20]),
+        ("stop.success=1.0", 60, [20, 40]),
+    ],
+)
+def test_a_slice_ends_at_a_check_that_a_rule_waits_for(
+    runs: Runs, rule: str, stops_at: int, told: list[int]
+) -> None:
+    """Otherwise it goes on, and all its checks are told together: the driver hears less often."""
+    attempt = runs.begin(runs.trial(rule))
+    attempt.advance(60.0)
+    assert training_of(attempt).step == stops_at
+    assert [check.step for check in attempt.news()] == told

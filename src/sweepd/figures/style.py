@@ -25,6 +25,7 @@ SHIPPED: dict[str, Mark] = {
     "log_rpe": ("#E69F00", "triangle-right"),
     "dot_free": ("#56B4E9", "cross"),
     "tmx": ("#7F7F7F", "triangle-left"),
+    "tmx_scale": ("#000000", "triangle-down"),
 }
 """The models that ship, in the order in which figures show them, each with a colour (Okabe and
 Ito's, which the colour-blind tell apart) and a shape."""

@@ -49,7 +49,7 @@ from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.grid.options import Placement  # noqa: E402
 from sweepd.run.nodes import at_once, probe  # noqa: E402
 from sweepd.run.tune_hooks import EndOfRun, Listener, Rules, Suggestions, Watchdog  # noqa: E402
-from sweepd.run.worker import LaunchSpec, Worker  # noqa: E402
+from sweepd.run.worker import LaunchSpec, Worker, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 
@@ -125,6 +125,8 @@ def run(
         "threads": max(1, int(per_trial.cpus)),
         "device": "cuda" if per_trial.gpus else "cpu",
     }
+    slots = at_once(placement)
+    spec = replace(spec, slice_seconds=slice_seconds(slots, spec.hang_seconds))
     end = EndOfRun(stopping)
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
@@ -136,7 +138,7 @@ def run(
                 search_alg=Suggestions(spec, search, listener, worker, end),
                 scheduler=Rules(spec),
                 num_samples=-1,
-                max_concurrent_trials=at_once(placement),
+                max_concurrent_trials=slots,
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(

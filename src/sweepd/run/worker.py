@@ -1,6 +1,6 @@
 """The processes in which Ray Tune runs trials.
 
-A trial is one actor's work in slices of about a second, so that results, interruption and
+A trial is one actor's work in slices of a second or some more, so that results, interruption and
 schedulers reach it between slices.
 """
 
@@ -29,8 +29,17 @@ from sweepd.trial.attempt import Attempt
 
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl(2): which signal a process gets when its parent dies."""
-SLICE_SECONDS = 1.0
-"""How long a trial trains between two reports to Tune."""
+LEAST_SLICE_SECONDS = 1.0
+REPORTS_A_SECOND = 400
+"""Most that the driver is to hear: they keep it busy for a third of its time (docs/scale.md)."""
+SLICES_TO_HANG = 4
+"""Slices that fit at least into `hang_seconds`, by which the driver tells who hangs."""
+
+
+def slice_seconds(slots: int, hang_seconds: float) -> float:
+    """Returns how long a trial trains between two reports where so many run at once."""
+    seconds = max(LEAST_SLICE_SECONDS, slots / REPORTS_A_SECOND)
+    return min(seconds, hang_seconds / SLICES_TO_HANG) if hang_seconds else seconds
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,8 @@ class LaunchSpec:
     """ids of trials that no rule may give up on"""
     hang_seconds: float = 0.0
     """how long a trial may make no step before its worker is killed; 0: for ever"""
+    slice_seconds: float = LEAST_SLICE_SECONDS
+    """how long a trial trains between two reports, unless a rule waits for a check"""
     record: Mapping[str, Any] | None = None
     """the store's record of this launch, by which a worker on another machine sees that it reaches
     the same store; None where all workers run on this machine"""
@@ -95,7 +106,7 @@ class Worker(tune.Trainable):
             news = attempt.news()  # what an earlier attempt checked comes before any training
             if not news:
                 with stepping(self.spec.hang_seconds, attempt.note):
-                    attempt.advance(SLICE_SECONDS)
+                    attempt.advance(self.spec.slice_seconds)
                 news = attempt.news()
         except EnvironmentFailure as failure:  # no fault of the trial: the whole run ends
             self.attempt = None

@@ -195,19 +195,37 @@ def lead_progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
 def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
     """The best rates, the best first, by their first budgets' mean scores.
 
-    Where several score the same, as where all have accuracy 0, the one further from the ends of
-    the tried range comes first: a rate at an end is the best only if it scores better than others.
+    Scores within one standard error of the best count as equal (Breiman et al. 1984, the one-SE
+    rule): where all rates stand at chance, noise alone would choose one. Of equal ones the one
+    further from the ends of the tried range comes first, so that a rate at an end is the best only
+    if it is plainly better than those within.
     """
     sign = 1 if goal.comparison.startswith(">") else -1
     tried = [rate for rate in rates if rate.runs]
+    if not tried:
+        return []
     peaks = sorted({rate.peak_lr for rate in tried})
+    best, its_error = max((_at_first(rate.runs, sign) for rate in tried), key=lambda at: at[0])
 
-    def merit(rate: AtRate) -> tuple[float, int]:
+    def merit(rate: AtRate) -> tuple[int, float]:
+        """How far within the equally good ones lie, and -1 for the others; then the score."""
+        score, error = _at_first(rate.runs, sign)
         place = peaks.index(rate.peak_lr)
-        score = fmean(finals[min(finals)].score for finals in rate.runs.values())
-        return sign * score, min(place, len(peaks) - 1 - place)
+        equal = score == best or best - score <= math.hypot(error, its_error)
+        return min(place, len(peaks) - 1 - place) if equal else -1, score
 
     return sorted(tried, key=merit, reverse=True)[:BEST_RATES]
+
+
+def _at_first(runs: Runs, sign: int) -> tuple[float, float]:
+    """The mean score over seeds after their first budgets, more being better, and its standard
+    error, evaluation error and seeds included."""
+    finals = [by_steps[min(by_steps)] for by_steps in runs.values()]
+    scores = [sign * final.score for final in finals]
+    error = math.sqrt(sum(_error(final) ** 2 for final in finals)) / len(finals)
+    if len(scores) > 1 and all(map(math.isfinite, scores)):
+        error = max(error, stdev(scores) / math.sqrt(len(scores)))
+    return fmean(scores), error
 
 
 def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None:

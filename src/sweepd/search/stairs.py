@@ -173,6 +173,12 @@ class Stair:
         if settle.needed(budget) > settle.most:
             return
         rates = {ladder: ladder.ended(outcomes) for ladder in every}
+        for ladder, at_rate in rates.items():
+            # A rate in reserve that has begun may pass: questions wait for the rest of its seeds.
+            begun = ladder.in_reserve and at_rate.runs
+            if begun and (needed := ladder.base.needed(outcomes, abandoned)):
+                yield from needed
+                return
         tried = list(rates.values())
         best = best_rates(tried, goal)
         if not best:

@@ -82,7 +82,7 @@ class Attempt:
             self._restore(self.training)
 
     def advance(self, seconds: float) -> None:
-        """Train for about `seconds`, to the next check or to the end."""
+        """Train for about `seconds`, to the end, or to a check that a rule waits for."""
         with self.spiller.guarding():
             if self.status is None:
                 assert self.training is not None
@@ -137,7 +137,8 @@ class Attempt:
             self._interrupt()
 
     def _train(self, run: Run, until: float) -> None:
-        checks = len(run.checks)
+        checks, stop = len(run.checks), self.trial.stop
+        ruled = stop.plateau is not None or stop.asha is not None
         for row in run.advance():
             if row is not None:
                 self._record(row)
@@ -150,7 +151,7 @@ class Attempt:
                 self._checkpoint(run)
             elif now - self.flushed > FLUSH_SECONDS:
                 self._flush()
-            if now >= until or len(run.checks) > checks:
+            if now >= until or (ruled and len(run.checks) > checks):
                 return
         self._finish(run)
 

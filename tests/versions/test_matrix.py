@@ -123,7 +123,8 @@ def torch_for(python: str, versions: str) -> str:
     bounds = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     [bound] = [text for text in bounds if text.startswith("torch")]
     [pinned] = re.findall(r"^torch==.*$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    for torch in (bound.replace(">=", "=="), pinned)[versions == "pinned" :]:
+    wanted: list[str] = [pinned] if versions == "pinned" else [bound.replace(">=", "=="), pinned]
+    for torch in wanted:
         if "nvidia-" not in resolved(python, "-", given=torch):
             return torch
     return NO_TORCH

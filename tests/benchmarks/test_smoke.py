@@ -30,7 +30,7 @@ QUICK = [
     ("data.py --seconds 0.001 --rounds 1", r"Arithmetic operators=16 .*x\n$"),
     ("inference.py growth laws --truths 1 --repetitions 1", r"grows(.*\n)+.*weights of laws"),
     ("questions.py small --rounds 1", rf"query, small .*{DIFFERENCE}"),
-    ("scale.py fleet --trials 50 --nodes 2", r"slots' time trained; driver busy"),
+    ("scale.py fleet --trials 50 --nodes 2", r"slots' time trained.*driver busy"),
     ("settled.py --truths 1", r"cells by chance"),
     ("staircase.py --ensemble 1", r"guesses\n\n.*\n"),
 ]

@@ -28,13 +28,17 @@ DIFFERENCE = r"\d+\.\d\d times \("
 QUICK = [
     ("attention.py --rounds 1 --longest 23", r"sparse +23 .*\n.*linear +23 "),
     ("data.py --seconds 0.001 --rounds 1", r"Arithmetic operators=16 .*x\n$"),
-    ("inference.py growth laws --truths 1 --repetitions 1", r"grows(.*\n)+.*weights of laws"),
+    ("inference.py laws --repetitions 2", r"truth +constant(.*\n)+plateau "),
     ("questions.py small --rounds 1", rf"query, small .*{DIFFERENCE}"),
     ("scale.py fleet --trials 50 --nodes 2", r"slots' time trained.*driver busy"),
     ("settled.py --truths 1", r"cells by chance"),
     ("staircase.py --ensemble 1", r"guesses\n\n.*\n"),
 ]
 LONG = [
+    (
+        "inference.py growth intervals cost --truths 8 --repetitions 8",
+        r"grows(.*\n)+.*the search's cost",
+    ),
     ("overhead.py --trials 30 --rounds 1", r"median: sweepd .* ratio \d"),
     ("questions.py --rows 1e4 --trials 1000 --rounds 1", rf"curve .*{DIFFERENCE}(.*\n)+launch "),
     ("questions.py ended --trials 1000 --rounds 1", rf"min d .*{DIFFERENCE}(.*\n)+status "),

@@ -8,6 +8,11 @@
 #                     16 minutes and needs root, sshd, rsync, slurm-wlm and munge (docs/clusters.md)
 #   make bench        measures parts beside the tools that they build on; takes some fifteen
 #                     minutes (docs/performance.md)
+# Two more look whether nothing has fallen behind:
+#   make bench-smoke  runs every benchmark with a size so small that it takes some minutes in all
+#   make matrix       tests the wheel with the least and with the pinned versions of what it needs, on
+#                     each of Python 3.11 to 3.13 that is here; takes some half an hour
+#                     (docs/release.md)
 # `make check` is what must pass before a change lands: lint, types and test.
 PYTHON ?= python3
 # Modules are compiled once and kept, also where the environment says otherwise.
@@ -15,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-parts test-e2e torture bench clusters dist install lint types check clean
+.PHONY: quickstart test test-parts test-e2e torture bench bench-smoke matrix clusters dist install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
@@ -56,6 +61,12 @@ bench: install
 	$(BIN)/python benchmarks/report.py --rounds 3
 	$(BIN)/python benchmarks/data.py --rounds 2
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attention.py --rounds 3
+
+bench-smoke: install
+	$(BIN)/python -m pytest -q -m "long or not long" tests/benchmarks/test_smoke.py
+
+matrix: install
+	$(BIN)/python -m pytest -q -s tests/versions
 
 clusters: install
 	$(BIN)/python -m pytest -q tests/machines

@@ -1,0 +1,90 @@
+"""Each benchmark runs, with a size so small that its figures mean nothing, and prints what it is
+for. So none falls behind what it measures. `make test` runs those that take few seconds of CPU;
+`make bench-smoke` runs all."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+GRID = """
+name: tiny
+task: {name: lis, n: 4, value_range: 8}
+model: {name: standard, d: [2, 4], layers: 1, heads: 1, positions: learned}
+train: {steps: 20, batch_size: 4, warmup: 0}
+evaluate: {check_samples: 8, verdict_samples: 8}
+goal: acc > 0.9
+search: staircase
+settle: {factor: 4, least: 20, most: 80}
+"""
+DIFFERENCE = r"\d+\.\d\d times \("
+"""A ratio with its spread."""
+QUICK = [
+    ("attention.py --rounds 1 --longest 23", r"sparse +23 .*\n.*linear +23 "),
+    ("inference.py laws --repetitions 2", r"truth +constant(.*\n)+plateau "),
+    ("questions.py small --rounds 1", rf"query, small .*{DIFFERENCE}"),
+    ("scale.py fleet --trials 50 --nodes 2", r"slots' time trained.*driver busy"),
+    ("settled.py --truths 1", r"cells by chance"),
+]
+LONG = [
+    ("staircase.py --ensemble 1", r"guesses\n\n.*\n"),
+    ("data.py --seconds 0.001 --rounds 1", r"Arithmetic operators=16 .*x\n$"),
+    (
+        "inference.py growth intervals cost --truths 8 --repetitions 8",
+        r"grows(.*\n)+.*the search's cost",
+    ),
+    ("overhead.py --trials 30 --rounds 1", r"median: sweepd .* ratio \d"),
+    ("questions.py --rows 1e4 --trials 1000 --rounds 1", rf"curve .*{DIFFERENCE}(.*\n)+launch "),
+    ("questions.py ended --trials 1000 --rounds 1", rf"min d .*{DIFFERENCE}(.*\n)+status "),
+    ("report.py --trials 400 --rounds 1", rf"a report .*{DIFFERENCE}(.*\n)+page .* MB"),
+    ("scale.py engine --trials 60 --reports 1 2", r"a report -?\d+\.\d+ ms"),
+    ("scale.py metrics --files 2000 --rows 1", r"reading all"),
+    ("scale.py store --trials 1000 --folder .", r"status\n(.*\n)+.*compacting 1,000 more"),
+    ("settled_real.py results --grid tiny.yaml --bases 20 40", r"rows: 1; settled"),
+    ("soak.py 0.02 --kill-every 0.6 --trials 600", r"SIGKILL(.*\n)+.*none twice and none lost"),
+    ("staircase_real.py results --grid tiny.yaml --set settle=null", r"same least value: 1 of 1"),
+    ("start.py --rounds 1", rf"CPU seconds in all: .*{DIFFERENCE}"),
+]
+LIBRARIES = {"curves.py", "slopes.py", "surfaces.py"}
+"""What other benchmarks import."""
+
+
+@pytest.mark.parametrize(("command", "expected"), QUICK)
+def test_a_quick_benchmark_prints_its_figures(
+    command: str,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program, *arguments = command.split()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [program, *arguments])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # a benchmark may set it: undone here
+    runpy.run_path(str(FOLDER / program), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert re.search(expected, printed), printed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("command", "expected"), LONG)
+def test_a_long_benchmark_prints_its_figures(command: str, expected: str, tmp_path: Path) -> None:
+    """In a process: most start Ray."""
+    program, *arguments = command.split()
+    (tmp_path / "tiny.yaml").write_text(GRID)
+    done = subprocess.run(
+        [sys.executable, FOLDER / program, *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(expected, done.stdout), done.stdout
+
+
+def test_every_benchmark_is_tried() -> None:
+    tried = {command.split()[0] for command, _ in QUICK + LONG}
+    assert tried | LIBRARIES == {path.name for path in FOLDER.glob("*.py")}

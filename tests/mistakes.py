@@ -176,6 +176,22 @@ IN_MODELS = {
         "starts with other weights for the same seed (head.bias); draw them from the generator "
         "that `build` is given",
     ),
+    "a seed of its own in `build`": Mistake(
+        "return Net(vocab, self.d)",
+        "torch.manual_seed(0); return Net(vocab, self.d)",
+        "torch.manual_seed(0)",
+        "weights",
+        "starts with the same weights for every seed; draw them from the generator that `build` "
+        "is given, and set no seed there",
+    ),
+    "an input that is written to": Mistake(
+        "x = self.embedding(tokens)",
+        "tokens[:, 1:] = 0; x = self.embedding(tokens)",
+        "tokens[:, 1:] = 0",
+        "outputs",
+        "changes the rows that it is given, which others read after it; work on a copy: "
+        "x = x.clone()",
+    ),
     "`super().__init__()` forgotten": Mistake(
         "super().__init__()",
         "pass",

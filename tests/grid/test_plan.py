@@ -456,6 +456,23 @@ def test_warnings_where_inputs_are_too_few() -> None:
     assert len(planned("task.n=[2,3,8]", "train.steps=[1,2]").warnings) == 2
 
 
+def test_a_width_that_changes_nothing_is_warned_about(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass, replace\n"
+        "from sweepd.models.standard import Standard\n\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Standard):\n"
+        "    def parts(self, vocab, L):\n"
+        "        return Standard(8, heads=2).parts(vocab, L)\n\n"
+        "    def build(self, vocab, L, capacity, generator):\n"
+        "        return Standard(8, heads=2).build(vocab, L, capacity, generator)\n"
+    )
+    sets = ("model.d=[8,16,32]", "model.layers=[3,4]")
+    [warning] = planned("model.name=mine.py:Mine", *sets, base=tmp_path).warnings
+    assert warning.startswith("mine.py:Mine: d = 8 and d = 16 build networks of the same size (")
+    assert planned(*sets).warnings == ()
+
+
 def test_the_shares_are_those_of_the_splits() -> None:
     from sweepd.grid.advice import TEST_SHARE, TRAIN_SHARE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -262,11 +263,16 @@ def _launch(
         roles = ", ".join(f"{count} {role}" for role, count in tally.items())
         say(f"cells tried: {sum(tally.values())} of {expected.cells} ({roles})")
     if launched.interrupted:
-        say(f"interrupted; `sweepd resume {grid.name}{' --promote' * promote}` continues it")
+        say(f"interrupted; `{_resume_command(grid.name, promote, results)}` continues it")
         raise typer.Exit(130)
     if launched.failed:
         _name_failed(launched, progress, grid.name)
         raise typer.Exit(1)
+
+
+def _resume_command(sweep: str, promote: bool, results: str | None) -> str:
+    where = ["--results", results] if results else []
+    return shlex.join(["sweepd", "resume", sweep, *["--promote"] * promote, *where])
 
 
 def _announce(expected: Forecast) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -50,13 +51,13 @@ def show(
     other = account_of(store, against) if against else None
     if out:
         write_out(account, out)
-        say(f"its grid and {len(account.sources)} files of yours are in {out}")
+        say(f"its grid and {len(account.sources)} of your files are in {out}")
     if form != "table":
         emit(COLUMNS, list(_rows(account, other)), form)
     elif other:
         _show_difference(account, other)
     else:
-        _show(account)
+        _show(account, ["--results", results] if results else [])
 
 
 def _rows(account: Account, other: Account | None) -> Iterator[Row]:
@@ -88,8 +89,8 @@ def _rows(account: Account, other: Account | None) -> Iterator[Row]:
         yield {"part": "difference", "value": "\n".join(changed_code(account, other))}
 
 
-def _show(account: Account) -> None:
-    """Print a trial for people."""
+def _show(account: Account, where: Sequence[str]) -> None:
+    """Print a trial for people. where: the option that names its results."""
     print(f"trial {account.id} of sweep {account.sweep}: {account.status}, seed {account.seed}")
     told = {name: value for name, value in account.outcome.items() if value is not None}
     print("  " + ", ".join(f"{name} {_short(value)}" for name, value in told.items()))
@@ -105,7 +106,12 @@ def _show(account: Account) -> None:
         print(f"\n{name}\n" + "\n".join(f"  {line}" for line in text.splitlines()))
     changed = f"; changed since: {', '.join(account.changed)}" if account.changed else ""
     print(f"\ncode {account.code}{changed}")
-    print(f"to run it again in another results folder:\n{account.command} --results again")
+    if account.changed and account.sources:
+        print("to run it again with its own code, write that out and launch it there:")
+        print(shlex.join(["sweepd", "show", account.id[:SHORT_ID], *where, "--out", "again"]))
+        print("sweepd launch again/grid.yaml")
+    else:
+        print(f"to run it again in another results folder:\n{account.command} --results again")
 
 
 def _show_curve(account: Account) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.options import Goal
@@ -28,6 +29,27 @@ def repeated_looks(goal: Goal, stops: Sequence[Part]) -> Iterator[str]:
                 f"stop.success is the goal itself, {success:g}: every check is one more chance "
                 "to meet it by luck; set it higher"
             )
+
+
+def same_networks(
+    models: Sequence[Part], all_costs: Sequence[Sequence[Costs | None]]
+) -> Iterator[str]:
+    """A warning, once a model, where two widths build networks of the same size."""
+    warned: set[str] = set()
+    for costs in all_costs:
+        sizes: dict[tuple[Any, ...], int] = {}
+        for model, cost in zip(models, costs, strict=True):
+            if cost is None or "d" not in model.axes or model.name in warned:
+                continue
+            others = tuple(item for item in model.axes.items() if item[0] != "d")
+            width = model.axes["d"]
+            first = sizes.setdefault((model.name, others, cost.params, cost.flops), width)
+            if first != width:
+                warned.add(model.name)
+                yield (
+                    f"{model.name}: d = {first} and d = {width} build networks of the same size "
+                    f"({cost.params:,} parameters): is d used in its `build`?"
+                )
 
 
 def cost_notes(

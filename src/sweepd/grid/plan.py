@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweepd.errors import UserError
 from sweepd.grid import lengths, loops, metrics, reach
-from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks
+from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks, same_networks
 from sweepd.grid.axes import Block, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
@@ -180,6 +180,7 @@ class _Planner:
             raise GridError(self.problems)
         all_reaches = self.reaches()
         self.warned += repeated_looks(self.grid.goal, self.parts.stops)
+        self.warned += same_networks(self.parts.models, all_costs)
         for task, setting, task_costs, task_reaches in zip(
             self.parts.tasks, settings, all_costs, all_reaches, strict=True
         ):

@@ -77,7 +77,8 @@ def kind_of(name: str, base: Path) -> Kind:
         if isinstance(found, type) and issubclass(found, _root(kind)):
             return kind
     if found is None:
-        raise UserError(f"{path} has no class named {class_name}: {own_classes(module, object)}")
+        has = own_classes(module, object)
+        raise UserError(f"{path} has no class named {class_name}; it has {has}")
     if hasattr(found, "start"):
         return "loop"
     raise UserError(

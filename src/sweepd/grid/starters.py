@@ -125,7 +125,8 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
         *early,
         "pass:  median           # of a cell's seeds; or all, any, mean",
         "search: staircase       # only the cells that the answer needs; or grid: all of them",
-        "# settle: {factor: 4}   # train what decides the answer for longer (docs/settle.md)",
+        "# What decides the answer is then trained for longer: would more training change it?",
+        "# settle: {factor: 4, least: 2000, most: 4000}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -43,8 +43,12 @@ def find_trial(store: Store, start: str) -> str:
     known |= set(store.read_trials().table.column("id").to_pylist())
     matching = sorted(id_ for id_ in known if id_.startswith(start))
     if len(matching) != 1:
-        found = f"{len(matching)} trials" if matching else "no trial"
-        raise UserError(f"{start}: {found} of {store.address} has such an id (see `sweepd status`)")
+        of = f"of {store.address}"
+        raise UserError(
+            f"{start}: {len(matching)} trials {of} have ids that begin so; give more of the id"
+            if matching
+            else f"{start}: no trial {of} has such an id (see `sweepd status`)"
+        )
     return str(matching[0])
 
 

@@ -31,6 +31,9 @@ COUNTED = 0.02
 """By what share FLOPs may differ from torch's count."""
 ASSIGNED = re.compile(r"\bself\.\w+\s*[-+*]?=(?!=)")
 """How code looks that keeps something on a module."""
+WRITTEN_TO = re.compile(r"\w\[[^]]*\]\s*[-+*/]?=(?!=)|\.\w+_\(")
+"""How code looks that writes into a tensor."""
+SEEDED = re.compile(r"manual_seed\(")
 TORCHS_OWN = vars(nn.Module()).keys()
 """Attributes that every module has."""
 
@@ -80,6 +83,15 @@ class Network:
                     "draw them from the generator that `build` is given",
                     NUMPY_DRAWS,
                 )
+        seed_all(3)
+        other = self._built(seed=1).state_dict()
+        drawn = [name for name, value in again.items() if not _constant(value)]
+        if drawn and all(_close(again[name], other[name], 0.0) for name in drawn):
+            raise Wrong(
+                "starts with the same weights for every seed",
+                "draw them from the generator that `build` is given, and set no seed there",
+                SEEDED,
+            )
         count = sum(parameter.numel() for parameter in self.model.parameters())
         if not count:
             raise Wrong("has no weights", "make layers, or nn.Parameter, in the module's __init__")
@@ -101,14 +113,22 @@ class Network:
         known = set(map(id, self.model.parameters()))
         return any(id(weight) not in known for weight in found)
 
-    def _built(self) -> nn.Module:
-        initial = torch.Generator().manual_seed(torch_seed(0, Stream.INIT, 0))
+    def _built(self, seed: int = 0) -> nn.Module:
+        initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
         return self.architecture.build(self.vocab, self.task.L, self.task.capacity, initial)
 
     def check_outputs(self) -> str:
         """Outputs are logits (B, T, V), or real numbers (B, T, 1)."""
         self.model.eval()
+        given = self.rows.clone()
         outputs = self.model(self.rows)
+        if not torch.equal(self.rows, given):
+            self.rows = given
+            raise self._wrong(
+                "changes the rows that it is given, which others read after it",
+                "work on a copy: x = x.clone()",
+                WRITTEN_TO,
+            )
         if not isinstance(outputs, Tensor):
             raise self._wrong(
                 f"gives a {type(outputs).__name__} where a tensor of outputs is needed",
@@ -320,3 +340,7 @@ MODEL_CHECKS: dict[str, Callable[[Network], str]] = {
     "cost": Network.check_cost,
 }
 """In their order: each may rely on those before it."""
+
+
+def _constant(value: Tensor) -> bool:
+    return value.numel() < 2 or bool((value == value.flatten()[0]).all())

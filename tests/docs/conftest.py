@@ -36,8 +36,9 @@ class Place:
 
 @pytest.fixture(scope="session")
 def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) -> Iterator[Place]:
-    """The quickstart, `small` (which is `from_500` too) and docs/grid.md's example, trained for a
-    few steps by the real trainer; the example is planned, and has not run, in a bucket."""
+    """The quickstart, `small` (which is `from_500` too, and is scored at other lengths) and
+    docs/grid.md's example, trained for a few steps by the real trainer; the example is planned, and
+    has not run, in a bucket."""
     folder = tmp_path_factory.mktemp("docs")
     for name in ("grids", "clusters"):
         shutil.copytree(ROOT / name, folder / name)
@@ -60,7 +61,7 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) 
     )
     save(Store.create(str(folder / "cluster-results")), *mini)
     run(store, *mini)
-    run(store, folder / "small.yaml", TINY)
+    run(store, folder / "small.yaml", ["lengths=[1.5,2]", *TINY])
     save(store, folder / "small.yaml", ["name=from_500", *TINY])
     overrides = ["task.n=[4,8,10]", "model.d=[8,16]", "seeds=[0]", "settle=off", *TINY]
     trial = run(store, folder / "grids" / "quickstart.yaml", overrides)

@@ -66,7 +66,7 @@ def test_longer_rows_are_scored_as_rows_of_the_task_are(swept: SharedShell) -> N
         assert row[score] > 0 and row[other] is None and row["score_lengths"] == "[1.5]"
     rows = swept.rows("query", "max acc_1_5x by d where \"values\" = 'tokens'")
     best = swept.sql("SELECT task, d, max(acc_1_5x) AS acc FROM trials GROUP BY ALL")
-    assert {(r["task"], r["d"]): r["value"] for r in rows} == {
+    assert {(r["task"], r["d"]): r["acc_1_5x"] for r in rows} == {
         (r["task"], r["d"]): r["acc"] for r in best if r["acc"] is not None
     }
 

@@ -215,7 +215,7 @@ def test_the_schema_knows_it() -> None:
     schema = json_schema()
     assert "loop" in schema["properties"]
     assert schema["oneOf"][1]["properties"] == dict.fromkeys(
-        ("task", "model", "train", "evaluate"), False
+        ("task", "model", "train", "evaluate", "lengths"), False
     )
 
 

@@ -242,8 +242,9 @@ def _passed_at(finals: Mapping[int, Final], goal: Goal) -> int | None:
 
 
 def _error(final: Final) -> float:
-    """Standard error of a share, by Agresti and Coull's two more answers of either kind."""
-    if not final.total:
+    """Standard error of a share, by Agresti and Coull's two more answers of either kind; 0 for a
+    score that is none, as the one of a run that diverged."""
+    if not final.total or not 0 <= final.score <= 1:
         return 0.0
     total = final.total + 4
     share = (final.score * final.total + 2) / total

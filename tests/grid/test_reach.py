@@ -81,7 +81,7 @@ def refused(*sets: str, task: str = LIS, model: str = MODEL, base: Path = Path()
 
 def reached(plan: Plan) -> dict[tuple[str, ...], tuple[float, ...]]:
     """What each trial is scored at, by its model and positions."""
-    return {(t.model_name, t.values.model["positions"]): t.lengths for t in plan.trials}
+    return {(t.model_name, t.values.model["positions"]): t.reached for t in plan.trials}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_each_task_allows(task: str, factors: tuple[float, ...]) -> None:
     two = f"[{LIS}, {task}]"  # so that no length is out of reach everywhere
     trials = planned("lengths=[1.5, 2]", "goal=loss < 1", task=two).trials
     name = task.partition(",")[0].removeprefix("{name: ").rstrip("}")
-    assert {trial.lengths for trial in trials if trial.task_name == name} >= {factors}
+    assert {trial.reached for trial in trials if trial.task_name == name} >= {factors}
 
 
 def test_these_are_all_tasks() -> None:
@@ -130,7 +130,7 @@ def test_a_model_of_a_user_s_own_is_scored_where_its_weights_fit(tmp_path: Path)
     (tmp_path / "own.py").write_text(OWN)
     sets = ["lengths=[2]", "train.lr=1e-3"]
     found = planned(*sets, model="{name: ['own.py:Plain', 'own.py:Masked']}", base=tmp_path)
-    assert {t.model_name: t.lengths for t in found.trials} == {
+    assert {t.model_name: t.reached for t in found.trials} == {
         "own.py:Plain": (2.0,),
         "own.py:Masked": (),
     }
@@ -178,7 +178,7 @@ def test_a_frozen_grid_has_the_same_trials() -> None:
 
 def test_cells_that_cannot_be_scored_are_planned_with_a_note() -> None:
     found = planned("lengths=[2]", "model.positions=[none, learned]", "task.n=[4, 12]")
-    scored = {(t.size, t.values.model["positions"]): t.lengths for t in found.trials}
+    scored = {(t.size, t.values.model["positions"]): t.reached for t in found.trials}
     assert scored == {
         (4, "none"): (2.0,),
         (4, "learned"): (),

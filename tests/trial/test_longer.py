@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from over import result_of, score_of
 from torch import Tensor, nn
 
 from sweepd.grid import lengths
@@ -27,10 +28,9 @@ from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Batch, Chains, ChainTask, Split, Task
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
-from sweepd.trial.evaluation import Score
 from sweepd.trial.longer import ScoredLonger
 from sweepd.trial.loop import started
-from sweepd.trial.training import Stream, Training, TrainingResult, generator
+from sweepd.trial.training import Stream, Training, generator
 
 EVALUATE = Evaluate(check_every=10, check_samples=16, verdict_samples=40)
 LIS4 = LIS(n=4, value_range=12)
@@ -62,17 +62,6 @@ def run(
     for _ in training.advance():
         pass
     return training
-
-
-def result_of(training: Training) -> TrainingResult:
-    assert training.result is not None
-    return training.result
-
-
-def score_of(training: Training) -> Score:
-    score = result_of(training).score
-    assert score is not None
-    return score
 
 
 def by_hand(training: Training, model: Model, there: Task, count: int) -> float:

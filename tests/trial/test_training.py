@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from over import result_of, score_of
 
 from sweepd.grid.registry import find_model, find_task, shipped_models, shipped_tasks
 from sweepd.grid.settings import Evaluate, LrRule, Schedule, Stop, Train
@@ -32,7 +33,6 @@ from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
-from sweepd.trial.evaluation import Score
 from sweepd.trial.training import (
     LOG_EVERY,
     MetricRow,
@@ -68,19 +68,6 @@ def finish(training: Training) -> list[MetricRow]:
     """All rows to the end, without their times."""
     rows = [row for row in training.advance() if row is not None]
     return [dataclasses.replace(row, seconds=0.0) for row in rows]
-
-
-def ended(training: Training) -> TrainingResult:
-    """How a run that is over ended."""
-    assert training.result is not None
-    return training.result
-
-
-def score_of(training: Training) -> Score:
-    """The test score of a run that is over."""
-    score = ended(training).score
-    assert score is not None
-    return score
 
 
 EVERY_MODEL = [
@@ -157,7 +144,7 @@ def test_real_targets_have_a_loss_alone() -> None:
     assert {row.acc for row in rows} == {row.chain_acc for row in rows} == {None}
     assert rows[-1].tokens == 60 * 8 * 12
     score = score_of(training)
-    assert ended(training).status == "completed" and math.isfinite(score.loss)
+    assert result_of(training).status == "completed" and math.isfinite(score.loss)
     assert (score.acc, score.correct, score.total) == (None, None, 64 * 12)
 
 
@@ -209,7 +196,7 @@ def test_seeds_differ_and_repeat() -> None:
 def test_divergence_is_an_ending_without_a_score() -> None:
     training = started(train=Train(steps=60, batch_size=8, lr=1e38, warmup=0, clip=1e38))
     rows = finish(training)
-    assert ended(training) == TrainingResult("diverged", None)
+    assert result_of(training) == TrainingResult("diverged", None)
     assert not math.isfinite(rows[-1].loss)
 
 
@@ -217,7 +204,7 @@ def test_success_needs_the_verdict_to_confirm_the_check(monkeypatch: pytest.Monk
     train = Train(steps=240, batch_size=32, lr=1e-2, warmup=10)
     solved = started(train=train, stop=Stop(success=0.2))
     finish(solved)
-    assert ended(solved).status == "solved" and solved.step < 240
+    assert result_of(solved).status == "solved" and solved.step < 240
     score = score_of(solved)
     assert score.total == EVALUATE.verdict_samples
     assert score.acc is not None and score.acc >= 0.2
@@ -225,7 +212,7 @@ def test_success_needs_the_verdict_to_confirm_the_check(monkeypatch: pytest.Monk
     unconfirmed = started(train=train, stop=Stop(success=0.2))
     monkeypatch.setattr(unconfirmed, "test_score", lambda: dataclasses.replace(score, correct=0))
     finish(unconfirmed)
-    assert ended(unconfirmed).status == "completed" and unconfirmed.step == 240
+    assert result_of(unconfirmed).status == "completed" and unconfirmed.step == 240
 
 
 def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it() -> None:
@@ -233,7 +220,11 @@ def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it() -> None:
     for tokens, step in [(1, 1), (each, 1), (each + 1, 2), (7 * each, 7), (30 * each, 30)]:
         training = started(stop=Stop(tokens=int(tokens)))
         rows = finish(training)
-        assert (ended(training).status, training.step, rows[-1].step) == ("completed", step, step)
+        assert (result_of(training).status, training.step, rows[-1].step) == (
+            "completed",
+            step,
+            step,
+        )
         assert rows[-1].acc == score_of(training).acc
         assert score_of(training).total == EVALUATE.verdict_samples
 
@@ -258,7 +249,7 @@ def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking: None) ->
     later.restore(later.read(training.snapshot()))
     for _ in later.advance():
         time.perf_counter()
-    assert (later.step, ended(later).status, later.seconds) == (14, "completed", 16.0)
+    assert (later.step, result_of(later).status, later.seconds) == (14, "completed", 16.0)
 
 
 def test_samples_of_a_trial_share_no_input() -> None:

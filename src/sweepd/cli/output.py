@@ -55,6 +55,11 @@ def results_address(given: str | None) -> str:
     return given or os.environ.get("SWEEPD_RESULTS") or "sweepd-results"
 
 
+def naming(given: str | None) -> list[str]:
+    """Returns the words of a command that name the same results as --results did."""
+    return ["--results", given] if given else []
+
+
 def say(text: str) -> None:
     """Print a message for the person at the terminal, on stderr."""
     print(text, file=sys.stderr, flush=True)

@@ -22,6 +22,7 @@ from sweepd.cli.output import (
     Results,
     emit,
     form_of,
+    naming,
     report_damage,
     results_address,
     say,
@@ -271,8 +272,8 @@ def _launch(
 
 
 def _resume_command(sweep: str, promote: bool, results: str | None) -> str:
-    where = ["--results", results] if results else []
-    return shlex.join(["sweepd", "resume", sweep, *["--promote"] * promote, *where])
+    options = [*["--promote"] * promote, *naming(results)]
+    return shlex.join(["sweepd", "resume", sweep, *options])
 
 
 def _announce(expected: Forecast) -> None:

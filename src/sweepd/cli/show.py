@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, form_of, results_address, say
+from sweepd.cli.output import AsCsv, AsJson, Results, emit, form_of, naming, results_address, say
 from sweepd.listing import SHORT_ID, Row
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def show(
     elif other:
         _show_difference(account, other)
     else:
-        _show(account, ["--results", results] if results else [])
+        _show(account, naming(results))
 
 
 def _rows(account: Account, other: Account | None) -> Iterator[Row]:

@@ -10,6 +10,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from sweepd.models.base import Model, Part
 
 BACKWARD = 2
@@ -56,13 +58,10 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
 
     ValueError (or what else a user's model raises) where it cannot be built for this L.
     """
-    import torch
-
     from sweepd.models.base import can_decode
 
     with sparing_the_compiler():
-        with torch.device("meta"):
-            model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
+        model = _on_meta(architecture, vocab_size, L, capacity)
         parts = tuple(architecture.parts(vocab_size, L))
         kept, shared = architecture.kept_floats(vocab_size, L)
         uncounted = architecture.uncounted(vocab_size, L)
@@ -84,11 +83,17 @@ def weight_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """The shape of each weight, by name, of a model for rows of up to `capacity` tokens, without
     allocating it. Raises what `costs` does."""
+    with sparing_the_compiler():
+        model = _on_meta(architecture, vocab_size, L, capacity)
+    return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+
+
+def _on_meta(architecture: Model, vocab_size: int, L: int, capacity: int) -> nn.Module:
+    """A model whose weights have shapes and no memory."""
     import torch
 
-    with sparing_the_compiler(), torch.device("meta"):
-        model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
-    return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+    with torch.device("meta"):
+        return architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
 
 
 @contextmanager

@@ -472,9 +472,7 @@ class _Reader:
         """A trial that stops as solved must have reached the goal. Rules that give up on a trial
         watch its checks."""
         without = [task for task, metrics in self.metrics() if "acc" not in metrics]
-        at_lengths = {
-            lengths.column(score, one) for score in lengths.SCORED for one in self.lengths
-        }
+        at_lengths = lengths.columns(self.lengths)
         for variant in (variant for block in stops for variant in block.variants):
             for rule in ("plateau", "asha") if goal.metric in at_lengths else ():
                 if getattr(variant.value, rule) is not None:

@@ -75,8 +75,9 @@ class Trial:
     loop_where: str = ""
     metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
     """what it may report, and which way each is better"""
-    lengths: tuple[float, ...] = ()
-    """at which multiples of its task's length its model is scored too, once it is trained"""
+    reached: tuple[float, ...] = ()
+    """of the multiples of its length at which the grid asks for scores, those at which its model
+    can be scored once it is trained"""
     unscored_config: str | None = None
     """where the grid asks for `lengths`: the `config` of the same trial without them"""
 
@@ -189,7 +190,7 @@ class TrainedCell:
             task_where=task.where,
             model_where=model.where,
             metrics={**BETTER, **reported, **lengths.scores(reported, self.lengths)},
-            lengths=self.reached,
+            reached=self.reached,
         )
         yield from _seeded(of_cell, seeds, self.code, whole, trunk, former, unscored)
 

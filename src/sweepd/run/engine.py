@@ -154,8 +154,8 @@ def run(
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        spared = ray_private.counting_no_callbacks(), ray_private.reading_nothing_back()
-        with watched, silent, spared[0], spared[1]:
+        counting, reading = ray_private.counting_no_callbacks(), ray_private.reading_nothing_back()
+        with watched, silent, counting, reading:
             tuner.fit()
     if end.failure:
         raise EnvironmentFailure(_what_is_left(end.failure, store))

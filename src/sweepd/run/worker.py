@@ -29,6 +29,7 @@ from sweepd.trial.attempt import Attempt
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl(2): which signal a process gets when its parent dies."""
 LEAST_SLICE_SECONDS = 1.0
+"""How long a trial trains between two reports, where few enough run at once."""
 REPORTS_A_SECOND = 400
 """Most that the driver is to hear: they keep it busy for a third of its time (docs/scale.md)."""
 SLICES_TO_HANG = 4

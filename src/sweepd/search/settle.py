@@ -201,20 +201,20 @@ def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
     if it is plainly better than those within.
     """
     sign = 1 if goal.comparison.startswith(">") else -1
-    tried = [rate for rate in rates if rate.runs]
+    tried = [(rate, *_at_first(rate.runs, sign)) for rate in rates if rate.runs]
     if not tried:
         return []
-    peaks = sorted({rate.peak_lr for rate in tried})
-    best, its_error = max((_at_first(rate.runs, sign) for rate in tried), key=lambda at: at[0])
+    peaks = sorted({rate.peak_lr for rate, _, _ in tried})
+    _, best, its_error = max(tried, key=lambda one: one[1])
 
-    def merit(rate: AtRate) -> tuple[int, float]:
+    def merit(one: tuple[AtRate, float, float]) -> tuple[int, float]:
         """How far within the equally good ones lie, and -1 for the others; then the score."""
-        score, error = _at_first(rate.runs, sign)
+        rate, score, error = one
         place = peaks.index(rate.peak_lr)
         equal = score == best or best - score <= math.hypot(error, its_error)
         return min(place, len(peaks) - 1 - place) if equal else -1, score
 
-    return sorted(tried, key=merit, reverse=True)[:BEST_RATES]
+    return [rate for rate, _, _ in sorted(tried, key=merit, reverse=True)[:BEST_RATES]]
 
 
 def _at_first(runs: Runs, sign: int) -> tuple[float, float]:

@@ -108,7 +108,7 @@ def started(trial: Trial, base: Path, device: str) -> Run:
         )
     assert isinstance(trial.train, Train)
     assert values.evaluate is not None and trial.train_flops is not None
-    make = partial(ScoredLonger, trial.lengths) if trial.lengths else Training
+    make = partial(ScoredLonger, trial.reached) if trial.reached else Training
     return make(
         registry.find_task(trial.task_where, base)(**values.task),
         registry.find_model(trial.model_where, base)(**values.model),

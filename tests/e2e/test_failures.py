@@ -111,7 +111,7 @@ def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
         "train: {steps: 20, batch_size: 4}\nhang_seconds: 8\nretries: 3" + SETTINGS,
     )
     told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
-    hung = "no step for 8 s (hang_seconds) after step 0: its worker was killed"
+    hung = "no step for 8 s (hang_seconds); the last that it reported was 0: its worker was killed"
     assert hung in told
     columns = "id, coalesce(fault, 'absent') AS fault, status, error"
     attempts = mine.sql(f"SELECT {columns} FROM attempts ORDER BY fault, attempt")

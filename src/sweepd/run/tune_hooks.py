@@ -29,7 +29,7 @@ from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
 from sweepd.store.launches import attempt_number
 from sweepd.store.store import Store
-from sweepd.trial.endings import ledger_columns, storable
+from sweepd.trial.endings import ledger_columns, log_line, storable
 
 NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """What Ray's errors say where an actor was lost with its node, or where Ray could not find out
@@ -186,7 +186,7 @@ class Watchdog(Disposable, tune.Callback):
         ending = {"status": status, "acc": None, "loss": None, "error": error}
         self.search.ended(lost, Outcome(status))
         try:
-            self.store.append_log(lost.id, f"attempt {number}: {error}\n")
+            self.store.append_log(lost.id, log_line(number, error))
             columns = ledger_columns(lost, number, self.spec.sweep)
             self.store.write_trials([{**columns, **ending}])
         except EnvironmentFailure as failure:
@@ -198,8 +198,8 @@ class Watchdog(Disposable, tune.Callback):
         """Why the worker was lost; the first line of Tune's account only counts failures."""
         if trial in self.hung:
             return (
-                f"no step for {self.spec.hang_seconds:g} s (hang_seconds) after step "
-                f"{trial.last_result.get('step', 0)}: its worker was killed"
+                f"no step for {self.spec.hang_seconds:g} s (hang_seconds); the last that it "
+                f"reported was {trial.last_result.get('step', 0)}: its worker was killed"
             )
         account = Path(trial.error_file).read_text() if trial.error_file else ""
         return storable(account.partition("\n")[2].strip()) or "the worker was lost"

@@ -22,7 +22,7 @@ from sweepd.statuses import DONE
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial.checkpoints import reachable
-from sweepd.trial.endings import MOST_TOLD, described, ending_row, ledger_columns
+from sweepd.trial.endings import MOST_TOLD, described, ending_row, ledger_columns, log_line
 from sweepd.trial.loop import Check, Row, Run, started
 from sweepd.trial.printed import Printed
 from sweepd.trial.spilling import Spiller
@@ -254,8 +254,7 @@ class Attempt:
         self.store.flush_logs()
 
     def _log(self, line: str) -> None:
-        stamp = datetime.now(UTC).isoformat(timespec="seconds")
-        self.store.append_log(self.trial.id, f"{stamp} attempt {self.number}: {line}\n")
+        self.store.append_log(self.trial.id, log_line(self.number, line))
 
     @contextmanager
     def _recording_failure(self) -> Iterator[None]:

@@ -24,6 +24,11 @@ MOST_TOLD = 10_000
 """Characters of an error's text that are stored."""
 
 
+def log_line(number: int, line: str) -> str:
+    """What the log of a trial says of one of its attempts, now."""
+    return f"{datetime.now(UTC).isoformat(timespec='seconds')} attempt {number}: {line}\n"
+
+
 def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:
     """The columns of an attempt's row that are known before it starts: those of the plan, whose
     `train_flops` are a budget that the attempt has yet to spend, and which attempt it is."""

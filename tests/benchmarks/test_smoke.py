@@ -39,6 +39,10 @@ LONG = [
         "inference.py growth intervals cost --truths 8 --repetitions 8",
         r"grows(.*\n)+.*the search's cost",
     ),
+    (
+        "gpu.py steps trials --device cpu --widths 8 --n 6 --trials 2 --rounds 1 --seconds 0.05",
+        r"\n +8 .*\(\d+\.\d\d: [\s\S]*\n +8 +2 +recorded ",
+    ),
     ("overhead.py --trials 30 --rounds 1", r"median: sweepd .* ratio \d"),
     ("questions.py --rows 1e4 --trials 1000 --rounds 1", rf"curve .*{DIFFERENCE}(.*\n)+launch "),
     ("questions.py ended --trials 1000 --rounds 1", rf"min d .*{DIFFERENCE}(.*\n)+status "),

@@ -189,12 +189,18 @@ def test_what_is_off_leaves_no_trace_in_the_identity() -> None:
     weights = {
         "task": {"name": "lis", **trial.values.task},
         "model": {"name": "standard", **trial.values.model},
-        "train": {name: trial.axes[name] for name in asdict(trial.train)},
+        "train": trained_as(trial),
         "seed": 0,
     }
     evaluate = {name: trial.axes[name] for name in asdict(trial.values.evaluate or Evaluate())}
     text = canonical({**weights, "evaluate": evaluate, "stop": {"success": None}})
     assert trial.config == hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def trained_as(trial: Trial) -> dict[str, object]:
+    """What sweepd 0.1.0 hashed of `train`, which had no `precision` and no `compile`."""
+    names = (field.name for field in fields(Train))
+    return {name: trial.axes[name] for name in names if name not in ("precision", "compile")}
 
 
 MEMORY = "task={name: fixed_memory, length: 16, longest: 2%s}"
@@ -210,13 +216,23 @@ def test_a_field_that_came_later_leaves_no_trace_unless_it_is_set() -> None:
     weights = {
         "task": {"name": "fixed_memory", **trace},
         "model": {"name": "standard", **before.values.model},
-        "train": {name: before.axes[name] for name in asdict(before.train)},
+        "train": trained_as(before),
         "seed": 0,
         "evaluate": {name: before.axes[name] for name in asdict(before.values.evaluate)},
         "stop": {"success": None},
     }
     digest = hashlib.sha256(canonical(weights).encode()).hexdigest()[:20]
     assert before.config == digest
+
+
+@pytest.mark.parametrize("setting", ["precision=bf16", "compile=true"])
+def test_so_does_one_of_train(setting: str) -> None:
+    field, _, value = setting.partition("=")
+    unset, late = only(), only(f"train.{setting}")
+    default = only(f"train.{field}={'fp32' if value == 'bf16' else 'false'}")
+    assert (unset.config, unset.trunk) == (default.config, default.trunk)
+    assert {unset.config, unset.trunk}.isdisjoint({late.config, late.trunk})
+    assert str(late.axes[field]).lower() == value
 
 
 def test_a_success_mark_at_the_goal_is_warned_about() -> None:
@@ -386,14 +402,14 @@ def test_an_alias_is_the_name_and_the_identity(tmp_path: Path) -> None:
 def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> None:
     """By which its trials are taken over: stored ones must be found."""
     trial = only(text=mine(tmp_path, "a/mine.py:Mine"), base=tmp_path)
-    names = {part: asdict(getattr(trial.values, part)) for part in ("train", "evaluate")}
-    settings = {part: {name: trial.axes[name] for name in names[part]} for part in names}
+    evaluate = {name: trial.axes[name] for name in asdict(trial.values.evaluate or Evaluate())}
     config = {
         "task": {"name": "Mine", **trial.values.task},
         "model": {"name": "standard", **trial.values.model},
         "seed": 0,
         "stop": {"success": None},
-        **settings,
+        "train": trained_as(trial),
+        "evaluate": evaluate,
     }
     assert trial.former_config == hashlib.sha256(canonical(config).encode()).hexdigest()[:20]
     assert only().former_config is None
@@ -528,7 +544,7 @@ def slow_identity(trial: Trial) -> tuple[str, str, str]:
     def named(name: str, where: Mapping[str, object]) -> dict[str, object]:
         return {"name": name, **{key: trial.axes[key] for key in where if key != "score_from"}}
 
-    train = axes(Train)
+    train = trained_as(trial)
     stop = {name: value for name, value in axes(Stop).items() if value is not None}
     weights: dict[str, object] = {
         "task": named(trial.task_name, trial.values.task),

@@ -93,7 +93,7 @@ def best_of(cell: dict[tuple[str, int], Any], pool: str, passes: bool) -> tuple[
         and (not passes or outcome(seeds, pool, lambda a: a > 0.9))
     }
     best = max(accs.values(), default=-inf)
-    return best, {value for value, acc in accs.items() if acc == best}
+    return best, {value for value, acc in accs.items() if acc == pytest.approx(best, abs=1e-12)}
 
 
 def edges(cell: dict[tuple[str, int], Any], d: int, won: tuple[str, int], pool: str) -> str:

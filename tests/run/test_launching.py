@@ -23,7 +23,13 @@ from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import parse
 from sweepd.run import launching
 from sweepd.run.driver import sweep_info
-from sweepd.run.launching import cancel, forecast, per_trial, planned, saved_grid
+from sweepd.run.launching import (
+    cancel,
+    forecast,
+    per_trial,
+    planned,
+    saved_grid,
+)
 from sweepd.store.store import Store
 from sweepd.trial.account import account_of, changed_settings
 from sweepd.trial.attempt import Attempt
@@ -59,12 +65,22 @@ def save(store: Store, made: Plan, **changes: Any) -> None:
     store.save_sweep(made.grid.name, made.grid.resolved_text(), info, made.rows())
 
 
+def test_recorded_steps_without_a_gpu_are_named(tmp_path: Path) -> None:
+    recorded, plain = (planned(grid(*sets), None) for sets in (["train.compile=true"], []))
+    [note] = recorded.notes(Resources(1))
+    assert note.startswith("train.compile records steps on a GPU")
+    assert not list(recorded.notes(Resources(1, 0.25)))
+    assert not list(plain.notes(Resources(1)))
+    (tmp_path / "small.yaml").write_text(GRID + "train: {compile: true}\n")
+    assert note in sweepd("plan", str(tmp_path / "small.yaml")).err
+
+
 def test_without_a_store_everything_is_to_be_run() -> None:
     made = planned(grid(), None)
     expected = forecast(made, SITE)
     assert (expected.trials, expected.cells, expected.to_run) == (12, 6, 12)
     assert (expected.done, expected.failed, expected.other_code) == (0, 0, 0)
-    assert expected.is_exact and list(made.notes()) == [
+    assert expected.is_exact and list(made.notes(Resources())) == [
         f"warning: {warning}" for warning in made.plan.warnings
     ]
 
@@ -98,7 +114,7 @@ def test_trials_of_another_code_are_named_and_counted_once_accepted(store: Store
 
     found = planned(grid(), store)
     assert (len(found.standing.done), found.other_code, found.changed) == (0, 4, ("tasks/lis.py",))
-    [note] = [note for note in found.notes() if "--accept-code" in note]
+    [note] = [note for note in found.notes(Resources()) if "--accept-code" in note]
     assert note.startswith("4 trials were done by another version of the code (changed: tasks/lis")
 
     taken = planned(grid(), store, codes="all")
@@ -192,11 +208,12 @@ def test_lengths_that_are_added_leave_what_is_done_and_take_it_up(store: Store) 
     small = ("task.n=4", "model.d=8", "seeds=[0]", "train.steps=20", "evaluate.verdict_samples=16")
     asked = (*small, "lengths=[1.5, 2]")
     [before] = trained(store, small, 1000)
-    [note] = [note for note in planned(grid(*asked), store).notes() if "without scores" in note]
+    notes = planned(grid(*asked), store).notes(Resources())
+    [note] = [note for note in notes if "without scores" in note]
     assert note.startswith("trials that are done without scores at these lengths: 1; they stay as")
     made = planned(grid(*asked), store)
     assert not made.standing.done and len(made.standing.unscored) == 1
-    assert "trials that can continue earlier runs, from step 16: 1" in list(made.notes())
+    assert "trials that can continue earlier runs, from step 16: 1" in list(made.notes(Resources()))
     kept, after = trained(store, asked, 2000)
     assert kept == {**kept, **before} and after["parent"] == before["id"] != after["id"]
     same = ("acc", "loss", "chain_acc", "correct", "total", "loss_at", "acc_at", "step", "trunk")

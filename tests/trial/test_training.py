@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from over import result_of, score_of
 
 from sweepd.grid.registry import find_model, find_task, shipped_models, shipped_tasks
-from sweepd.grid.settings import Evaluate, LrRule, Schedule, Stop, Train
+from sweepd.grid.settings import Evaluate, LrRule, Precision, Schedule, Stop, Train
 from sweepd.models.base import Architecture, TransformerArchitecture
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
@@ -308,3 +308,32 @@ def test_lr_rule_is_a_capped_power_of_the_width() -> None:
     assert rule.at(32) == 5e-3
     assert rule.at(128) == pytest.approx(2.5e-3)
     assert rule.at(2) == 1e-2
+
+
+def test_bf16_learns_from_products_in_bfloat16_with_weights_in_float32() -> None:
+    train = Train(steps=60, batch_size=8, warmup=10)
+    exact, rounded = (
+        started(train=dataclasses.replace(train, precision=precision))
+        for precision in get_args(Precision)
+    )
+    rows = [finish(run) for run in (exact, rounded)]
+    assert rows[0] != rows[1]
+    for one, other in zip(*rows, strict=True):
+        assert math.isclose(one.loss, other.loss, rel_tol=0.05)
+    assert {tensor.dtype for tensor in rounded.model.parameters()} == {torch.float32}
+    seen: list[torch.dtype] = []
+    hook = rounded.model.get_submodule("head").register_forward_hook(
+        lambda *told: seen.append(told[2].dtype)
+    )
+    rounded.step -= 1
+    rounded.train_step()
+    rounded.check()
+    hook.remove()
+    assert seen[0] == torch.bfloat16 and set(seen[1:]) == {torch.float32}
+
+
+def test_without_a_gpu_compile_changes_nothing() -> None:
+    train = Train(steps=20, batch_size=8, warmup=3)
+    assert finish(started(train=train)) == finish(
+        started(train=dataclasses.replace(train, compile=True))
+    )

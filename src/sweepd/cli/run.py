@@ -101,7 +101,7 @@ def plan(
 
     form = form_of(as_json, as_csv)
     asked, site = load_grid(grid, overrides or []), _site(cluster)
-    made = _planned(asked, _existing(_address(results, site)), accept_code, "search")
+    made = _planned(asked, site, _existing(_address(results, site)), accept_code, "search")
     for note in precision_notes(made.plan):
         say(note)
     expected = forecast(made, site)
@@ -232,7 +232,7 @@ def _launch(
     site = _site(cluster)
     store = Store.create(_address(results, site))
     promote = options.promote
-    planned = _planned(grid, store, options.accept_code, "promote" if promote else "search")
+    planned = _planned(grid, site, store, options.accept_code, "promote" if promote else "search")
     planned.search.allowance = options.allowance()
     expected = forecast(planned, site)
     something_to_do = bool(planned.search.wanted())
@@ -347,14 +347,16 @@ def _existing(address: str) -> Store | None:
         return None
 
 
-def _planned(grid: Grid, store: Store | None, accept_code: bool, aim: Aim) -> Planned:
+def _planned(
+    grid: Grid, site: Cluster, store: Store | None, accept_code: bool, aim: Aim
+) -> Planned:
     """The plan of a grid beside what is stored, with everything said that is odd about it."""
-    from sweepd.run.launching import planned
+    from sweepd.run.launching import per_trial, planned
 
     codes: Codes = "all" if accept_code else "accepted"
     made = planned(grid, store, codes=codes, aim=aim)
     report_damage(made.damaged)
-    for note in made.notes():
+    for note in made.notes(per_trial(grid, site)):
         say(note)
     return made
 
@@ -363,7 +365,7 @@ def _forecast(grid: Grid, site: Cluster, address: str, accept_code: bool) -> For
     """What is left of a grid that is not to be run now."""
     from sweepd.run.launching import forecast
 
-    return forecast(_planned(grid, _existing(address), accept_code, "search"), site)
+    return forecast(_planned(grid, site, _existing(address), accept_code, "search"), site)
 
 
 def _show(expected: Forecast, cluster: Path | None) -> None:

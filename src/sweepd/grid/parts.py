@@ -25,9 +25,12 @@ RESERVED = (
 )
 """Columns of results that no field of a task, model or loop may take, and no metric of a loop. A
 setting of such a name becomes a column with its block in front: `stop_tokens`."""
-ADDED = ("score_from",)
-"""Fields of tasks that came after 0.1.0. Unset, they leave no trace in an identity, so that trials
-from before are still the same."""
+ADDED: Mapping[str, Mapping[str, Any]] = {
+    "task": {"score_from": None},
+    "train": {"precision": "fp32", "compile": False},
+}
+"""Fields of a block that came after 0.1.0, with their defaults. At these they leave no trace in an
+identity, so that trials from before are still the same."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,19 @@ class Part:
         return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
 
     @cached_property
+    def told(self) -> dict[str, Any]:
+        """The axes that an identity hashes."""
+        added = ADDED.get(self.kind, {})
+        return {
+            name: value
+            for name, value in self.axes.items()
+            if name not in added or value != added[name]
+        }
+
+    @cached_property
     def text(self) -> str:
         """What is hashed of settings."""
-        return canonical(self.axes)
+        return canonical(self.told)
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -78,9 +91,7 @@ class Part:
         return self._named(self.where.rpartition(":")[2])
 
     def _named(self, name: str) -> str:
-        unset = {name for name in ADDED if self.axes.get(name) is None}
-        told = {name: value for name, value in self.axes.items() if name not in unset}
-        return canonical({"name": name, **told})
+        return canonical({"name": name, **self.told})
 
 
 @dataclass(frozen=True)

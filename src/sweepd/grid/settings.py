@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Schedule = Literal["wsd", "cosine", "linear", "constant"]
+Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Train:
     beta2: float = 0.999
     clip: float = 1.0
     """largest gradient norm"""
+    precision: Precision = "fp32"
+    """bf16: torch's autocast computes products in bfloat16; weights, optimizer and sums stay
+    float32, and so do checks and tests"""
+    compile: bool = False
+    """on a GPU: a step is recorded once for each shape of a batch, as a CUDA graph, and replayed"""
 
     def __post_init__(self) -> None:
         _positive(self, "steps", "batch_size", "clip")

@@ -153,7 +153,7 @@ class TrainedCell:
         fitted = _fitted(train.value, self.stop.value, cost)
         parting = {"steps", "decay"} if fitted.extensible else {"decay"}
         # A budget of FLOPs is written as such, and decides the steps: the weights see only these.
-        trajectory = {**train.axes, "steps": fitted.steps}
+        trajectory = {**train.told, "steps": fitted.steps}
         common = {name: value for name, value in trajectory.items() if name not in parting}
         weights = {"task": task.identity, "model": model.identity, "train": train.text}
         trunk = {**weights, "train": canonical(common)}

@@ -124,6 +124,7 @@ def run(
     worker = {
         "threads": max(1, int(per_trial.cpus)),
         "device": "cuda" if per_trial.gpus else "cpu",
+        "gpus": per_trial.gpus,
     }
     slots = at_once(placement)
     spec = replace(spec, slice_seconds=slice_seconds(slots, spec.hang_seconds))

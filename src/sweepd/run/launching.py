@@ -79,8 +79,8 @@ class Planned:
     def plan(self) -> Plan:
         return self.search.plan
 
-    def notes(self) -> Iterator[str]:
-        """What the person who launches should know, in sentences."""
+    def notes(self, resources: Resources) -> Iterator[str]:
+        """What the person who launches trials on these resources should know, in sentences."""
         for warning in self.plan.warnings:
             yield f"warning: {warning}"
         yield from self.plan.notes
@@ -97,6 +97,8 @@ class Planned:
                 "they are, and a trial with such scores is trained anew, as far as no kept state "
                 "spares it that"
             )
+        if not resources.gpus and any(getattr(t.train, "compile", False) for t in self.plan.trials):
+            yield "train.compile records steps on a GPU; without one, as here, it does nothing"
         yield from self.outlook.lines()
 
 

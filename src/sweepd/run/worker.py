@@ -88,6 +88,10 @@ class Worker(tune.Trainable):
         self.store = Store.open(spec.address)
         self.device = config["device"]
         torch.set_num_threads(config["threads"])
+        if config["gpus"]:
+            from sweepd.trial.gpu import take_share
+
+            take_share(config["gpus"])
         self.attempt: Attempt | None = None
         self.reached = False
         self.held = ExitStack()

@@ -79,8 +79,9 @@ def loss_of(
     """Cross entropy in nats where targets are ids, squared error where they are real numbers."""
     if targets_BT.is_floating_point():
         scored_BT = ~targets_BT.isnan()
-        outputs = outputs_BTV.squeeze(-1)[scored_BT]
-        return F.mse_loss(outputs.float(), targets_BT[scored_BT], reduction=reduction)
+        missed_BT = torch.where(scored_BT, outputs_BTV.squeeze(-1).float() - targets_BT, 0.0)
+        total = missed_BT.square().sum()
+        return total / scored_BT.sum() if reduction == "mean" else total
     logits = outputs_BTV.flatten(0, 1).float()
     return F.cross_entropy(logits, targets_BT.flatten(), ignore_index=IGNORE, reduction=reduction)
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from sweepd.grid import registry
 from sweepd.grid.settings import Train
 from sweepd.grid.trials import Trial
+from sweepd.trial import gpu
 from sweepd.trial.longer import ScoredLonger
 from sweepd.trial.own_loop import OwnLoop
 from sweepd.trial.training import Training
@@ -96,6 +97,8 @@ class Run(Protocol):
 def started(trial: Trial, base: Path, device: str) -> Run:
     """The run of a trial at its first step. Whatever the user's code raises."""
     values = trial.values
+    if device == "cuda":
+        gpu.repeat(strictly=not any(registry.is_own(where) for _, where in trial.classes))
     if trial.loop_where:
         return OwnLoop(
             registry.find_loop(trial.loop_where, base)(**values.loop),

@@ -20,9 +20,11 @@ import torch
 
 from sweepd.grid.settings import Evaluate, Stop, Train, unsolved
 from sweepd.models.base import Model
-from sweepd.tasks.base import Split, Task
+from sweepd.tasks.base import Batch, Split, Task
 from sweepd.trial.adamw import AdamW
+from sweepd.trial.batches import Batches
 from sweepd.trial.evaluation import Score, evaluate, loss_of
+from sweepd.trial.gpu import Recorded
 from sweepd.trial.handed import unusable
 
 LOG_EVERY = 10
@@ -131,13 +133,18 @@ class Training:
         model = architecture.build(len(task.vocab), task.L, task.capacity, initial)
         self.model = model.to(self.device)
         self.peak_lr = train.peak_lr(getattr(architecture, "d", None))
+        self.recorded = train.compile and self.device.type == "cuda"
         self.optimizer = AdamW(
             self.model.parameters(),
             lr=self.peak_lr,
             betas=(train.beta1, train.beta2),
             weight_decay=train.weight_decay,
             fused=True,
+            capturable=self.recorded,
         )
+        self.lr = torch.tensor(self.peak_lr, device=self.device)
+        self.batches = Batches(self.drawn, self.device)
+        self.update = Recorded(self.updated) if self.recorded else self.updated
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
@@ -188,23 +195,35 @@ class Training:
 
     def train_step(self) -> tuple[float, torch.Tensor]:
         """One optimizer step on fresh data; returns its learning rate and its loss."""
-        rng = generator(self.seed, Stream.DATA, self.step)
-        batch = self.task.batch(rng, self.train.batch_size, Split.TRAIN)
-        batch.check(self.train.batch_size)
-        targets = torch.from_numpy(batch.targets).to(self.device)
+        fed = self.batches.take(self.step)
         torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
         lr = self.peak_lr * lr_factor(self.train, self.step)
+        self.lr.fill_(lr)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        outputs = self.model(torch.from_numpy(batch.inputs).to(self.device))
+            group["lr"] = self.lr if self.recorded else lr
+        loss = self.update(fed.inputs, fed.targets)
+        self.step += 1
+        self.tokens += fed.scored
+        return lr, loss
+
+    def drawn(self, step: int) -> Batch:
+        """The training batch of a step, from which its targets are learnt."""
+        rng = generator(self.seed, Stream.DATA, step)
+        batch = self.task.batch(rng, self.train.batch_size, Split.TRAIN)
+        batch.check(self.train.batch_size)
+        return batch
+
+    def updated(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Take one step of the optimizer on a batch; returns the loss before it."""
+        mixed = self.train.precision == "bf16"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
+            outputs = self.model(inputs)
         loss = loss_of(outputs, targets)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
         self.optimizer.step()
-        self.step += 1
-        self.tokens += int(batch.scored.sum())
-        return lr, loss.detach()
+        return loss.detach()
 
     def check_due(self) -> bool:
         return self.step % self.evaluation.check_every == 0
@@ -285,6 +304,8 @@ class Training:
         """Continue from a state of the same trunk, as if this run had just come there."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for group in self.optimizer.param_groups:  # the state may come from another device
+            group["capturable"] = self.recorded
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
         self.parent = state["parent"]
         if state["evaluate"] == asdict(self.evaluation):

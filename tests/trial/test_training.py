@@ -4,9 +4,11 @@ longer run passes through the same weights, and each ending is what it says."""
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import math
 import time
+import weakref
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -337,3 +339,16 @@ def test_without_a_gpu_compile_changes_nothing() -> None:
     assert finish(started(train=train)) == finish(
         started(train=dataclasses.replace(train, compile=True))
     )
+
+
+def test_a_run_that_is_dropped_is_gone_at_once() -> None:
+    """And with it a GPU's memory, which the next trial of its process needs."""
+    training = started(train=Train(steps=5, batch_size=8))
+    finish(training)
+    gone = weakref.ref(training), weakref.ref(training.model)
+    gc.disable()
+    try:
+        del training
+        assert [found() for found in gone] == [None, None]
+    finally:
+        gc.enable()

@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from sweepd.grid.settings import Evaluate, Stop, Train, unsolved
 from sweepd.models.base import Model
@@ -24,7 +26,7 @@ from sweepd.tasks.base import Batch, Split, Task
 from sweepd.trial.adamw import AdamW
 from sweepd.trial.batches import Batches
 from sweepd.trial.evaluation import Score, evaluate, loss_of
-from sweepd.trial.gpu import Recorded
+from sweepd.trial.gpu import Recorded, Step
 from sweepd.trial.handed import unusable
 
 LOG_EVERY = 10
@@ -143,8 +145,10 @@ class Training:
             capturable=self.recorded,
         )
         self.lr = torch.tensor(self.peak_lr, device=self.device)
-        self.batches = Batches(self.drawn, self.device)
-        self.update = Recorded(self.updated) if self.recorded else self.updated
+        # Neither knows this run, so that a GPU's memory is free as soon as the run is dropped.
+        self.batches = Batches(partial(drawn, task, train.batch_size, seed), self.device)
+        update = partial(updated, self.model, self.optimizer, train)
+        self.update: Step = Recorded(update) if self.recorded else update
         self.step = 0
         self.tokens = 0
         self.seconds = 0.0
@@ -193,7 +197,7 @@ class Training:
         """Training FLOPs so far."""
         return self.step * self.flops_per_step
 
-    def train_step(self) -> tuple[float, torch.Tensor]:
+    def train_step(self) -> tuple[float, Tensor]:
         """One optimizer step on fresh data; returns its learning rate and its loss."""
         fed = self.batches.take(self.step)
         torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
@@ -205,25 +209,6 @@ class Training:
         self.step += 1
         self.tokens += fed.scored
         return lr, loss
-
-    def drawn(self, step: int) -> Batch:
-        """The training batch of a step, from which its targets are learnt."""
-        rng = generator(self.seed, Stream.DATA, step)
-        batch = self.task.batch(rng, self.train.batch_size, Split.TRAIN)
-        batch.check(self.train.batch_size)
-        return batch
-
-    def updated(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Take one step of the optimizer on a batch; returns the loss before it."""
-        mixed = self.train.precision == "bf16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
-            outputs = self.model(inputs)
-        loss = loss_of(outputs, targets)
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip)
-        self.optimizer.step()
-        return loss.detach()
 
     def check_due(self) -> bool:
         return self.step % self.evaluation.check_every == 0
@@ -316,6 +301,28 @@ class Training:
             if not self.checks or self.checks[-1].step < self.step:
                 self.check()
             self.result = self.after_check()
+
+
+def drawn(task: Task, rows: int, seed: int, step: int) -> Batch:
+    """The training batch of a step. ValueError unless it can be trained on."""
+    batch = task.batch(generator(seed, Stream.DATA, step), rows, Split.TRAIN)
+    batch.check(rows)
+    return batch
+
+
+def updated(
+    model: nn.Module, optimizer: AdamW, train: Train, inputs: Tensor, targets: Tensor
+) -> Tensor:
+    """Take one step of the optimizer on a batch; returns the loss before it."""
+    mixed = train.precision == "bf16"
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
+        outputs = model(inputs)
+    loss = loss_of(outputs, targets)
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(model.parameters(), train.clip)
+    optimizer.step()
+    return loss.detach()
 
 
 def lr_factor(train: Train, step: int) -> float:

@@ -19,6 +19,7 @@ task: {name: lis, n: 4, value_range: 8}
 model: {name: standard, d: [2, 4], layers: 1, heads: 1, positions: learned}
 train: {steps: 20, batch_size: 4, warmup: 0}
 evaluate: {check_samples: 8, verdict_samples: 8}
+seeds: [0, 1, 2]
 goal: acc > 0.9
 search: staircase
 settle: {factor: 4, least: 20, most: 80}
@@ -52,7 +53,7 @@ LONG = [
     ("scale.py store --trials 1000 --folder .", r"status\n(.*\n)+.*compacting 1,000 more"),
     ("settled_real.py results --grid tiny.yaml --bases 20 40", r"rows: 1; settled"),
     ("soak.py 0.02 --kill-every 0.6 --trials 600", r"SIGKILL(.*\n)+.*none twice and none lost"),
-    ("staircase_real.py results --grid tiny.yaml --set settle=null", r"same least value: 1 of 1"),
+    ("staircase_real.py results --grid tiny.yaml --set settle=off", r"same least value: 1 of 1"),
     ("stacked.py --widths 4 --sizes 4 --rounds 1", rf"Sparse +d=4 +n=4 +{DIFFERENCE}"),
     ("start.py --rounds 1", rf"CPU seconds in all: .*{DIFFERENCE}"),
 ]

@@ -61,6 +61,7 @@ bench: install
 	$(BIN)/python benchmarks/report.py --rounds 3
 	$(BIN)/python benchmarks/data.py --rounds 2
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attention.py --rounds 3
+	$(BIN)/python benchmarks/stacked.py
 
 bench-smoke: install
 	$(BIN)/python -m pytest -q -m "long or not long" tests/benchmarks/test_smoke.py

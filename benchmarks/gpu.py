@@ -170,13 +170,8 @@ def watched(device: str) -> Iterator[list[float]]:
     if device != "cuda":
         yield seen
         return
-    asked = [
-        "nvidia-smi",
-        "-i",
-        "0",
-        "--query-gpu=utilization.gpu",
-        "--format=csv,noheader,nounits",
-    ]
+    wanted = ("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
+    asked = ["nvidia-smi", "-i", "0", *wanted]
     over = threading.Event()
 
     def look() -> None:
@@ -256,7 +251,7 @@ def repeats(given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", choices=["steps", "trials", "repeats", []])
+    parser.add_argument("parts", nargs="*", help="steps, trials, repeats; default: all")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--n", type=int, default=40)
     parser.add_argument("--widths", type=int, nargs="+", default=[32, 64, 128, 256, 512, 1024])
@@ -271,9 +266,8 @@ def main() -> None:
         print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
     prepare(given.device, 1.0)
     parts = {"steps": compare_steps, "trials": several_trials, "repeats": repeats}
-    for name, part in parts.items():
-        if name in (given.parts or parts):
-            part(given)
+    for part in given.parts or parts:
+        parts[part](given)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.func import functional_call, stack_module_state, vmap
 
+from sweepd.grid.settings import Train
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
@@ -27,10 +28,11 @@ from sweepd.tasks.base import Split
 from sweepd.tasks.lis import LIS
 from sweepd.trial.adamw import AdamW
 from sweepd.trial.evaluation import loss_of
+from sweepd.trial.training import updated
 
 STEPS = 10
 """In a round, of each trial."""
-CLIP = 1.0
+TRAIN = Train()
 MODELS = (Standard, Linear, Sparse)
 
 
@@ -53,11 +55,7 @@ def steps(
 
     def alone() -> None:
         for net, optimizer, x, y in zip(nets, optimizers, inputs, targets, strict=True):
-            loss = loss_of(net(x), y)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
-            optimizer.step()
+            updated(net, optimizer, TRAIN, x, y)
 
     frozen, buffers = stack_module_state([build(seed) for seed in seeds])
     weights = {name: each.detach().clone().requires_grad_() for name, each in frozen.items()}
@@ -78,7 +76,7 @@ def steps(
         losses.sum().backward()
         gradients = [each.grad for each in weights.values() if each.grad is not None]
         norms = torch.stack([each.flatten(1).norm(dim=1) for each in gradients]).norm(dim=0)
-        scale = (CLIP / (norms + 1e-6)).clamp(max=1.0)
+        scale = (TRAIN.clip / (norms + 1e-6)).clamp(max=1.0)
         for each in gradients:
             each.mul_(scale.view(-1, *[1] * (each.dim() - 1)))
         optimizer.step()

@@ -197,8 +197,9 @@ class Peeking(Standard):
 
 
 def test_what_cannot_be_recorded_says_so() -> None:
-    with pytest.raises(RuntimeError, match="captur"):
+    with pytest.raises(RuntimeError, match="captur") as found:
         finish(started(model=Peeking(d=16, layers=1, heads=2), compile=True))
+    assert found.value.__notes__ == [gpu.NOT_RECORDED]
 
 
 def test_a_trial_keeps_to_its_share_of_the_memory() -> None:

@@ -67,15 +67,6 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         "use the `device` that `start` is given, or that of the inputs of `forward`",
     ),
     (
-        r"CUDA out of memory",
-        "give a trial more of the card (`resources: {gpus: 1}`), or take fewer rows (`batch_size`)",
-    ),
-    (
-        r"capturing|during capture|capture_(begin|end)",
-        "with `compile: true` no step may read a number back (.item(), .cpu(), a mask as an "
-        "index): leave it out, or compute without that",
-    ),
-    (
         r"mutable default .* for field",
         "a field is a number, a text or a bool; what is none, as `metrics` or `vocab`, has no type",
     ),

@@ -62,11 +62,7 @@ class Part:
     def told(self) -> dict[str, Any]:
         """The axes that an identity hashes."""
         added = ADDED.get(self.kind, {})
-        return {
-            name: value
-            for name, value in self.axes.items()
-            if name not in added or value != added[name]
-        }
+        return dict(axis for axis in self.axes.items() if axis not in added.items())
 
     @cached_property
     def text(self) -> str:

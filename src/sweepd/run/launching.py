@@ -97,7 +97,8 @@ class Planned:
                 "they are, and a trial with such scores is trained anew, as far as no kept state "
                 "spares it that"
             )
-        if not resources.gpus and any(getattr(t.train, "compile", False) for t in self.plan.trials):
+        trains = (trial.values.train for trial in self.plan.trials)
+        if not resources.gpus and any(train and train.compile for train in trains):
             yield "train.compile records steps on a GPU; without one, as here, it does nothing"
         yield from self.outlook.lines()
 

@@ -18,6 +18,10 @@ WARM_UP = 3
 """Steps that run before one is recorded, as torch asks: by then the optimizer and the libraries
 have made what they keep."""
 
+NOT_RECORDED = (
+    "with train.compile no step may read a number back (.item(), .cpu(), a mask as an index): "
+    "leave compile out, or compute without that"
+)
 Step = Callable[[Tensor, Tensor], Tensor]
 """A training step: from inputs and targets to the loss."""
 
@@ -82,8 +86,12 @@ class _Recording:
         self.inputs, self.targets = inputs.clone(), targets.clone()
         self.graph = torch.cuda.CUDAGraph()
         # thread_local: what the thread that draws batches asks of CUDA is no part of it.
-        with torch.cuda.graph(self.graph, pool, capture_error_mode="thread_local"):
-            self.loss = step(self.inputs, self.targets)
+        try:
+            with torch.cuda.graph(self.graph, pool, capture_error_mode="thread_local"):
+                self.loss = step(self.inputs, self.targets)
+        except RuntimeError as error:  # the trial's log shows the note
+            error.add_note(NOT_RECORDED)
+            raise
 
     def replay(self, inputs: Tensor, targets: Tensor) -> Tensor:
         self.inputs.copy_(inputs)

@@ -145,6 +145,7 @@ class Training:
             capturable=self.recorded,
         )
         self.lr = torch.tensor(self.peak_lr, device=self.device)
+        """where a recorded step reads its rate"""
         # Neither knows this run, so that a GPU's memory is free as soon as the run is dropped.
         self.batches = Batches(partial(drawn, task, train.batch_size, seed), self.device)
         update = partial(updated, self.model, self.optimizer, train)
@@ -202,9 +203,8 @@ class Training:
         fed = self.batches.take(self.step)
         torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
         lr = self.peak_lr * lr_factor(self.train, self.step)
-        self.lr.fill_(lr)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.lr if self.recorded else lr
+            group["lr"] = self.lr.fill_(lr) if self.recorded else lr
         loss = self.update(fed.inputs, fed.targets)
         self.step += 1
         self.tokens += fed.scored

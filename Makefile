@@ -64,7 +64,7 @@ bench: install
 	$(BIN)/python benchmarks/stacked.py
 
 bench-smoke: install
-	$(BIN)/python -m pytest -q -m "long or not long" tests/benchmarks/test_smoke.py
+	$(BIN)/python -m pytest -q -n auto -m "long or not long" tests/benchmarks/test_smoke.py
 
 matrix: install
 	$(BIN)/python -m pytest -q -s tests/versions

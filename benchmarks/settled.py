@@ -1,6 +1,6 @@
 """Settled answers beside the truth at infinite budget, on simulated learning curves.
 
-    python benchmarks/settled.py [--truths 400] [--seed 0] [--wrong]
+    python benchmarks/settled.py [--truths 400] [--seed 0] [--wrong] [--still-to-come 2]
 
 curves.py says how truths are drawn and what is true of a row. Each is searched through a real plan
 and the real search, on 2 slots, to its end; a trial costs the FLOPs from the furthest state that
@@ -8,6 +8,8 @@ the trials before it have kept. The peer is the staircase of the same grid witho
 Printed are, by family: how many rows say `yes`, how many of these are right, how many of the rows
 whose least d has a smaller one in the grid say `yes`, and what the others say; then what settling
 costs; then how often cells pass that should not, and are refused that should pass.
+
+--still-to-come: the rule's factor (`sweepd.search.settle`), to see what another one would do.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,6 +31,7 @@ from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.intervals import wilson
+from sweepd.search import settle
 from sweepd.search.base import Search
 from sweepd.search.seeds import Outcome
 from sweepd.search.staircase import StaircaseSearch, search_of
@@ -118,11 +121,11 @@ def answers_of(search: Search) -> Answers:
     next smaller one, or where none passes the largest, would fail whatever its training."""
     assert isinstance(search, StaircaseSearch)
     [stair], [known] = search.stairs, search.known
-    settle = search.plan.grid.settle
-    assert settle is not None
+    asked = search.plan.grid.settle
+    assert asked is not None
     found = {}
     for size, at in stair.answers(known, search.outcomes, search.abandoned).items():
-        told = stair.standing(at, settle, search.outcomes)
+        told = stair.standing(at, asked, search.outcomes)
         word = "smallest" if at.deciding is None else REASONS.get(told.reason.split()[0])
         found[size] = Answer(at.value, word or told.settled)
     return found
@@ -131,19 +134,21 @@ def answers_of(search: Search) -> Answers:
 REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
 
 
-def run(search: Search, curves: Curves) -> float:
-    """Drive a search to its end. Returns the FLOPs that it spends."""
+def run(search: Search, curves: Curves) -> dict[float, float]:
+    """Drive a search to its end. Returns the FLOPs that it spends, by size."""
     search.learn({}, {trial.id for trial in search.plan.trials})
     kept: dict[str, list[int]] = {}
     """of each trunk, the steps at which its ended trials left their states"""
     out: list[tuple[float, int, Trial]] = []
-    now, spent, count = 0.0, 0.0, 0
+    spent: dict[float, float] = defaultdict(float)
+    now, count = 0.0, 0
     while not search.finished:
         while len(out) < SLOTS and (trial := search.next()):
             ends, steps = trial.train.trunk_end, trial.train.steps
             start = max((at for at in kept.get(trial.trunk, ()) if at <= ends), default=0)
             flops = trial.effort * (steps - start) / steps
-            spent, count = spent + flops, count + 1
+            spent[trial.size] += flops
+            count += 1
             heapq.heappush(out, (now + flops, count, trial))
         now, _, trial = heapq.heappop(out)
         kept.setdefault(trial.trunk, []).append(trial.train.trunk_end)
@@ -193,15 +198,22 @@ class Tally:
     """of rows that are not set apart, by whether some d passes"""
     costs: list[float] = field(default_factory=list)
     """of each truth, FLOPs as a share of those without settling"""
+    row_costs: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """by what a row says: the same of the row alone, if it is searched without settling at all, and
+    what settling it adds to its truth's"""
     wrong: list[str] = field(default_factory=list)
 
     def add(self, truth: Truth, method: Method) -> None:
         search = method.search(grid_of(truth, method.sets(truth.base)))
-        spent = run(search, truth)
-        self.costs.append(spent / run(search_of(grid_of(truth)), truth))
+        spent, peer = run(search, truth), run(search_of(grid_of(truth)), truth)
+        without = sum(peer.values())
+        self.costs.append(sum(spent.values()) / without)
         answers = method.answers(search)
         for size in truth.sizes:
             row, answer = truth.row(size), answers[size]
+            alone = spent.get(size, 0.0) / peer[size] if size in peer else math.nan
+            added = (spent.get(size, 0.0) - peer.get(size, 0.0)) / without
+            self.row_costs.setdefault(answer.settled, []).append((alone, added))
             kind = "late" if row.late else "too close" if row.too_close else truth.family
             self.kinds.setdefault(kind, Count()).add(row, answer, truth.widths[0])
             if kind not in APART:
@@ -258,9 +270,16 @@ def rows(tally: Tally) -> Iterator[str]:
 
 
 def costs(tally: Tally) -> Iterator[str]:
-    at = (0.1, 0.5, 0.9, 1.0)
-    yield "".join(f"{name:>9}" for name in ("10%", "median", "90%", "worst"))
-    yield "".join(f"{cost:9.2f}" for cost in np.quantile(tally.costs, at))
+    yield f"{'':22}" + "".join(f"{name:>9}" for name in ("10%", "median", "90%", "worst", "adds"))
+    yield f"{'a truth':22}{_quantiles(tally.costs)}{np.mean(tally.costs) - 1:9.2f}"
+    for word, found in sorted(tally.row_costs.items()):
+        alone, added = zip(*found, strict=True)
+        adds = sum(added) / len(tally.costs)
+        yield f"{f'a row: {word}':15}{len(found):7}{_quantiles(alone)}{adds:9.2f}"
+
+
+def _quantiles(found: Sequence[float]) -> str:
+    return "".join(f"{cost:9.2f}" for cost in np.nanquantile(found, (0.1, 0.5, 0.9, 1.0)))
 
 
 def passes(method: Method, chance: float, rates: int, drawn_anew: bool, count: int) -> int:
@@ -296,7 +315,10 @@ def main() -> None:
     arguments.add_argument("--truths", type=int, default=400)
     arguments.add_argument("--seed", type=int, default=0, help="the first truth's")
     arguments.add_argument("--wrong", action="store_true", help="list settled rows that are wrong")
+    arguments.add_argument("--still-to-come", type=float, default=settle.STILL_TO_COME)
     given = arguments.parse_args()
+    settle.STILL_TO_COME = given.still_to_come
+    settle.NEXT_GAIN = given.still_to_come / (1 + given.still_to_come)
     tally = tallied(map(draw, range(given.seed, given.seed + given.truths)), REAL)
     section("rows", rows(tally))
     section("cost, as a share of the staircase without settling", costs(tally))

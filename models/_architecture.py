@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from sweepd.models._counting import Count, Part, count
+from sweepd.models._meta import on_meta
 
 MAX_D = 2**20
 """Far above what anyone trains, and low enough that a plan of it is quickly counted."""
@@ -94,7 +95,8 @@ def _seeded(build: Build) -> Build:
         self: Model, vocab: int, L: int, capacity: int, generator: torch.Generator
     ) -> nn.Module:
         with torch.random.fork_rng(devices=()):
-            torch.manual_seed((generator.initial_seed() + 1) % 2**63)  # another stream than its own
+            # Another stream than its own, on the CPU alone, where the module is built.
+            torch.default_generator.manual_seed((generator.initial_seed() + 1) % 2**63)
             return build(self, vocab, L, capacity, generator)
 
     return seeded
@@ -102,7 +104,7 @@ def _seeded(build: Build) -> Build:
 
 @lru_cache(maxsize=8)
 def _counted(architecture: Model, vocab: int, L: int) -> Count:
-    with torch.device("meta"):
+    with on_meta():
         model = architecture.build(vocab, L, L + 1, torch.Generator("cpu"))
         inputs_1T = torch.zeros(1, L, dtype=torch.long if vocab else torch.float32)
         try:

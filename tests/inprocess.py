@@ -1,4 +1,5 @@
-"""The command line in this process, watched: what it answers, and what it writes, runs or calls.
+"""The command line in this process: what it answers and, where it is watched, what it writes, runs
+or connects to.
 
 For thousands of inputs, and for launches that share one Ray (`shell.py`).
 """
@@ -6,6 +7,7 @@ For thousands of inputs, and for launches that share one Ray (`shell.py`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import signal
@@ -27,15 +29,16 @@ _HARMLESS = ("/dev/null", "__pycache__", ".nbi", ".nbc")
 
 @dataclass(frozen=True)
 class Answer:
-    """deeds: what it wrote, ran or connected to, as audit events."""
+    """deeds: what it wrote, ran or connected to, as audit events; None where nobody watched."""
 
     code: int
     out: str
     err: str
-    deeds: list[str]
+    deeds: list[str] | None
 
     def written_outside(self, folder: Path) -> list[str]:
         """What was done elsewhere than in a folder and in the user's cache."""
+        assert self.deeds is not None, "nobody watched"
         inside = (str(folder), os.environ["XDG_CACHE_HOME"])
         return [deed for deed in self.deeds if not deed.partition(" ")[2].startswith(inside)]
 
@@ -62,17 +65,22 @@ def _note(event: str, path: Any) -> None:
         _deeds.append(f"{event} {shown}")
 
 
-sys.addaudithook(_watch)
+@functools.cache
+def _begin_to_watch() -> None:
+    """It slows the process for good: nobody can take an audit hook away again."""
+    sys.addaudithook(_watch)
 
 
-def sweepd(*arguments: str, patience: float = PATIENCE) -> Answer:
+def sweepd(*arguments: str, patience: float = PATIENCE, watched: bool = False) -> Answer:
     """Run a command. Whatever it raises but SystemExit is raised here: the user would see it."""
     global _deeds
+    if watched:
+        _begin_to_watch()
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["sweepd", *arguments]
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, patience)
-    deeds: list[str] = []
+    deeds: list[str] | None = [] if watched else None
     _deeds = deeds
     code = 0
     try:

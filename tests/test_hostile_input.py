@@ -11,15 +11,17 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import inprocess
 import pytest
 import yaml
 from fake_store import planned
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from inprocess import Answer, sweepd
+from inprocess import Answer
 
 from sweepd.store.store import Store, SweepInfo
 
@@ -43,6 +45,7 @@ results: results
 per_trial: {cpus: 1, gpus: 0}
 """
 EXIT_CODES = {0, 1, 2, 3}
+sweepd = partial(inprocess.sweepd, watched=True)
 
 
 def inputs(share: float) -> settings:
@@ -189,7 +192,7 @@ QUESTIONS = st.one_of(
 def test_questions(folder: Path, question: str, options: list[str]) -> None:
     answer = sweepd("query", "--results", "results", *options, "--", question)
     refused_or_answered(answer, folder)
-    assert not answer.deeds
+    assert answer.deeds == []
 
 
 @inputs(0.2)
@@ -202,7 +205,7 @@ def test_questions(folder: Path, question: str, options: list[str]) -> None:
 def test_sql(folder: Path, text: str, options: list[str]) -> None:
     answer = sweepd("sql", "--results", "results", *options, "--", text)
     assert refused_or_answered(answer, folder).code in (0, 2)
-    assert not answer.deeds
+    assert answer.deeds == []
 
 
 WORDS = st.sampled_from(
@@ -221,7 +224,7 @@ OPTIONS = st.sampled_from(
 def test_command_lines(folder: Path, command: str, words: list[str]) -> None:
     answer = sweepd(command, *words, "--results", "results")
     refused_or_answered(answer, folder)
-    assert not answer.deeds
+    assert answer.deeds == []
 
 
 @st.composite

@@ -65,6 +65,18 @@ def test_tune_still_keeps_the_actor_of_a_trial() -> None:
     assert ray_private.actor_of(trial) is None
 
 
+def test_tune_still_keeps_the_history_of_metrics_in_the_trial() -> None:
+    trial = Trial("whatever", stub=True)
+    trial.update_last_result({"loss": 1.0, "training_iteration": 1})  # type: ignore[no-untyped-call]
+    kept = trial.run_metadata
+    assert kept.metric_analysis["loss"] and kept.metric_n_steps["loss"], "see forget_history"
+    before = len(kept.get_json_state())
+    ray_private.forget_history(trial)
+    assert not kept.metric_analysis and not kept.metric_n_steps
+    assert trial.last_result["loss"] == 1.0 and len(kept.get_json_state()) < before
+    ray_private.forget_history(object())  # of another Tune
+
+
 def test_sigterm_is_kept_only_while_ray_starts() -> None:
     def ours(number: int, frame: object) -> None:
         """Does nothing."""

@@ -173,6 +173,19 @@ def actor_of(tune_trial: Any) -> Any:
     return tune_trial.temporary_state.ray_actor
 
 
+def forget_history(tune_trial: Any) -> None:
+    """Drop what Tune keeps of the metrics of a trial that has ended: the extremes and the mean of
+    each, and its last ten values. They are most of what Tune keeps of a trial to the end of a run,
+    and nobody asks for them.
+
+    There is no public way. Without the private parts they stay.
+    """
+    kept = getattr(tune_trial, "run_metadata", None)
+    for name in ("metric_analysis", "metric_n_steps"):
+        getattr(kept, name, {}).clear()
+    getattr(kept, "invalidate_cache", lambda: None)()
+
+
 def cluster_schema() -> dict[str, Any]:
     """Returns the JSON Schema of the cluster launcher's files, which Ray does not export."""
     import ray.autoscaler

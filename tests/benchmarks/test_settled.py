@@ -141,7 +141,9 @@ def test_an_extension_costs_what_lies_behind_the_kept_state(
     plan = planned((4,), (8,), (3e-3,), 1000, "median", ("train.steps=[1000,2000,4000,32000]",))
     base = min(trial.effort for trial in plan.trials)
     # a decay of .2: 2000 steps go on from 800, 4000 from 1600, 32000 from 3200
-    assert run(GridSearch(plan), draw(0)) == pytest.approx(3 * (1 + 1.2 + 2.4 + 28.8) * base)
+    assert sum(run(GridSearch(plan), draw(0)).values()) == pytest.approx(
+        3 * (1 + 1.2 + 2.4 + 28.8) * base
+    )
 
 
 def test_nothing_is_charged_less_while_the_shorter_run_still_trains(
@@ -150,7 +152,7 @@ def test_nothing_is_charged_less_while_the_shorter_run_still_trains(
     monkeypatch.setattr(settled, "SLOTS", 6)
     plan = planned((4,), (8,), (3e-3,), 1000, "median", ("train.steps=[1000,2000]",))
     base = min(trial.effort for trial in plan.trials)
-    assert run(GridSearch(plan), draw(0)) == pytest.approx(3 * (1 + 2) * base)
+    assert sum(run(GridSearch(plan), draw(0)).values()) == pytest.approx(3 * (1 + 2) * base)
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -211,7 +213,7 @@ def test_the_real_search_is_read_as_it_ends() -> None:
         search = method.search(
             planned((4,), COIN_WIDTHS, (3e-3,), 1000, "median", method.sets(1000))
         )
-        spent = run(search, Coins(0, chance, False))
+        spent = sum(run(search, Coins(0, chance, False)).values())
         [answer] = method.answers(search).values()
         assert answer == (COIN_WIDTHS[chance == 0], settled_as)
         base = {t.axes["d"]: t.effort for t in search.plan.trials if t.train.steps == 1000}

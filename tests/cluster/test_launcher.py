@@ -219,8 +219,9 @@ def test_a_plan_asks_no_cloud(tmp_path: Path, kind: str) -> None:
     (tmp_path / "grid.yaml").write_text(GRID)
     where = ("--cluster", str(CLUSTERS / f"{kind}.yaml"), "--results", str(tmp_path / "results"))
     for command in (["plan"], ["launch", "--dry-run"]):
-        answer = sweepd(*command, str(tmp_path / "grid.yaml"), *where)
-        assert answer.code == 0 and "socket" not in str(answer.deeds), answer
+        answer = sweepd(*command, str(tmp_path / "grid.yaml"), *where, watched=True)
+        assert answer.code == 0 and answer.deeds is not None, answer
+        assert "socket" not in str(answer.deeds), answer
     [row] = json.loads(sweepd("plan", str(tmp_path / "grid.yaml"), *where, "--json").out)
     assert row["slots"] == (12 if kind == "onprem" else 32)
     assert (row["cost_high"] > 0) == (kind != "onprem")

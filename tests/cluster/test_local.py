@@ -22,7 +22,7 @@ def test_it_holds_a_trial_a_core() -> None:
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(EnvironmentFailure, match=r"asks for 1 cores and 1 GPUs, and the largest"):
+    with pytest.raises(EnvironmentFailure, match=r"asks for 1 core and 1 GPU, and the largest"):
         Local(kind="local").slots(Resources(gpus=1))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert Local(kind="local").slots(Resources(cpus=0.1, gpus=0.5)) == 2

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from fake_store import FakeStore, now, planned
 from hypothesis import given, settings
@@ -33,6 +34,16 @@ def one_cell(**info: Any) -> tuple[FakeStore, list[dict[str, Any]]]:
 
 def rows(views: Views, text: str) -> list[dict[str, Any]]:
     return views.sql(text).rows
+
+
+@pytest.mark.parametrize("scans", [True, False])
+def test_settings_are_locked_before_anything_is_asked(scans: bool) -> None:
+    store, _ = one_cell()
+    views = connect(store, code=now, scans=scans)
+    [(threads,)] = views.connection.execute("SELECT current_setting('threads')").fetchall()
+    assert scans or threads == 1
+    with pytest.raises(duckdb.InvalidInputException, match="locked"):
+        views.connection.execute("SET threads = 3")
 
 
 def test_untried_cells_are_cells() -> None:

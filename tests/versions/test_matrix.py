@@ -53,10 +53,22 @@ QUICKER = "test_tune_is_imported_without_tables_and_finds_them_where_it_needs_th
 WITHOUT_TORCH = (
     "tests/query",
     "tests/store",
-    "--ignore=tests/store/test_faults.py",
     "tests/figures",
     "tests/test_ray_private.py",
+    *(
+        f"--ignore=tests/{file}.py"
+        for file in (
+            "query/test_paper",
+            "query/test_precision",
+            "query/test_settled",
+            "store/test_compatibility",
+            "store/test_faults",
+            "store/test_leases",
+        )
+    ),
 )
+"""What is left where torch is not: those files plan a grid, which counts what models cost, or
+train."""
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import sweepd

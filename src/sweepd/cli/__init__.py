@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import sys
+from collections.abc import Sequence
+from copy import copy
 from gc import freeze, set_threshold
 from typing import Annotated, Any
 
@@ -72,6 +74,18 @@ def _root(
     pass
 
 
+def _asked(words: Sequence[str]) -> typer.Typer:
+    """The command line with the one command that is asked for, or with all where that is none of
+    them. To make all of them takes longer than many a command runs."""
+    names = words[:1]
+    found = [c for c in app.registered_commands if getattr(c.callback, "__name__", None) in names]
+    if not found:
+        return app
+    small = copy(app)
+    small.registered_commands, small.registered_groups = found, []
+    return small
+
+
 def main() -> None:
     """Run the command line. Here every error of sweepd's own becomes a message and an exit code."""
     atexit.register(_leave)
@@ -79,7 +93,7 @@ def main() -> None:
     say_everything()
     try:
         with whoever_reads_may_leave():
-            app(prog_name="sweepd")
+            _asked(sys.argv[1:])(prog_name="sweepd")
     except SweepdError as error:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)

@@ -54,10 +54,16 @@ class Costs:
 
 
 def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
-    """Count without allocating: the model is built on torch's meta device.
+    """Count without allocating: the model is built on torch's meta device. What a model that comes
+    with sweepd costs is kept, since its code stays as it is.
 
     ValueError (or what else a user's model raises) where it cannot be built for this L.
     """
+    shipped = type(architecture).__module__.startswith("sweepd.models.")
+    return (_kept if shipped else _count)(architecture, vocab_size, L, capacity)
+
+
+def _count(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
     from sweepd.models.base import can_decode
 
     with sparing_the_compiler():
@@ -78,6 +84,9 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
     )
 
 
+_kept = functools.lru_cache(maxsize=10_000)(_count)
+
+
 def weight_shapes(
     architecture: Model, vocab_size: int, L: int, capacity: int
 ) -> dict[str, tuple[int, ...]]:
@@ -92,7 +101,9 @@ def _on_meta(architecture: Model, vocab_size: int, L: int, capacity: int) -> nn.
     """A model whose weights have shapes and no memory."""
     import torch
 
-    with torch.device("meta"):
+    from sweepd.models._meta import on_meta
+
+    with on_meta():
         return architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
 
 

@@ -98,7 +98,8 @@ class Resources:
             raise ValueError(f"gpus = {self.gpus}: must not be negative")
 
     def __str__(self) -> str:
-        return f"{self.cpus:g} cores" + (f" and {self.gpus:g} GPUs" if self.gpus else "")
+        parts = ((self.cpus, "core"), (self.gpus, "GPU"))
+        return " and ".join(f"{n:g} {one}{'s' * (n != 1)}" for n, one in parts if n)
 
 
 @dataclass(frozen=True)

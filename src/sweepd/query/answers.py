@@ -12,7 +12,14 @@ from sweepd.grid.options import Goal
 from sweepd.query.cell_rows import cell_rows
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import MEASURED
-from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
+from sweepd.query.database import (
+    Answer,
+    CodeChoice,
+    Source,
+    Views,
+    connect,
+    reads_metrics,
+)
 from sweepd.query.exchange import with_exchange
 from sweepd.query.expressions import (
     TRUE,
@@ -59,7 +66,8 @@ def ask(
     `seeds` (median, all, any or mean) overrides the pass rule of the grids. UserError if the
     question, a sweep's name or the rule is wrong.
     """
-    return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds), text)
+    scans = reads_metrics(text)
+    return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds, scans=scans), text)
 
 
 def answer(views: Views, text: str) -> Answer:

@@ -12,10 +12,10 @@ the cell as a whole, by its pass rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 
-from sweepd.grid.options import BETTER, MEAN_DIGITS, Better, Goal, range_of
+from sweepd.grid.options import BETTER, MEAN_DIGITS, Better, Goal, PassRule, range_of
 from sweepd.statuses import DONE, RAN, STATUSES
 
 GOAL_COST = "flops_to_goal"
@@ -87,18 +87,19 @@ def told_apart_sql() -> str:
 
 
 def endings_sql(selected: str) -> str:
-    """The views `attempts` and `trials`, of the attempts for which `selected` holds."""
+    """The views `attempts` and `trials`, of the attempts for which `selected` holds. `raw.newest`
+    has the attempt of each trial that counts: the newest one that ran, if one did."""
     counting = f"coalesce(max(attempt) FILTER (status IN {RAN}), max(attempt))"
     return f"""
+    CREATE TABLE raw.newest AS
+        SELECT id, {counting} AS attempt FROM raw.attempts WHERE {selected} GROUP BY id;
     CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
-    CREATE VIEW trials AS FROM attempts SEMI JOIN (
-            SELECT id, {counting} AS attempt FROM attempts GROUP BY id
-        ) USING (id, attempt);
+    CREATE VIEW trials AS FROM raw.attempts SEMI JOIN raw.newest USING (id, attempt);
     """
 
 
 def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str) -> str:
-    """The members of each cell, told apart by `member` (config, or id with code), and `sweeps`.
+    """The members of each cell, told apart by `member` (config, or id with code).
 
     Costs are the planned ones: the trial's own where there is no plan. A cell whose trials all run
     on demand is one once any of them is done.
@@ -122,19 +123,19 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
             OR {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE});
 
     CREATE TABLE raw.members AS
-        SELECT * FROM (
-            SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
-                SELECT {", ".join(_any_value(name, member) for name in plan_columns)},
-                    bool_and(coalesce(on_demand, false)) AS on_demand, bool_and(fresh) AS fresh
-                FROM raw.plans GROUP BY {member}
-                UNION ALL BY NAME
-                SELECT {ran}, false AS on_demand, false AS fresh
-                FROM raw.endings ANTI JOIN raw.planned USING ({member})
-            )
-        ) WINDOW of_cell AS (PARTITION BY cell)
-        QUALIFY NOT bool_and(on_demand) OVER of_cell OR bool_or(
-            {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE})
-        ) OVER of_cell;
+        SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
+            SELECT {", ".join(_any_value(name, member) for name in plan_columns)},
+                bool_and(coalesce(on_demand, false)) AS on_demand, bool_and(fresh) AS fresh
+            FROM raw.plans GROUP BY {member}
+            UNION ALL BY NAME
+            SELECT {ran}, false AS on_demand, false AS fresh
+            FROM raw.endings ANTI JOIN raw.planned USING ({member})
+        );
+    DELETE FROM raw.members WHERE cell IN (
+        SELECT cell FROM raw.members GROUP BY cell HAVING bool_and(
+            on_demand AND {member} NOT IN (SELECT {member} FROM raw.endings WHERE {_DONE})
+        )
+    );
 
     CREATE TABLE raw.rules AS
         SELECT cell, coalesce(arg_max(s.pass, s.number), 'median') AS pass,
@@ -142,7 +143,12 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
         FROM raw.members LEFT JOIN raw.plans USING ({member})
             LEFT JOIN raw.sweeps AS s ON sweep = s.name
         GROUP BY cell;
+    """
 
+
+def sweeps_sql() -> str:
+    """The view `sweeps`: how each selected sweep stands."""
+    return f"""
     CREATE VIEW sweeps AS
         SELECT s.name, any_value(s.created) AS created, any_value(s.goal) AS goal,
             any_value(s.pass) AS pass, any_value(s.search) AS search,
@@ -212,8 +218,13 @@ def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
     """
 
 
-def cells_sql(identity: Iterable[str], member: str, scores: Scores) -> str:
-    """`cells`, and what is known of these scores. For GOAL_COST run `reached_sql` first."""
+def cells_sql(
+    identity: Iterable[str], member: str, scores: Scores, rules: Collection[PassRule]
+) -> str:
+    """`cells`, and what is known of these scores. For GOAL_COST run `reached_sql` first.
+
+    rules: all that `raw.rules` holds.
+    """
     with_goal = GOAL_COST in scores
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
     never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
@@ -221,7 +232,7 @@ def cells_sql(identity: Iterable[str], member: str, scores: Scores) -> str:
     ends = [
         f"{pool}({quoted(score)}) AS {name}" for name, (score, pool) in extremes(scores).items()
     ]
-    known = ", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores).items())
+    known = ", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores, rules).items())
     rest = [name for name in identity if name != "steps"]
     steps = "members.steps" if "steps" in identity else "0"
     family = f"dense_rank() OVER (ORDER BY {', '.join(f'members.{quoted(n)}' for n in rest)})"
@@ -267,7 +278,7 @@ def cells_sql(identity: Iterable[str], member: str, scores: Scores) -> str:
         ) JOIN (
             SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
                 count(*) FILTER ({_DONE}) AS ended, {_COUNTS},
-                {", ".join(f"{pooled(s, b)} AS {quoted(s)}" for s, b in scores.items())},
+                {", ".join(f"{pooled(s, b, rules)} AS {quoted(s)}" for s, b in scores.items())},
                 {", ".join(ends)},
                 sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
                 sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
@@ -342,10 +353,14 @@ def _score_sql(score: str, better: Better) -> str:
     return ", ".join(f"({sql})::DOUBLE AS {quoted(name)}" for name, sql in columns.items())
 
 
-def pooled_bounds(scores: Scores) -> dict[str, str]:
+def pooled_bounds(scores: Scores, rules: Collection[PassRule]) -> dict[str, str]:
     """The columns of `raw.bounds` for a cell, each made from those for its seeds."""
     both = (least, most)
-    own = {bound(score): pooled(bound(score), b) for score, b in scores.items() for bound in both}
+    own = {
+        bound(score): pooled(bound(score), better, rules)
+        for score, better in scores.items()
+        for bound in both
+    }
     return own | {
         bound(name): f"{pool}({bound(score)})"
         for name, (score, pool) in extremes(scores).items()
@@ -353,8 +368,8 @@ def pooled_bounds(scores: Scores) -> dict[str, str]:
     }
 
 
-def pooled(score: str, better: Better) -> str:
-    """A column of the seeds as one number, by the cell's pass rule.
+def pooled(score: str, better: Better, rules: Collection[PassRule]) -> str:
+    """A column of the seeds as one number, by the cell's pass rule, which is one of these.
 
     The median of an even count is the mean of the two middle values. `all` takes the worst seed and
     `any` the best. A mean with the infinitely bad score of a seed that diverged is that bad, as in
@@ -367,7 +382,13 @@ def pooled(score: str, better: Better) -> str:
         f"{values}[{at}]" for at in (f"(count({column}) + 1) // 2", f"count({column}) // 2 + 1")
     ]
     infinite = f"'{bad}'::DOUBLE"
-    mean = f"if(bool_or({column} = {infinite}), {infinite}, round(avg({column}), {MEAN_DIGITS}))"
-    median = f"if({infinite} IN ({', '.join(middle)}), {infinite}, ({' + '.join(middle)}) / 2)"
-    return f"""CASE any_value(pass) WHEN 'mean' THEN {mean} WHEN 'all' THEN {worst}({column})
-        WHEN 'any' THEN {best}({column}) ELSE {median} END"""
+    by_rule: dict[PassRule, str] = {
+        "median": f"if({infinite} IN ({', '.join(middle)}), {infinite}, "
+        f"({' + '.join(middle)}) / 2)",
+        "mean": f"if(bool_or({column} = {infinite}), {infinite}, "
+        f"round(avg({column}), {MEAN_DIGITS}))",
+        "all": f"{worst}({column})",
+        "any": f"{best}({column})",
+    }
+    cases = "".join(f" WHEN '{rule}' THEN {by_rule[rule]}" for rule in rules)
+    return f"CASE any_value(pass){cases} END"

@@ -31,6 +31,7 @@ from sweepd.query.cells_sql import (
     makers_sql,
     members_sql,
     reached_sql,
+    sweeps_sql,
     told_apart_sql,
 )
 from sweepd.query.metrics_sql import SCANNED, add_columns, attach, copy
@@ -52,6 +53,9 @@ SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
     "extra_seeds BIGINT[], fresh_seeds BIGINT[]"
 )
+FEW = 20_000
+"""Plans and endings up to which one thread is enough: with it, questions over 1000 and over 10,000
+endings took less time than with two."""
 LONGEST = 2**62
 """Steps that nobody trains for."""
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
@@ -117,7 +121,7 @@ class Views:
     failures: list[Exception] = field(default_factory=list)
     """Why scanned files could not be read."""
     made: set[str] = field(default_factory=set)
-    """"cells", once they are."""
+    """"cells" and "sweeps", once these views are."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -271,6 +275,7 @@ class Views:
                 raise UserError("one SELECT is wanted: sql only reads")
             if not _names_only(text, ENDED):
                 self.make_cells()
+                self._make_sweeps()
             damaged += self.prepare(text)
             with self._only_reading():
                 names, taken = ask(text)
@@ -308,18 +313,23 @@ class Views:
             raise
 
     def make_cells(self) -> None:
-        """Make the views `cells` and `sweeps`, once, and note how many trials no cell counts."""
+        """Make the view `cells`, once, and note how many trials no cell counts."""
         if "cells" in self.made:
             return
         self.made.add("cells")
         con = self.connection
-        _fill(con, "raw.counted", COUNTED, _counted(con, self.code, self.infos))
+        counted, left_out = _counted(con, self.code, self.infos)
+        _fill(con, "raw.counted", COUNTED, counted)
         con.execute(members_sql(self.plan_axes, self.trial_axes, self.member))
-        con.execute(cells_sql(self.identity, self.member, {**MEASURED, **self.own}))
-        others = "SELECT count(*) FROM trials ANTI JOIN raw.counted USING (task, model, code)"
-        [(left_out,)] = con.execute(others).fetchall()
+        self._fill_cells({**MEASURED, **self.own})
         if left_out:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
+
+    def _make_sweeps(self) -> None:
+        """Make the view `sweeps`, once."""
+        if "sweeps" not in self.made:
+            self.made.add("sweeps")
+            self.connection.execute(sweeps_sql())
 
     def prepare(self, text: str) -> tuple[Damaged, ...]:
         """Look through the metrics, which may take long, if a text names them or GOAL_COST.
@@ -327,7 +337,7 @@ class Views:
         Call it before `columns`: those have GOAL_COST from then on.
         """
         text = text.lower()
-        if GOAL_COST not in text and "metrics" not in text:
+        if not reads_metrics(text):
             return ()
         wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
         if GOAL_COST in text:
@@ -348,9 +358,18 @@ class Views:
             with self._scanning():
                 measured = {**MEASURED, **self.own}
                 self.connection.execute(reached_sql(goals, self.member, measured))
-            scores = {**OF_TRIALS, **self.own}
-            self.connection.execute(cells_sql(self.identity, self.member, scores))
+            self._fill_cells({**OF_TRIALS, **self.own})
         return live.damaged
+
+    def _fill_cells(self, scores: Scores) -> None:
+        rules = self.connection.execute("SELECT DISTINCT pass FROM raw.rules ORDER BY 1").fetchall()
+        known = [row[0] for row in rules] or PASS_RULES
+        self.connection.execute(cells_sql(self.identity, self.member, scores, known))
+
+
+def reads_metrics(text: str) -> bool:
+    """Whether a question, or SQL, may need the metrics."""
+    return GOAL_COST in text.lower() or "metrics" in text.lower()
 
 
 def sandbox() -> duckdb.DuckDBPyConnection:
@@ -381,11 +400,14 @@ def connect(
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
     about: str | None = None,
+    scans: bool = True,
 ) -> Views:
     """The views of some sweeps, or of the whole store.
 
     `about`: the one text that will be asked of them by `sql`. If it names metrics alone, no plan
     and no ending is read.
+
+    `scans`: whether anything that is asked may need the metrics (`reads_metrics`).
 
     `cells` are the planned ones and, over the whole store, those of trials that no plan has. A
     trial that is planned only for close calls, or on demand, is a member of its cell once it is
@@ -411,6 +433,8 @@ def connect(
         )
 
     con = sandbox()
+    if not scans and plans.table.num_rows + trials.table.num_rows <= FEW:
+        con.execute("SET threads = 1")
     copy(con, "raw.planned", plans.table)
     copy(con, "raw.attempts", trials.table)
     add_columns(con, "raw.attempts", own)
@@ -516,8 +540,8 @@ def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> list[list[
 
 def _counted(
     con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, SweepInfo]
-) -> list[tuple[str, str, str]]:
-    """Task, model and code of the trials that count."""
+) -> tuple[list[tuple[str, str, str]], int]:
+    """Task, model and code of the trials that count, and how many trials do not."""
     accepted = {digest for info in infos.values() for digest in info.accepted}
 
     def counts(task: str, model: str, made_by: str) -> bool:
@@ -526,5 +550,6 @@ def _counted(
         current = code(task, model)
         return current is None or made_by == current or made_by in accepted
 
-    made = con.execute("SELECT DISTINCT task, model, code FROM trials").fetchall()
-    return [row for row in made if counts(*row)]
+    made = con.execute("SELECT task, model, code, count(*) FROM trials GROUP BY ALL").fetchall()
+    counted = [tuple(row) for *row, _ in made if counts(*row)]
+    return counted, sum(count for *row, count in made if tuple(row) not in counted)

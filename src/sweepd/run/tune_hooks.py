@@ -22,7 +22,7 @@ from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
-from sweepd.ray_private import actor_of
+from sweepd.ray_private import actor_of, forget_history
 from sweepd.run.tune import tune
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
@@ -174,6 +174,7 @@ class Watchdog(Disposable, tune.Callback):
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         self.moved.pop(trial, None)
+        forget_history(trial)
 
     def on_trial_error(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
@@ -193,6 +194,7 @@ class Watchdog(Disposable, tune.Callback):
             self.end.failure = self.end.failure or str(failure)
         else:
             self.listener.ended(lost, ending)
+        forget_history(trial)
 
     def _reason(self, trial: TuneTrial) -> str:
         """Why the worker was lost; the first line of Tune's account only counts failures."""

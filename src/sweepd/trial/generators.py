@@ -1,7 +1,8 @@
-"""The global random generators of a run that is not ours: Python's, NumPy's and torch's.
+"""Global random generators. torch's is what dropout draws from; a run that is not ours may draw
+from Python's and NumPy's too.
 
-A plain script draws from them. They belong to the process, in which others draw too: so a run
-swaps its own in while its code is at work, and their state is saved with it.
+They belong to the process, in which others draw too: so a run that is not ours swaps its own in
+while its code is at work, and their state is saved with it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,18 @@ State = tuple[Any, Any, torch.Tensor]
 """Of Python's, NumPy's and torch's generator, as each gives it."""
 
 
+def seed_torch(seed: int, device: torch.device | None = None) -> None:
+    """Seed torch's generator of the CPU, and those of GPUs if a device is one.
+
+    For GPUs that nobody has used yet `torch.manual_seed` notes where it was called from, which
+    takes longer than to seed.
+    """
+    if device is None or device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 class Generators:
     """Generators that begin with a seed, 0 or more. On the CPU only."""
 
@@ -25,7 +38,7 @@ class Generators:
         with _kept():
             random.seed(seed)
             np.random.seed(seed % 2**32)
-            torch.manual_seed(seed)
+            seed_torch(seed)
             self.state = _state()
 
     @contextmanager

@@ -20,6 +20,7 @@ from sweepd.grid.metrics import directions
 from sweepd.tasks.base import IGNORE, SPECIALS, Batch, Chains, ChainTask, Split, Task
 from sweepd.trial.evaluation import commonest_target, own_scores, per_row, right_of
 from sweepd.trial.findings import Wrong
+from sweepd.trial.generators import seed_torch
 from sweepd.trial.training import Stream, generator
 
 ROWS = 32
@@ -47,7 +48,7 @@ def seed_all(seed: int) -> None:
     """Seed the global generators."""
     np.random.seed(seed)
     random.seed(seed)
-    torch.manual_seed(seed)
+    seed_torch(seed)
 
 
 def check_rows(task: Task) -> str:

@@ -26,6 +26,7 @@ from sweepd.tasks.base import Batch, Split, Task
 from sweepd.trial.adamw import AdamW
 from sweepd.trial.batches import Batches
 from sweepd.trial.evaluation import Score, evaluate, loss_of
+from sweepd.trial.generators import seed_torch
 from sweepd.trial.gpu import Recorded, Step
 from sweepd.trial.handed import unusable
 
@@ -201,7 +202,7 @@ class Training:
     def train_step(self) -> tuple[float, Tensor]:
         """One optimizer step on fresh data; returns its learning rate and its loss."""
         fed = self.batches.take(self.step)
-        torch.manual_seed(torch_seed(self.seed, Stream.DROPOUT, self.step))
+        seed_torch(torch_seed(self.seed, Stream.DROPOUT, self.step), self.device)
         lr = self.peak_lr * lr_factor(self.train, self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr.fill_(lr) if self.recorded else lr

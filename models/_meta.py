@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 _FILLING: frozenset[Callable[..., Any]] = frozenset(
@@ -18,9 +19,14 @@ _FILLING: frozenset[Callable[..., Any]] = frozenset(
         Tensor.normal_,
         Tensor.uniform_,
         Tensor.zero_,
+        init.constant_,
+        init.kaiming_uniform_,
+        init.normal_,
+        init.uniform_,
     }
 )
-"""What gives a tensor other numbers, and leaves all else as it was."""
+"""What gives a tensor other numbers, and leaves all else as it was. Those of `init` call the
+tensor's own unseen."""
 
 
 @contextmanager
@@ -40,6 +46,7 @@ class _Unfilled(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func in _FILLING and args[0].is_meta:
-            return args[0]
-        return func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        if func in _FILLING and (filled := args[0] if args else named["tensor"]).is_meta:
+            return filled
+        return func(*args, **named)

@@ -3,6 +3,7 @@ how many inputs properties are tried with (`--hypothesis-profile=torture` for ma
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -12,9 +13,18 @@ import pytest
 from hypothesis import settings
 from object_store import GoogleProxy, Proxy, Server
 
+from sweepd import cycles
+
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, here and in processes of tests
 """Models of tests are tiny. Threads would wait for one another, and more so where several tests run
 side by side: a step then takes up to twenty times the processor time."""
+
+gc.set_threshold(*cycles.SELDOM)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what the tests have imported stays
+
 
 settings.register_profile("torture", max_examples=25_000)
 

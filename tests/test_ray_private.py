@@ -25,8 +25,10 @@ NEEDED = {
     "ray._private.node:Node.start_monitor": ray_private.starting_little,
     "ray._private.node:Node.start_api_server": ray_private.starting_little,
     "ray._private.node:Node.start_log_monitor": ray_private.starting_little,
-    "ray.air._internal.usage:tag_callbacks": ray_private.counting_no_callbacks,
-    "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.reading_nothing_back,
+    "ray._private.utils:get_dashboard_dependency_error": ray_private.starting_little,
+    "ray.air._internal.usage:tag_callbacks": ray_private.fitting_little,
+    "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.fitting_little,
+    "ray.tune.execution.experiment_state:out_of_band_serialize_dataset": ray_private.fitting_little,
     "ray._private.worker:_global_node": ray_private.dead_processes,
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
@@ -93,7 +95,7 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
 
 def test_tune_still_counts_callbacks_through_the_module() -> None:
     text = Path(ray.tune.tune.__file__).read_text()
-    assert "air_usage.tag_callbacks(callbacks)" in text, "see counting_no_callbacks"
+    assert "air_usage.tag_callbacks(callbacks)" in text, "see fitting_little"
 
 
 LITTLE = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -73,16 +73,20 @@ def starting_little() -> Iterator[None]:
     """Within this block a Ray that this process starts runs nothing but its GCS and a raylet with
     its agents. Ray would also start its autoscaler, its dashboard, which `ray.init` waits for even
     where it is turned off, and the monitor of logs that the driver does not print: together half of
-    the CPU time and of the seconds that a start takes.
+    the CPU time and of the seconds that a start takes. The dashboard's agent is the one of a Ray
+    that was installed without the dashboard: it serves no pages and collects no metrics.
 
     There is no public setting for this. Without the private parts Ray starts them all.
     """
+    from ray._private import utils
     from ray._private.node import Node
 
     def nothing(node: object, **_: object) -> None:
         """Starts no process."""
 
-    with _changed(Node, start_monitor=nothing, start_api_server=nothing, start_log_monitor=nothing):
+    minimal = _changed(utils, get_dashboard_dependency_error=lambda: ImportError("not wanted"))
+    spared = {"start_monitor": nothing, "start_api_server": nothing, "start_log_monitor": nothing}
+    with minimal, _changed(Node, **spared):
         yield
 
 
@@ -121,29 +125,27 @@ class _Later(ModuleType):
 
 
 @contextmanager
-def counting_no_callbacks() -> Iterator[None]:
-    """Within this block Tune does not count which callbacks it was given. For that it would import
-    MLflow, Weights & Biases and Comet where they are installed, also while usage reports are off.
+def fitting_little() -> Iterator[None]:
+    """Within this block Tune leaves out of a run what sweepd has no use for:
 
-    There is no public setting for this. Without the private part a start takes seconds longer.
+    - It counts which callbacks it was given, and for that imports MLflow, Weights & Biases and
+      Comet where they are installed, also while usage reports are off.
+    - It saves its state with a rule for Ray Data's datasets, which no trial of sweepd's holds, and
+      for that imports Ray Data.
+    - At the end it makes a table of what its own loggers wrote of each trial. sweepd has turned
+      them off, so the tables are empty, but pandas is imported.
+
+    There is no public setting for any of these. Without the private parts a run takes longer.
     """
     from ray.air._internal import usage
-
-    with _changed(usage, tag_callbacks=lambda callbacks: False):
-        yield
-
-
-@contextmanager
-def reading_nothing_back() -> Iterator[None]:
-    """Within this block Tune does not look for the files of its own loggers at the end of a run, to
-    make a table of each trial. sweepd has turned those loggers off.
-
-    There is no public setting for this. Without the private part Tune imports pandas at the end of
-    each launch, and makes empty tables.
-    """
     from ray.tune import ExperimentAnalysis
+    from ray.tune.execution import experiment_state
 
-    with _changed(ExperimentAnalysis, _fetch_trial_dataframes=lambda analysis: {}):
+    with (
+        _changed(usage, tag_callbacks=lambda callbacks: False),
+        _changed(experiment_state, out_of_band_serialize_dataset=nullcontext),
+        _changed(ExperimentAnalysis, _fetch_trial_dataframes=lambda analysis: {}),
+    ):
         yield
 
 

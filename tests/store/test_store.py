@@ -116,6 +116,8 @@ def test_addresses_that_cannot_be_a_store(tmp_path: Path) -> None:
     for address in ("az://bucket/results", "s3://", "s3://bucket//a", "gs://bucket/../a"):
         with pytest.raises(UserError, match="://"):
             Store.create(address)
+    with pytest.raises(UserError, match=r"full path, or \./~results"):
+        Store.find("~results")
 
 
 CREATE = (

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import sys
 from collections.abc import Sequence
 from copy import copy
-from gc import freeze, set_threshold
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from sweepd import __version__
+from sweepd import __version__, cycles
 from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, merge, run, show, status
 from sweepd.cli.output import say, say_everything, whoever_reads_may_leave
 from sweepd.errors import SweepdError
@@ -24,9 +22,6 @@ SECTIONS = {
     "Keep house": ("merge", "gc", "cluster"),
 }
 """How --help groups the commands."""
-SELDOM = (100_000, 50, 10)
-"""When Python looks for cycles of garbage. The million objects of a large plan all stay: to look at
-them as often as Python would takes a quarter of the time of `sweepd plan`."""
 
 
 class Sections(TyperGroup):
@@ -88,8 +83,7 @@ def _asked(words: Sequence[str]) -> typer.Typer:
 
 def main() -> None:
     """Run the command line. Here every error of sweepd's own becomes a message and an exit code."""
-    atexit.register(_leave)
-    set_threshold(*SELDOM)
+    cycles.look_seldom()
     say_everything()
     try:
         with whoever_reads_may_leave():
@@ -97,10 +91,3 @@ def main() -> None:
     except SweepdError as error:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)
-
-
-def _leave() -> None:
-    """Keep Python from collecting garbage in all of torch and Ray as it exits: that takes most of
-    a second. Where DuckDB is loaded the collection is quick, and DuckDB needs it."""
-    if "duckdb" not in sys.modules:
-        freeze()

@@ -155,8 +155,7 @@ def run(
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        counting, reading = ray_private.counting_no_callbacks(), ray_private.reading_nothing_back()
-        with watched, silent, counting, reading:
+        with watched, silent, ray_private.fitting_little():
             tuner.fit()
     if end.failure:
         raise EnvironmentFailure(_what_is_left(end.failure, store))

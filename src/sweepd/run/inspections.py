@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sweepd import cycles
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.blame import is_own_file
 from sweepd.grid.spec import Grid
@@ -145,9 +146,10 @@ def _place(trace: str) -> str:
 
 def main() -> None:
     """Look at the cases of one file, and write what is found to another, a line a finding."""
-    import torch
+    with cycles.importing():
+        import torch
 
-    from sweepd.trial.inspection import inspect
+        from sweepd.trial.inspection import inspect
 
     torch.set_num_threads(1)  # more would not pay for what is so small
     asked, told, stack = map(Path, sys.argv[1:])

@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Goal
-from sweepd.grid.trials import Trial
-from sweepd.run.hanging import stepping
-from sweepd.run.nodes import reach
-from sweepd.run.own_code import as_launched
-from sweepd.run.tune import tune
-from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt
+from sweepd import cycles
+
+with cycles.importing():  # a third of the time that a worker takes to come up
+    from sweepd.errors import EnvironmentFailure
+    from sweepd.grid.options import Goal
+    from sweepd.grid.trials import Trial
+    from sweepd.run.hanging import stepping
+    from sweepd.run.nodes import reach
+    from sweepd.run.own_code import as_launched
+    from sweepd.run.tune import tune
+    from sweepd.store.store import Store
+    from sweepd.trial.attempt import Attempt
 
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl(2): which signal a process gets when its parent dies."""

@@ -463,7 +463,13 @@ def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
         return bucket, Leases(bucket)
     if separator and scheme != "file":
         raise UserError(f"{address}: results lie in a local folder, in s3:// or in gs://")
-    root = Path(rest if separator else address).expanduser().absolute()
+    try:
+        root = Path(rest if separator else address).expanduser().absolute()
+    except RuntimeError:
+        raise UserError(
+            f"{address}: it begins with ~, but no home folder can be found for it. "
+            f"Write the folder's full path, or ./{address} for a folder of that name here"
+        ) from None
     return LocalFolder(root), FileLocks(root / "locks")
 
 

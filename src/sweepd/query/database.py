@@ -435,6 +435,7 @@ def connect(
     con = sandbox()
     if not scans and plans.table.num_rows + trials.table.num_rows <= FEW:
         con.execute("SET threads = 1")
+        con.execute("SET disabled_optimizers = 'compressed_materialization'")  # pays for many rows
     copy(con, "raw.planned", plans.table)
     copy(con, "raw.attempts", trials.table)
     add_columns(con, "raw.attempts", own)

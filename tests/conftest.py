@@ -26,6 +26,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # what the tests have imported stays
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # DuckDB wants all of it to go
+
+
 settings.register_profile("torture", max_examples=25_000)
 
 

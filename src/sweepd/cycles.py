@@ -19,7 +19,7 @@ def look_seldom() -> None:
     """Have this process look seldom, and not as it exits: through all of torch and Ray that takes
     most of a second."""
     gc.set_threshold(*SELDOM)
-    atexit.register(_leave)
+    atexit.register(_keep)
 
 
 @contextmanager
@@ -30,12 +30,12 @@ def importing() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()
+        _keep()
         if enabled:
             gc.enable()
 
 
-def _leave() -> None:
-    """Where DuckDB is loaded the look is quick, and DuckDB needs it."""
+def _keep() -> None:
+    """Never look again at what there is. DuckDB, where it is loaded, wants its own to go."""
     if "duckdb" not in sys.modules:
         gc.freeze()

@@ -64,7 +64,7 @@ def test_its_trials(tmp_path: Path) -> None:
     assert list(trial.axes)[:4] == ["hidden", "n", "steps", "success"]
     assert "batch_size" not in trial.axes and "check_every" not in trial.axes
     assert (trial.params, trial.flops, trial.train_flops, trial.effort) == (None, None, None, 10)
-    assert PLAN.table(made.rows() and [{**row, "sweep": "s"} for row in made.rows()]).num_rows == 8
+    assert PLAN.table([{**row, "sweep": "s"} for row in made.rows()]).num_rows == 8
 
 
 def test_an_alias_is_its_name(tmp_path: Path) -> None:

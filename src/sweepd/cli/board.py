@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import inf
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ a smaller size that failed, or a smaller value that passed. error: its trials fa
 RUNNING = "running"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Spot:
     """A planned trial, and where it stands on the map."""
 
@@ -44,14 +45,14 @@ class Spot:
     @classmethod
     def of(cls, row: Mapping[str, Any], extra_seeds: Iterable[int] = ()) -> Spot:
         """The spot of a row of a plan. extra_seeds: those that only some cells get."""
-        settings = {name: value for name, value in row.items() if name not in PLAN.fixed}
+        settings = (_setting(*item) for item in row.items() if item[0] not in PLAN.fixed)
         return cls(
             id=row["id"],
             task=row["task"],
             model=row["model"],
             size=row["size"],
             seed=row["seed"],
-            settings=tuple(settings.items()),
+            settings=tuple(settings),
             steps=int(row.get("steps") or 0),
             train_flops=float(row["train_flops"] or 0.0),
             in_reserve=bool(row.get("on_demand")) or row["seed"] in set(extra_seeds),
@@ -62,7 +63,13 @@ class Spot:
         return next((value for field, value in self.settings if field == name), None)
 
 
-@dataclass(frozen=True)
+@lru_cache(maxsize=10_000, typed=True)
+def _setting(name: str, value: Any) -> tuple[str, Any]:
+    """Trials share most of their settings; a hundred thousand of them would fill 200 MB."""
+    return name, value
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """How a trial stands. score: the goal's metric. earlier: it ended before this launch."""
 

@@ -42,7 +42,7 @@ class Progress:
         metric = plan.grid.goal.metric
         self.metric = metric
         later = set(plan.grid.seeds[plan.grid.first_seeds :]) | set(plan.grid.fresh_seeds)
-        self.spots = [Spot.of({**t.row(), "on_demand": t.on_demand}, later) for t in plan.trials]
+        self.spots = [Spot.of(row, later) for row in plan.rows()]
         self.labels = labels(self.spots)
         self.states = {id_: _earlier(outcome) for id_, outcome in search.outcomes.items()}
         self.errors: list[str] = []

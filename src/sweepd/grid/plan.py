@@ -50,9 +50,9 @@ class Plan:
         """Without those that run on demand."""
         return tuple(trial for trial in self.trials if not trial.on_demand)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Iterator[dict[str, Any]]:
         """The stored plan."""
-        return [{**trial.row(), "on_demand": trial.on_demand} for trial in self.trials]
+        return ({**trial.row(), "on_demand": trial.on_demand} for trial in self.trials)
 
     @property
     def size_fields(self) -> dict[str, str]:

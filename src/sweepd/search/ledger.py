@@ -14,7 +14,7 @@ from sweepd.statuses import DONE
 from sweepd.store.endings import counting
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LedgerRow:
     """The ending of one trial that counts."""
 

@@ -22,7 +22,7 @@ from sweepd.search.pooling import is_near, pooled
 Bounds = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a trial ended. score: the goal's metric; total: size of the test sample."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -287,7 +287,7 @@ class Store:
     # Sweeps
 
     def save_sweep(
-        self, name: str, grid_text: str, info: SweepInfo, plan_rows: Sequence[Row]
+        self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]
     ) -> None:
         """Make or replace a sweep; the time at which it was first `created` is filled in.
         UserError for a name that cannot be a folder's."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -117,6 +118,8 @@ class SweepInfo:
         return {key: value for key, value in found.items() if value is not None}
 
 
+BATCH = 10_000
+"""Rows of a plan that are in memory at once as Python's own."""
 _FIELDS = {"pass": "pass_rule"}
 """The fields of SweepInfo that have another name in JSON."""
 
@@ -131,9 +134,11 @@ class SweepFolder:
         self._known: dict[str, tuple[str, bytes]] = {}
         """Version of each sweep.json by the latest listing; version and content as last read."""
 
-    def save(self, name: str, grid_text: str, info: SweepInfo, plan_rows: Sequence[Row]) -> None:
+    def save(self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]) -> None:
         """Make or replace a sweep, which keeps the time at which it was `created`."""
-        plan = PLAN.table([{**row, "sweep": name} for row in plan_rows])
+        rows = iter(plan_rows)
+        parts = iter(lambda: [{**row, "sweep": name} for row in islice(rows, BATCH)], [])
+        plan = PLAN.concat(map(PLAN.table, parts))
         try:
             created = self._info(name).created
         except (FileNotFoundError, ValueError):

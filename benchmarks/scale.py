@@ -297,7 +297,7 @@ def fill(store: Store, made: Plan) -> float:
 
 
 def end(store: Store, trials: Sequence[Trial], attempt: int) -> float:
-    """Write the endings of trials: milliseconds of CPU each."""
+    """Write the endings of trials. Returns milliseconds of CPU for each."""
     rng, before = random.Random(0), time.process_time()
     with patch.object(os, "fsync"):  # which would be most of the time, and is no reader's cost
         for trial in trials:

@@ -40,7 +40,7 @@ def outcomes(draw: st.DrawFn, metric: str, most: int = 3) -> dict[str, Outcome]:
     return ended
 
 
-def jury(goal: Goal, rule: PassRule, seeds: int = 3, first: int = 3) -> CellSeeds:
+def deciding(goal: Goal, rule: PassRule, seeds: int = 3, first: int = 3) -> CellSeeds:
     return CellSeeds(goal, rule, TRIALS[:seeds], first)
 
 
@@ -65,7 +65,7 @@ def test_a_verdict_is_what_a_question_says(data: st.DataObject, goal: Goal, rule
         if outcome := cells[d].get(TRIALS[seed].id):
             score = {goal.metric: outcome.score} if outcome.score is not None else {}
             store.end(row, outcome.status, **{"acc": None, **score, "total": 100})
-    assert asked(store) == {d: jury(goal, rule).passes(ended) for d, ended in cells.items()}
+    assert asked(store) == {d: deciding(goal, rule).passes(ended) for d, ended in cells.items()}
 
 
 FIVE = st.lists(st.sampled_from([None, "failed", 0.2, 0.89, 0.91, 0.99]), min_size=5, max_size=5)
@@ -79,7 +79,7 @@ def test_with_further_seeds_it_is_what_a_question_says_too(
     store = FakeStore()
     rows = {(d, seed): planned(d=d, seed=seed) for d in WIDTHS for seed in range(5)}
     store.add_sweep("s", [*rows.values()], extra_seeds=list(range(first, 5)), **{"pass": rule})
-    found, passes = jury(Goal("acc", ">", 0.9), rule, 5, first), {}
+    found, passes = deciding(Goal("acc", ">", 0.9), rule, 5, first), {}
     for d, seeds in zip(WIDTHS, cells, strict=True):
         ended, lost = {}, set()
         for seed, (trial, score) in enumerate(zip(TRIALS, seeds, strict=True)):
@@ -101,7 +101,7 @@ def test_needed_seeds_are_as_few_as_may_decide(
     data: st.DataObject, goal: Goal, rule: PassRule
 ) -> None:
     ended = data.draw(outcomes(goal.metric))
-    found = jury(goal, rule)
+    found = deciding(goal, rule)
     needed = found.needed(ended)
     waiting = [trial for trial in TRIALS[:3] if trial.id not in ended]
 
@@ -125,7 +125,7 @@ def test_needed_seeds_are_as_few_as_may_decide(
 
 
 def test_seeds_that_are_lost_leave_the_others_to_decide() -> None:
-    found, goal = jury(Goal("acc", ">", 0.9), "median"), 0.95
+    found, goal = deciding(Goal("acc", ">", 0.9), "median"), 0.95
     a, b, c = TRIALS[:3]
     passed = Outcome("completed", goal, 100)
     assert found.needed({}, {a.id}) == (b, c)
@@ -146,7 +146,7 @@ def test_seeds_that_are_lost_leave_the_others_to_decide() -> None:
     ],
 )
 def test_close_calls_call_further_seeds(scores: list[float], called: int) -> None:
-    found = jury(Goal("acc", ">", 0.9), "median", 5, 1)
+    found = deciding(Goal("acc", ">", 0.9), "median", 5, 1)
     ended = {
         trial.id: Outcome("completed", score, 100)
         for trial, score in zip(TRIALS, scores, strict=False)
@@ -156,7 +156,7 @@ def test_close_calls_call_further_seeds(scores: list[float], called: int) -> Non
 
 
 def test_a_lost_extra_seed_is_replaced() -> None:
-    found = jury(Goal("acc", ">", 0.9), "median", 5, 1)
+    found = deciding(Goal("acc", ">", 0.9), "median", 5, 1)
     ended = {TRIALS[0].id: Outcome("completed", 0.91, 100)}
     assert found.needed(ended, {TRIALS[1].id}) == (TRIALS[2],)
     lost = {trial.id for trial in TRIALS[1:]}

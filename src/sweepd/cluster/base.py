@@ -111,11 +111,12 @@ class Remote(ClusterFile):
 
     @abstractmethod
     def start(self, work: Work, note: Note) -> str:
-        """Start the sweep's driver, bringing the cluster up first if it is not: its job."""
+        """Start the sweep's driver, on a cluster that is brought up first if it is not. Returns
+        the driver's job."""
 
     @abstractmethod
     def follow(self, job: str, note: Note) -> int:
-        """Pass on what a driver has printed and prints, until it ends: its exit code."""
+        """Pass on what a driver has printed and prints, until it ends. Returns its exit code."""
 
     def draft(self, work: Work) -> str:
         """The text that hands a sweep over, where one does."""

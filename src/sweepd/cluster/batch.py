@@ -25,7 +25,7 @@ class Batch(Remote):
 
     @abstractmethod
     def submit(self, work: Work, job: str) -> str:
-        """Hand a sweep over as a job of this name: the job."""
+        """Hand a sweep over as a job of this name. Returns the job."""
 
     @abstractmethod
     def draft(self, work: Work) -> str: ...

@@ -43,7 +43,7 @@ def find(client: JobSubmissionClient, sweep: str, results: str) -> str | None:
 
 
 def submit(client: JobSubmissionClient, work: Work, entrypoint: str) -> str:
-    """Send the folder and start a job in it: its name."""
+    """Send the folder and start a job in it. Returns the job's name."""
     with _failing(client.get_address()):
         return client.submit_job(
             entrypoint=entrypoint,
@@ -79,7 +79,7 @@ def _drivers(client: JobSubmissionClient) -> Iterator[tuple[str, str, str]]:
 
 
 def follow(client: JobSubmissionClient, job: str, note: Note) -> int:
-    """Pass on what a job prints until it ends: its exit code."""
+    """Pass on what a job prints until it ends. Returns its exit code."""
     shown = 0
 
     async def tail() -> None:

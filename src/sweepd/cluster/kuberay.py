@@ -250,7 +250,7 @@ class KubeRay(Batch):
 
     def _pass_on(self, job: str, shown: int, note: Note) -> int:
         """Pass on what a job's submitter prints, but for the lines shown before, until it ends or
-        kubectl does: how many lines there were."""
+        kubectl does. Returns how many lines there were."""
         command = (*self._command(), "logs", "--follow", f"job/{job}")
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

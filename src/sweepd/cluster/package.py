@@ -24,7 +24,7 @@ MOST_BYTES = 20_000_000
 
 
 def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
-    """Fill an empty folder: the path in it of the grid, which is run from there.
+    """Fill an empty folder with what a sweep needs to run elsewhere. Returns the grid's path in it.
 
     UserError for a task or model that is named by an absolute path, or for too much code.
     """

@@ -29,7 +29,7 @@ Sources = dict[str, dict[str, dict[str, str]]]
 
 
 def keep_sources(plan: Plan, store: Store) -> Sources:
-    """Write the user's own files to the store: what `SweepInfo.sources` says of this plan.
+    """Write the user's own files to the store. Returns what `SweepInfo.sources` says of this plan.
 
     UserError for a file above MOST_BYTES, or one that has changed since the plan was made.
     """
@@ -128,7 +128,7 @@ def _is_found(kind: str, where: str, base: Path) -> bool:
 
 
 def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
-    """Put the files of the latest launch below `folder`: where the grid's folder is."""
+    """Put the files of the latest launch below `folder`. Returns where the grid's folder is."""
     beside: dict[str, str] = {}
     packages: dict[str, str] = {}
     for files in info.sources.values():

@@ -137,8 +137,8 @@ class ObjectFolder:
     def swap(self, name: str, data: bytes, version: str | None) -> str | None:
         """Make `name` hold `data` if its version is still this one (None: if there is nothing).
 
-        Its new version, or None if it was not. A try whose answer was lost may have done it, so
-        every call marks what it writes.
+        Returns its new version, or None if it was another one. A try whose answer was lost may have
+        done it, so every call marks what it writes.
         """
         mark = uuid.uuid4().hex
         mode: Any = "create" if version is None else {self._version_key: version}

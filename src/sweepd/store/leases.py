@@ -210,7 +210,7 @@ class Leases:
         return {file.name.removesuffix(".json"): file.written for file in files}
 
     def _evict(self, owner: str, now: float) -> bool:
-        """End a lease that was not renewed for its term: whether it is over."""
+        """End a lease that was not renewed for its term. Returns whether it is over."""
         try:
             lease = self._folder.get(self._path(owner))
         except FileNotFoundError:

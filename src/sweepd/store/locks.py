@@ -32,11 +32,11 @@ class Locks(Protocol):
     """
 
     def acquire(self, names: Collection[str]) -> set[str]:
-        """Take those that are free, without waiting: which they were."""
+        """Take those that are free, without waiting. Returns those that were."""
 
     def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
-        """Take a lock unless its holder lives, waiting only until that is certain: whether it was
-        taken. `note` is told why it waits."""
+        """Take a lock unless its holder lives, waiting only until that is certain. Returns whether
+        it was taken. `note` is told why it waits."""
 
     def release(self, names: Collection[str]) -> None:
         """Free those of these locks that this process holds."""

@@ -36,7 +36,7 @@ def make(address: str) -> Path:
 
 
 def take_in(folder: Folder) -> int:
-    """Move everything from a folder's spill to where it belongs: how many objects.
+    """Move everything from a folder's spill to where it belongs. Returns how many objects.
 
     Each is whole, under a name that tells its content, and may be moved by several processes at
     once or be there already.

@@ -81,7 +81,7 @@ class Folder(Protocol):
         """Make `name` hold `data`, in place of what it held."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make `name` hold `data` unless it exists: whether it did not."""
+        """Make `name` hold `data` unless it exists. Returns False where it exists."""
 
     def append(self, name: str, text: str) -> None:
         """Add to a log: to the file `name`.log, or as a file in the folder `name`.

@@ -153,7 +153,7 @@ class Store:
         return waiting if waiting.exists() else None
 
     def take_in_spill(self) -> int:
-        """Move here what was written to this machine's spill folder: how many objects."""
+        """Move here what was written to this machine's spill folder. Returns how many objects."""
         return spill.take_in(self._folder)
 
     # Trials and metrics
@@ -186,7 +186,8 @@ class Store:
         return self._metrics.damaged()
 
     def compact(self, at_least: int = 2) -> int:
-        """Merge new files of endings, and those of metrics, where there are that many: how many.
+        """Merge new files of endings, and those of metrics, where there are that many. Returns how
+        many were merged.
 
         For the driver of a sweep; EnvironmentFailure if it no longer is. The files that are
         replaced stay until `gc`.
@@ -278,7 +279,7 @@ class Store:
             self._locks.release(["gc"])
 
     def delete(self, found: Collection[Garbage], older_than_seconds: float) -> list[Garbage]:
-        """Delete what of this is garbage still: what that was."""
+        """Delete what of this is still garbage. Returns what was deleted."""
         still = set(self.garbage(older_than_seconds))
         doomed = [one for one in found if one in still]
         self._folder.delete([one.name for one in doomed])
@@ -353,7 +354,7 @@ class Store:
     # The user's code
 
     def keep_source(self, data: bytes) -> str:
-        """Keep the content of a file, once: the name by which `read_source` finds it."""
+        """Keep the content of a file, once. Returns the name by which `read_source` finds it."""
         name = hashlib.sha256(data).hexdigest()
         self._folder.create(_source(name), data)
         return name
@@ -419,7 +420,7 @@ class Store:
     # Locks
 
     def claim(self, trial_ids: Collection[str]) -> set[str]:
-        """Take for this process those of these trials that nobody holds: which they were."""
+        """Take for this process those of these trials that nobody holds. Returns their ids."""
         locks = {f"trial {trial_id}": trial_id for trial_id in trial_ids}
         return {locks[lock] for lock in self._locks.acquire(locks)}
 
@@ -429,7 +430,7 @@ class Store:
     def lock_sweep(
         self, name: str, note: Callable[[str], None], lost: Callable[[str], None]
     ) -> bool:
-        """Become the sweep's driver unless there is one: whether there was none.
+        """Become the sweep's driver unless there is one. Returns False where there is one.
 
         On an object store, where the last driver may have died, this waits until that is certain,
         and `note` is told so. Should this process later lose what it holds, which only happens

@@ -165,8 +165,8 @@ class TableFolder:
 
     def compact(self, at_least: int = 2) -> int:
         """Write the rows of all readable files that were not compacted before as one file that
-        replaces them, or as several of about `MOST_ROWS`: how many they replace. With fewer than
-        `at_least`, nothing is done.
+        replaces them, or as several of about `MOST_ROWS`. Returns how many they replace. With fewer
+        than `at_least`, nothing is done.
 
         Compacted files go with them, the smallest first, while they hold at most twice the rows of
         those before and there is room. So each that is left, up to the full ones, is more than
@@ -241,7 +241,7 @@ class TableFolder:
             found.names += (f.name for f in files if f.name in replaced)
 
     def _replace(self, found: _Found) -> int:
-        """Write what was found as one file that replaces the files that hold it: how many."""
+        """Write what was found as one file that replaces those that hold it. Returns how many."""
         if not found.names:
             return 0
         table = self.layout.unique(self.layout.concat(found.tables))

@@ -13,7 +13,7 @@ from sweepd.grid.options import RANGES
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
-from sweepd.store.schema import LARGEST_INT
+from sweepd.limits import LARGEST_INT
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 from sweepd.trial.handed import LIMITS, TOTAL

@@ -221,18 +221,18 @@ def _place(board: Board, spots: Sequence[Spot]) -> Place:
     cells: dict[Any, list[Spot]] = defaultdict(list)
     for spot in spots:
         cells[spot.settings].append(spot)
-    verdicts = [_verdict(board, cell) for cell in cells.values()]
-    if True in verdicts:
+    passing = [_passes(board, cell) for cell in cells.values()]
+    if True in passing:
         return Place("passed", earlier=earlier)
     statuses = Counter(state.status for state in tried)
-    if False in verdicts:
+    if False in passing:
         return Place("failed", earlier=earlier)
     if statuses["stopped"]:
         return Place("stopped", earlier=earlier)
     return Place("error" if statuses["failed"] else "open", earlier=earlier)
 
 
-def _verdict(board: Board, cell: Sequence[Spot]) -> bool | None:
+def _passes(board: Board, cell: Sequence[Spot]) -> bool | None:
     """Whether a cell passes, by the seeds that count: all but those in reserve that did not run."""
     states = [(spot, board.state(spot)) for spot in cell]
     counting = [state for spot, state in states if not spot.in_reserve or state.status in DONE]

@@ -48,9 +48,9 @@ from sweepd.grid.options import (
 from sweepd.grid.parameters import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
+from sweepd.limits import NAME
 
 MOST_TRIALS = 100_000
-SWEEP_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
 ALIAS = r"[A-Za-z_][A-Za-z0-9._-]{0,99}"
 
 FINDERS: dict[Kind, Callable[[str, Path], type]] = {
@@ -196,7 +196,7 @@ def json_schema() -> dict[str, Any]:
         for kind, one in blocks.items()
     }
     options = {name: value_schema(parameter) for name, parameter in OPTIONS.items()}
-    options["name"] = {"type": "string", "pattern": f"^{SWEEP_NAME}$"}
+    options["name"] = {"type": "string", "pattern": f"^{NAME}$"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A sweepd grid",
@@ -422,7 +422,7 @@ class _Reader:
     def name(self, name: str | None) -> str:
         if name is None and "name" not in self.raw:
             name = Path(self.document.source).stem
-        if name is not None and not re.fullmatch(SWEEP_NAME, name):
+        if name is not None and not re.fullmatch(NAME, name):
             message = "up to 100 letters, digits, '.', '_' and '-', the first no dot"
             self.refuse(("name",), f"{shown(name)}: a sweep's name has {message}; write `name: …`")
         return name or ""

@@ -17,6 +17,7 @@ import yaml
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
+from sweepd.limits import LARGEST_INT
 
 Keys = tuple[str | int, ...]
 """The path of a value inside a file: `("model", "d", 1)` is model.d[1]."""
@@ -25,8 +26,6 @@ MOST_BYTES = 1_000_000
 MOST_VALUES = 100_000
 """Values in a file with its aliases written out: a small file can spell a huge one."""
 DEEPEST = 20
-LARGEST_INT = 2**53
-"""Whole numbers beyond this would not survive as a float64 column of results."""
 MOST_SHOWN = 50
 LONGEST_SHOWN = 1000
 

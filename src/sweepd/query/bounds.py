@@ -65,8 +65,8 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
 
 
 def up_to_the_first_pass(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Those up to the least value that passed: what a larger one does contradicts nothing where
-    the value is spent in several ways, as training FLOPs are on width or on steps."""
+    """Returns the candidates up to the least value that passed. Where a value is spent in several
+    ways, as training FLOPs are on width or steps, a larger one that fails contradicts nothing."""
     at = next((i for i, c in enumerate(candidates) if c.passed), len(candidates))
     return candidates[: at + 1]
 

@@ -313,8 +313,9 @@ def _any_value(name: str, member: str) -> str:
 
 
 def _carried(name: str, scores: Scores) -> str:
-    """A column of a seed that has not run at its cell's budget: what it reached with its largest
-    smaller one, as of a trial that was solved there. A pass stays a pass (`search.ladder`)."""
+    """Returns the SQL of a column of a seed that has not run at its cell's budget. It has what the
+    seed reached with its largest smaller budget, and counts as solved there: a pass stays a pass
+    (`search.ladder`)."""
     value = f"shorter.{quoted(name)}"
     if name == "status":
         value = "'solved'"

@@ -213,8 +213,8 @@ class Views:
 
     @cached_property
     def settle(self) -> Settle:
-        """How long what decides an answer must be trained: as the latest sweep that settles says;
-        without one, by the default rule and with no largest budget."""
+        """How long the deciding cells must be trained. The latest sweep that settles says so.
+        Without one, the default rule holds, with no largest budget."""
         told = [info.settle for info in self.infos.values() if info.settle]
         if not told:
             return Settle(most=LONGEST)

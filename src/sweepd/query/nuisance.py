@@ -94,8 +94,8 @@ def _as_one(
 
 
 def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
-    """Those that count, of cells that differ in their budget and in the axes `rest`: not a budget
-    that is open where a smaller one is decided."""
+    """Returns the cells that count, of those that differ only in their budget and in the axes
+    `rest`. A budget that is open does not count where a smaller one is decided."""
     families: dict[Any, list[Cell]] = defaultdict(list)
     for rival in rivals:
         families[*(rival.row[axis] for axis in rest),].append(rival)

@@ -146,8 +146,8 @@ class Forecast:
         return not {"likely", *SETTLING}.intersection(self.bills)
 
     def bill(self, name: str) -> Bill:
-        """One of `BILLS`, which are all the same of a search that is no staircase, or of
-        `SETTLING`, which are nothing where a grid does not settle."""
+        """Returns the bill of this name. Without a staircase all `BILLS` are the same. Where a grid
+        does not settle, those of `SETTLING` are nothing."""
         return self.bills.get(name, NOTHING if name in SETTLING else self.bills["grid"])
 
     def row(self) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
 
 
 def _digest(case: Case, base: Path) -> str:
-    """Names a class and all code that its trials run; of its largest size the setting too."""
+    """Returns a digest of a class and of all code that its trials run. At its largest size the
+    setting is part of it."""
     file = source("model" if case.kind == "trial" else case.kind, case.where, base)
     code = fingerprint(trial_files(file, file), base).digest
     setting = [case.task or case.loop, case.model if case.kind == "model" else None]

@@ -24,7 +24,8 @@ from sweepd.search.stairs import Stair, stairs
 WORTH_A_GUESS = 1.0
 """Time that a guess must save on average, for each unit that it wastes: see `worth_it`."""
 LEAST_CHANCE = 0.5
-"""Positions less likely needed than that are not looked for: none costs less than the step."""
+"""A less likely position is never worth a guess, since it costs as much as the step or more
+(`worth_it`)."""
 
 
 class StaircaseSearch(Search):

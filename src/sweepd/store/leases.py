@@ -195,7 +195,7 @@ class Leases:
     # The others
 
     def _dead(self, owners: Collection[str]) -> set[str]:
-        """Those whose lease is over, which it is then for good."""
+        """Returns the owners whose lease is over. It stays so."""
         if not owners:
             return set()
         with self._lease_guard:

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sweepd.limits import LARGEST_INT
+
 Row = Mapping[str, Any]
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
 NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
 UTC_TIME = pa.timestamp("us")
-LARGEST_INT = 2**53
 FEW = 10_000
 """Rows up to which Python is as fast as Arrow's functions, which take a while to import."""
 

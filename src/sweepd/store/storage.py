@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.limits import NAME
 
 FORMAT = 1
 """Version of the layout of a store (docs/store.md); a store of a higher one is refused."""
 ASIDE = ".aside-"
 """How the names of files that are still being written begin; no listing but `asides` has them."""
 DIGEST_LENGTH = 32
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 class Unreachable(EnvironmentFailure):
@@ -98,7 +98,7 @@ class Folder(Protocol):
 
 def is_name(name: str) -> bool:
     """Whether a name from outside may be part of a path."""
-    return _NAME.fullmatch(name) is not None
+    return re.fullmatch(NAME, name) is not None
 
 
 def checked(name: str) -> str:

@@ -56,7 +56,7 @@ Choice = tuple[Block, Variant]
 
 
 def _width(choice: Choice) -> float:
-    """d; of a model without one nothing is known."""
+    """Returns d, or 0 for a model without one."""
     return float(getattr(choice[1].value, "d", 0))
 
 

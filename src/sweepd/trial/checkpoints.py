@@ -103,7 +103,8 @@ def outlook(
 def _passes(
     trial: Trial, row: Mapping[str, Any], checkpoint: Checkpoint, maker: Mapping[str, Any] | None
 ) -> bool:
-    """What `Training.passes` will say, as far as the ledger tells: of its maker's last step."""
+    """Returns what `Training.passes` will say, as far as the ledger tells. It has the last step of
+    the trial that made the checkpoint."""
     if checkpoint.trial == trial.id:
         return True
     if maker is None:

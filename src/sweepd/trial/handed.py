@@ -9,10 +9,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from sweepd.errors import UserError
+from sweepd.grid.options import RANGES
+from sweepd.limits import LARGEST_INT
 
 TOTAL = "total"
 """What a loop's row may hold besides its metrics: on how many test samples `acc` was counted."""
-LIMITS = {"acc": (0.0, 1.0), "loss": (0.0, math.inf), TOTAL: (0.0, 2.0**53)}
+LIMITS = {**RANGES, TOTAL: (0.0, float(LARGEST_INT))}
 """Between which numbers a value lies; any other may be any."""
 MOST_SHOWN = 60
 """Characters of a wrong value that a message shows."""

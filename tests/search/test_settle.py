@@ -218,22 +218,21 @@ def test_answers_do_not_depend_on_order_slots_and_restarts(
     made, outcome_of = planned(search, *sets), truth(seed)
     calm, ended, _ = drive(lambda: search_of(made), outcome_of)
     wild, also, last = drive(lambda: search_of(made), outcome_of, slots, order, 0.1)
-    for one, other in zip(*(rows(made, found).values() for found in (calm, wild)), strict=True):
-        assert (one[0], one[2]) == (other[0], other[2])
-        assert one[1] == other[1] or (search == "grid" and tuned), "see the next test"
+    assert rows(made, calm) == rows(made, wild)
     for trials in (ended, also):
         assert len(trials) == len({trial.id for trial in trials}), "nothing runs twice"
     assert not last.wanted()
 
 
-@pytest.mark.xfail(strict=True, reason="not understood: in a whole grid whose rates are tuned")
-def test_the_budget_of_a_value_does_not_depend_on_order() -> None:
-    """Found by the test above: from 8 slots a value passes after 8000 steps, from one after 16,000.
-    So it was in 2 of 115 truths; the value and whether it is settled were the same in each."""
+def test_a_budget_is_the_least_whichever_seed_ends_first() -> None:
+    """At 8000 steps one seed fails, and one of the other two passes. With it the cell passes at
+    16,000, where the first one passes; but with the third it passes at 8000."""
     made = planned("grid", "tune=[train.lr]", f"train.lr={list(RATES)}")
-    calm, _, _ = drive(lambda: search_of(made), truth(871))
-    wild, _, _ = drive(lambda: search_of(made), truth(871), 8, random.Random(0), 0.1)
+    calm, one_by_one, _ = drive(lambda: search_of(made), truth(871))
+    wild, together, _ = drive(lambda: search_of(made), truth(871), 8, random.Random(0), 0.1)
     assert rows(made, calm) == rows(made, wild)
+    assert {budget for _, budget, _ in rows(made, calm).values()} == {8000}
+    assert {trial.id for trial in one_by_one} == {trial.id for trial in together}
 
 
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))

@@ -89,10 +89,7 @@ class Stair:
         run next. known: which positions pass, or fail at their first budgets."""
         for at in self.answers(known, outcomes, abandoned).values():
             if at.passing:
-                ladder, rung = at.passing
-                seeds = ladder.next_trials(ladder.rungs.index(rung), outcomes)
-                fresh = self._confirming(ladder, rung)
-                if waiting := _left([*seeds, *fresh], outcomes, abandoned):
+                if waiting := self._passed(*at.passing, outcomes, abandoned):
                     yield from waiting
                     continue
             elif at.value is not None:
@@ -141,6 +138,19 @@ class Stair:
         every = self.ladders[answer.deciding]
         tried = [ladder.ended(outcomes) for ladder in every]
         return standing(tried, every[0].base.goal, every[0].base.rule, settle, answer.budget)
+
+    def _passed(
+        self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes, abandoned: Collection[str]
+    ) -> Sequence[Trial]:
+        """What a cell that passes needs before its budget is certain. First all seeds of the
+        budgets below: it may pass there too, and a seed that met the goal there counts at this
+        budget before the others have run there. Then its seeds at this budget, with fresh ones."""
+        level = ladder.rungs.index(rung)
+        for lower in range(1, level):
+            if left := _left(ladder.next_trials(lower, outcomes), outcomes, abandoned):
+                return left
+        seeds = ladder.next_trials(level, outcomes)
+        return _left([*seeds, *self._confirming(ladder, rung)], outcomes, abandoned)
 
     def _confirming(self, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
         """The fresh seeds of a cell that passed as the best of several looks: one that passes by

@@ -181,9 +181,11 @@ def watched(device: str) -> Iterator[list[float]]:
 
     looking = threading.Thread(target=look)
     looking.start()
-    yield seen
-    over.set()
-    looking.join()
+    try:
+        yield seen
+    finally:
+        over.set()
+        looking.join()
 
 
 def several_trials(given: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ The first question of `sweepd` checks each file's digest and remembers it. Its t
 itself. The rounds that follow find it remembered. The peer checks nothing.
 
 `ended` asks of plans and endings alone: `min`, `plan` and `status`. `small` asks a question of a
-store of 48 trials, beside a process that imports typer, duckdb and pyarrow and does nothing.
+store of 40 trials, beside a process that imports typer, duckdb and pyarrow and does nothing.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ from sweepd.trial.endings import ledger_columns
 SWEEPD = (str(Path(sys.executable).with_name("sweepd")),)
 LOG_EVERY, CHECK_EVERY = 10, 100
 FILES_A_WAVE = 4
+SMALL = 40
+"""Trials of a small store."""
 IMPORTS = "import typer, duckdb, pyarrow"
 SQL = {
     "count, avg": "SELECT count(*) AS rows, avg(loss) AS loss FROM metrics",
@@ -228,9 +230,9 @@ def main() -> None:
     os.environ["XDG_CACHE_HOME"] = str(root / "cache")
     try:
         small = given.part == "small"
-        rows, trials = (48 * 100, 48) if small else (int(given.rows), given.trials)
+        rows, trials = (SMALL * 100, SMALL) if small else (int(given.rows), given.trials)
         address = str(root / "results")
-        made = planned(trials)
+        made = planned(trials, 1) if small else planned(trials)
         fill(address, "scale", made, rows // trials, at_random)
         if small:
             question = (*SWEEPD, "query", MINIMUM, "--results", address)

@@ -238,7 +238,8 @@ def main() -> None:
         soak.check()
         files, size = _held(soak.store)
         print(
-            f"{soak.ended} trials ended, none twice and none lost; {soak.asked} questions and gcs; "
+            f"{soak.ended} trials ended, none twice, and their count never fell; "
+            f"{soak.asked} questions and gcs; "
             f"the store has {files} files, {size / soak.ended:.0f} bytes a trial; "
             f"Ray left {_held(soak.sessions)[1] / MIB:.0f} MiB in {number} session folders"
         )

@@ -10,6 +10,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from inprocess import sweepd as command
 
@@ -87,6 +88,15 @@ def test_a_plan_is_a_forecast(tmp_path: Path) -> None:
     found = sweepd.plan(grid, {"model.d": [8, 16], "seeds": [0]}, results=tmp_path / "results")
     assert (found.cells, found.trials, found.done) == (2, 2, 0)
     assert not (tmp_path / "results").exists()
+
+
+def test_overrides_may_be_numpy_s_and_nothing_that_yaml_cannot_hold(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("task: {name: lis, n: 4}\nmodel: {name: standard, d: 8}\n")
+    widths = {"model.d": 2 ** np.arange(3, 6), "task.n": np.int64(5)}
+    assert sweepd.plan(grid, widths, results=tmp_path / "results").cells == 3
+    with pytest.raises(UserError, match=r"overrides: seeds: .*\(set\) cannot stand in a grid"):
+        sweepd.plan(grid, {"seeds": {1, 2}}, results=tmp_path / "results")
 
 
 def test_importing_sweepd_loads_nothing() -> None:

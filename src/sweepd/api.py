@@ -290,8 +290,24 @@ def launch(
 
 
 def _settings(overrides: Mapping[str, Any] | None) -> list[str]:
-    """As `--set` has them: JSON is YAML too."""
-    return [f"{key}={json.dumps(value)}" for key, value in (overrides or {}).items()]
+    """Returns overrides as `--set` has them: JSON is YAML too. Raises UserError for a value that no
+    grid can hold."""
+    texts = []
+    for key, value in (overrides or {}).items():
+        try:
+            texts.append(f"{key}={json.dumps(value, default=_plain)}")
+        except TypeError as error:
+            raise UserError(f"overrides: {key}: {error}; give what YAML can hold") from error
+    return texts
+
+
+def _plain(value: object) -> object:
+    """Returns a NumPy number or array, or a path, as JSON can hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    if callable(plain := getattr(value, "tolist", None)):
+        return plain()
+    raise TypeError(f"{value!r} ({type(value).__name__}) cannot stand in a grid")
 
 
 def _answered(answer: Answer) -> Table:

@@ -58,7 +58,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
     """Output of a git command; None where there is no git or no repository."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=20
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",  # a diff holds the bytes of the user's files, whatever they are
+            timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -37,15 +37,14 @@ def test_short_trials_keep_every_slot_busy(mine: SharedShell) -> None:
 def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) -> None:
     """One is interrupted before anything has started. The next holds its sweep, and another is
     refused. One of another sweep waits for the trials that both have, which run once."""
+    seeds = list(range(24))  # four minutes of naps: the first driver is at work till it is told
     held = (
         f"name: held\ntask: {{name: mine.py:Slow, n: 2, value_range: 64, mark: {mine.folder}/go}}\n"
-        f"seeds: [0, 1, 2, 3, 4, 5, 6, 7]\ntrain: {{steps: 16, batch_size: 4}}\n"
+        f"seeds: {seeds}\ntrain: {{steps: 16, batch_size: 4}}\n"
         f"resources: {ONE_AT_A_TIME}" + MODEL
     )
     mine.write("grid.yaml", held)
-    mine.write(
-        "two.yaml", held.replace("held", "two").replace("[0, 1, 2, 3, 4, 5, 6, 7]", "[9, 0]")
-    )
+    mine.write("two.yaml", held.replace("held", "two").replace(str(seeds), "[99, 0]"))
     results = mine.folder / "sweepd-results"
     early = running(mine.start("launch", "grid.yaml", "--yes"))
     wait_until(lambda: any(results.glob("launches/*.json")), process=early)
@@ -72,4 +71,4 @@ def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) 
     times = mine.sql(
         "SELECT count(*) AS times FROM attempts WHERE status = 'completed' GROUP BY id"
     )
-    assert [row["times"] for row in times] == [1] * 9
+    assert [row["times"] for row in times] == [1] * 25

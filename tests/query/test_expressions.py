@@ -48,7 +48,7 @@ def test_a_falling_condition_is_one_that_better_scores_can_only_end(
         ("acc > 0.9", (0.9,)), ("0.9 < acc and d > 3", (0.9,)), ("acc between .5 and 1", (0.5, 1)),
         ("acc > 0.9 and (loss < 1 and acc <= 0.95)", (0.9, 0.95)), ("loss < 0.1", ()),
         ("acc > 0.9 or d > 3", ()), ("acc > d / 100", ()), ("acc_min > 0.9", ()),
-        ("acc = '0.9'", ()),
+        ("acc = '0.9'", ()), ("not acc <= 0.9", (0.9,)), ("not (d > 3 and acc > 0.9)", (0.9,)),
     ],
 )  # fmt: skip
 def test_the_thresholds_of_acc(text: str, found: tuple[float, ...]) -> None:

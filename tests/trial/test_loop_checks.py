@@ -84,3 +84,12 @@ def test_a_loop_that_ends_early_and_one_without_save_pass(tmp_path: Path) -> Non
     text = (tmp_path / "mine.py").read_text()
     assert "def save" in text
     assert faults(tmp_path, **{"def save": "def keep", "def load": "def take"}) == []
+
+
+def test_the_first_row_of_a_slow_loop_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweepd.trial.loop_checks.MOST_SECONDS", -1)
+    assert faults(tmp_path) == []
+    [fault] = faults(tmp_path, ROW="{'acc': float('nan')}")
+    assert "reported acc = nan at step 1" in fault.detail

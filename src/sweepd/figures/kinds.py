@@ -12,16 +12,13 @@ from sweepd.figures.exponents import exponents
 from sweepd.figures.frontier import frontier
 from sweepd.figures.heatmap import heatmap
 from sweepd.figures.least import least
-from sweepd.figures.panels import Asked, Drawing, NothingToDraw, Row
+from sweepd.figures.panels import Asked, Draw, NothingToDraw, Row
 from sweepd.figures.settle import settle
-from sweepd.figures.style import Look
 from sweepd.query.answers import answer
 from sweepd.query.database import Views
 from sweepd.query.trials import Curve, trials_of
 from sweepd.query.trials import curves as curves_of
 from sweepd.store.tables import Damaged
-
-Draw = Callable[[Look], Drawing]
 
 
 @dataclass(frozen=True)

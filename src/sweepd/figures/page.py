@@ -141,7 +141,7 @@ def _vega() -> str:
     if isinstance(found, str):
         return found
     script, error = found.communicate()
-    if not script:
+    if found.returncode or not script:
         raise EnvironmentFailure(f"vl-convert cannot make the scripts of the page: {error}")
     script = script.replace("</script", "<\\/script")
     keep(_kept_as(), script.encode())

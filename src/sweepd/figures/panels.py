@@ -126,6 +126,10 @@ class Drawing:
     data: Mapping[str, Sequence[Row]]
 
 
+Draw = Callable[[Look], Drawing]
+"""Draws a figure for the look that it is to have."""
+
+
 def is_(field: str, value: str) -> alt.FieldEqualPredicate:
     """The condition that a field of the data has a value, which never runs as an expression."""
     import altair as alt

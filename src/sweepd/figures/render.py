@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.figures.page import figure, page
-from sweepd.figures.panels import Drawing
+from sweepd.figures.panels import Draw
 from sweepd.figures.style import WIDTHS, Look, themed
 
-Draw = Callable[[Look], Drawing]
 FORMS = ("svg", "png", "pdf", "html")
 PIXELS_PER_INCH = 300
 ON_SCREEN = Look(WIDTHS["two"], ink="currentColor", paper="transparent")

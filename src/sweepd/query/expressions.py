@@ -260,15 +260,16 @@ def falls(condition: Node) -> bool:
 
 def thresholds(condition: Node) -> tuple[float, ...]:
     """The numbers that acc must be above, below or equal to for the condition to hold."""
-    found: list[Node] = []
+    found: list[float | None] = []
     for part in conjuncts(condition):
         match part:
+            case Not(negated):
+                found += thresholds(negated)
             case Between(Column("acc"), low, high):
-                found += low, high
+                found += (end.number for end in (low, high) if isinstance(end, Constant))
             case _ if (test := _score_test(part)) and test[0].name == "acc":
-                found.append(test[2])
-    numbers = (node.number for node in found if isinstance(node, Constant))
-    return tuple(number for number in numbers if number is not None)
+                found += (test[2].number,) if isinstance(test[2], Constant) else ()
+    return tuple(number for number in found if number is not None)
 
 
 def _score_test(condition: Node) -> ScoreTest | None:

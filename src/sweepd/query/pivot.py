@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sweepd.listing import cell
+from sweepd.listing import GAP, cell
 from sweepd.query.database import Answer
 from sweepd.query.settled import UNCONFIRMED
 from sweepd.query.summary import Summary
@@ -34,7 +34,6 @@ MARKS = {
     "–": "not finished",
 }
 """What each mark means, in the order of the legend."""
-GAP = "  "
 PROSE = 80
 """How long lines of text are where there is no terminal."""
 

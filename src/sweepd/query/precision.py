@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NOISE, ERROR = 0.3, 0.2
 """Scatter of the trials, and of a size, in octaves. Both are supposed: no run has measured them."""
 DRAWS = 7
-SURE, HOPE = 0.28, 0.5
+TELLING, HOPE = 0.28, 0.5
 """Half widths: up to the first, 0 and ½ are told apart nine times in ten or more
 (results/inference); above the second, hardly ever."""
 
@@ -51,7 +51,7 @@ def _note(what: str, lengths: Sequence[int], widths: Sequence[int], seeds: int) 
     half = half_width(tuple(lengths), tuple(widths), seeds)
     if half is None:
         return f"{where}, `fit d ~ L` will mostly find no exponent: widen the range of d"
-    tells = "tells 0 from ½" if half <= SURE else "may tell 0 from ½"
+    tells = "tells 0 from ½" if half <= TELLING else "may tell 0 from ½"
     if half > HOPE:
         tells = "cannot tell 0 from ½: sizes that lie further apart help most, then a finer d"
     return f"{where}, expect an exponent of `fit d ~ L` to ±{half:.2f}, which {tells}"

@@ -22,7 +22,7 @@ class Finding:
     check: str
     subject: str
     setting: str
-    ok: bool | None
+    ok: bool
     detail: str
     place: str = ""
     raised: bool = False

@@ -51,11 +51,13 @@ class Tryout:
         run = self._run()
         first = _next(run)
         self.seconds = time.monotonic() - began
+        self.rows = [first]
+        if not self.slow:
+            self.saved = run.snapshot()
+            self.rows += [_next(run) for _ in range(ROWS - 1)]
+        self._check_finite(run)
         if self.slow:
             return f"the first row can be used, and took {self.seconds:.0f} s"
-        self.saved = run.snapshot()
-        self.rows = [first, *(_next(run) for _ in range(ROWS - 1))]
-        self._check_finite(run)
         return f"the first {ROWS} rows can be used; the first took {self.seconds:.2g} s"
 
     def _check_finite(self, run: OwnLoop) -> None:

@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/attention.py [--rounds 9] [--device cpu] [--longest 2048]
 
-sparse: query tiles against causal SDPA over everything. linear: chunks against the same sum with
-its (T, T) weights masked. Both sides alternate in one run; a line gives median milliseconds (of
-processor time on the CPU, so that a busy machine matters less) and how many times faster ours is.
+sparse: tiles of queries, against causal scaled dot-product attention over all keys. linear: chunks,
+against the same sum with its (T, T) weights masked. Both sides alternate in one run. A line gives
+the median milliseconds of each and how many times faster ours is. On the CPU these are milliseconds
+of processor time, so that a busy machine matters less.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ PEERS: list[tuple[str, type[Architecture], Attend]] = [
 
 
 def milliseconds(attend: Attend, qkv: Tensor) -> float:
-    """One forward and backward pass, from a fused projection's output (B, T, 3, H, E)."""
+    """Returns the milliseconds of one forward and backward pass, from a fused projection's output
+    (B, T, 3, H, E)."""
     qkv = qkv.detach().requires_grad_()
     q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
     clock = time.perf_counter if qkv.is_cuda else time.process_time

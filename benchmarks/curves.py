@@ -1,47 +1,52 @@
-"""Simulated learning curves whose score at infinite budget is known: what benchmarks/settled.py
-holds settled answers against. They were fixed before the rule was tuned, and know nothing of it.
+"""Simulated learning curves whose score at infinite budget is known.
 
-A truth is one task with one architecture: 4 or 5 sizes; 5 or 6 widths d, from 8 doubling; 1, 3 or 5
-learning rates; a base budget of 500, 1000 or 2000 steps; a pass rule, median (60%), all or any (20%
-each) of 3 seeds. Its score is a pure function of (truth, size, d, rate, seed, steps): the accuracy
-on 1024 test samples after the decay, one for each budget. A seed keeps its limit and its pace over
-all budgets; the evaluation error is drawn anew for each. The goal is acc > .9. Below, U is drawn
-uniformly, LU log-uniformly, N normally with mean 0; each once a truth, but for seeds.
+benchmarks/settled.py compares settled answers with these scores. The curves were fixed before the
+rule of `settle` was tuned, and do not depend on it.
 
-Capacity. Each size has an edge, U(-1, widths) octaves above the least d, rising with the size.
-h octaves of d above it a seed's limit, its score at infinite budget, is
+A truth is one task with one architecture. It has 4 or 5 sizes; 5 or 6 widths d, doubling from 8;
+1, 3 or 5 learning rates; a base budget of 500, 1000 or 2000 steps; and a pass rule over 3 seeds,
+which is median (60%), all or any (20% each). Its score is a pure function of (truth, size, d, rate,
+seed, steps). The score is the accuracy on 1024 test samples after the decay, one for each budget. A
+seed keeps its limit and its pace over all budgets. The evaluation error is drawn anew for each
+budget. The goal is acc > .9. Below, U is drawn uniformly, LU log-uniformly, and N normally with
+mean 0. Each is drawn once a truth, but for those of seeds.
+
+Capacity. Each size has an edge, U(-1, widths) octaves above the least d. It rises with the size.
+The limit of a seed is its score at infinite budget. h octaves of d above the edge, it is
 
     chance + (1 - chance) * logistic(c + rise * h + N(spread)),
 
 with chance = U(.05, .5), rise = LU(1.5, 6), spread = U(.1, .5), and c such that the goal is met
 from h = 0 on.
 
-Time. At h = 1 it takes LU(150, 3000) steps to the goal at the first size, LU(1, 2) times as many at
-each next one; each halving of d makes it LU(1.3, 6) times slower, each seed N(U(.1, .7)) octaves.
-The curve is chance + (limit - chance) * progress, by family:
+Time. At h = 1 it takes LU(150, 3000) steps to the goal at the first size, and LU(1, 2) times as
+many at each next one. Each halving of d makes it LU(1.3, 6) times slower, and each seed
+N(U(.1, .7)) octaves slower. The curve is chance + (limit - chance) * progress. Its progress depends
+on the family:
 
 - `power` (40% of truths): 1 - (1 + steps / time) ** -exponent, exponent = LU(.35, 1.4).
 - `plateau` (25%): U(0, .6) of the rise comes by such a law; the rest is a logistic jump around the
   time, of LU(.1, .6) octaves of steps.
 - `late jump` (15%): the same, but at h = 1 and the first size it comes after LU(16, 256) budgets.
-- `stuck` (20%): half of them power and half plateau, but a share of the seeds, at h = 0 U(.05, .5)
-  and U(.4, .9) times that with each octave of d, never gets beyond U(0, .6) of its rise.
+- `stuck` (20%): half of them power and half plateau, but a share of the seeds never gets beyond
+  U(0, .6) of its rise. That share is U(.05, .5) at h = 0, and U(.4, .9) times as large with each
+  octave of d.
 
-Rates. They are 3e-3; or three, threefold apart; or five, twofold apart, around it. The best one is
-off by N(.4 of that spacing), or of one octave, and falls by U(0, .3) octaves with each octave of d.
-Half a window is LU(1.5, 3) octaves; with several rates, for every other truth, LU(1, 1.5), as
-recurrent models have it (arXiv 2508.19029). u half windows above or below the best rate the rise
-falls to 1 / (1 + u ** 16) of it, so sharply at the window's end, and above it 4 ** u times as many
-seeds are stuck. A run there is 2 ** (U(.5, 2.5) * u ** 2) times slower; the rate that is best for
-its pace falls by U(0, .25) octaves with each octave of steps, so what is best at the base need not
-be best later.
+Rates. There is one, 3e-3; or there are three around it, threefold apart; or five, twofold apart.
+The best rate is off by N(.4 of that spacing), or of one octave where there is one rate. It falls by
+U(0, .3) octaves with each octave of d. Half a window is LU(1.5, 3) octaves. With several rates it
+is LU(1, 1.5) for every other truth, as recurrent models have it (arXiv 2508.19029). u half windows
+above or below the best rate the rise falls to 1 / (1 + u ** 16) of it, so it falls sharply at the
+window's end. Above the best rate, 4 ** u times as many seeds are stuck. A run there is
+2 ** (U(.5, 2.5) * u ** 2) times slower, above and below. The rate that is best for its pace falls
+by U(0, .25) octaves with each octave of steps, so what is best at the base need not be best later.
 
-What is true of a row, which is one size: the least d that passes at infinite budget. A cell does
-where, at the best of the grid's rates, its seeds' limits meet the goal by the pass rule, without
-evaluation error. Two kinds of rows are reported apart: `late` ones, whose least d is learned by a
-jump after more than 16 base budgets, whatever the family; and those `too close` to tell, where the
-limit of the least d, or of one below it, is within one standard error of an evaluation (.0094) of
-the goal.
+Truth. A row is one size. What is true of it is the least d that passes at infinite budget. A cell
+passes where, at the best of the grid's rates, its seeds' limits meet the goal by the pass rule,
+without evaluation error. Two kinds of rows are reported apart. A row is `late` if its least d is
+learned by a jump after more than 16 base budgets, whatever the family. A row is `too close` to tell
+if the limit of its least d, or of one below it, is within one standard error of an evaluation
+(.0094) of the goal.
 """
 
 from __future__ import annotations
@@ -89,7 +94,7 @@ MOST_OFF = 1.5
 
 
 def generator(*key: object) -> np.random.Generator:
-    """Random numbers that are a function of the key."""
+    """Returns random numbers that are a function of the key."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
 
@@ -100,7 +105,7 @@ def logistic(x: float) -> float:
 
 @dataclass(frozen=True)
 class Landscape:
-    """What is drawn once a truth, as the module's docstring tells it."""
+    """What is drawn once a truth. The module's docstring describes it."""
 
     chance: float
     rise: float
@@ -123,13 +128,13 @@ class Landscape:
     slower_off_best: float
 
     def limit(self, height: float) -> float:
-        """The score at infinite budget, so many octaves of d above the edge."""
+        """Returns the score at infinite budget, `height` octaves of d above the edge."""
         share = (GOAL - self.chance) / (1 - self.chance)
         logit = math.log(share / (1 - share)) + self.rise * height
         return self.chance + (1 - self.chance) * logistic(logit)
 
     def progress(self, times: float) -> float:
-        """The share of the rise that is done after so many times `Truth.time`."""
+        """Returns the share of the rise that is done after `times` times `Truth.time`."""
         power: float = 1 - (1 + times / self._constant) ** -self.exponent
         if not self.jumps:
             return power
@@ -147,7 +152,7 @@ class Landscape:
 @dataclass(frozen=True)
 class Fate:
     """What a seed keeps over all budgets: normal deviates of its limit and its pace, and a uniform
-    number, small where it gets stuck."""
+    number, which is small where the seed gets stuck."""
 
     limit: float
     pace: float
@@ -156,8 +161,8 @@ class Fate:
 
 @dataclass(frozen=True)
 class Row:
-    """What is true of one size. least: the least d that passes at infinite budget, if any in the
-    grid does. monotone: whether every larger d passes too."""
+    """What is true of one size. least: the least d that passes at infinite budget, or None if none
+    in the grid does. monotone: whether every larger d passes too."""
 
     least: int | None
     late: bool
@@ -180,13 +185,13 @@ class Truth:
     land: Landscape
 
     def test_score(self, size: int, d: int, rate: float, seed: int, steps: int) -> float:
-        """The score that a trial measures, evaluation error included."""
+        """Returns the score that a trial measures, evaluation error included."""
         expected = self.score(size, d, rate, seed, steps)
         drawn = generator(self.seed, "test", size, d, rate, seed, steps)
         return float(drawn.binomial(SAMPLES, expected)) / SAMPLES
 
     def score(self, size: int, d: int, rate: float, seed: int, steps: float) -> float:
-        """The expected score of a seed after a budget, which may be infinite."""
+        """Returns the expected score of a seed after a budget, which may be infinite."""
         land, height = self.land, self.height(size, d)
         fate, off = self._fate(size, d, rate, seed), self._off(d, rate, MIDDLE)
         rise = land.limit(height + land.spread * fate.limit / land.rise) - land.chance
@@ -196,7 +201,8 @@ class Truth:
         return land.chance + rise * land.progress(steps / self.time(size, d, rate, seed, steps))
 
     def time(self, size: int, d: int, rate: float, seed: int, steps: float) -> float:
-        """The pace of a seed in steps: when it jumps, or would be at the goal had it h = 1."""
+        """Returns the pace of a seed in steps. This is when its curve jumps, or when it would be at
+        the goal if it had h = 1."""
         land, off = self.land, self._off(d, rate, steps)
         octaves = land.scatter * self._fate(size, d, rate, seed).pace
         octaves += land.slower_off_best * min(abs(off), MOST_OFF) ** 2
@@ -205,7 +211,8 @@ class Truth:
         return float(land.first_time * by_size * by_width * 2**octaves)
 
     def pooled(self, size: int, d: int, steps: float = math.inf) -> float:
-        """The expected score of a cell: by the pass rule over the seeds, at its best rate."""
+        """Returns the expected score of a cell, by the pass rule over the seeds, at its best
+        rate."""
         return max(self._pooled(size, d, rate, steps) for rate in self.rates)
 
     def row(self, size: int) -> Row:
@@ -221,7 +228,7 @@ class Truth:
         )
 
     def _wait(self, size: int, d: int) -> float:
-        """For how many steps a cell that passes waits for its jumps."""
+        """Returns for how many steps a cell that passes waits for its jumps."""
         if not self.land.jumps:
             return 0
         return min(
@@ -234,11 +241,11 @@ class Truth:
         return POOLS[self.rule]([self.score(size, d, rate, seed, steps) for seed in SEEDS])
 
     def height(self, size: int, d: int) -> float:
-        """Octaves of d above the size's edge."""
+        """Returns how many octaves of d a width lies above the size's edge."""
         return math.log2(d / self.widths[0]) - self.edges[self.sizes.index(size)]
 
     def _off(self, d: int, rate: float, steps: float) -> float:
-        """How far a rate lies above the best one for so many steps, in half windows."""
+        """Returns how far a rate lies above the best one for so many steps, in half windows."""
         land = self.land
         best = math.log2(RATE) + land.best_shift - land.best_by_width * math.log2(d / 32)
         best -= land.fastest_by_steps * math.log2(steps / MIDDLE)
@@ -250,13 +257,14 @@ class Truth:
 
 @lru_cache(maxsize=2**14)
 def fate(truth: int, size: int, d: int, rate: float, seed: int) -> Fate:
-    """Of a seed of the truth of that seed. Kept, since each budget asks for it again."""
+    """Returns the fate of one seed of the truth with the number `truth`. It is kept, since each
+    budget asks for it again."""
     drawn = generator(truth, "fate", size, d, rate, seed)
     return Fate(drawn.normal(), drawn.normal(), drawn.random())
 
 
 def draw(seed: int) -> Truth:
-    """The truth of that seed."""
+    """Returns the truth with this number."""
     rng = generator(seed, "truth")
 
     def log_uniform(low: float, high: float) -> float:

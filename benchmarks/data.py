@@ -2,8 +2,9 @@
 
     python benchmarks/data.py [--seconds 1] [--rounds 3]
 
-A round times one and then the other for about `--seconds` each; medians over rounds are printed.
-Ours hashes and splits its inputs besides, plain Python does not. Ratios count, not absolutes.
+A round times one and then the other for about `--seconds` each. Medians over the rounds are
+printed. Ours also hashes its inputs and splits them, and plain Python does not. Compare the ratios,
+not the rows a second.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def one_step(words: Words, p: int) -> Words:
 
 
 def rows_a_second(draw: Callable[[], int], seconds: float) -> float:
-    """`draw` makes some rows and says how many."""
+    """Returns how many rows `draw` makes a second. It makes some rows and returns how many."""
     rows, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         rows += draw()

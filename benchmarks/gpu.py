@@ -5,13 +5,14 @@
     python benchmarks/gpu.py trials      # several processes on the card, each with its share
     python benchmarks/gpu.py repeats     # each model: twice, and recorded, to the same weights?
 
-`steps` trains one model (three layers, LIS) in four ways, in turn. The peer is the loop that one
-writes by hand: it draws a batch, copies it, steps, and reads the loss every ten steps. Its model
-is the same. `trials` runs as many processes as it says, all at once, and adds their tokens. The
-utilisation is what nvidia-smi says: the share of time in which any kernel ran. TFLOP/s are those
-that sweepd counts: three forward passes a step.
+`steps` trains one model (three layers, LIS) in four ways, in turn. `recorded` replays each step as
+a CUDA graph (`train.compile`). The peer is the loop that one writes by hand: it draws a batch,
+copies it, steps, and reads the loss every ten steps. Its model is the same. `trials` runs as many
+processes as `--trials` says, all at once, and adds their tokens. The utilisation is what nvidia-smi
+says: the share of time in which any kernel ran. TFLOP/s are those that sweepd counts: three forward
+passes a step.
 
-`--device cpu` runs all of it without a GPU; its figures then say nothing of one.
+`--device cpu` runs all of it without a GPU. Its figures then say nothing of a GPU.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def training(
 
 
 def plain(task: Task, model: Model, device: str, batch_size: int) -> Callable[[], None]:
-    """A step of the loop that one writes by hand."""
+    """Returns a step of the loop that one writes by hand."""
     net = model.build(len(task.vocab), task.L, task.capacity, torch.Generator()).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
     done = 0
@@ -90,7 +91,7 @@ def plain(task: Task, model: Model, device: str, batch_size: int) -> Callable[[]
 
 
 def stepping(run: Training) -> Callable[[], None]:
-    """A step of ours, as a trial takes it."""
+    """Returns a step of ours, as a trial takes it."""
     rows = run.advance()
     return lambda: next(rows) and None
 
@@ -150,7 +151,7 @@ def compare_steps(given: argparse.Namespace) -> None:
 def in_process(
     at_once: int, d: int, given: argparse.Namespace, settings: dict[str, Any], ready: Any, told: Any
 ) -> None:
-    """One of several trials on the card; tells its steps a second."""
+    """Runs one of several trials on the card, and tells its steps a second."""
     prepare(given.device, 1 / at_once)
     task = LIS(n=given.n)
     model = Standard(d=d, layers=3, heads=max(1, d // 64))
@@ -165,7 +166,8 @@ def in_process(
 
 @contextmanager
 def watched(device: str) -> Iterator[list[float]]:
-    """Collects what nvidia-smi says of the first card's utilisation, in percent."""
+    """Within this block, collects what nvidia-smi says of the first card's utilisation, in
+    percent."""
     seen: list[float] = []
     if device != "cuda":
         yield seen
@@ -214,7 +216,7 @@ def several_trials(given: argparse.Namespace) -> None:
 
 
 def trained(task: Task, name: str, device: str, **settings: Any) -> list[torch.Tensor]:
-    """The weights after 40 steps."""
+    """Returns the weights after 40 steps."""
     model = find_model(name, Path())(d=32, layers=2, heads=2)
     run = training(task, model, device, steps=40, **settings)
     for _ in run.advance():
@@ -223,7 +225,7 @@ def trained(task: Task, name: str, device: str, **settings: Any) -> list[torch.T
 
 
 def prepare(device: str, gpus: float) -> None:
-    """What a worker does before a trial of ours."""
+    """Does what a worker does before a trial of ours."""
     torch.set_num_threads(1)
     if device == "cuda":
         take_share(gpus)

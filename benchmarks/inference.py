@@ -2,13 +2,13 @@
 
     python benchmarks/inference.py [growth|intervals|laws|cost ...] [--truths 2000] [--seed 0]
 
-A truth is a law for the level of each size: the width at which half of the trials pass. A size may
-lie off the law by an error that all its trials share, and each trial needs more or less than the
-level by noise of its own (`shared`: all trials of one seed at one size need the same). Both are
-normal, in octaves. The trials that the search runs, or the whole grid, are handed to the fit that
-the question uses. The peer is what a reader of the rows of `min` would say: it grows if the least
-width of the largest size lies above that of the smallest. docs/query.md says what the words mean;
-the outcome lies in results/inference.
+A truth is a law for the level of each size, which is the width at which half of the trials pass. A
+size may lie off the law by an error that all its trials share. Each trial needs more or less than
+the level by noise of its own (`shared`: all trials of one seed at one size need the same). Both are
+normal, in octaves. The trials that the search runs, or those of the whole grid, are handed to the
+fit that the question uses. The peer is what a reader of the rows of `min` would say: it grows if
+the least width of the largest size lies above that of the smallest. docs/query.md says what the
+words mean. The outcome lies in results/inference.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Truth:
         return [LEAST_L * 2**x for x in np.linspace(0, self.reach, self.sizes)]
 
     def planned(self) -> Plan:
-        """The sizes stand for the lengths: only their order matters to a search."""
+        """Returns the plan of the truth's grid. The sizes stand for the lengths, since only their
+        order matters to a search."""
         sizes, seeds = list(range(2, 2 + self.sizes)), list(range(self.seeds))
         text = GRID.format(sizes=sizes, widths=list(self.widths), seeds=seeds)
         return plan(parse_grid(text, "truths", [], Path()))
@@ -86,7 +87,7 @@ TITLE = f"{'law':>4}{'noise':>7}{'':7}{'error':>6}{'sizes/oct.':>7}{'step':>5}{'
 @dataclass(frozen=True)
 class Found:
     """What is said of one truth. points: what was tried. plain: whether a reader of the rows says
-    that it grows (1), falls (-1), or neither."""
+    that it grows (1), falls (-1), or neither (0)."""
 
     points: Sequence[Point]
     law: Law | None
@@ -94,7 +95,8 @@ class Found:
 
 
 def found(truth: Truth, count: int, rng: np.random.Generator, shape: str = "") -> Iterator[Found]:
-    """The fits to so many draws; shape: another law than a power's (see `bends`)."""
+    """Yields the fits to `count` draws of a truth. shape: another law than a power's (see
+    `bends`)."""
     planned = truth.planned()
     lengths = dict(zip(sorted({t.size for t in planned.trials}), truth.lengths, strict=True))
     rules = planned.grid.search
@@ -133,7 +135,7 @@ def found(truth: Truth, count: int, rng: np.random.Generator, shape: str = "") -
 
 
 def bends(truth: Truth, shape: str) -> list[float]:
-    """By size: how far the law has climbed, in octaves."""
+    """Returns, by size, how far the law has climbed, in octaves."""
     x = np.array(truth.lengths)
     if shape == "sqrt":
         climbed = np.log2(x / np.log(x)) / 2
@@ -145,8 +147,9 @@ def bends(truth: Truth, shape: str) -> list[float]:
 
 
 def plain(votes: dict[tuple[int, int], Counter[bool]]) -> int:
-    """By the interval of the least width that passes, at the first and at the last size; what
-    failed at a smaller size counts as failed."""
+    """Returns whether the least width grows (1), falls (-1), or neither (0). It compares the
+    interval of the least width that passes at the first size with that at the last. What failed at
+    a smaller size counts as failed."""
     sizes = sorted({size for size, _ in votes})
     ends = []
     for size in (sizes[0], sizes[-1]):
@@ -190,7 +193,8 @@ def of_intervals(truths: Sequence[Truth], count: int, seed: int) -> Iterator[str
 
 
 def of_laws(truth: Truth, count: int, seed: int) -> Iterator[str]:
-    """Rows: what is true. Columns: mean weight of each law."""
+    """Yields a table with a row for each law that is true, and in the columns the mean weight of
+    each law."""
     yield f"{'truth':12}" + "".join(f"{name:>10}" for name in LAW_NAMES)
     for i, name in enumerate(LAW_NAMES):
         drawn = replace(truth, exponent=0.0 if name == "constant" else 0.5)
@@ -201,7 +205,8 @@ def of_laws(truth: Truth, count: int, seed: int) -> Iterator[str]:
 
 
 def of_cost(count: int, seed: int) -> Iterator[str]:
-    """The search's share of the whole grid's training FLOPs: median, 90th percentile, worst."""
+    """Yields the search's share of the whole grid's training FLOPs: median, 90th percentile,
+    worst."""
     yield from table_2(count, np.random.default_rng(seed))
     tally = Tally()
     for line in lines_of(REFERENCE, REFERENCE.planned(), count, np.random.default_rng([seed, 0])):

@@ -2,10 +2,11 @@
 
     python benchmarks/overhead.py [--trials 500] [--rounds 3]
 
-Each round runs, alternating, no-op trials through sweepd's engine (each attempt only writes the
-row that ends it, durably, as every attempt must) and a Ray Tune function trainable that reports
-once and records nothing, with Tune's fast settings: loggers off, actors reused. The cost of a
-trial is wall time over trials, actors' start-up left out of both.
+Each round runs no-op trials through sweepd's engine, and then the peer. A no-op trial of ours only
+writes the row that ends its attempt, durably, as every attempt must. The peer is a Ray Tune
+function trainable that reports once and records nothing, with Tune's fast settings: loggers off,
+actors reused. The cost of a trial is wall time over trials. The start-up of actors is left out of
+both.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WARM_UP = 20
 
 
 class NoOp(Attempt):
-    """Records its ending, and does nothing else."""
+    """An attempt that records its ending, and does nothing else."""
 
     def begin(self) -> None:
         """There is nothing to build."""

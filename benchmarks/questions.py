@@ -5,12 +5,12 @@
     python benchmarks/questions.py small [--rounds 9]
 
 It makes a store: a planned grid of so many trials, their endings in one compacted file, and their
-metrics in compacted files of `MOST_ROWS` rows, as a driver leaves them. The trials run in waves;
-each wave's rows are spread over four files. Then it asks each question in turn of `sweepd` and of
-a process that imports duckdb and reads the same files itself, and prints, of whole processes, the
-time, the CPU time and the peak memory, and their ratios: the median over rounds, and the least and
-the greatest. `--folder` keeps the store there, or uses the one that is there; it belongs on a real
-disk.
+metrics in compacted files of `MOST_ROWS` rows, as a driver leaves them. The trials run in waves.
+Each wave's rows are spread over four files. Then it asks each question in turn of `sweepd` and of
+the peer, a process that imports duckdb and reads the same files itself. It prints the time, the CPU
+time and the peak memory of whole processes, and their ratios: the median over rounds, the least and
+the greatest. `--folder` keeps the store there, or uses the one that is there. The folder belongs on
+a real disk.
 
 The first question of `sweepd` checks each file's digest and remembers it. Its time is printed by
 itself. The rounds that follow find it remembered. The peer checks nothing.
@@ -91,8 +91,8 @@ sys.exit(ended != 0)
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one whole process. seconds: by the clock; cpu: seconds of all its threads, which other
-    load on the machine disturbs less; memory: its greatest resident set, in MiB."""
+    """The cost of one whole process. seconds: by the clock. cpu: seconds of all its threads, which
+    other load on the machine disturbs less. memory: its greatest resident set, in MiB."""
 
     seconds: float
     cpu: float
@@ -114,14 +114,14 @@ Scores = Callable[[Trial, np.random.Generator], Mapping[str, float]]
 
 
 def fill(address: str, name: str, made: Plan, rows: int, scores: Scores) -> None:
-    """A store of a plan's trials, all ended, each with so many rows of metrics; or the one that is
-    there."""
+    """Makes a store of a plan's trials, all ended, each with `rows` rows of metrics. A store that
+    is there already is left as it is."""
     store = Store.create(address)
     if store.sweeps():
         return
     store.save_sweep(name, made.grid.resolved_text(), sweep_info(made), made.rows())
     rng = np.random.default_rng(0)
-    with patch.object(os, "fsync"):  # which is no reader's cost
+    with patch.object(os, "fsync"):  # no reader pays for it
         ended = [
             {
                 **ledger_columns(trial, 1000, name),
@@ -146,7 +146,7 @@ def _put(folder: TableFolder, table: pa.Table) -> None:
 
 
 def waves(ids: Sequence[str], steps: int, rng: np.random.Generator) -> Iterator[pa.Table]:
-    """The metrics of each file: a quarter of the steps of as many trials as make it full."""
+    """Yields the metrics of each file: a quarter of the steps of as many trials as make it full."""
     at_once = max(1, MOST_ROWS * FILES_A_WAVE // steps)
     for start in range(0, len(ids), at_once):
         for share in np.array_split(np.arange(1, steps + 1), FILES_A_WAVE):

@@ -2,19 +2,19 @@
 
     python benchmarks/report.py [--trials 10000] [--rounds 5] [--folder DIR]
 
-It makes a store: one task, ten sizes, four models, ten widths, with as many seeds as it takes; a
-hundred rows of metrics a trial, ten of them checks. Then it runs `sweepd report` and a peer in
-turn and prints, of whole processes with their children, the time by the clock, the CPU time and the
-peak memory, as `questions.py` does, and the size of the page.
+It makes a store: one task, ten sizes, four models, ten widths, with as many seeds as it takes. Each
+trial has a hundred rows of metrics, ten of them checks. Then it runs `sweepd report` and a peer in
+turn. Of whole processes with their children it prints the time by the clock, the CPU time and the
+peak memory, as `questions.py` does, and then the size of the page.
 
 The peer imports duckdb and altair, reads the same Parquet files, and asks for the least d and for
 learning curves with the same number of points. It makes one figure of each in plain Altair, and
 one page of both and of the scripts of vl-convert. It looks at no code, tests no digest, judges no
 seed, fits no law, and leaves out the rest of the report.
 
-The first report also puts the scripts of the page together, which it keeps for the next
-(`sweepd.figures.page`). Its cost is printed by itself. The clock depends on what else the machine
-does, and CPU seconds do little.
+The first report also puts the scripts of the page together, and keeps them for the next
+(`sweepd.figures.page`). Its cost is printed by itself. The time by the clock depends on what else
+the machine does. CPU seconds depend on it less.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ open(sys.argv[3], "w").write("<script>".join(page))
 
 
 def scores(trial: Trial, rng: np.random.Generator) -> Mapping[str, float]:
-    """How a trial ended whose model needs more width at a larger size."""
+    """Returns the scores with which a trial ends whose model needs more width at a larger size."""
     needed = 6 * (trial.axes["n"] / 4) ** GROWTH[trial.model_name]
     logit = 2.2 + 4 * math.log2(trial.axes["d"] / needed) + rng.normal(0, 0.4)
     correct = round(1024 / (1 + math.exp(-logit)))

@@ -1,18 +1,23 @@
-"""How far one driver and one store go: what docs/scale.md derives its figures from.
+"""How far one driver and one store go. docs/scale.md derives its figures from this.
 
     python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
     python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8] [--seconds 10]
     python benchmarks/scale.py store [--trials 1000 10000 100000] [--folder DIR]
     python benchmarks/scale.py metrics [--files 50000] [--rows 20]
 
-`engine` runs fake trials through the real engine and Ray: each reports so often, trains nothing and
-writes its ending. It prints the CPU time of the driver's process a trial and a report, quarter by
-quarter of the run. `fleet` runs a real plan and a real search against simulated workers in virtual
-time: nodes with slots, trials that report as often as real ones do, nodes that are lost and come
-back, and a driver that handles one event at a time, each as long as `engine` measured and the
-search itself takes. `store` fills a store with so many ended trials, one file each, as workers
-leave them, and runs the commands that read it, before and after compaction. `metrics` writes files
-of metrics and compacts each thousand of them, as a driver does whose sweep goes on.
+`engine` runs fake trials through the real engine and Ray. Each of them reports so often, trains
+nothing and writes its ending. It prints the CPU time of the driver's process for a trial and for a
+report, quarter by quarter of the run.
+
+`fleet` runs a real plan and a real search against simulated workers in virtual time. Nodes have
+slots, are lost and come back. Trials report as often as real ones do. The driver handles one event
+at a time, which takes as long as `engine` measured and as the search itself takes.
+
+`store` fills a store with so many ended trials, one file each, as workers leave them. It then runs
+the commands that read it, before and after compaction.
+
+`metrics` writes files of metrics and compacts each thousand of them, as a driver does while its
+sweep goes on.
 
 Times are CPU seconds, which other load on the machine disturbs less than the clock.
 """
@@ -68,7 +73,8 @@ WARM_UP = 20
 
 
 def planned(trials: int, seeds: int = 25) -> Plan:
-    """A plan of so many trials, 25 seeds a cell."""
+    """Returns a plan of about so many trials, with `seeds` seeds a cell. It has at least one weight
+    decay, so it has 40 cells or more."""
     decays = [i / 10000 for i in range(max(1, trials // CELLS // seeds))]
     text = GRID.format(decays=decays, seeds=list(range(seeds)))
     return plan(parse_grid(text, "scale.yaml", [], Path()))
@@ -100,7 +106,7 @@ class CpuClock(Clock):
 
 
 def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
-    """Of the driver's CPU, in each quarter of a run."""
+    """Returns the milliseconds of the driver's CPU for each trial, in each quarter of a run."""
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(overhead)  # workers can't import it
@@ -237,7 +243,7 @@ class Fleet:
         self.searched(self.search.ended, trial, outcome)
 
     def trains(self, slot: int, trial: Trial, left: float) -> None:
-        """Until its next report, after a slice or at its end."""
+        """Lets a trial train until its next report, which comes after a slice or at its end."""
         slice_ = min(left, self.slice_seconds * self.rng.uniform(0.9, 1.1))
         self.running[slot] = trial, left - slice_, slice_
         heapq.heappush(self.events, (self.now + slice_, self.lives[slot], "report", slot))
@@ -291,13 +297,14 @@ def simulate(trials: int, given: argparse.Namespace) -> None:
 
 
 def fill(store: Store, made: Plan) -> float:
-    """Ended trials, each in a file of its own: milliseconds of CPU a file."""
+    """Writes ended trials, each in a file of its own. Returns the milliseconds of CPU for each
+    file."""
     store.save_sweep("scale", made.grid.resolved_text(), sweep_info(made), made.rows())
     return end(store, made.trials, 1000)
 
 
 def end(store: Store, trials: Sequence[Trial], attempt: int) -> float:
-    """Write the endings of trials. Returns milliseconds of CPU for each."""
+    """Writes the endings of trials. Returns the milliseconds of CPU for each."""
     rng, before = random.Random(0), time.process_time()
     with patch.object(os, "fsync"):  # which would be most of the time, and is no reader's cost
         for trial in trials:
@@ -318,7 +325,7 @@ def commands(grid: Path) -> list[tuple[str, ...]]:
 
 
 def timed(arguments: tuple[str, ...], results: str) -> tuple[float, float]:
-    """CPU seconds and seconds of a command."""
+    """Returns the CPU seconds of a command, and its seconds by the clock."""
     program = [str(Path(sys.executable).with_name("sweepd")), *arguments, "--results", results]
     before = time.perf_counter()
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:

@@ -2,12 +2,14 @@
 
     python benchmarks/settled.py [--truths 400] [--seed 0] [--wrong] [--still-to-come 2]
 
-curves.py says how truths are drawn and what is true of a row. Each is searched through a real plan
-and the real search, on 2 slots, to its end; a trial costs the FLOPs from the furthest state that
-the trials before it have kept. The peer is the staircase of the same grid without `settle`.
-Printed are, by family: how many rows say `yes`, how many of these are right, how many of the rows
-whose least d has a smaller one in the grid say `yes`, and what the others say; then what settling
-costs; then how often cells pass that should not, and are refused that should pass.
+curves.py says how truths are drawn and what is true of a row. Each truth is searched through a real
+plan and the real search, on 2 slots, to its end. A trial costs the FLOPs from the furthest state
+that the trials before it have kept. The peer is the staircase of the same grid without `settle`.
+
+Three tables are printed. The first says, by family, how many rows say `yes` and how many of these
+are right. It also says how many of the rows whose least d has a smaller one in the grid say `yes`,
+and what the others say. The second says what settling costs. The third says how often cells pass
+that should not, and how often cells are refused that should pass.
 
 --still-to-come: the rule's factor (`sweepd.search.settle`), to see what another one would do.
 """
@@ -59,7 +61,7 @@ COIN_WIDTHS, COIN_BASE = (8, 16), 1000
 
 
 class Answer(NamedTuple):
-    """What a search says of one size at its end. value: the least d, None where none passes;
+    """What a search says of one size at its end. value: the least d, or None where none passes.
     settled: `yes`, or why not."""
 
     value: float | None
@@ -71,8 +73,8 @@ Answers = Mapping[float, Answer]
 
 @dataclass(frozen=True)
 class Method:
-    """A search that settles, and how to read it. sets: the options that the grid needs for it, by
-    its base budget, as of `--set`."""
+    """A search that settles, and how to read it. sets: gives the options, as of `--set`, that the
+    grid needs for it at a base budget."""
 
     sets: Callable[[int], tuple[str, ...]]
     search: Callable[[Plan], Search]
@@ -117,8 +119,9 @@ def grid_of(truth: Truth, sets: tuple[str, ...] = ()) -> Plan:
 
 
 def answers_of(search: Search) -> Answers:
-    """What the staircase says at its end: of each size, the least d that passes, and whether the
-    next smaller one, or where none passes the largest, would fail whatever its training."""
+    """Returns what the staircase says of each size at its end: the least d that passes, and whether
+    the next smaller d would fail whatever its training. Where none passes, this is whether the
+    largest d would."""
     assert isinstance(search, StaircaseSearch)
     [stair], [known] = search.stairs, search.known
     asked = search.plan.grid.settle
@@ -135,7 +138,7 @@ REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
 
 
 def run(search: Search, curves: Curves) -> dict[float, float]:
-    """Drive a search to its end. Returns the FLOPs that it spends, by size."""
+    """Drives a search to its end. Returns the FLOPs that it spends, by size."""
     search.learn({}, {trial.id for trial in search.plan.trials})
     kept: dict[str, list[int]] = {}
     """of each trunk, the steps at which its ended trials left their states"""
@@ -164,8 +167,8 @@ def measured(curves: Curves, trial: Trial) -> float:
 
 @dataclass
 class Count:
-    """Rows of one kind. yes, right: those settled, and of these those that are true; here: those
-    whose least d has a smaller one in the grid; here_yes: of these those settled."""
+    """Rows of one kind. yes: those settled. right: those settled that are true. here: those whose
+    least d has a smaller one in the grid. here_yes: those of `here` that are settled."""
 
     rows: int = 0
     yes: int = 0
@@ -178,7 +181,7 @@ class Count:
     """settled rows whose true least d is smaller"""
 
     def add(self, row: Row, answer: Answer, smallest: int) -> None:
-        """smallest: the grid's least d."""
+        """Counts a row. smallest: the grid's least d."""
         here = row.least is not None and row.least > smallest
         yes = answer.settled == "yes"
         self.rows += 1
@@ -243,7 +246,7 @@ def together(counts: Iterable[Count]) -> Count:
 
 
 def share(part: int, total: int) -> str:
-    """A share with its Wilson interval."""
+    """Returns a share with its Wilson interval, as text."""
     if not total:
         return f"{'-':>23}"
     low, high = wilson(part / total, total)
@@ -283,7 +286,8 @@ def _quantiles(found: Sequence[float]) -> str:
 
 
 def passes(method: Method, chance: float, rates: int, drawn_anew: bool, count: int) -> int:
-    """How many of so many cells, whose seeds pass by that chance, count as passing at the end."""
+    """Returns how many of `count` cells, whose seeds pass by that chance, count as passing at the
+    end."""
     grid = planned((4,), COIN_WIDTHS, RATES[rates], COIN_BASE, "median", method.sets(COIN_BASE))
     found = 0
     for seed in range(count):

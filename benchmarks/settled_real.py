@@ -4,9 +4,9 @@
                                       [--bases 500 1000 2000] [--set key=value …]
 
 Runs the grid once from each base budget, as sweeps of one results folder, and asks each the same
-question. A trial's numbers are a function of its settings and its seed, so what one sweep has
-trained the next one uses, and nothing would be different if it trained it again. Cut short, the
-same command continues.
+question. A trial's numbers are a function of its settings and its seed. So the next sweep uses what
+one sweep has trained, and training it again would change nothing. If the command is cut short, the
+same command continues it.
 
 Printed are the answers from each base, and how many of the rows that settled from two bases or more
 say the same. `--only-ask` prints this of what has been run.
@@ -44,7 +44,7 @@ def launch(grid: Path, base: int, sets: Sequence[str], results: Path) -> None:
 
 
 def ask(base: int, results: Path) -> dict[Key, Row]:
-    """The answers from one base, by task, model and size."""
+    """Returns the answers from one base, by task, model and size."""
     command = [SWEEPD, "query", QUESTION, "--sweep", sweep(base), "--results", results, "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: list[Row] = json.loads(done.stdout)
@@ -71,8 +71,8 @@ def listing(answers: Mapping[int, Mapping[Key, Row]]) -> Iterator[str]:
 
 
 def agreement(answers: Mapping[int, Mapping[Key, Row]], widths: Sequence[float]) -> Iterator[str]:
-    """How far apart settled answers of one row are, in steps of the grid's widths. An answer above
-    the grid counts as the step after its largest width."""
+    """Yields how far apart settled answers of one row are, in steps of the grid's widths. An answer
+    above the grid counts as the step after its largest width."""
     apart: Counter[int] = Counter()
     pairs: Counter[int] = Counter()
     for key in next(iter(answers.values())):
@@ -99,7 +99,7 @@ def _steps(by: int) -> str:
 
 
 def widths_of(results: Path) -> list[float]:
-    """The widths of which something was run."""
+    """Returns the widths of which something was run."""
     select = "SELECT DISTINCT d FROM trials ORDER BY d"
     command = [SWEEPD, "sql", select, "--results", results, "--json"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)

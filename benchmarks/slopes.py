@@ -18,7 +18,8 @@ STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
 def told(series: Sequence[tuple[float, float]]) -> str:
-    """The slope of a series of (second, value), and its last minute's mean."""
+    """Returns text that gives the last minute's mean of a series of (second, value), and its
+    slope."""
     minutes = [
         (minute, statistics.mean(value for _, value in group))
         for minute, group in itertools.groupby(series, key=lambda pair: pair[0] // MINUTE)
@@ -35,7 +36,7 @@ def told(series: Sequence[tuple[float, float]]) -> str:
 
 
 def slope_of(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of least squares over (x, y): the slope and its standard error."""
+    """Returns the slope of least squares over (x, y), and its standard error."""
     x, y = np.array(points).T
     x = x - x.mean()
     slope = x @ y / (x @ x)

@@ -11,12 +11,12 @@ so many minutes, and continues it with the same command. Meanwhile `status --wat
 - the bytes and the files of the store, and the bytes of Ray's session folder.
 
 Whatever grows in a process starts anew with each driver. So each driver's life has slopes of its
-own (`slopes.py`), beside the last minute's mean. The store grows with its trials, so it is also
-told by the trial.
+own (`slopes.py`), beside the last minute's mean. The store grows with its trials, so its bytes are
+also given per trial.
 
 A question asked meanwhile must never show fewer ended trials than the one before. In the end the
-last driver is interrupted, `doctor --deep` reads every byte, and each trial must have one ending
-that counts. Any of these that does not hold ends this with an error.
+last driver is interrupted, `doctor --deep` reads every byte, and no trial may have two endings that
+count. If any of this does not hold, the run ends with an error.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _memory(process: psutil.Process) -> float:
 
 
 def _held(folder: Path) -> tuple[int, int]:
-    """Files and bytes below a folder; of what disappears meanwhile, nothing."""
+    """Returns the files and the bytes below a folder. What disappears meanwhile does not count."""
     files = size = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):
@@ -149,7 +149,7 @@ class Soak:
             )
 
     def live(self, seconds: float, last: signal.Signals) -> Life:
-        """One driver, for so long; then it gets the signal."""
+        """Runs one driver for so many seconds, and then sends it the signal. Returns its life."""
         life = Life(self.start("launch", "soak.yaml", "--yes"), self.watch(), time.monotonic())
         next_read = READ_SECONDS
         try:
@@ -172,7 +172,7 @@ class Soak:
         return life
 
     def said(self) -> str:
-        """The end of what launches and `status --watch` said."""
+        """Returns the end of what launches and `status --watch` said."""
         return self.told.read_text()[-2000:]
 
     def watch(self) -> psutil.Popen:
@@ -197,7 +197,7 @@ class Soak:
         return done.stdout
 
     def check(self) -> None:
-        """That nothing is damaged, and no trial has two endings that count."""
+        """Raises SystemExit if anything is damaged, or if a trial has two endings that count."""
         self.read("doctor", "--deep")
         twice = (
             "SELECT id FROM attempts WHERE status IN ('completed', 'solved', 'diverged') "

@@ -1,12 +1,12 @@
-"""Several trials of one shape in one process, their weights stacked, beside one after the other.
+"""Several trials of one shape in one process: with their weights stacked, and one after the other.
 
     python benchmarks/stacked.py
 
 The seeds and rates of a cell share every shape, so one call could train them together: `vmap` over
 stacked weights, on batches of their own, each with its own clipping. This measures what that would
-gain on one core, for models up to d = 32 and rows of up to 23 tokens: forward, backward, clipping
-and AdamW, and neither data nor checks, which stacking leaves as they are. The peer trains the same
-trials one after the other, a step each, as sweepd does. Rounds alternate.
+gain on one core, for models up to d = 32 and rows of up to 23 tokens. It measures forward pass,
+backward pass, clipping and AdamW. It leaves out data and checks, which stacking does not change.
+The peer trains the same trials one after the other, a step each, as sweepd does. Rounds alternate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ MODELS = (Standard, Linear, Sparse)
 def steps(
     kind: type[Standard] | type[Linear] | type[Sparse], d: int, n: int, trials: int
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """A step of all trials: stacked, and one after the other."""
+    """Returns two functions that each take a step of all trials: stacked, and one after the
+    other."""
     task, seeds = LIS(n=n, value_range=16), range(trials)
     model = kind(d=d, layers=2, heads=2, positions="learned")
 

@@ -2,11 +2,11 @@
 
     python benchmarks/staircase.py [--ensemble 5000] [--seed 0]
 
-The peer is the whole grid with the same outcomes (surfaces.py says how they are drawn). Compared
-are the least d that passes at each size, what its verdict claims, and the trials, training FLOPs
-and time that it took. Answers come from a fast twin of the question; on some surfaces of every
-setting the question itself is asked through a store, and must say the same. docs/search.md says
-what the columns mean; the outcome lies in results/staircase.
+The peer is the whole grid with the same outcomes (surfaces.py says how they are drawn). This
+compares the least d that passes at each size, what its verdict claims, and the trials, training
+FLOPs and time that it took. Answers come from a fast twin of the question. On some surfaces of
+every setting the question itself is asked through a store, and must say the same. docs/search.md
+says what the columns mean. The outcome lies in results/staircase.
 """
 
 from __future__ import annotations
@@ -97,15 +97,17 @@ class Line:
     whole: Run
 
     def answers(self) -> tuple[dict[float, Bound], dict[float, Bound], dict[float, Bound]]:
-        """By size: the staircase's, the whole grid's, and those of the surface without noise."""
+        """Returns, each by size, the staircase's answers, the whole grid's, and those of the
+        surface without noise."""
         votes = (voted(self.stair, each.search) for each in (self.ours, self.whole))
         ours, whole = map(answers, votes)
         return ours, whole, answers(self.surface.truth)
 
 
 def holds(verdict: Bound, least: float | None, contradiction: bool) -> bool:
-    """Whether what a verdict claims is so, if that is the least width, and whether anything
-    contradicts that the frontier is monotone. `open` claims nothing."""
+    """Returns whether what a verdict claims is so. `least` is what counts as the least width, and
+    `contradiction` says whether anything contradicts that the frontier is monotone. `open` claims
+    nothing, so it always holds."""
     match verdict.kind:
         case "exact" | "bracketed":
             return least == verdict.value
@@ -199,12 +201,12 @@ def tallied(setting: Setting, count: int, rng: np.random.Generator) -> Tally:
 
 
 def three(shares: Sequence[float]) -> str:
-    """Median, 90th percentile and worst."""
+    """Returns the median, the 90th percentile and the worst, as text."""
     return "".join(f"{share:7.1%}" for share in np.quantile(shares, [0.5, 0.9, 1]))
 
 
 def with_interval(part: int, total: int) -> str:
-    """A share with its Wilson interval."""
+    """Returns a share with its Wilson interval, as text."""
     if not total:
         return f"{'-':24}"
     low, high = wilson(part / total, total)
@@ -255,8 +257,9 @@ def roles(tallies: dict[Setting, Tally]) -> Iterator[str]:
 
 
 def timed(setting: Setting, count: int, seed: int) -> tuple[list[float], list[float], list[float]]:
-    """Over surfaces: the search's time with trials of one unit, its time as a share of the whole
-    grid's with trials that last as their FLOPs do, and its FLOPs as a share of the grid's."""
+    """Returns three lists over surfaces: the search's time with trials of one unit, its time as a
+    share of the whole grid's with trials that last as their FLOPs do, and its FLOPs as a share of
+    the grid's."""
     planned, rng = setting.planned(), np.random.default_rng(seed)
     rules = planned.grid.search
     assert not isinstance(rules, str)
@@ -309,7 +312,8 @@ def guesses(count: int, seed: int) -> Iterator[str]:
 
 
 def table_2(count: int, rng: np.random.Generator) -> Iterator[str]:
-    """The share of each model's grid on the frontiers that P1's Table 2 implies, without noise."""
+    """Yields the share of each model's grid that the search takes on the frontiers that P1's Table
+    2 implies, without noise."""
     planned = plan(load_grid(PAPER, ["search=staircase"]))
     for slots in (1, 8):
         rules = planned.grid.search

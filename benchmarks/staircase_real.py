@@ -4,7 +4,8 @@
 
 Runs the grid twice from the command line, whole and by the staircase, into two results folders
 below RESULTS, and asks both the grid's question. A trial's identity, and so its numbers, are the
-same in both. Cut short, the same command continues it; wall times are told of whole launches only.
+same in both. If the command is cut short, the same command continues it. Wall times are printed
+only if both launches ran without a break.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Rows = list[dict[str, Any]]
 
 
 def rows(results: Path, *command: str) -> Rows:
-    """What a listing command prints; one without any row exits with 1."""
+    """Returns the rows that a listing command prints. A command without any row exits with 1, which
+    is no failure here."""
     call = [SWEEPD, *command, "--results", results, "--json"]
     done = subprocess.run(call, check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode > 1:
@@ -36,7 +38,7 @@ def rows(results: Path, *command: str) -> Rows:
 
 
 def launch(grid: Path, sets: list[str], results: Path) -> float | None:
-    """Run a sweep to its end. Returns its wall time in seconds; None if it only went on."""
+    """Runs a sweep to its end. Returns its wall time in seconds, or None if it only went on."""
     fresh = not results.exists()
     start = time.monotonic()
     overrides = [part for text in sets for part in ("--set", text)]
@@ -45,7 +47,7 @@ def launch(grid: Path, sets: list[str], results: Path) -> float | None:
 
 
 def answers(found: dict[str, Rows]) -> Iterator[str]:
-    """The answers side by side."""
+    """Yields the answers side by side."""
     same = 0
     yield f"{'task':12}{'model':10}{'size':>5}   {'whole grid':28}staircase"
     for whole, ours in zip(*(found[search] for search in SEARCHES), strict=True):
@@ -59,8 +61,8 @@ def answers(found: dict[str, Rows]) -> Iterator[str]:
 
 
 def spending(ran: dict[str, Rows], wall: dict[str, float | None]) -> Iterator[str]:
-    """What each search took. Seconds are those of the whole grid's run also for the trials of the
-    staircase, so that a machine that was busier during one of the two does not show."""
+    """Yields what each search took. Also for the trials of the staircase, seconds are those of the
+    whole grid's run. So it does not show if the machine was busier during one of the two."""
     seconds = {row["id"]: row["seconds"] for row in ran["grid"]}
     sums = {
         search: (

@@ -3,9 +3,9 @@
     python benchmarks/start.py [--rounds 5]
 
 The peer is a script that starts Ray on this machine (`ray.init()`) and runs one Tune actor that
-imports torch and makes a step. Each round runs both, alternating. Measured is the time by the clock
+imports torch and makes a step. Each round runs both, alternating. It measures the time by the clock
 from the start of the process to the first step, and the CPU time of all its processes to its end.
-Printed are both medians, and the median, least and greatest ratio over the rounds.
+It prints both medians, and the median, least and greatest ratio over the rounds.
 
 CPU time is that of the process and of all that it started, Ray's own processes included.
 """
@@ -53,7 +53,8 @@ OFTEN = 0.05
 
 
 def measured(command: list[str], folder: Path) -> tuple[float, float, str]:
-    """When the command was started, the CPU seconds of its processes, and what it printed."""
+    """Runs a command. Returns when it was started, the CPU seconds of its processes, and what it
+    printed."""
     began = time.time()
     process = psutil.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,10 +1,10 @@
-"""Simulated accuracy surfaces, and searches run over them: what benchmarks/staircase.py counts.
+"""Simulated accuracy surfaces, and searches run over them, which benchmarks/staircase.py counts.
 
-A surface has a latent frontier: for each size a width, anywhere on the grid or above it, from
-which on the accuracy exceeds .9, rising with the size. The accuracy is a logistic function of
-log d, .9 at the frontier, as steep as real training was seen to be (docs/search.md). Seeds scatter
-around it, some hang far below, and each is measured on a verdict sample. Some surfaces are made
-not monotone on purpose: the frontier falls, or a width in the middle is bad at every size.
+A surface has a latent frontier. For each size this is a width, anywhere on the grid or above it,
+from which on the accuracy exceeds .9. It rises with the size. The accuracy is a logistic function
+of log d, .9 at the frontier, as steep as real training was seen to be (docs/search.md). Seeds
+scatter around it, some hang far below, and each is measured on a verdict sample. Some surfaces are
+made not monotone on purpose: the frontier falls, or one of the larger widths is bad at every size.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Setting:
     failing: float = 0.0
 
     def planned(self) -> Plan:
-        """Lines differ in an axis that costs nothing."""
+        """Returns the plan of the setting's grid. Its lines differ in an axis that costs
+        nothing."""
         lists = {"sizes": list(self.sizes), "widths": list(self.widths)}
         decays = [i / 100 for i in range(self.lines)]
         text = GRID.format(**{**vars(self), **lists, "lines": decays})
@@ -81,19 +82,20 @@ class Setting:
 
 @dataclass(frozen=True)
 class Surface:
-    """latent: what each position's cell can do; outcomes: of every trial of the line."""
+    """What is drawn for one line. latent: what each position's cell can do. outcomes: those of
+    every trial of the line."""
 
     latent: Mapping[Position, float]
     outcomes: Mapping[str, Outcome]
 
     @property
     def truth(self) -> Votes:
-        """What passes without noise."""
+        """Whether each position passes without noise."""
         return {position: acc > 0.9 for position, acc in self.latent.items()}
 
 
 def draw(stair: Stair, rng: np.random.Generator, failing: float = 0.0) -> Surface:
-    """A surface over one line of a grid, which has every width at every size."""
+    """Returns a surface over one line of a grid, which has every width at every size."""
     rows = stair.line.rows
     widths = rows[0][1]
     edges = np.sort(rng.uniform(-1, len(widths), len(rows)))
@@ -150,7 +152,8 @@ def run(
     slots: int,
     duration: Callable[[Trial], float],
 ) -> Run:
-    """Drive a search to its end on so many slots, through the interface that the engine uses."""
+    """Drives a search to its end on so many slots, through the interface that the engine uses.
+    Returns what it took."""
     search.learn({}, outcomes.keys())
     out: list[tuple[float, int, Trial]] = []
     now, trials, flops = 0.0, 0, 0.0
@@ -164,7 +167,8 @@ def run(
 
 
 def answers(votes: Votes) -> dict[float, Bound]:
-    """What `min d` says of each size: over one line of cells, what the question says in SQL."""
+    """Returns what `min d` says of each size. Over one line of cells, this is what the question
+    says in SQL."""
     failed = [position for position, passed in votes.items() if passed is False]
     return {
         size: judge(
@@ -179,7 +183,8 @@ def answers(votes: Votes) -> dict[float, Bound]:
 
 
 def voted(stair: Stair, search: Search) -> Votes:
-    """What the seeds that have ended say of each position: a further seed counts once it has."""
+    """Returns what the seeds that have ended say of each position. A further seed counts once it
+    has ended."""
     return {
         position: _with_members(seeds, search).passes(search.outcomes, search.abandoned)
         for position, [seeds] in stair.cells.items()
@@ -194,7 +199,8 @@ def _with_members(seeds: CellSeeds, search: Search) -> CellSeeds:
 
 
 def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Bound]]:
-    """The same answers from the question itself: one store with a surface for each search."""
+    """Returns the same answers from the question itself, asked of one store with a surface for each
+    search."""
     grid = planned.grid
     plan_rows, endings = [], []
     for i, search in enumerate(searches):
@@ -222,15 +228,17 @@ def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Bound]]
 
 
 def contradicted(votes: Votes) -> bool:
-    """Whether some cell failed and one of at most its width passed at its size or a larger one."""
+    """Returns whether some cell failed although one of at most its width passed at its size or a
+    larger one."""
     passing = [position for position, passed in votes.items() if passed]
     failing = [position for position, passed in votes.items() if passed is False]
     return any(f[0] <= p[0] and f[1] >= p[1] for f, p in product(failing, passing))
 
 
 def least_possible(stair: Stair, votes: Votes, outcomes: Mapping[str, Outcome]) -> float:
-    """FLOPs below which no search shows what is least at each size: the cell that passes, and the
-    next smaller width failing there or, where that is cheaper, at a smaller size."""
+    """Returns the FLOPs below which no search shows what is least at each size. What shows it is
+    the cell that passes, and the next smaller width failing there or, where that is cheaper, at a
+    smaller size."""
     shown: set[Position] = set()
     for size, verdict in answers(votes).items():
         if verdict.value is not None:
@@ -247,7 +255,7 @@ def least_possible(stair: Stair, votes: Votes, outcomes: Mapping[str, Outcome]) 
 
 
 def _least_flops(seeds: CellSeeds, outcomes: Mapping[str, Outcome]) -> float:
-    """Of the seeds that decide a cell with the fewest of its outcomes."""
+    """Returns the FLOPs of the seeds that decide a cell with the fewest of its outcomes."""
     ended = [trial for trial in seeds.trials if trial.id in outcomes]
     for count in range(1, len(ended) + 1):
         for trials in combinations(ended, count):

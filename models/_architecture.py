@@ -1,4 +1,5 @@
-"""What every model is: hyper-parameters that build a torch module, and what that costs."""
+"""The base of every model: hyper-parameters that build a torch module, and the costs of that
+module."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ MAX_D = 2**20
 class Model(ABC):
     """Hyper-parameters of a causal sequence model: a frozen dataclass, one a file.
 
-    A subclass has fields and gives `build`; nothing else is required. ValueError from
-    `__post_init__` for impossible values. The costs below are counted where a subclass does not
-    say them. A module that has `prefill` and `step` (`Decoder`) decodes by them; any other is run
-    on the whole prefix for every token. A model whose width is its embedding dimension `d` derives
-    from `Architecture`.
+    A subclass has fields and defines `build`. Nothing else is required. `__post_init__` raises
+    ValueError for impossible values. A cost below that a subclass does not define is counted,
+    except for `state_bytes`. A module that has `prefill` and `step` (`Decoder`) decodes by them.
+    Any other module is run on the whole prefix for every token. A model whose width is its
+    embedding dimension `d` derives from `Architecture`.
     """
 
     if TYPE_CHECKING:
@@ -41,22 +42,22 @@ class Model(ABC):
     def build(self, vocab: int, L: int, capacity: int, generator: torch.Generator) -> nn.Module:
         """Returns a freshly initialised module, on the CPU.
 
-        It maps token ids (B, T) to logits (B, T, vocab) of what each position is to predict, and
-        an output may depend on the inputs up to its position only. With vocab = 0 it maps real
+        The module maps token ids (B, T) to logits (B, T, vocab) for the target of each position. An
+        output may depend only on the inputs up to its position. With vocab = 0 the module maps real
         numbers (B, T) to real numbers (B, T, 1). L is the length of the task, for what depends on
-        it; capacity bounds the length T of any row. First weights are drawn from `generator`. What
-        is drawn from torch's global generator instead, as torch's own layers do, is decided by
-        `generator` too: while `build` runs, it has a seed from there.
+        it. `capacity` bounds the length T of any row. The first weights are drawn from `generator`.
+        torch's own layers draw from torch's global generator instead. That one is seeded from
+        `generator` while `build` runs, so `generator` decides these weights too.
         """
 
     def parts(self, vocab: int, L: int) -> list[Part]:
-        """Returns both FLOPs counts of one forward pass over one sequence of L tokens, by part:
-        here as torch counts them, by child module."""
+        """Returns the parts of one forward pass over one sequence of L tokens, with both FLOPs
+        counts of each. Here torch counts them, by child module."""
         return list(_counted(self, vocab, L).parts)
 
     def uncounted(self, vocab: int, L: int) -> tuple[str, ...]:
-        """Returns the operators that `parts` leaves out since torch cannot count them: none where a
-        subclass states its own parts."""
+        """Returns the operators whose FLOPs `parts` leaves out because torch cannot count them.
+        Returns none where a subclass states its own parts."""
         states = type(self).parts is not Architecture.parts
         return () if states else _counted(self, vocab, L).unknown
 
@@ -66,8 +67,9 @@ class Model(ABC):
         return None
 
     def kept_floats(self, vocab: int, L: int) -> tuple[int, int]:
-        """Returns the floats that the backward pass needs of a forward one: for each sequence of L
-        tokens, and once for all of a batch. Here counted, all of them as of a sequence."""
+        """Returns how many floats the forward pass keeps for the backward pass: first for each
+        sequence of L tokens, then once for the whole batch. Here they are counted, and all of them
+        are put down to the sequence."""
         of_loss = (vocab or 1) + 4  # log-probabilities, an id of 8 bytes, the loss and its weight
         return _counted(self, vocab, L).kept_floats + of_loss * L, 0
 
@@ -88,14 +90,16 @@ Build = Callable[..., nn.Module]
 
 
 def _seeded(build: Build) -> Build:
-    """Returns `build` with torch's global generator seeded while it runs, and untouched after."""
+    """Returns `build` wrapped so that torch's global generator is seeded while it runs, and is
+    restored afterwards."""
 
     @wraps(build)
     def seeded(
         self: Model, vocab: int, L: int, capacity: int, generator: torch.Generator
     ) -> nn.Module:
         with torch.random.fork_rng(devices=()):
-            # Another stream than its own, on the CPU alone, where the module is built.
+            # With a seed of its own, so that the two streams differ; on the CPU alone, since the
+            # module is built there.
             torch.default_generator.manual_seed((generator.initial_seed() + 1) % 2**63)
             return build(self, vocab, L, capacity, generator)
 

@@ -1,7 +1,7 @@
 """The decoder-only transformer that every architecture shares; only its attention differs.
 
 Shape suffixes: B rows, T positions, D = d, H heads, E = D // H (head dim), V vocabulary,
-C columns of a memory. This file knows torch, nothing else.
+C columns of a memory. This file depends on torch alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class State:
     """One a layer."""
 
     def select(self, index: Tensor) -> State:
-        """A copy with only these rows, in this order: ids (long) or a mask (bool, (B,))."""
+        """Returns a copy with only these rows, in this order. The index is ids (long) or a mask
+        (bool, (B,))."""
         memories = [tuple(tensor[index] for tensor in memory) for memory in self.memories]
         return State(self.position[index], memories)
 
@@ -39,16 +40,18 @@ class State:
 class Attention(nn.Module, ABC):
     """Causal self-attention of H heads between one fused projection and an output projection.
 
-    A subclass says the same thing twice: for all positions at once (`attend`), and for one
-    position from a memory of those before it (`remember`, `recall`). A bias that depends on where
-    a query and a key stand belongs in these three, since `position_B` is known there; parameters
-    of its own are drawn in `initialise`. Rotary positions are in queries and keys before them.
+    A subclass implements the same computation twice: for all positions at once (`attend`), and for
+    one position from a memory of those before it (`remember`, `recall`). A bias that depends on the
+    positions of a query and a key belongs in these three methods, since positions are known there.
+    Parameters of the subclass are drawn in `initialise`. Rotary positions have been applied to
+    queries and keys before these methods see them.
     """
 
     rotation: Tensor | None
 
     def __init__(self, d: int, heads: int, widths: tuple[int, int, int] | None = None) -> None:
-        """widths: of the queries, keys and values of all heads together; d each if not given."""
+        """widths: those of the queries, keys and values, all heads together. Each is d if not
+        given."""
         super().__init__()
         self.heads = heads
         self.widths = widths or (d, d, d)
@@ -57,11 +60,12 @@ class Attention(nn.Module, ABC):
         self.register_buffer("rotation", None, persistent=False)
 
     def rotate(self, capacity: int) -> None:
-        """Turn queries and keys by their positions, 0 to capacity - 1, from now on."""
+        """Makes the layer rotate queries and keys by their positions, 0 to capacity - 1, from now
+        on."""
         self.rotation = sinusoids(capacity, self.widths[0] // self.heads)
 
     def initialise(self, generator: torch.Generator) -> None:
-        # Each projection has its own fan-out.
+        # One part at a time, since each projection has its own fan-out.
         for weight in torch.split(self.qkv.weight, list(self.widths)):
             nn.init.xavier_uniform_(weight, generator=generator)
         nn.init.zeros_(self.qkv.bias)
@@ -69,18 +73,19 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def attend(self, q_BHTE: Tensor, k_BHTE: Tensor, v_BHTE: Tensor) -> Tensor:
-        """(B, H, T, E): what each position reads of itself and those before it."""
+        """Returns (B, H, T, E): what each position reads of itself and those before it."""
 
     @abstractmethod
     def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:
-        """The memory of each row after its first lengths_b positions; the rest is ignored."""
+        """Returns the memory of each row after its first lengths_b positions. Later positions are
+        ignored."""
 
     @abstractmethod
     def recall(
         self, q_BHE: Tensor, k_BHE: Tensor, v_BHE: Tensor, memory: Memory, position_B: Tensor
     ) -> tuple[Tensor, Memory]:
-        """(B, H, E) read at `position_B`, and the memory with that position's key and value in
-        it. The memory may be changed in place."""
+        """Returns what is read at `position_B`, (B, H, E), and the memory with that position's key
+        and value in it. The memory may be changed in place."""
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         return self.merge(self.attend(*self.split(x_BTD)))
@@ -96,12 +101,13 @@ class Attention(nn.Module, ABC):
         return self.out(read_BHE.flatten(1)), memory
 
     def split(self, x_BTD: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values, each (B, H, T, E)."""
+        """Returns queries, keys and values, each (B, H, T, E)."""
         qkv_BTHE = self.project(x_BTD, slice(x_BTD.size(1)))
         return tuple(part_BTHE.transpose(1, 2) for part_BTHE in qkv_BTHE)
 
     def project(self, x: Tensor, position: Tensor | slice) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of x (…, D) at `position`, each (…, H, its width over H)."""
+        """Returns queries, keys and values of x (…, D) at `position`, each (…, H, its width over
+        H)."""
         q, k, v = (
             part.unflatten(-1, (self.heads, part.size(-1) // self.heads))
             for part in self.qkv(x).split(self.widths, dim=-1)
@@ -112,7 +118,8 @@ class Attention(nn.Module, ABC):
         return q, k, v
 
     def merge(self, read_BHTE: Tensor) -> Tensor:
-        """The heads' results side by side, through the output projection: (B, T, D)."""
+        """Returns the heads' results, joined and passed through the output projection: (B, T,
+        D)."""
         merged_BTD: Tensor = self.out(read_BHTE.transpose(1, 2).flatten(2))
         return merged_BTD
 
@@ -153,8 +160,8 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """Embedding + positions, LayerNorm (as in Feng et al.), blocks, LayerNorm, untied head.
 
-    Dropout acts on the embedding and on the residual branches, never inside attention (where it
-    would cost the fast kernels), and draws from torch's global generator.
+    Dropout acts on the embedding and on the residual branches. It never acts inside attention,
+    where it would rule out the fast kernels. It draws from torch's global generator.
     """
 
     position: Tensor | None
@@ -169,9 +176,10 @@ class Transformer(nn.Module):
         dropout: float,
         attentions: Sequence[Attention],
     ) -> None:
-        """One block for each of `attentions`; capacity bounds the length of any row.
+        """There is one block for each of `attentions`. `capacity` bounds the length of any row.
 
-        Without a vocabulary (0) rows are real numbers, and each position gives one: V = 1.
+        Without a vocabulary (vocab = 0) rows are real numbers, and the model gives one real number
+        for each position: V = 1.
         """
         super().__init__()
         self.capacity = capacity
@@ -196,7 +204,8 @@ class Transformer(nn.Module):
         self.head = nn.Linear(d, vocab or 1)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Xavier-uniform weights, zero biases, every draw from `generator`."""
+        """Draws Xavier-uniform weights and sets biases to zero. Every draw comes from
+        `generator`."""
         for parameter in self.embedding.parameters():
             nn.init.xavier_uniform_(parameter, generator=generator)
         if isinstance(self.position, nn.Parameter):
@@ -206,16 +215,16 @@ class Transformer(nn.Module):
         xavier(self.head, generator)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of what each position is to predict, or (B, T, 1) that real number;
-        T <= capacity."""
+        """Returns logits (B, T, V) for the target of each position, or (B, T, 1), that real number,
+        where there is no vocabulary. T is at most `capacity`."""
         x_BTD = self.embed_rows(tokens_BT)
         for block in self.blocks:
             x_BTD = block(x_BTD)
         return self.logits(x_BTD)
 
     def prefill(self, tokens_BT: Tensor, lengths_B: Tensor) -> State:
-        """The state of each row as if its first lengths_b tokens (0 to T) had been fed one by
-        one; what follows them is ignored."""
+        """Returns the state of each row as if its first lengths_b tokens (0 to T) had been fed one
+        by one. Tokens after them are ignored."""
         x_BTD = self.embed_rows(tokens_BT)
         memories = []
         for block in self.blocks:
@@ -224,7 +233,8 @@ class Transformer(nn.Module):
         return State(lengths_B.clone(), memories)
 
     def step(self, tokens_B: Tensor, state: State) -> Tensor:
-        """Feed one token to each row, advancing `state` in place: logits (B, V) of the next."""
+        """Feeds one token to each row and advances `state` in place. Returns logits (B, V) of the
+        next token."""
         x_BD = self.embed(tokens_B, state.position)
         for layer, block in enumerate(self.blocks):
             x_BD, state.memories[layer] = block.step(x_BD, state.memories[layer], state.position)
@@ -251,7 +261,8 @@ class Transformer(nn.Module):
 class NumberEmbedding(nn.Module):
     """Real numbers x (…) as points x·slope + offset (…, D) on a line.
 
-    The line misses the origin: from there, all x of one sign would be the same to a LayerNorm.
+    The line misses the origin. On a line through the origin, all x of one sign would be the same to
+    a LayerNorm.
     """
 
     def __init__(self, d: int) -> None:
@@ -273,17 +284,18 @@ def dropout_layer(p: float) -> nn.Module:
 
 
 def sinusoids(capacity: int, d: int) -> Tensor:
-    """(capacity, d): sin and cos of the position at wavelengths from 2π to 20000π, interleaved."""
+    """Returns (capacity, d): sin and cos of the position, interleaved, at wavelengths from 2π to
+    20000π."""
     frequency = torch.exp(torch.arange(0, d, 2) * (-math.log(10000.0) / d))
     angle = torch.arange(capacity)[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d]
 
 
 def rotated(x: Tensor, waves: Tensor) -> Tensor:
-    """x (…, E) with each pair (2i, 2i+1) turned by an angle (Su et al. 2021); `waves` (…, E) holds
-    that angle's sine and cosine in the same places, as `sinusoids` does.
+    """Returns x (…, E) with each pair (2i, 2i+1) of features rotated by an angle (Su et al. 2021).
 
-    The product of two vectors so turned depends on their positions' difference alone.
+    `waves` (…, E) holds the angle's sine and cosine in the same places, as `sinusoids` does. The
+    dot product of two vectors rotated by their positions depends only on the difference of these.
     """
     sin, cos = torch.unflatten(waves, -1, (-1, 2)).unbind(-1)
     a, b = torch.unflatten(x, -1, (-1, 2)).unbind(-1)
@@ -292,7 +304,8 @@ def rotated(x: Tensor, waves: Tensor) -> Tensor:
 
 
 def read(q_BHE: Tensor, k_BHCE: Tensor, v_BHCE: Tensor, visible_BC: Tensor) -> Tensor:
-    """Softmax attention of one query a row over the visible columns of a memory: (B, H, E)."""
+    """Returns (B, H, E): softmax attention of one query a row over the visible columns of a
+    memory."""
     read_BH1E = F.scaled_dot_product_attention(
         q_BHE.unsqueeze(2), k_BHCE, v_BHCE, attn_mask=visible_BC[:, None, None]
     )

@@ -1,4 +1,4 @@
-"""Attention over a cache of all earlier keys and values, a column a position."""
+"""Attention over a cache of all earlier keys and values, one column for each position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sweepd.models._backbone import Attention, Memory
 class CachedAttention(Attention):
     """Attention whose memory is every key and value so far.
 
-    A subclass says how queries read it: `read` for some of them, `attend` for all at once.
+    A subclass says how queries read this memory: `read` for some queries, `attend` for all at once.
     """
 
     @abstractmethod
@@ -36,7 +36,8 @@ class CachedAttention(Attention):
 
 
 def extended(memory: Memory, new: tuple[Tensor, ...], position_B: Tensor, columns: int) -> Memory:
-    """The caches with each row's new vectors (B, H, E) at `position_B`, at least `columns` wide."""
+    """Returns the caches with each row's new vectors (B, H, E) at `position_B`. Each cache is at
+    least `columns` wide. The given caches may be changed in place."""
     memory = tuple(widened(cache_BHCE, columns) for cache_BHCE in memory)
     rows = torch.arange(len(position_B), device=position_B.device)
     for cache_BHCE, new_BHE in zip(memory, new, strict=True):
@@ -45,7 +46,8 @@ def extended(memory: Memory, new: tuple[Tensor, ...], position_B: Tensor, column
 
 
 def widened(tensor_BHCE: Tensor, columns: int) -> Tensor:
-    """The cache with room for at least `columns`; it grows by half, so copies stay rare."""
+    """Returns the cache with room for at least `columns` columns. It grows by half, so copies stay
+    rare."""
     width = tensor_BHCE.size(2)
     if columns <= width:
         return tensor_BHCE

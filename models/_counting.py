@@ -1,4 +1,4 @@
-"""What a model costs, counted by running it once on the meta device.
+"""The costs of a model, counted by running it once on the meta device.
 
 Tensors there have shapes and no numbers, so nothing is allocated and nothing is computed.
 """
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Count:
-    """What one forward pass over one sequence takes."""
+    """The costs of one forward pass over one sequence."""
 
     parts: tuple[Part, ...]
     """one for each child module of the model that multiplies, and one for the model's own code"""
@@ -47,11 +47,12 @@ class Count:
 
 
 def count(model: nn.Module, inputs_1T: Tensor) -> Count:
-    """Count one forward pass of a model on the meta device.
+    """Returns the costs of one forward pass of a model, counted on the meta device.
 
     FLOPs are those that torch's FlopCounterMode knows: matrix products, convolutions and fused
-    attention, masked pairs included. A product counts as one with weights where a factor is a
-    parameter or a view of one. A kernel that torch cannot count is left out, and named.
+    attention. Pairs that are masked count too. A product counts as one with weights where a factor
+    is a parameter or a view of one. A kernel that torch cannot count is left out, and is named in
+    the result.
     """
     weights = {_storage(parameter) for parameter in model.parameters()}
     held = weights | {_storage(buffer) for buffer in model.buffers()}
@@ -91,8 +92,8 @@ def count(model: nn.Module, inputs_1T: Tensor) -> Count:
 
 
 class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the operators that FlopCounterMode passes over although they may multiply: those of
-    other libraries, and torch's own that UNCOUNTED names."""
+    """Notes the operators that FlopCounterMode passes over although they may multiply. These are
+    the operators of other libraries, and those of torch that UNCOUNTED names."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -109,5 +110,5 @@ class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _storage(tensor: Tensor) -> StorageWeakRef:
-    """Returns what a tensor and its views share."""
+    """Returns the storage of a tensor, which its views share."""
     return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]

@@ -11,18 +11,18 @@ from torch.nn import functional as F
 
 
 class Decoder(Protocol):
-    """What greedy decoding needs. A state has `select(index)`, which gives a copy with only these
-    rows."""
+    """What greedy decoding needs of a model. A state has `select(index)`, which returns a copy with
+    only these rows."""
 
     def prefill(self, tokens_BT: Tensor, lengths_B: Tensor) -> Any:
         """Returns the state of each row after its first lengths_b tokens (0 to T)."""
 
     def step(self, tokens_B: Tensor, state: Any) -> Tensor:
-        """Feed one token to each row, advancing `state` in place; returns logits (B, V)."""
+        """Feeds one token to each row and advances `state` in place. Returns logits (B, V)."""
 
 
 def decoder(model: nn.Module) -> Decoder:
-    """Returns the model itself where it can decode, else one that reruns it."""
+    """Returns the model itself if it can decode, else a decoder that reruns it for every token."""
     return cast(Decoder, model) if can_decode(model) else Rerun(model)
 
 
@@ -41,7 +41,8 @@ class Prefix:
     """(B,) tokens of each row"""
 
     def select(self, index: Tensor) -> Prefix:
-        """Returns a copy with only these rows, in this order: ids (long) or a mask (bool, (B,))."""
+        """Returns a copy with only these rows, in this order. The index is ids (long) or a mask
+        (bool, (B,))."""
         return Prefix(self.tokens[index], self.position[index])
 
 

@@ -31,9 +31,9 @@ tensor's own unseen."""
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Within this block new tensors lie on the meta device, and none of these is filled: torch
-    would look for numbers in kernels written in Python, most of the time that it takes to build a
-    model there."""
+    """Within this block new tensors lie on the meta device, and none of these is filled. To fill
+    them, torch would look for numbers in kernels written in Python. That would be most of the time
+    that it takes to build a model there."""
     with torch.device("meta"), _Unfilled():
         yield
 

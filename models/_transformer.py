@@ -1,4 +1,5 @@
-"""Hyper-parameters of the transformer that all shipped architectures are, and its exact costs.
+"""Hyper-parameters of the transformer on which all shipped architectures build, and its exact
+costs.
 
 Shape suffixes: B batch, T positions, D = d, H heads, E = D // H (head dim), V vocabulary.
 """
@@ -23,9 +24,10 @@ MAX_LAYERS = 1000
 class TransformerArchitecture(Architecture):
     """Hyper-parameters of a decoder-only transformer.
 
-    A subclass adds its own fields and says what its attention is (`attention`), what it computes
-    (`attention_flops`), what it remembers (`memory_floats`) and, unless that is what
-    `attention_kept` has, what it keeps for the backward pass.
+    A subclass adds its own fields. It defines its attention (`attention`), the FLOPs of that
+    attention (`attention_flops`) and the memory that decoding needs (`memory_floats`). If its
+    attention keeps something else for the backward pass than `attention_kept` says, it overrides
+    that too.
     """
 
     no_rotary: ClassVar[str | None] = None
@@ -60,11 +62,12 @@ class TransformerArchitecture(Architecture):
             raise ValueError(f"dropout = {self.dropout}: must be in [0, 1)")
 
     def build(self, vocab: int, L: int, capacity: int, generator: torch.Generator) -> Transformer:
-        """A freshly initialised model, on the CPU; every random draw comes from `generator`.
+        """Returns a freshly initialised model, on the CPU. Every random draw comes from
+        `generator`.
 
-        L decides what depends on the task's length (sparse's B); capacity bounds the length of
-        any row; with vocab = 0 rows are real numbers, and each position gives one. ValueError for
-        what only L can show to be impossible (a block larger than L).
+        L decides what depends on the task's length (sparse's B). `capacity` bounds the length of
+        any row. With vocab = 0 rows are real numbers, and each position gives one. Raises
+        ValueError for what only L can show to be impossible (a block larger than L).
         """
         attentions = [self.attention(L, capacity) for _ in range(self.layers)]
         model = Transformer(vocab, capacity, self.d, self.positions, self.dropout, attentions)
@@ -73,15 +76,16 @@ class TransformerArchitecture(Architecture):
 
     @property
     def qkv_widths(self) -> tuple[int, int, int]:
-        """Widths of one layer's queries, keys and values, all heads together."""
+        """The widths of one layer's queries, keys and values, all heads together."""
         return self.d, self.d, self.d
 
     def parts(self, vocab: int, L: int) -> list[Part]:
-        """Both FLOPs counts of one forward pass over one sequence of L tokens, by part.
+        """Returns the parts of one forward pass over one sequence of L tokens, with both FLOPs
+        counts of each.
 
-        Counted are matrix products; LayerNorm, GELU, softmax, biases, feature maps and embedding
-        look-ups are not (real numbers are multiplied, not looked up). Attention counts what its
-        algorithm needs, causality used.
+        Only matrix products are counted. LayerNorm, GELU, softmax, biases, feature maps and
+        embedding look-ups are not. (The embedding of real numbers is a product, not a look-up, so
+        it is counted.) Attention counts what its algorithm needs when it uses causality.
         """
 
         def weights(name: str, parameters: int) -> Part:
@@ -98,15 +102,16 @@ class TransformerArchitecture(Architecture):
         ]
 
     def state_bytes(self, vocab: int, L: int) -> int:
-        """Bytes (float32) of the decoding state after L tokens of one sequence."""
+        """Returns the bytes (float32) of the decoding state after L tokens of one sequence."""
         return 4 * self.layers * self.memory_floats(L)
 
     def kept_floats(self, vocab: int, L: int) -> tuple[int, int]:
-        """Floats that the backward pass needs of a forward one: for each sequence of L tokens, and
-        once for all of a batch.
+        """Returns how many floats the forward pass keeps for the backward pass: first for each
+        sequence of L tokens, then once for the whole batch.
 
-        A product keeps its inputs, a LayerNorm its input and two numbers a position, GELU its
-        input, dropout its mask, cross entropy the log-probabilities; ids are of 8 bytes.
+        A product keeps its inputs. A LayerNorm keeps its input and two numbers for each position.
+        GELU keeps its input, and dropout its mask. Cross entropy keeps the log-probabilities. Ids
+        take 8 bytes each.
         """
         drops = self.d if self.dropout else 0
         block = 13 * self.d + 4 + 2 * drops
@@ -115,25 +120,27 @@ class TransformerArchitecture(Architecture):
         return (self.layers * block + ends) * L + self.layers * row, self.layers * shared
 
     def fused_kept(self, L: int) -> int:
-        """What torch's fused attention keeps in place of weights: one number a query and head.
-        What is turned by its position is kept beside what it was."""
+        """Returns how many floats torch's fused attention keeps of one sequence: queries, keys and
+        values, and in place of weights one number for each query and head. With rotary positions it
+        keeps queries and keys both before and after they are rotated."""
         turned = 2 * self.d if self.positions == "rotary" else 0
         return (3 * self.d + turned + self.heads) * L
 
     def attention_kept(self, L: int) -> tuple[int, int]:
-        """Floats that one layer keeps between the projections before and after its attention: for
-        each sequence, and once for all. Here queries, keys and values, and a weight a pair and
-        head, of all L² pairs."""
+        """Returns how many floats one layer keeps between the projections before and after its
+        attention: first for each sequence, then once for the whole batch. Here it keeps queries,
+        keys and values, and one weight for each head and each of the L² pairs."""
         return sum(self.qkv_widths) * L + self.heads * L**2, 0
 
     @abstractmethod
     def attention(self, L: int, capacity: int) -> Attention:
-        """The attention of one layer, not yet initialised."""
+        """Returns the attention of one layer, not yet initialised."""
 
     @abstractmethod
     def attention_flops(self, L: int) -> list[tuple[str, int]]:
-        """One layer's products between activations, for one sequence of L tokens: name, FLOPs."""
+        """Returns one layer's products between activations, for one sequence of L tokens, each as
+        its name and its FLOPs."""
 
     @abstractmethod
     def memory_floats(self, L: int) -> int:
-        """Floats that one layer must keep of a sequence of L tokens to continue it."""
+        """Returns how many floats one layer must keep of a sequence of L tokens to continue it."""

@@ -1,8 +1,8 @@
 """All that a model may build on: `from sweepd.models.base import Architecture, …`.
 
-Models know torch and this file, nothing else. Three bases: `Model` needs `build` alone, from ids
-(B, T) to logits (B, T, V); an `Architecture` is one with a width d; `TransformerArchitecture` needs
-an `Attention`.
+A model needs torch and this file, nothing else. There are three base classes. `Model` needs `build`
+alone, which returns a module from ids (B, T) to logits (B, T, V). `Architecture` is a `Model` with
+a width d. `TransformerArchitecture` needs an `Attention`.
 """
 
 from __future__ import annotations

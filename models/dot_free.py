@@ -51,7 +51,8 @@ class DotFree(TransformerArchitecture):
         return [("attention values", 2 * self.d * pairs)]
 
     def attention_kept(self, L: int) -> tuple[int, int]:
-        """All rows share their weights."""
+        """Returns the floats that one layer keeps. Weights and bias are kept once for the whole
+        batch, since all rows share them."""
         return self.d * L, self.heads * L**2 + bias_floats(L)
 
     def memory_floats(self, L: int) -> int:

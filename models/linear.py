@@ -64,15 +64,19 @@ class Linear(TransformerArchitecture):
         return LinearAttention(self.d, self.heads, FEATURES[self.feature_map])
 
     def attention_flops(self, L: int) -> list[tuple[str, int]]:
-        """Those of the recurrence: add φ(k)ᵀ [v, 1] to the state, multiply φ(q) with it. The
-        chunked form that trains trades more FLOPs (a chunk's scores) for fewer steps."""
+        """Returns the FLOPs of the recurrence, which adds φ(k)ᵀ [v, 1] to the state and multiplies
+        φ(q) with it. Training uses the chunked form, which takes more FLOPs (a chunk's scores) and
+        fewer steps."""
         product = 2 * self.memory_floats(L) * L
         return [("attention state", product), ("attention values", product)]
 
     def attention_kept(self, L: int) -> tuple[int, int]:
-        """What goes into the feature map and what comes out, values with their ones, the scores
-        inside each chunk; where there are several chunks, their sums and copies of what is summed;
-        numerators and denominators."""
+        """Returns the floats that one layer keeps of a sequence.
+
+        These are what goes into the feature map and what comes out, values with their ones, the
+        scores inside each chunk, numerators and denominators. Where there are several chunks, their
+        sums and copies of what is summed are added.
+        """
         chunks = -(-L // chunk_of(self.d // self.heads))
         length = -(-L // chunks)
         d, heads, padded = self.d, self.heads, chunks * length
@@ -85,12 +89,13 @@ class Linear(TransformerArchitecture):
 
 
 def chunk_of(width: int) -> int:
-    """Most positions of a chunk, for heads of that width."""
+    """Returns the most positions that a chunk may have, for heads of that width."""
     return min(max(32, width), 64)
 
 
 class LinearAttention(Attention):
-    """Computed by chunks: dense inside a chunk, through the summed state before it.
+    """Linear attention by chunks: dense inside a chunk, and through the summed state of all before
+    it.
 
     Sums are kept in float32 at least, also under autocast. Memory: the state (B, H, E, E+1).
     """
@@ -145,14 +150,14 @@ class LinearAttention(Attention):
 
 
 def chunked(x_BHTE: Tensor, chunks: int, length: int) -> Tensor:
-    """(B, H, chunks, length, E), with zeros after position T."""
+    """Returns x as (B, H, chunks, length, E), with zeros after position T."""
     if room := chunks * length - x_BHTE.size(2):
         x_BHTE = F.pad(x_BHTE, (0, 0, 0, room))
     return torch.unflatten(x_BHTE, 2, (chunks, length))
 
 
 def normalised(read: Tensor) -> Tensor:
-    """(…, E) from (…, E+1): the numerator over the denominator beside it."""
+    """Returns (…, E) from (…, E+1): the numerator over the denominator beside it."""
     return read[..., :-1] / read[..., -1:].clamp_min(TINY)
 
 

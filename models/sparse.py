@@ -62,7 +62,8 @@ class Sparse(TransformerArchitecture):
                 raise ValueError(f"{name} = {value}: must be at least 1")
 
     def block_at(self, L: int) -> int:
-        """B for a task of length L. ValueError if the block does not fit L, or c the block."""
+        """Returns B for a task of length L. Raises ValueError if the block does not fit L, or c the
+        block."""
         rule = self.block
         block = rule.at(L) if isinstance(rule, BlockRule) else rule
         block = block or 1 << (L.bit_length() - 1) // 2
@@ -81,7 +82,9 @@ class Sparse(TransformerArchitecture):
         return [("attention scores", 2 * self.d * pairs), ("attention values", 2 * self.d * pairs)]
 
     def attention_kept(self, L: int) -> tuple[int, int]:
-        """Beside each tile's queries, copies of its keys and values, and all its weights."""
+        """Returns the floats that one layer keeps of a sequence: each tile's queries, copies of its
+        keys and values, and all its weights. A sequence of one dense tile keeps what fused
+        attention does."""
         window = self.k * self.block_at(L)
         if short(window) >= L:
             return self.fused_kept(L), 0
@@ -92,32 +95,33 @@ class Sparse(TransformerArchitecture):
         return tiles * (self.d * (tile + 2 * keys) + self.heads * tile * keys), 0
 
     def memory_floats(self, L: int) -> int:
-        """The last kB keys and values, and those of the summaries before them."""
+        """Returns the floats of the last kB keys and values, and of those of the summaries before
+        them."""
         return 2 * self.d * (min(L, self.k * self.block_at(L)) + self.distant(L, L))
 
     def distant(self, L: int, i: int) -> int:
-        """Summaries that query i (1-based) reads from before its local window."""
+        """Returns how many summaries query i (1-based) reads from before its local window."""
         block = self.block_at(L)
         blocks, rest = divmod(max(0, i - self.k * block), block)
         return blocks * self.c + max(0, rest - (block - self.c))
 
 
 def tile_of(window: int) -> int:
-    """Queries of a tile, for a local window of that many keys."""
+    """Returns how many queries a tile has, for a local window of that many keys."""
     return max(16, 2 * window)
 
 
 def short(window: int) -> int:
-    """Up to this length, a sequence is one dense tile."""
+    """Returns the greatest length at which a sequence is one dense tile."""
     return max(SHORT, tile_of(window))
 
 
 class SparseAttention(Attention):
-    """Computed by tiles of queries, each against its local span beside the summary columns.
+    """Sparse attention by tiles of queries, each against its local span and the summary columns.
 
-    Cost is proportional to T·(kB + T·c/B). The memory of a row is one buffer of keys and one of
-    values: a ring of the last kB positions (position p in column p mod kB), then the summaries
-    in order.
+    The cost is proportional to T·(kB + T·c/B). The memory of a row is one buffer of keys and one of
+    values. Each holds a ring of the last kB positions (position p in column p mod kB), and then the
+    summaries in order.
     """
 
     short_mask: Tensor
@@ -166,10 +170,11 @@ class SparseAttention(Attention):
         return read_BHNQE.flatten(2, 3)[:, :, :T]
 
     def keys_of_tiles(self, x_BHTE: Tensor, tiles: int) -> Tensor:
-        """What the queries of each tile may read: the window - 1 positions before the tile, the
-        tile, and the summaries before the last query's window. (B, H, tiles, K, E)"""
+        """Returns (B, H, tiles, K, E): what the queries of each tile may read. These are the window
+        - 1 positions before the tile, the tile, and the summaries before the last query's
+        window."""
         T = x_BHTE.size(2)
-        padding = (0, 0, self.tile, tiles * self.tile - T)  # a tile of nothing before the first
+        padding = (0, 0, self.tile, tiles * self.tile - T)  # a tile of zeros before the first
         x_BHNQE = torch.unflatten(F.pad(x_BHTE, padding), 2, (tiles + 1, self.tile))
         before = x_BHNQE[:, :, :-1, self.tile - self.window + 1 :]
         blocks = (T - 1 - self.window + self.c) // self.block
@@ -209,5 +214,5 @@ class SparseAttention(Attention):
 
 
 def additive(visible: Tensor) -> Tensor:
-    """0 where visible, -inf elsewhere."""
+    """Returns a bias that is 0 where a key is visible and -inf elsewhere."""
     return torch.zeros(visible.shape).masked_fill(~visible, -torch.inf)

@@ -9,8 +9,8 @@ where u_t is a linear function of the token at t, and φ(lag) holds cos and -sin
 E/2 frequencies ω of sinusoidal positions. A token whose u_t is a multiple of φ(some lag) reads
 there most. That takes half of the weights of queries and keys, and no cache of keys.
 
-Computed as rotary attention in which every key is the same vector: u_t turned by t, times that
-vector turned by s.
+It is computed as rotary attention in which every key is the same vector. The score is the product
+of u_t rotated by t and that vector rotated by s.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Chains:
     lengths: IntArray
 
     def check(self, count: int) -> None:
-        """Raises ValueError unless these are `count` rows of the form that this class tells."""
+        """Raises ValueError unless these are `count` rows of the form that the class describes."""
         rows = np.arange(len(self.tokens))
         if not len(rows) == len(self.prompts) == len(self.lengths) == count:
             raise ValueError(f"{count} rows were asked for; tokens are {self.tokens.shape}")
@@ -56,7 +56,8 @@ class Chains:
             raise ValueError(f"the task gave rows that do not end in {SPECIALS[EOS]}")
 
     def batch(self) -> Batch:
-        """Returns next-token prediction; the loss covers what follows the prompt, with <eos>."""
+        """Returns the rows for next-token prediction. The loss covers what follows the prompt, with
+        <eos>."""
         targets = self.tokens[:, 1:].copy()
         position = np.arange(1, self.tokens.shape[1])
         outside = (position < self.prompts[:, None]) | (position >= self.lengths[:, None])
@@ -64,8 +65,8 @@ class Chains:
         return Batch(self.tokens[:, :-1], targets)
 
     def without_chain(self, separator: int) -> Chains:
-        """Returns the same rows with the answer, which follows the last separator, behind the
-        prompt."""
+        """Returns the same rows without their chains. The answer, which follows the last separator,
+        then comes right behind the prompt."""
         T = self.tokens.shape[1]
         answers = T - (self.tokens[:, ::-1] == separator).argmax(axis=1)
         skipped = answers - self.prompts
@@ -85,10 +86,10 @@ Fill = Callable[["ChainTask", np.random.Generator, IntArray], None]
 class ChainTask(Task):
     """A task whose rows are `prompt <separator> chain <separator> answer <eos>`.
 
-    A subclass gives `vocab` (which begins with SPECIALS), `prompt_length`, `chain_length` and
-    `draw`. The rest is made here: padding, the loss mask, splits that share no prompt. Instead of
-    `draw`, a task that needs speed may write whole blocks of rows: `fill`. A class that defines one
-    of the two gets the other one made from it.
+    A subclass defines `vocab` (which begins with SPECIALS), `prompt_length`, `chain_length` and
+    `draw`. This class makes the rest: padding, the loss mask, and splits that share no prompt. A
+    task that needs speed may define `fill` instead of `draw`, which writes whole blocks of rows. A
+    class that defines one of the two gets the other one made from it.
 
     With cot = False rows are `prompt <separator> answer <eos>`, of the same problems.
     """
@@ -111,16 +112,17 @@ class ChainTask(Task):
     @property
     @abstractmethod
     def prompt_length(self) -> int:
-        """Most tokens of a prompt, with the separator that ends it."""
+        """The most tokens of a prompt, with the separator that ends it."""
 
     @property
     def chain_length(self) -> int:
-        """Most tokens of a chain, with the separator that ends it; 0 for a task without chains."""
+        """The most tokens of a chain, with the separator that ends it. 0 for a task without
+        chains."""
         return 0
 
     @property
     def answer_length(self) -> int:
-        """Most tokens of an answer."""
+        """The most tokens of an answer."""
         return 1
 
     @property
@@ -145,14 +147,15 @@ class ChainTask(Task):
         draw = abstractmethod(draw)
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        """Write one random row, with its chain, into each row of `tokens` (B, T).
+        """Writes one random row, with its chain, into each row of `tokens` (B, T).
 
-        `tokens` has room for the longest row and arrives all PAD.
+        `tokens` has room for the longest row and arrives filled with PAD.
         """
         raise NotImplementedError
 
     def _joined(self, drawn: tuple[Tokens, Tokens, Tokens]) -> list[int]:
-        """Returns the ids of a row. Raises ValueError for parts that no row can be made of."""
+        """Returns the ids of the row that `draw` gave in parts. Raises ValueError if its parts make
+        no row."""
         prompt, chain, answer = parts_of(self, drawn, "prompt", "chain (empty for none)", "answer")
         parts = []
         for name, part, most, ended, free in (
@@ -174,25 +177,25 @@ class ChainTask(Task):
         return [*parts, EOS]
 
     def _parts(self, row: IntArray) -> tuple[Tokens, Tokens, Tokens]:
-        """Returns prompt, chain and answer of a row of ids."""
+        """Returns the prompt, the chain and the answer of a row of ids."""
         words = self.words(row[: _through_first(row[None], EOS)[0] - 1])
         separator = self.vocab[self.separator]
         first, last = words.index(separator), len(words) - words[::-1].index(separator)
         return words[:first], words[first + 1 : last - 1], words[last:]
 
     def _block(self, rows: int) -> IntArray:
-        """Returns (rows, T) all PAD, with room for the longest row."""
+        """Returns (rows, T) filled with PAD, with room for the longest row."""
         room = self.prompt_length + self.chain_length + self.answer_length + 1
         return np.full((rows, room), PAD, dtype=np.int64)
 
     def _filled(self, rng: np.random.Generator, tokens: IntArray) -> HashArray:
-        """Write random rows over all of `tokens`; returns (B,) the hashes of their prompts."""
+        """Writes random rows over all of `tokens`. Returns (B,) the hashes of their prompts."""
         tokens[:] = PAD
         self.fill(rng, tokens)
         return hash_prompts(tokens, _through_first(tokens, self.separator))
 
     def distinct_inputs(self) -> float:
-        """Returns the number of different prompts: here estimated (`estimated_count`)."""
+        """Returns an estimate of the number of different prompts (`estimated_count`)."""
         rng = np.random.default_rng(0)
         return estimated_count(self._block(BLOCK), lambda tokens: self._filled(rng, tokens))
 
@@ -213,7 +216,8 @@ class ChainTask(Task):
             yield Example(self.words(row[:length]), answer, int(prompt))
 
     def answer(self, tokens: Sequence[int] | IntArray) -> tuple[int, ...]:
-        """Returns the answer's ids in a row without <eos>: what follows the last separator."""
+        """Returns the ids of the answer, which follows the last separator of a row without
+        <eos>."""
         ids = [int(token) for token in tokens]
         return tuple(ids[len(ids) - ids[::-1].index(self.separator) :])
 
@@ -241,7 +245,7 @@ def _draw_by(fill: Fill) -> Draw:
 
 
 def _through_first(tokens: IntArray, token: int) -> IntArray:
-    """Returns (B,) how many tokens of each row end with its first `token`."""
+    """Returns (B,) the number of tokens of each row up to and including its first `token`."""
     position: IntArray = (tokens == token).argmax(axis=1)
     assert (tokens[np.arange(len(tokens)), position] == token).all(), f"a row without id {token}"
     return position + 1

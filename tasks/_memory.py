@@ -21,8 +21,8 @@ Values = Literal["tokens", "reals"]
 class MemoryTask(RowTask):
     """A task of a fixed length with a target y_t at every position t that has its memories.
 
-    Inputs x_t are drawn one by one: ids, all equally likely, or, where the vocabulary is empty,
-    standard normal numbers. Targets are ids of the same vocabulary, or real numbers.
+    Inputs x_t are drawn one by one. They are ids, all equally likely, or standard normal numbers
+    where the vocabulary is empty. Targets are ids of the same vocabulary, or real numbers.
     """
 
     length: int = field(default=64, kw_only=True)
@@ -38,8 +38,8 @@ class MemoryTask(RowTask):
 
     @abstractmethod
     def targets(self, inputs: Rows) -> Rows:
-        """Returns the targets of the last positions of each row (B, T); those before lack
-        memories."""
+        """Returns the targets of the last positions of each row of inputs (B, T). The positions
+        before these lack memories and have no target."""
 
     def distinct_inputs(self) -> float:
         return as_count(len(self.vocab) ** self.length) if self.vocab else math.inf
@@ -55,7 +55,7 @@ class MemoryTask(RowTask):
         return Batch(inputs, targets)
 
     def _filled(self, rng: np.random.Generator, rows: Rows) -> HashArray:
-        """Write random inputs over all of `rows`; returns (B,) their hashes."""
+        """Writes random inputs over all of `rows`. Returns (B,) their hashes."""
         if self.vocab:
             rows[:] = rng.integers(len(self.vocab), size=rows.shape)
         else:
@@ -78,8 +78,11 @@ class MemoryTask(RowTask):
 
 @dataclass(frozen=True)
 class SumOfMemories(MemoryTask):
-    """A task whose target is the sum of M memories: of ids modulo `symbols`, of real numbers
-    divided by sqrt(M), so that targets have variance 1."""
+    """A task whose target is the sum of M memories.
+
+    A sum of ids is taken modulo `symbols`. A sum of real numbers is divided by sqrt(M), so that
+    targets have variance 1.
+    """
 
     memories: int = 2
     """M"""
@@ -96,7 +99,7 @@ class SumOfMemories(MemoryTask):
         require_range(self, "symbols", 2, 10_000)
         if self.values not in get_args(Values):
             raise ValueError(f"values = {self.values!r}: must be tokens or reals")
-        if self.values == "reals":  # of the class's metrics, which are those of ids
+        if self.values == "reals":  # real targets have no acc
             object.__setattr__(self, "metrics", ("loss",))
 
     @property
@@ -104,7 +107,7 @@ class SumOfMemories(MemoryTask):
         return number_words(self.symbols) if self.values == "tokens" else ()
 
     def total(self, memories: Sequence[Rows]) -> Rows:
-        """Returns the targets where these are the memories, each (B, T)."""
+        """Returns the targets (B, T) for these memories, each (B, T)."""
         found: Rows = np.sum(memories, axis=0)
         if self.values == "tokens":
             return found % self.symbols

@@ -34,10 +34,10 @@ Targets = Sequence[str | None] | Sequence[float | None]
 class RowTask(Task):
     """A task of rows of inputs, with a target at some positions.
 
-    A subclass gives `vocab` (empty where rows are real numbers), `length` and `draw`. The rest is
-    made here: padding, the loss mask, splits that share no row of inputs. `acc` is the share of
-    targets that the model predicts where they stand; a task of real numbers has the loss alone,
-    and says so: `metrics = ("loss",)`.
+    A subclass defines `vocab` (empty where rows are real numbers), `length` and `draw`. This class
+    makes the rest: padding, the loss mask, and splits that share no row of inputs. `acc` is the
+    share of targets that the model predicts at their positions. A task of real numbers has the loss
+    alone, and says so: `metrics = ("loss",)`.
     """
 
     metrics: ClassVar[Sequence[str] | Mapping[str, str]] = ("acc", "loss")
@@ -45,7 +45,7 @@ class RowTask(Task):
     @property
     @abstractmethod
     def length(self) -> int:
-        """Most positions of a row."""
+        """The most positions of a row."""
 
     @property
     def L(self) -> int:  # noqa: N802
@@ -59,8 +59,9 @@ class RowTask(Task):
     def draw(self, rng: np.random.Generator) -> tuple[Inputs, Targets]:
         """Returns one random row: its inputs, and the target of each position, None for none.
 
-        Both are entries of `vocab`, or real numbers where there is no vocab, and equally many. A
-        target may depend on the inputs up to its position. All randomness comes from `rng`.
+        Inputs and targets are entries of `vocab`, or real numbers where there is no vocab. There
+        are equally many of both. A target may depend only on the inputs up to its position. All
+        randomness comes from `rng`.
         """
 
     def words(self, ids: Iterable[Any]) -> list[str]:
@@ -68,7 +69,7 @@ class RowTask(Task):
         return super().words(ids) if self.vocab else list(map(str, ids))
 
     def distinct_inputs(self) -> float:
-        """Returns the number of different rows of inputs: here estimated (`estimated_count`)."""
+        """Returns an estimate of the number of different rows of inputs (`estimated_count`)."""
         rng = np.random.default_rng(0)
         return estimated_count(self._block(BLOCK), lambda rows: self._filled(rng, rows))
 
@@ -81,7 +82,7 @@ class RowTask(Task):
         return self.sample(rng, count, split)
 
     def examples(self, rng: np.random.Generator, count: int, split: Split) -> Iterator[Example]:
-        """Shown as `inputs <sep> targets <eos>`, with a dot where there is no target. A model
+        """Yields rows as `inputs <sep> targets <eos>`, with a dot where there is no target. A model
         sees the inputs alone."""
         batch = self.sample(rng, count, split)
         for inputs, targets, scored in zip(batch.inputs, batch.targets, batch.scored, strict=True):
@@ -93,11 +94,11 @@ class RowTask(Task):
             yield Example([*prompt, *answer, SPECIALS[EOS]], " ".join(answer), len(prompt))
 
     def _block(self, rows: int) -> Rows:
-        """Returns (rows, 2T) room for inputs and, behind them, targets."""
+        """Returns (rows, 2T) with room for inputs and, behind them, targets."""
         return np.empty((rows, 2 * self.length), dtype=np.int64 if self.vocab else np.float32)
 
     def _filled(self, rng: np.random.Generator, rows: Rows) -> HashArray:
-        """Write random inputs and targets over all of `rows`; returns (B,) the inputs' hashes."""
+        """Writes random inputs and targets over all of `rows`. Returns (B,) the inputs' hashes."""
         T = self.length
         rows[:, :T], rows[:, T:] = 0, IGNORE if self.vocab else np.nan
         for row in rows:

@@ -40,7 +40,7 @@ DRAWS_TO_COUNT = 4096
 
 
 class Split(Enum):
-    """Which inputs a sample may hold, by a hash of the input: no input is in two splits.
+    """The inputs that a sample may hold, by a hash of the input. No input is in two splits.
 
     Of 16 equal shares of hash values, training has 14, checks have 1 and the test has 1.
     """
@@ -63,13 +63,14 @@ class Batch:
 
     @property
     def scored(self) -> Flags:
-        """(B, T) whether there is a target."""
+        """Whether each position has a target, (B, T)."""
         return ~np.isnan(self.targets) if self.targets.dtype.kind == "f" else self.targets != IGNORE
 
     def check(self, count: int) -> None:
         """Raises ValueError unless these are `count` rows that can be trained on.
 
-        Without this check, rubbish would pass for a model that learns nothing, or that diverges.
+        Without this check, invalid rows would look like a model that learns nothing, or that
+        diverges.
         """
         shapes = self.inputs.shape, self.targets.shape
         if shapes[0] != shapes[1] or len(self.inputs) != count:
@@ -87,8 +88,8 @@ class Batch:
 class Example:
     """A row for people to look at.
 
-    tokens: the prompt, what is to be predicted, and <eos>. answer: the part of it that counts, in
-    words. prompt_length: how many of the tokens are given.
+    tokens: the prompt, what is to be predicted, and <eos>. answer: the part of what is to be
+    predicted that counts, in words. prompt_length: how many of the tokens are given.
     """
 
     tokens: list[str]
@@ -116,17 +117,18 @@ class Task(ABC):
     @property
     @abstractmethod
     def vocab(self) -> Sequence[str]:
-        """Token strings; the index is the id. Empty where rows are real numbers."""
+        """The token strings. The index of a string is its id. Empty where rows are real numbers."""
 
     @property
     @abstractmethod
     def L(self) -> int:  # noqa: N802 (the field's own name)
-        """Largest number of tokens before <eos>, or the published value where there is one."""
+        """The largest number of tokens before <eos>, or the published value where there is one."""
 
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """Bound of the length of any row, <eos> included: what buffers and positions must hold."""
+        """The bound of the length of any row, <eos> included. Buffers and positions must hold that
+        many."""
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Returns the token strings of ids."""
@@ -134,7 +136,7 @@ class Task(ABC):
         return [vocab[token] for token in ids]
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Returns the ids of token strings. Raises ValueError for one that `vocab` lacks."""
+        """Returns the ids of token strings. Raises ValueError for a string that `vocab` lacks."""
         index, words = _index(tuple(self.vocab)), list(words)
         for word in words:
             if not (isinstance(word, str) and word in index):
@@ -151,34 +153,35 @@ class Task(ABC):
     @abstractmethod
     def sample(self, rng: np.random.Generator, count: int, split: Split) -> Any:
         """Returns `count` (at least 1) rows whose inputs hash into the split, drawn from `rng`
-        alone: `Chains`, or a `Batch` in which every target counts by itself.
+        alone. They are `Chains`, or a `Batch` in which every target counts by itself.
 
-        Raises ValueError if the split holds next to nothing of what the task draws.
+        Raises ValueError if hardly any of what the task draws falls into the split.
         """
 
     @abstractmethod
     def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
-        """Returns the same rows as what a model trains on."""
+        """Returns the rows of `sample` in the form that a model trains on."""
 
     @abstractmethod
     def examples(self, rng: np.random.Generator, count: int, split: Split) -> Iterator[Example]:
-        """Returns the same rows for people to look at."""
+        """Yields the rows of `sample` in a form for people to look at."""
 
     def right(self, found: Rows, batch: Batch) -> Flags | None:
         """Returns what `acc` counts in a sample that is a Batch: (B, T) whether each target is met,
-        or (B,) whether each row is. None where there is no `acc`, as by default for real numbers.
+        or (B,) whether each row is. Returns None where there is no `acc`, as by default for real
+        numbers.
 
         found: (B, T) what a model gives at each position, the likeliest id or a real number.
         """
         return None if batch.targets.dtype.kind == "f" else found == batch.targets
 
     def scores(self, found: Any, wanted: Any) -> Mapping[str, float]:
-        """Returns the metrics of the task's own, those that are not acc, chain_acc or loss, over a
-        whole sample.
+        """Returns the task's own metrics over a whole sample: those that are not acc, chain_acc or
+        loss.
 
-        found: (B, T) what a model gives at each position, as in `right`; wanted: the Batch. Of
-        `Chains` both are lists of answers, each a list of words; None in `found` where a model came
-        to no end.
+        found: (B, T) what a model gives at each position, as in `right`. wanted: the Batch. Of
+        `Chains` both are lists of answers, each a list of words. An answer in `found` is None where
+        a model came to no end.
         """
         return {}
 
@@ -187,8 +190,9 @@ class Task(ABC):
     ) -> Rows:
         """Returns `count` rows that hash into the split, in the order of drawing.
 
-        `fill` writes a random row into each row of what it is given, which is part of `block`,
-        and returns the hashes of their inputs. Raises ValueError if next to none is in the split.
+        `fill` is given a part of `block`. It writes a random row into each of its rows, and returns
+        the hashes of their inputs. Raises ValueError if count is less than 1, or if hardly any row
+        falls into the split.
         """
         if count < 1:
             raise ValueError(f"count = {count}: must be at least 1")
@@ -221,7 +225,8 @@ def _index(vocab: tuple[str, ...]) -> dict[str, int]:
 
 
 def parts_of(task: Task, drawn: Any, *names: str) -> Any:
-    """Returns what `draw` gave, which is a part for each name. Raises ValueError if it is not."""
+    """Returns what `draw` gave, as it is. Raises ValueError unless it has one part for each
+    name."""
     sized = isinstance(drawn, Sequence | np.ndarray) and not isinstance(drawn, str)
     if not (sized and len(drawn) == len(names)):
         count = f"{len(drawn)} parts" if sized else f"{drawn!r:.60}"
@@ -235,9 +240,9 @@ def parts_of(task: Task, drawn: Any, *names: str) -> Any:
 def estimated_count(block: Rows, fill: Callable[[Rows], HashArray]) -> float:
     """Returns about how many different inputs `fill` draws, from the equal pairs among 4096.
 
-    n draws from N equally likely inputs hold n(n - 1) / 2N equal pairs on average. Where inputs
-    are not equally likely, N is the number of equally likely ones that would repeat as often.
-    Returns infinity where no two are equal: there are millions. `block` and `fill` are those of
+    n draws from N equally likely inputs hold n(n - 1) / 2N equal pairs on average. Where inputs are
+    not equally likely, N is the number of equally likely ones that would repeat as often. Returns
+    infinity where no two are equal, since there are then millions. `block` and `fill` are those of
     `Task.drawn`.
     """
     hashes = np.concatenate([fill(block) for _ in range(-(-DRAWS_TO_COUNT // len(block)))])
@@ -250,8 +255,8 @@ def estimated_count(block: Rows, fill: Callable[[Rows], HashArray]) -> float:
 def hash_prompts(tokens: IntArray, prompts: IntArray) -> HashArray:
     """Returns (B,) 64-bit hashes of the first prompts[b] ids of each row, and of nothing else.
 
-    The splits rest on these values: changing them makes every stored result incomparable.
-    Each id goes through the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
+    The splits depend on these values, so changing them makes every stored result incomparable. Each
+    id goes through the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
     """
     hashes = np.empty(len(tokens), dtype=np.uint64)
     for row in range(len(tokens)):

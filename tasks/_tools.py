@@ -14,19 +14,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile a loop that fills rows to machine code (numba, cached on disk).
+    """Returns a loop that fills rows, compiled to machine code (numba, cached on disk).
 
-    The cache notices changes of the function's own file only. So a compiled function may call
-    `below` and others of its own module, never those of another module.
+    The cache notices only changes of the function's own file. So a compiled function may call
+    `below` and other functions of its own module, but never those of another module.
     """
     return cast(F, numba.njit(cache=True)(function))
 
 
 @compiled
 def below(rng: np.random.Generator, stop: int) -> int:
-    """Returns a random integer from 0 to stop - 1; in numba 20 times faster than `rng.integers`.
+    """Returns a random integer from 0 to stop - 1.
 
-    The probabilities of two values differ by less than stop / 2**53.
+    In numba this is 20 times faster than `rng.integers`. The probabilities of two values differ by
+    less than stop / 2**53.
     """
     return int(rng.random() * stop)
 

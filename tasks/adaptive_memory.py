@@ -1,7 +1,7 @@
 """Adaptive memory: what do the inputs give together at distances that the inputs themselves choose?
 
-The k-th of M memories lies at one of `symbols` lags, spread evenly up to the longest. Which one
-is chosen by k, the input at hand and the memories found before, as far as there are levels:
+The k-th of M memories lies at one of `symbols` lags, spread evenly up to the longest. Which one it
+is depends on k, on the input at hand and on the memories found before, as far as there are levels:
 
     c_k = (k - 1 + s(x_t) + s(m_1) + … + s(m_j)) mod symbols,  j = min(k, K) - 1
     m_k = x_(t - floor((c_k + 1) · longest / symbols))
@@ -15,7 +15,7 @@ Of ids, s(x) = x and the target is taken modulo `symbols`. With 2 symbols, longe
 Of real numbers, s(x) says in which of `symbols` equally likely intervals x lies, 0 for the least
 numbers, and the target is divided by sqrt(M), so that targets have variance 1.
 
-P2 leaves the functions open that choose the lags and give the target: these are ours.
+P2 leaves open which functions choose the lags and give the target. The functions here are ours.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AdaptiveMemory(SumOfMemories):
 
     @property
     def lags(self) -> tuple[int, ...]:
-        """The distances to choose from, ascending."""
+        """The lags to choose from, ascending."""
         return tuple(c * self.longest // self.symbols for c in range(1, self.symbols + 1))
 
     def targets(self, inputs: Rows) -> Rows:
@@ -75,7 +75,7 @@ class AdaptiveMemory(SumOfMemories):
         return self.total(memories)
 
     def symbols_of(self, inputs: Rows) -> Rows:
-        """(B, T) what each input says about lags: ids from 0 to symbols - 1."""
+        """Returns (B, T) the ids, from 0 to symbols - 1, by which the inputs choose lags."""
         if self.values == "tokens":
             return inputs
         bounds = [NormalDist().inv_cdf(c / self.symbols) for c in range(1, self.symbols)]

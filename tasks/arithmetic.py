@@ -14,12 +14,12 @@ These are exactly the operators whose two operands are already numbers.
 
 Brackets stand only where the expression would mean something else without them: around any pair
 that follows a /, around a sum or difference that follows a - or * or is followed by a * or /.
-So never around a + (b - c) or a * (b / c), which are a + b - c and a * b / c. A pair of brackets
-keeps what it holds from its neighbours, so it is needed until it holds a single number, and is
-dropped then.
+So they never stand in a + (b - c) or a * (b / c), which are a + b - c and a * b / c. A pair of
+brackets keeps what it holds from its neighbours. So it is needed until it holds a single number,
+and is dropped then.
 
-As in Feng et al. 2023, the expression grows backwards from its result: k times, a random number
-of it becomes a pair that evaluates to it.
+As in Feng et al. 2023, the expression grows backwards from its result: k times, one of its numbers,
+chosen at random, is replaced by a pair that evaluates to this number.
 """
 
 from __future__ import annotations
@@ -87,12 +87,13 @@ class Arithmetic(ChainTask):
 
     @property
     def prompt_length(self) -> int:
-        """k operators take k + 1 numbers and at most k - 1 pairs of brackets."""
+        """The tokens of k operators, k + 1 numbers, at most k - 1 pairs of brackets, and the
+        separator."""
         return 4 * self.operators
 
     @property
     def chain_length(self) -> int:
-        """The same for k - 1 operators, k - 2, … and 1."""
+        """The same, summed over k - 1 operators, k - 2, … and 1."""
         return 2 * self.operators * (self.operators - 1)
 
     @property
@@ -105,7 +106,8 @@ class Arithmetic(ChainTask):
         return max(self.L, super().L) + 1
 
     def distinct_inputs(self) -> float:
-        """An upper bound: all binary trees, though some are written the same."""
+        """Returns an upper bound, which counts all binary trees, though some are written the
+        same."""
         k = self.operators
         trees = math.comb(2 * k, k) // (k + 1)
         return as_count(trees * 4**k * self.modulus ** (k + 1))
@@ -130,7 +132,7 @@ def _fill(rng: np.random.Generator, tokens: IntArray, operators: int, inverse: I
 
 @compiled
 def _grow(rng: np.random.Generator, row: IntArray, end: int, which: int, inverse: IntArray) -> int:
-    """Turn a number of the expression row[:end], its `which`-th, into a pair; return its end."""
+    """Turns the `which`-th number of the expression row[:end] into a pair. Returns the new end."""
     place = 0
     while row[place] < NUMBER or which > 0:
         which -= row[place] >= NUMBER
@@ -156,7 +158,8 @@ def _grow(rng: np.random.Generator, row: IntArray, end: int, which: int, inverse
 
 @compiled
 def _pair(rng: np.random.Generator, value: int, inverse: IntArray) -> tuple[int, int, int]:
-    """A number, an operator and a number that make `value`: drawn until a right one exists."""
+    """Returns a number, an operator and a number that make `value`. The first number and the
+    operator are drawn until there is a right second number."""
     p = len(inverse)
     while True:
         left = below(rng, p)
@@ -176,7 +179,8 @@ def _pair(rng: np.random.Generator, value: int, inverse: IntArray) -> tuple[int,
 
 @compiled
 def _step(row: IntArray, start: int, end: int, inverse: IntArray) -> int:
-    """Write the expression row[start:end], one pair evaluated, from end + 1; return its end.
+    """Writes the expression row[start:end] with one pair evaluated, from end + 1 on. Returns the
+    end of what it wrote.
 
     row[end] holds EQUALS.
     """
@@ -199,7 +203,8 @@ def _step(row: IntArray, start: int, end: int, inverse: IntArray) -> int:
 
 @compiled
 def _reducible(before: int, tokens: IntArray) -> bool:
-    """Whether `tokens` (number, operator, number, next token), after `before`, is evaluated now."""
+    """Returns whether the pair in `tokens` (number, operator, number, next token) is to be
+    evaluated now. `before` is the token before it."""
     left, operator, right, after = tokens
     if left < NUMBER or right < NUMBER:
         return False

@@ -1,13 +1,14 @@
 """ED_local: edit distance with a chain that keeps in reach all that its next token depends on.
 
-P1 names such a task and does not publish its format: this one is ours. It is that of
-`edit_distance`, except that each row of the dynamic program starts with what is left of the first
-string, from the row's own letter on, and each cell follows its letter of the second string:
+P1 names such a task and does not publish its format, so the format here is ours. It is that of
+`edit_distance` with two differences. Each row of the dynamic program starts with what is left of
+the first string, from the row's own letter on. Each cell follows its letter of the second string:
 
     a b | a c b <sep> a b | a 0 c 2 b 4 , b | a 2 c 3 b 2 , <sep> 2 <eos>
 
-In `edit_distance` each cell needs letters of the prompt, up to nearly the whole chain behind it;
-here the row before is as far as any token needs to see (`LocalEditDistance.locality`).
+In `edit_distance` each cell needs letters of the prompt, which may lie nearly the whole chain
+before it. Here no token needs to see further back than the row before
+(`LocalEditDistance.locality`).
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class LocalEditDistance(EditDistance):
     def locality(self) -> int:
         """m: each chain token, <eos> included, is a function of the m tokens before it.
 
-        The furthest is a row's end: that every letter of the second string had its cell shows
-        from the bar of the row before on, one row and its cells behind. How many rows there were
-        is not needed: the distance 2i of i letters to none follows from their distance to the
-        second string's first letter, which is 2i - 2 or 2i + 1.
+        The end of a row depends on the furthest token. Whether every letter of the second string
+        has had its cell shows only from the bar of the row before on, which is one row and its
+        cells back. How many rows there were is not needed. The distance of the first i letters to
+        none is 2i, and follows from their distance to the second string's first letter, which is 2i
+        - 2 or 2i + 1.
         """
         return self.n + 4 * (self.n + self.longer) + 2
 
@@ -56,7 +58,8 @@ class LocalEditDistance(EditDistance):
 
 @compiled
 def _repeat_letters(plain: IntArray, tokens: IntArray, bar: int) -> None:
-    """Write each row of edit_distance's format, `plain`, into `tokens` in this one."""
+    """Writes each row of `plain`, which is in the format of edit_distance, into `tokens` in this
+    one."""
     for source, row in zip(plain, tokens):  # noqa: B905 (numba knows no strict)
         first = 0
         while source[first] != bar:

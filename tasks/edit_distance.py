@@ -6,8 +6,8 @@ first i letters of the one and the first j of the other) and the distance:
 
     a b | a c b <sep> 0 2 4 , 2 3 2 , <sep> 2 <eos>
 
-As in Feng et al. 2023, each sample has its own few letters, and most pairs are a string and an
-edited copy of it, the others independent; no pair is a string twice.
+As in Feng et al. 2023, each sample has its own few letters. Most pairs are a string and an edited
+copy of it; the strings of the others are independent. No pair is the same string twice.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class EditDistance(ChainTask):
         return self.n * (self.n + self.longer + 1) + 1
 
     def distinct_inputs(self) -> float:
-        """An upper bound: it counts some pairs once for each choice of letters."""
+        """Returns an upper bound, which counts some pairs once for each choice of letters."""
         others = range(max(1, self.n - self.shorter), self.n + self.longer + 1)
         choices = math.comb(self.alphabet, self.letters_max)
         return as_count(
@@ -164,7 +164,7 @@ def _draw(
     most: int,
     edit: bool,
 ) -> int:
-    """Draw two different strings; the other's length is returned, from `least` to `most`."""
+    """Draws two different strings. Returns the other's length, which is from `least` to `most`."""
     n = len(one)
     while True:
         for i in range(n):
@@ -184,7 +184,7 @@ def _draw(
 
 @compiled
 def _edit(rng: np.random.Generator, letters: IntArray, text: IntArray, length: int) -> int:
-    """Delete, replace or insert one letter of text[:length]; the new length is returned."""
+    """Deletes, replaces or inserts one letter of text[:length]. Returns the new length."""
     kind = below(rng, 3)
     letter = letters[below(rng, len(letters))]
     if kind == 0 and length > 1:
@@ -203,7 +203,7 @@ def _edit(rng: np.random.Generator, letters: IntArray, text: IntArray, length: i
 
 @compiled
 def _write(row: IntArray, first: IntArray, second: IntArray, above: IntArray, number: int) -> None:
-    """The row's tokens; `above` is room for one line of the dynamic program."""
+    """Writes the row's tokens. `above` is room for one line of the dynamic program."""
     end = len(first)
     row[:end] = first
     row[end] = BAR

@@ -1,15 +1,16 @@
 """Equation: which values solve a system of linear equations modulo a prime p?
 
-A row holds the system, then the system after each step of Gaussian elimination; the last one says
+A row holds the system, then the system after each step of Gaussian elimination. The last one gives
 the values (p = 11):
 
     0 a + 8 b = 10 , 7 a + 2 b = 0 <sep> a + 5 b = 0 , 8 b = 10 <sep> a = 2 , b = 4 <eos>
 
-Step k takes the first equation, from the k-th on, that has the k-th variable, swaps it with the
-k-th, divides it by the variable's coefficient, and subtracts multiples of it from all others, so
-that the variable is left in this one alone. As in Feng et al. 2023, coefficients of variables
-that had their step are not written: they are 1 or 0. All others are, 0 and 1 included, so that
-every row of a setting is equally long. All systems with one solution are equally likely.
+Step k takes the first equation, from the k-th on, that has the k-th variable, and swaps it with the
+k-th. It divides this equation by the variable's coefficient. It then subtracts multiples of it from
+all others, so that the variable is left in this one alone. As in Feng et al. 2023, coefficients of
+variables that had their step are not written, since they are 1 or 0. All other coefficients are
+written, 0 and 1 included, so that every row of a setting is equally long. All systems with one
+solution are equally likely.
 """
 
 from __future__ import annotations
@@ -86,17 +87,19 @@ class Equation(ChainTask):
         return self._system_length(self.unknowns) - 1
 
     def _system_length(self, step: int) -> int:
-        """Tokens of the system after `step` steps, with the separator or <eos> that ends it.
+        """Returns the tokens of the system after `step` steps, with the separator or <eos> that
+        ends it.
 
-        A term with its coefficient takes three tokens with the + or = behind it. Each equation
-        has those of the u - step variables to come, a number and a comma (or the end); the first
-        `step` ones also have a variable of their own, with the + or = behind it.
+        A term with its coefficient takes three tokens with the + or = behind it. Each equation has
+        the terms of the u - step variables to come, a number and a comma (or the end). The first
+        `step` equations also have a variable of their own, with the + or = behind it.
         """
         u = self.unknowns
         return u * (3 * (u - step) + 2) + 2 * step
 
     def distinct_inputs(self) -> float:
-        """Invertible matrices, row by row independent of those above, times right-hand sides."""
+        """Returns the number of invertible matrices, in which each row is independent of those
+        above, times the number of right-hand sides."""
         p, u = self.modulus, self.unknowns
         return as_count(math.prod(p**u - p**k for k in range(u)) * p**u)
 
@@ -124,7 +127,8 @@ def _fill(rng: np.random.Generator, tokens: IntArray, unknowns: int, inverse: In
 
 @compiled
 def _eliminate(system: IntArray, step: int, inverse: IntArray) -> bool:
-    """Leave variable `step` in equation `step` alone; False if no equation from there on has it."""
+    """Leaves variable `step` in equation `step` alone. Returns False if no equation from there on
+    has it."""
     p = len(inverse)
     unknowns = len(system)
     pivot = step
@@ -147,7 +151,7 @@ def _eliminate(system: IntArray, step: int, inverse: IntArray) -> bool:
 
 @compiled
 def _write(row: IntArray, end: int, system: IntArray, step: int) -> int:
-    """Append the system after `step` steps and a separator to row[:end]; return the new end."""
+    """Appends the system after `step` steps and a separator to row[:end]. Returns the new end."""
     unknowns = len(system)
     number = VARIABLE + unknowns
     for k in range(unknowns):

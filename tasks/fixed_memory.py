@@ -39,7 +39,7 @@ class FixedMemory(SumOfMemories):
 
     @property
     def lags(self) -> tuple[int, ...]:
-        """The distances, ascending."""
+        """The lags, ascending."""
         return tuple(k * self.longest // self.memories for k in range(1, self.memories + 1))
 
     def targets(self, inputs: Rows) -> Rows:

@@ -98,7 +98,8 @@ def _fill(rng: np.random.Generator, tokens: IntArray, n: int, value_range: int) 
 
 @compiled
 def _draw(rng: np.random.Generator, values: IntArray, value_range: int) -> None:
-    """Random values, among them one to three increasing runs at random places."""
+    """Fills `values` with random values, among them one to three increasing runs at random
+    places."""
     n = len(values)
     for i in range(n):
         values[i] = below(rng, value_range)
@@ -121,7 +122,8 @@ def _draw(rng: np.random.Generator, values: IntArray, value_range: int) -> None:
 
 @compiled
 def _choose(rng: np.random.Generator, stop: int, chosen: IntArray) -> None:
-    """Distinct integers below `stop`, ascending, all subsets equally likely (Knuth's S)."""
+    """Fills `chosen` with distinct integers below `stop`, ascending. All subsets are equally likely
+    (Knuth's Algorithm S)."""
     found = 0
     candidate = 0
     while found < len(chosen):

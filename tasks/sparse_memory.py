@@ -2,8 +2,8 @@
 
     y_t = Σ_s ρ(s) x_(t-s),  s from 0 to the start of the row
 
-ρ(s) is proportional to exp(-rate · s) or to (1 + s)^-rate, scaled so that its squares over the
-whole length add up to 1: a target's variance comes near 1 where the row has come past the memory.
+ρ(s) is proportional to exp(-rate · s) or to (1 + s)^-rate. It is scaled so that its squares over
+the whole length add up to 1. So a target's variance is near 1 at positions past the memory.
 """
 
 from __future__ import annotations

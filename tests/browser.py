@@ -1,4 +1,4 @@
-"""A headless Chromium that opens one page after another and tells what each did."""
+"""A headless Chromium for tests: it opens one page after another and reports what each page did."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Object stores for tests of any folder: one server for all of them, a bucket and a proxy each; and
-how many inputs properties are tried with (`--hypothesis-profile=torture` for many more)."""
+"""What tests of every folder share. There is one server of object stores for all of them, with a
+bucket and a proxy for each test. Besides, this file decides how many inputs hypothesis tries:
+`--hypothesis-profile=torture` tries many more."""
 
 from __future__ import annotations
 

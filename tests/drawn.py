@@ -1,4 +1,5 @@
-"""Slow and obvious: a task's rows drawn one by one, against the compiled loop that fills them."""
+"""A slow and obvious way to draw a task's rows: one by one. Tests compare it with the compiled loop
+that fills many rows at once."""
 
 from __future__ import annotations
 

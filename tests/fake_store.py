@@ -1,4 +1,5 @@
-"""A store in memory, from rows: what `sweepd.query` needs of one, for tests of questions."""
+"""A store in memory, made from rows. It has what `sweepd.query` needs of a store, for tests of
+questions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Faults for real: a clock that is wrong, a disk that is full or read-only; and the trial that they
-are to meet, without Ray."""
+"""Real faults for tests: a clock that is wrong, a disk that is full, a disk that is read-only.
+Besides, a trial that runs without Ray and meets them."""
 
 from __future__ import annotations
 

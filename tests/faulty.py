@@ -1,4 +1,5 @@
-"""A user's own tasks that do the worst, named in grids as `faulty.py:Name` with a `fault`."""
+"""A user's own tasks that do the worst things. Grids name one as `faulty.py:Name`, and its field
+`fault` says what it does."""
 
 from __future__ import annotations
 

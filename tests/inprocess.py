@@ -1,7 +1,7 @@
-"""The command line in this process: what it answers and, where it is watched, what it writes, runs
-or connects to.
+"""Runs the command line in this process. It returns what the command answers. If the command is
+watched, it also returns what it writes, runs or connects to.
 
-For thousands of inputs, and for launches that share one Ray (`shell.py`).
+It serves tests with thousands of inputs, and launches that share one Ray (`shell.py`).
 """
 
 from __future__ import annotations

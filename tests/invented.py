@@ -1,4 +1,4 @@
-"""A store that every figure has something to say about, made of invented scores."""
+"""A store of invented scores. There is something in it for every kind of figure."""
 
 from __future__ import annotations
 

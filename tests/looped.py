@@ -1,4 +1,4 @@
-"""A store of a training loop of a user's own, which has neither d nor L, and metrics of its own."""
+"""A store of a training loop of the user's own. It has neither d nor L, but metrics of its own."""
 
 from __future__ import annotations
 

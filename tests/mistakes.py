@@ -1,5 +1,5 @@
-"""A task, a model and a training loop of a user's that are right, and the mistakes that people make
-in them."""
+"""A user's task, model and training loop that are right, and the mistakes that people make in such
+classes."""
 
 from __future__ import annotations
 

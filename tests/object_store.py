@@ -1,4 +1,5 @@
-"""An object store to test against: moto's server, behind a proxy that counts and fails as told."""
+"""An object store to test against. It is moto's server, behind a proxy that counts the requests and
+fails when it is told to."""
 
 from __future__ import annotations
 

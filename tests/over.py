@@ -1,4 +1,4 @@
-"""What is known of a run of the built-in training that is over."""
+"""What is known of a run of the built-in training that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to stores in memory, for tests: stores with given cells, and what answers say."""
+"""Questions to stores in memory, for tests: stores with given cells, and what the answers say."""
 
 from __future__ import annotations
 

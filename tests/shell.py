@@ -1,4 +1,5 @@
-"""The command line as a user runs it: real Ray, real training, real processes where they matter."""
+"""The command line as a user runs it. Ray and the training are real. A process is real where the
+test needs one."""
 
 from __future__ import annotations
 

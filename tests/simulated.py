@@ -1,4 +1,5 @@
-"""Grids whose trials have outcomes from a table, and a driver that runs them in any order."""
+"""Grids whose trials have outcomes from a table, and a driver that runs these trials in any
+order."""
 
 from __future__ import annotations
 

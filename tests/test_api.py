@@ -1,6 +1,6 @@
-"""The Python API: what `sweepd.open` reads is what the command line prints, and importing sweepd is
-quick. tests/docs/test_python.py runs what docs/python.md shows, tests/e2e/test_main_job.py
-launches."""
+"""The Python API. `sweepd.open` reads what the command line prints, and `import sweepd` is quick.
+tests/docs/test_python.py runs what docs/python.md shows, and tests/e2e/test_main_job.py launches a
+sweep."""
 
 from __future__ import annotations
 

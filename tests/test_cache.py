@@ -1,4 +1,4 @@
-"""What is kept in the user's cache folder comes back as it was kept, or not at all."""
+"""What is put into the user's cache folder comes back as it was, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a name that does not exist may mean: names that are spelt alike or begin alike."""
+"""What a name that does not exist may mean: a name that is spelt alike, or that begins alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Python looks for cycles of garbage as before once imports are over, and not at what they made."""
+"""Python's search for cyclic garbage. It is off during imports, and as before after them. It does
+not look again at the objects that the imports made, unless DuckDB is among them."""
 
 from __future__ import annotations
 

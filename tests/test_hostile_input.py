@@ -1,7 +1,9 @@
-"""Whatever is typed or lies in a file, commands answer or refuse: an exit code of the contract, a
-message, no traceback, no hang, and not a byte written outside the results folder.
+"""Whatever a user types, and whatever a file holds, a command answers or refuses. Its exit code is
+one of the contract, and there is a message. There is no traceback and no hang, and not a byte is
+written outside the results folder.
 
-A few hundred inputs here; `make torture` tries 100,000. The floors below have their own laws.
+A few hundred inputs are tried here; `make torture` tries 100,000. The modules below the command
+line have such tests of their own.
 """
 
 from __future__ import annotations

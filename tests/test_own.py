@@ -1,5 +1,5 @@
-"""The pages about classes of one's own show the files of docs/examples/, which are as short as they
-say, keep all promises, and learn."""
+"""The pages about a user's own classes show the files of docs/examples/. These files are as short
+as the pages say, keep all promises, and learn."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def test_examples_keep_their_promises(model: str, task: str) -> None:
 
 
 def test_a_scan_is_the_recurrence() -> None:
-    """The selective state space in log2(T) rounds, against its slow twin of one step a token."""
+    """The selective state space model computes log2(T) rounds. Its slow twin takes one step for
+    each token."""
     scan = sys.modules[find_model("ssm.py:Ssm", EXAMPLES).__module__].scan
     log_decay, added = -torch.rand(2, 11, 3, 4), torch.randn(2, 11, 3, 4)
     held, slow = torch.zeros(2, 3, 4), []

@@ -1,5 +1,5 @@
-"""What is installed is what is here: the links resolve, rooms import only lower ones, and the
-built wheel, installed alone, lists every task and model and answers."""
+"""What is installed is what is in the repository. The links resolve, and a package imports only
+lower ones. The built wheel, installed alone, lists every task and model, and answers questions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ for arguments in json.loads(sys.argv[1]):
 def test_commands_import_no_more_than_they_need(
     tmp_path: Path, commands: list[list[str]], may: set[str]
 ) -> None:
-    """In one process, what one command imports is held against those after it too."""
+    """The commands of a list run in one process. So what one imports also counts for those after
+    it."""
     shutil.copy(ROOT / "docs" / "examples" / "lstm.py", tmp_path)  # its costs are counted by torch
     models = "[standard, sparse, linear, log_rpe, tmx, lstm.py:Lstm]"
     text = f"task: {{name: lis, n: 4}}\nmodel: {{name: {models}, d: 8}}\n"

@@ -1,4 +1,5 @@
-"""Ray's private parts are still there: an upgrade that drops one fails here, in one line."""
+"""The private parts of Ray that sweepd uses still exist. If an upgrade of Ray drops one, a test
+fails here, in one line. Covers `run/tune.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What others made is data: a store, a grid, a checkpoint or a question can run nothing, reach
-nothing outside the store and spoil nothing in it."""
+"""What others made is only data. A store, a grid, a checkpoint or a question can run no code, reach
+nothing outside the store, and spoil nothing in it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_checkpoint_is_never_unpickled(
 
 
 def test_parquet_from_elsewhere_is_data(tmp_path: Path, mark: Path) -> None:
-    """Metadata may name a Python type to unpickle, or files to leave out."""
+    """The metadata of a Parquet file may name a Python type to unpickle, or files to leave out."""
     store = Store.create(str(tmp_path / "store"))
     store.write_trials([{"id": "ab", "attempt": 1000, "status": "completed"}])
     table = store.read_trials().table
@@ -102,7 +102,7 @@ def test_parquet_from_elsewhere_is_data(tmp_path: Path, mark: Path) -> None:
 
 
 def test_questions_read_the_code_of_tasks_and_never_run_it(tmp_path: Path, mark: Path) -> None:
-    """Whose code counts is told by reading it."""
+    """Which code counts is found out by reading the code, not by running it."""
     (tmp_path / "hostile.py").write_text(f"open({str(mark)!r}, 'w')\nclass Task: ...\n")
     store = Store.create(str(tmp_path / "store"))
     trial = {**planned(), "task": "hostile.py:Task", "code": "x"}
@@ -305,7 +305,8 @@ def test_sql_reads_nothing_but_the_views_and_writes_nothing(
 
 
 def test_nothing_is_unpickled_evaluated_or_given_to_a_shell() -> None:
-    """What could run data as code is not used, and subprocesses get lists of words."""
+    """sweepd uses no function that could run data as code. It gives subprocesses lists of words,
+    never one text for a shell."""
     forbidden = {"eval", "exec", "compile", "__import__"}
     modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
     for path in SOURCE.rglob("*.py"):

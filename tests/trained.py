@@ -1,4 +1,5 @@
-"""Sweeps in a store as a launch leaves them, planned or trained in this process, without Ray."""
+"""Sweeps in a store, as a launch leaves them. They are planned or trained in this process, without
+Ray."""
 
 from __future__ import annotations
 

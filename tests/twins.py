@@ -1,5 +1,6 @@
-"""Slow and obvious: what a cell's seeds say, from all the ways in which open ones may still end;
-and what a row of `min` says of its cells."""
+"""Slow and obvious twins of the search and of questions. One says what the seeds of a cell say,
+from all the ways in which open seeds may still end. The other says what a row of `min` says of its
+cells."""
 
 from __future__ import annotations
 

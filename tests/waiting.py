@@ -1,4 +1,4 @@
-"""Waiting for what other processes do."""
+"""Helpers that wait for what other processes do."""
 
 from __future__ import annotations
 

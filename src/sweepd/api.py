@@ -1,7 +1,7 @@
 """The Python API: what the command line does, as functions that return data.
 
-`open` reads a results folder, `plan` says what a grid would cost, `launch` runs it. Errors are
-those of `sweepd.errors`: `UserError` for what the caller can mend, `EnvironmentFailure` for the
+`open` reads a results folder, `plan` says what a grid would cost, and `launch` runs it. Errors are
+those of `sweepd.errors`: `UserError` for what the caller can mend, and `EnvironmentFailure` for the
 rest.
 """
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 Code = Literal["current", "all"]
 Say = Callable[[str], None]
 MOST_TOLD = 20
-"""Lines of a launch that failed that its error shows."""
+"""The number of last lines of a failed launch that its error shows."""
 INTERRUPTED = 130
 """The exit code of a command that was interrupted and can be resumed."""
 
 
 def open(results: str | os.PathLike[str] = "sweepd-results") -> Results:
-    """Open a results folder, or an `s3://` or `gs://` address.
+    """Returns the results in a folder, or at an `s3://` or `gs://` address.
 
-    UserError where there is none.
+    Raises UserError where there are none.
 
     >>> import sweepd
     >>> sweepd.open("sweepd-results").sweeps()["name"]
@@ -52,8 +52,8 @@ def open(results: str | os.PathLike[str] = "sweepd-results") -> Results:
 class Results:
     """What a results folder holds.
 
-    Every method takes `sweep`: the name of one sweep, or several; by default the whole store. Their
-    answers are those of the command line, which asks the same functions.
+    A method's `sweep` is the name of one sweep, or several. By default it stands for the whole
+    store. The answers are those of the command line, which asks the same functions.
     """
 
     def __init__(self, store: Store) -> None:
@@ -71,11 +71,11 @@ class Results:
         seeds: str | None = None,
         code: Code = "current",
     ) -> Table:
-        """Answer a question (docs/query.md), such as `min d where acc > 0.9`.
+        """Returns the answer to a question (docs/query.md), such as `min d where acc > 0.9`.
 
-        seeds: median, all, any or mean in place of the grid's own rule. code: count the trials of
-        the present code only, or all, with `code` as one more group. UserError if the question, a
-        sweep or the rule is wrong.
+        seeds: median, all, any or mean in place of the grid's own rule. code: "current" counts the
+        trials of the present code only; "all" counts all, with `code` as one more group. Raises
+        UserError if the question, a sweep or the rule is wrong.
 
         >>> answer = open().query("min d where acc > 0.9", sweep="quickstart")
         >>> answer["model"][:2], answer["size"][:2]
@@ -92,8 +92,8 @@ class Results:
     def sql(
         self, select: str, *, sweep: str | Sequence[str] | None = None, code: Code = "current"
     ) -> Table:
-        """The rows of one DuckDB SELECT over the views trials, attempts, metrics, cells, sweeps.
-        UserError if it is something else, or wrong.
+        """Returns the rows of one DuckDB SELECT over the views trials, attempts, metrics, cells and
+        sweeps. Raises UserError if `select` is something else, or wrong.
 
         >>> open().sql("SELECT model, max(d) AS d FROM trials GROUP BY model ORDER BY model")
         model      d
@@ -106,20 +106,20 @@ class Results:
         return Table(arrow, views.notes, map(str, damaged))
 
     def sweeps(self) -> Table:
-        """One row a sweep."""
+        """Returns one row for each sweep."""
         return self.sql("SELECT * FROM sweeps")
 
     def trials(self, *, sweep: str | Sequence[str] | None = None, code: Code = "current") -> Table:
-        """One row for each trial that ended."""
+        """Returns one row for each trial that ended."""
         return self.sql("SELECT * FROM trials ORDER BY ALL", sweep=sweep, code=code)
 
     def cells(self, *, sweep: str | Sequence[str] | None = None, code: Code = "current") -> Table:
-        """One row for each cell: the trials that differ only in the seed."""
+        """Returns one row for each cell. A cell is the trials that differ only in the seed."""
         return self.sql("SELECT * FROM cells ORDER BY ALL", sweep=sweep, code=code)
 
     def metrics(self, trial: str) -> Table:
-        """The learning curve of a trial, by its id or the beginning of it: one row a logged
-        step.
+        """Returns the learning curve of a trial, with one row for each logged step. trial: its id,
+        or the beginning of its id.
 
         >>> results = open()
         >>> curve = results.metrics(results.trials()["id"][0])
@@ -143,7 +143,8 @@ class Results:
         seeds: str | None = None,
         code: Code = "current",
     ) -> Figure:
-        """Draw one of the figures of docs/figures.md. A notebook shows it; `save` writes it.
+        """Returns one of the figures of docs/figures.md. A notebook shows it, and `save` writes it.
+        Raises UserError if there is no such kind of figure.
 
         >>> open().plot("heatmap", sweep="quickstart").save("heatmap.svg", width="one")
         """
@@ -181,7 +182,7 @@ class Figure:
         self._draw = KINDS[kind].draw(asked)
 
     def save(self, file: str | os.PathLike[str], *, width: Literal["one", "two"] = "two") -> None:
-        """Write a .svg, .png, .pdf or .html file, as wide as one or two columns of a paper."""
+        """Writes a .svg, .png, .pdf or .html file, as wide as one or two columns of a paper."""
         from sweepd.figures.render import drawn, form_of
 
         out = Path(file)
@@ -205,9 +206,10 @@ def plan(
     *,
     results: str | os.PathLike[str] = "sweepd-results",
 ) -> Forecast:
-    """What a grid would run on this machine, how much of it is done, and what the rest costs.
+    """Returns what a grid would run on this machine, how much of it is done, and what the rest
+    costs. This runs no trial and spends nothing.
 
-    overrides: fields in place of those of the file, such as `{"model.d": [8, 16]}`. Spends nothing.
+    overrides: fields in place of those of the file, such as `{"model.d": [8, 16]}`. Raises
     GridError if the grid is wrong.
 
     >>> forecast = plan("grids/quickstart.yaml", {"model.d": [2, 4]})
@@ -229,10 +231,10 @@ class Launch:
 
     results: Results
     completed: bool
-    """Whether all its trials have ended without failing."""
+    """Whether all trials of the launch have ended without failing."""
     interrupted: bool
     lines: tuple[str, ...]
-    """What it said, in lines for people."""
+    """The lines that the launch wrote for people."""
 
 
 def launch(
@@ -246,13 +248,14 @@ def launch(
     max_hours: float | None = None,
     say: Say | None = None,
 ) -> Launch:
-    """Run a grid to its end; the same call again continues it.
+    """Runs a grid to its end, and returns how it ended. The same call again continues it.
 
     It runs `sweepd launch` in a process of its own, so that Ray's signals and threads stay out of
-    the caller's. An interrupt (Ctrl-C, or a notebook's stop button) saves what runs and ends it.
+    the caller's. An interrupt (Ctrl-C, or a notebook's stop button) saves the trials that run and
+    ends the launch.
 
-    say: is called with each line that the launch says, for example `print`. The other arguments
-    are those of the command. UserError and EnvironmentFailure are those of the command.
+    say: is called with each line that the launch says, for example `print`. The other arguments are
+    those of the command. Raises UserError and EnvironmentFailure as the command does.
     """
     options = [part for text in _settings(overrides) for part in ("--set", text)]
     if cluster is not None:
@@ -311,7 +314,7 @@ def _plain(value: object) -> object:
 
 
 def _answered(answer: Answer) -> Table:
-    """An answer as a table that people see as the command line prints it."""
+    """Returns an answer as a table that people see as the command line prints it."""
     from sweepd.query.pivot import lines
     from sweepd.query.shown import shown
 

@@ -1,7 +1,7 @@
-"""What can be found out again, kept in the user's cache folder for the next process.
+"""A cache of what can be found out again, in the user's cache folder for the next process.
 
 The folder is `$XDG_CACHE_HOME/sweepd`, or `~/.cache/sweepd`. It may be deleted at any time. What
-cannot be kept, or comes back otherwise than it was kept, is found out again.
+cannot be kept, or was changed since, is found out again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pathlib import Path
 
 _DIGEST_BYTES = 16
 _UNUSABLE = (OSError, RuntimeError)
-"""Of a folder that cannot be made, read or written, and of a user who has no home."""
+"""The errors that mean that the cache cannot be used. A folder that cannot be made, read or written
+raises OSError. A user without a home folder raises RuntimeError."""
 
 
 def recall(name: str) -> bytes | None:
-    """What was kept under a name, with slashes; None if there is nothing, or if it was changed."""
+    """Returns what was kept under a name, which may have slashes. Returns None if there is nothing,
+    or if it was changed."""
     try:
         stored = (_root() / name).read_bytes()
     except _UNUSABLE:
@@ -29,7 +31,7 @@ def recall(name: str) -> bytes | None:
 
 
 def keep(name: str, data: bytes) -> None:
-    """Keep data under a name, if that is possible. It need not outlast a power cut."""
+    """Keeps data under a name, if that is possible. It need not outlast a power cut."""
     with suppress(*_UNUSABLE):
         path = _root() / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +44,7 @@ def keep(name: str, data: bytes) -> None:
 
 
 def forget_others(folder: str, names: Collection[str]) -> None:
-    """Drop all that is kept in a folder but what has these names in it."""
+    """Deletes all that is kept in a folder, except what has one of these names."""
     with suppress(*_UNUSABLE):
         for path in (_root() / folder).iterdir():
             if path.name not in names:

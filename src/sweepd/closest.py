@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 MOST = 3
 SHORTEST_START = 3
-"""Letters that two names must begin with in common for that alone to count."""
+"""The number of first letters that two names must share for that alone to make them alike."""
 
 
 def close_names(word: str, known: Iterable[str]) -> list[str]:
-    """The known names that are most like a word, best first, at most `MOST`: those that are
-    spelt alike, and those of which one is the beginning of the other (`acc` and `accuracy`)."""
+    """Returns the known names that are most like a word, best first, at most `MOST`. A name is like
+    it if both are spelt alike, or if one is the beginning of the other (`acc` and `accuracy`)."""
     names = list(dict.fromkeys(known))
     alike = {
         name: difflib.SequenceMatcher(None, word.lower(), name.lower()).ratio() for name in names
@@ -27,6 +27,7 @@ def close_names(word: str, known: Iterable[str]) -> list[str]:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean …?)` for a word that is none of the known names, or nothing."""
+    """Returns ` (did you mean …?)` for a word that is none of the known names, or an empty text if
+    no known name is like it."""
     found = close_names(word, known)
     return f" (did you mean {' or '.join(found)}?)" if found else ""

@@ -1,6 +1,6 @@
-"""When Python looks for cycles of garbage. Where a million objects stay, each look takes long.
+"""When Python looks for cycles of garbage. Each look takes long where a million objects stay.
 
-torch and Ray make some hundred thousand as they are imported, and a large plan makes more.
+torch and Ray make some hundred thousand objects as they are imported, and a large plan makes more.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SELDOM = (100_000, 50, 10)
-"""To look as often as Python would takes a quarter of the time of a large `sweepd plan`."""
+"""Thresholds for `gc.set_threshold` that make Python look for cycles seldom. With its defaults, a
+large `sweepd plan` would spend a quarter of its time on this search."""
 
 
 def look_seldom() -> None:
-    """Have this process look seldom, and not as it exits: through all of torch and Ray that takes
-    most of a second."""
+    """Makes this process look for cycles seldom, and not at all as it exits. A look through all of
+    torch and Ray at the exit takes most of a second."""
     gc.set_threshold(*SELDOM)
     atexit.register(_keep)
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Do not look within this block, and never again at what there is after it."""
+    """Stops the search for cycles for the block. What there is at its end is never looked at
+    again."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -36,6 +38,7 @@ def importing() -> Iterator[None]:
 
 
 def _keep() -> None:
-    """Never look again at what there is. DuckDB, where it is loaded, wants its own to go."""
+    """Keeps Python from ever looking again at what there is now. It does nothing where DuckDB is
+    loaded, whose own objects have to go."""
     if "duckdb" not in sys.modules:
         gc.freeze()

@@ -1,7 +1,7 @@
 """Every error that a user can cause or meet, under one root.
 
-Lower floors raise these; only `sweepd.cli` turns them into text and an exit code.
-A message says what happened, where (file, line or key) and what to do.
+Lower layers raise these. Only `sweepd.cli` turns them into text and an exit code. A message says
+what happened, where (file, line or key) and what to do.
 """
 
 from __future__ import annotations

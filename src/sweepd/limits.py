@@ -1,8 +1,9 @@
-"""What results can hold, wherever it comes from."""
+"""What results can hold, wherever a value comes from."""
 
 from __future__ import annotations
 
 LARGEST_INT = 2**53
-"""Whole numbers beyond this would not survive as a float64 column of results."""
+"""The largest whole number that results hold. Larger ones may change in a float64 column."""
 NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
-"""The names of sweeps, and of the files and folders of a store, as a regular expression."""
+"""A regular expression that matches the names of sweeps, and of the files and folders of a
+store."""

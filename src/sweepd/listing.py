@@ -1,4 +1,5 @@
-"""Rows as text for people: an aligned table that folds and leaves out what does not fit."""
+"""Rows as text for people: an aligned table, which folds long texts and leaves out what does not
+fit."""
 
 from __future__ import annotations
 
@@ -9,20 +10,22 @@ from typing import Any
 
 Row = Mapping[str, Any]
 SHORT_ID = 8
-"""Characters of a trial's id that people see. Every command takes them."""
+"""The number of characters of a trial's id that people see. Every command accepts ids of this
+length."""
 AT_MOST = "≤ "
 GAP = "  "
 FOLDED = 18
-"""How narrow a column of text may become where a table is too wide."""
+"""The number of characters to which a column of text may shrink where a table is too wide."""
 
 
 def listing(
     columns: Sequence[str], rows: Sequence[Row], width: int | None = None
 ) -> tuple[str, list[str]]:
-    """An aligned text table: numbers to the right, four significant digits, blanks for null.
+    """Returns rows as an aligned text table, and the names of the columns that it leaves out.
 
-    Where a line would be longer than `width`, long texts are folded, and then columns left out
-    from the right. Returns the table and the names of the columns that it lacks.
+    Numbers stand to the right, floats with four significant digits. Null is blank. Where a line
+    would be longer than `width`, long texts are folded. If that is not enough, columns are left out
+    from the right.
     """
     if not columns:
         return "", []
@@ -45,7 +48,8 @@ def listing(
 
 
 def _fitted(natural: Mapping[str, int], numeric: Mapping[str, bool], width: int) -> dict[str, int]:
-    """The widths of as many of the columns, from the left, as fit; texts may become narrower."""
+    """Returns the widths of as many of the columns, from the left, as fit. Columns of text may
+    become narrower. The first column stays in any case."""
     names = list(natural)
     for count in range(len(names), 0, -1):
         widths = {name: natural[name] for name in names[:count]}
@@ -75,7 +79,7 @@ def _is_numeric(values: Sequence[object]) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """A time span for people."""
+    """Returns a time span as text for people."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     for unit, length in (("min", 60), ("h", 3600), ("days", 86400)):
@@ -85,7 +89,7 @@ def duration(seconds: float) -> str:
 
 
 def at_most(value: float) -> str:
-    """A number that is known from above only, as tables show it."""
+    """Returns a number that is known from above only, as tables show it."""
     return f"{AT_MOST}{cell(value)}"
 
 

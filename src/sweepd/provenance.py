@@ -16,12 +16,14 @@ from typing import Any
 PACKAGES = ("sweepd", "ray", "torch", "numpy", "numba", "pyarrow", "duckdb")
 LONGEST_DIFF = 1_000_000
 ORIGIN = "sweepd-origin.json"
-"""Beside a grid that was handed to a cluster: its provenance where it was launched, with `base`."""
+"""The name of a file beside a grid that was handed over to a cluster. It holds the provenance of
+the machine that launched the grid, and the grid's folder there as `base`."""
 
 
 def provenance(folder: Path) -> dict[str, Any]:
-    """What is recorded of each launch; git speaks of the repository that holds `folder`. A launch
-    that was handed over has an `origin`, whose commit and changes are its own."""
+    """Returns what is recorded of each launch. Its commit and changes are those of the repository
+    that holds `folder`. A launch that was handed over to a cluster has an `origin`, and its commit
+    and changes are those of the origin."""
     here = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -42,7 +44,8 @@ def provenance(folder: Path) -> dict[str, Any]:
 
 
 def home(folder: Path) -> str:
-    """The folder of a grid where it was launched: `folder`, unless it was handed over."""
+    """Returns the folder of a grid where it was launched. That is `folder`, unless the grid was
+    handed over to a cluster."""
     handed_over = folder / ORIGIN
     return json.loads(handed_over.read_text())["base"] if handed_over.exists() else str(folder)
 
@@ -55,7 +58,8 @@ def _version(package: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Output of a git command; None where there is no git or no repository."""
+    """Returns the output of a git command. Returns None if it fails, as where there is no git or no
+    repository."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],

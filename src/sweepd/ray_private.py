@@ -20,10 +20,10 @@ from sweepd.errors import EnvironmentFailure
 
 
 def stay_on_loopback() -> None:
-    """Have a Ray that this process starts open its ports on the loopback interface only.
+    """Makes a Ray that this process starts open its ports on the loopback interface only.
 
-    It is what Ray does by itself on macOS; elsewhere it has no public setting for this. Ray is not
-    started without it: others could reach the ports. EnvironmentFailure if Ray has dropped it.
+    Ray does so by itself on macOS. Elsewhere it has no public setting for this. Ray is not started
+    without it, since others could reach the ports. Raises EnvironmentFailure if Ray has dropped it.
     """
     from ray._private import ray_constants
 
@@ -32,12 +32,12 @@ def stay_on_loopback() -> None:
 
 
 def job_without_driver_path() -> Any:
-    """Returns a `JobConfig` for `ray.init` with which workers do not search the current folder for
+    """Returns a `JobConfig` for `ray.init` that keeps workers from searching the current folder for
     modules.
 
-    Ray puts the driver's current folder in front of every worker's sys.path, where a file of any
-    name would be imported in place of a library. There is no public way to turn this off.
-    EnvironmentFailure if Ray has dropped this one.
+    Ray puts the driver's current folder in front of every worker's sys.path. A file there of any
+    name would be imported in place of a library. There is no public way to turn this off. Raises
+    EnvironmentFailure if Ray has dropped the private one.
     """
     from ray.job_config import JobConfig
 
@@ -51,16 +51,16 @@ class _NoFolders(list[str]):
     """A list of folders that stays empty."""
 
     def extend(self, folders: Iterable[str]) -> None:
-        """Nothing is added."""
+        """Adds nothing."""
 
 
 @contextmanager
 def keeping_sigterm() -> Iterator[None]:
-    """Keep Ray from handling SIGTERM while it starts within this block: its handler ends the
+    """Keeps Ray from handling SIGTERM while it starts within the block. Its handler ends the
     process with exit code 15.
 
-    Without the private part, that is what a SIGTERM in these seconds does. Afterwards the caller
-    sets its own handlers again, for which no private part is needed.
+    Without the private part, a SIGTERM in these seconds does just that. Afterwards the caller sets
+    its own handlers again, for which no private part is needed.
     """
     from ray._private import utils
 
@@ -70,11 +70,11 @@ def keeping_sigterm() -> Iterator[None]:
 
 @contextmanager
 def starting_little() -> Iterator[None]:
-    """Within this block a Ray that this process starts runs nothing but its GCS and a raylet with
-    its agents. Ray would also start its autoscaler, its dashboard, which `ray.init` waits for even
-    where it is turned off, and the monitor of logs that the driver does not print: together half of
-    the CPU time and of the seconds that a start takes. The dashboard's agent is the one of a Ray
-    that was installed without the dashboard: it serves no pages and collects no metrics.
+    """Makes a Ray that is started within the block run nothing but its GCS and a raylet with its
+    agents. Ray would also start its autoscaler, its dashboard, and the monitor of logs that the
+    driver does not print. These take half of the CPU time and of the seconds of a start, since
+    `ray.init` waits for the dashboard even where it is turned off. The dashboard's agent is the one
+    of a Ray that was installed without the dashboard. It serves no pages and collects no metrics.
 
     There is no public setting for this. Without the private parts Ray starts them all.
     """
@@ -91,11 +91,11 @@ def starting_little() -> Iterator[None]:
 
 
 def import_tune() -> None:
-    """Import Ray Tune without pandas and Ray Data, a quarter of what each driver and each worker
-    would import. Tune needs them for tables that sweepd does not ask for.
+    """Imports Ray Tune without pandas and Ray Data, which are a quarter of what each driver and
+    each worker would import. Tune needs them for tables that sweepd does not ask for.
 
     Code that uses them later gets the real ones. There is no public setting for this. A Tune that
-    can't be imported so is imported with them.
+    can't be imported so is imported with them when it is next asked for.
     """
     absent = [name for name in ("pandas", "ray.data") if name not in sys.modules]
     sys.modules |= {name: _Later(name) for name in absent}
@@ -111,7 +111,7 @@ def import_tune() -> None:
 
 
 class _Later(ModuleType):
-    """Stands in for a module, which is imported once something of it is used."""
+    """Stands in for a module, which is imported when something of it is first used."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -126,12 +126,12 @@ class _Later(ModuleType):
 
 @contextmanager
 def fitting_little() -> Iterator[None]:
-    """Within this block Tune leaves out of a run what sweepd has no use for:
+    """Makes Tune leave out of a run within the block what sweepd has no use for:
 
-    - It counts which callbacks it was given, and for that imports MLflow, Weights & Biases and
+    - Tune counts which callbacks it was given. For that it imports MLflow, Weights & Biases and
       Comet where they are installed, also while usage reports are off.
-    - It saves its state with a rule for Ray Data's datasets, which no trial of sweepd's holds, and
-      for that imports Ray Data.
+    - It saves its state with a rule for Ray Data's datasets, and for that imports Ray Data. No
+      trial of sweepd's holds such a dataset.
     - At the end it makes a table of what its own loggers wrote of each trial. sweepd has turned
       them off, so the tables are empty, but pandas is imported.
 
@@ -150,11 +150,11 @@ def fitting_little() -> Iterator[None]:
 
 
 def dead_processes() -> list[tuple[str, int]]:
-    """Returns the names and exit codes of those processes that have died of a Ray that this process
-    started, and without which nothing can run.
+    """Returns the names and exit codes of the dead processes of a Ray that this process started.
+    Only its GCS and its raylet count, without which nothing can run.
 
-    Without the private part, nothing: Ray then ends this process itself, after up to a minute and
-    with the exit code that stands for failed trials.
+    Without the private part, returns an empty list. Ray then ends this process itself, after up to
+    a minute and with the exit code that stands for failed trials.
     """
     from ray._private import ray_constants, worker
 
@@ -176,11 +176,11 @@ def actor_of(tune_trial: Any) -> Any:
 
 
 def forget_history(tune_trial: Any) -> None:
-    """Drop what Tune keeps of the metrics of a trial that has ended: the extremes and the mean of
+    """Drops what Tune keeps of the metrics of a trial that has ended: the extremes and the mean of
     each, and its last ten values. They are most of what Tune keeps of a trial to the end of a run,
     and nobody asks for them.
 
-    There is no public way. Without the private parts they stay.
+    There is no public way to drop them. Without the private parts they stay.
     """
     kept = getattr(tune_trial, "run_metadata", None)
     for name in ("metric_analysis", "metric_n_steps"):
@@ -201,7 +201,7 @@ def cluster_schema() -> dict[str, Any]:
 def prepare_cluster(config: dict[str, Any]) -> dict[str, Any]:
     """Returns a cluster's config with Ray's defaults for its provider filled in, as `ray up` does.
 
-    The public `ray.autoscaler.sdk.create_or_update_cluster` does so too, but starts machines.
+    The public `ray.autoscaler.sdk.create_or_update_cluster` does so too, but it starts machines.
     """
     from ray.autoscaler._private.util import prepare_config
 
@@ -210,7 +210,7 @@ def prepare_cluster(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def validate_cluster(config: dict[str, Any]) -> None:
-    """Raise what `ray up` would about a prepared config, before anything is started."""
+    """Raises what `ray up` would raise about a prepared config, before anything is started."""
     from ray.autoscaler._private.util import validate_config
 
     validate_config(config)
@@ -220,8 +220,8 @@ def node_provider(config: Mapping[str, Any]) -> Any:
     """Returns Ray's interface to the machines of a cluster: `non_terminated_nodes`, `node_tags`,
     `external_ip`, `internal_ip` and `terminate_nodes`.
 
-    The public `ray status` knows only nodes on which Ray runs; this one also those that start,
-    fail, or were left behind, which cost money too.
+    The public `ray status` knows only nodes on which Ray runs. This one also knows those that
+    start, have failed, or were left behind, which cost money too.
     """
     from ray.autoscaler._private.providers import _get_node_provider
 
@@ -230,8 +230,8 @@ def node_provider(config: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _changed(owner: object, **parts: object) -> Iterator[None]:
-    """Within this block a module or a class has these parts in place of its own. What it does not
-    have it does not get."""
+    """Gives a module or a class these parts in place of its own for the block. A part that it does
+    not have is not added."""
     theirs = {name: vars(owner)[name] for name in parts if name in vars(owner)}
     for name in theirs:
         setattr(owner, name, parts[name])

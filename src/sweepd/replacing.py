@@ -1,4 +1,4 @@
-"""Writing a file at once: who reads it meanwhile sees the old one or the new one, whole."""
+"""Writes a file at once: whoever reads it meanwhile sees the old file or the new one, whole."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from sweepd.errors import EnvironmentFailure
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """A path beside a file, where its new content is to be written. It takes the file's place at
-    the end of the block, unless the block fails. EnvironmentFailure where it can't be written."""
+    """Yields a path beside a file, where its new content is to be written. It takes the file's
+    place at the end of the block, unless the block fails. Raises EnvironmentFailure where the file
+    can't be written."""
     aside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         yield aside
@@ -25,6 +26,6 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def write(out: Path, content: bytes) -> None:
-    """Make or replace a file, as `replacing` does."""
+    """Makes or replaces a file, as `replacing` does."""
     with replacing(out) as aside:
         aside.write_bytes(content)

@@ -1,14 +1,16 @@
 """How an attempt can end.
 
-completed: ran its whole budget. solved: its test sample was at or above the success mark.
-stopped: a rule gave up on it. diverged: NaN or infinite, a fail. failed: an error, out of memory,
-a lost worker; missing, not a fail. interrupted: to be continued.
+completed: it ran its whole budget. solved: its test sample was at or above the success mark.
+stopped: a rule gave up on it. diverged: a number was NaN or infinite, which is a fail. failed:
+there was an error, too little memory or a lost worker; its result is missing, which is no fail.
+interrupted: it is to be continued.
 """
 
 DONE = ("completed", "solved", "stopped", "diverged")
-"""After these a trial is not run again."""
+"""The statuses after which a trial is not run again."""
 RAN = ("completed", "solved", "diverged")
-"""These say what the budget is good for; after a rule's stop more training may still help."""
+"""The statuses of trials that show what their training budget is good for. A trial that a rule
+stopped is not among them, since more training might still have helped it."""
 STATUSES = (*DONE, "failed", "interrupted")
 UNTRIED = "untried"
-"""How a trial stands of which no attempt has ended."""
+"""The status of a trial of which no attempt has ended."""

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 MOST_SHOWN = 100
-"""Rows that `repr` and a notebook show."""
+"""The most rows that `repr` and a notebook show."""
 
 
 class Table:
-    """Rows by column, with what they alone do not show.
+    """Rows and columns of an answer, with what these alone do not show.
 
     Any library that speaks the Arrow PyCapsule protocol (pandas, polars, DuckDB, pyarrow) takes a
     table as it is.
@@ -70,7 +70,7 @@ class Table:
         return iter(self.rows)
 
     def __getitem__(self, which: int | str) -> Any:
-        """A row by its number, or the values of a column by its name."""
+        """Returns a row by its number, or the values of a column by its name."""
         if isinstance(which, int):
             return self.rows[which]
         return self.arrow.column(which).to_pylist()
@@ -83,7 +83,7 @@ class Table:
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """Needs the package polars."""
+        """Returns the rows as a polars DataFrame. Needs the package polars."""
         import polars
 
         frame = polars.from_arrow(self.arrow)
@@ -118,7 +118,7 @@ class Table:
         return table + _paragraphs((*self.notes, self._rest()))
 
     def _for_people(self) -> tuple[Sequence[str], Sequence[Row]]:
-        """Columns, and the first rows."""
+        """Returns the columns and the first rows that people see."""
         if self._shown is None:
             return self.columns, self.arrow.slice(0, MOST_SHOWN).to_pylist()
         columns, rows = self._shown()
@@ -134,8 +134,8 @@ def _paragraphs(texts: Iterable[str]) -> str:
 
 
 def table_of(columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:
-    """Rows of plain values as an Arrow table. A column of values that no Arrow type holds becomes
-    text."""
+    """Returns rows of plain values as an Arrow table. A column of values that no Arrow type holds
+    becomes text."""
     import pyarrow as pa
 
     found = {}

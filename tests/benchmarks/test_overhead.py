@@ -1,5 +1,5 @@
-"""The fake attempt of benchmarks/overhead.py ends as real ones do: what a worker asks of an
-attempt, asked without Ray."""
+"""The fake attempt of benchmarks/overhead.py. It answers all that a worker asks of an attempt, and
+it ends as a real one does. No Ray is needed for this."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The measurement of settled answers: what it charges for extending a run, how it counts, that it
-tells a rule that waits from one that guesses, and that it reads the real search. The rule here is a
-naive one: a cell stands still whose last doubling gained less than some slack."""
+"""The benchmark that measures settled answers: what it charges for extending a run, and how it
+counts. It must tell a rule that waits from one that guesses, and it must read the real search. The
+rule in these tests is a naive one: a cell stands still if its last doubling of the budget gained
+less than some slack."""
 
 from __future__ import annotations
 
@@ -188,7 +189,8 @@ def test_a_rule_that_waits_is_right_more_often_than_one_that_guesses() -> None:
 
 @pytest.mark.parametrize("looks", LOOKS)
 def test_cells_by_chance_pass_as_often_as_they_must(looks: str) -> None:
-    """Without settling: two of three seeds at a rate, at one rate of several."""
+    """Without settling, a rate passes if two of its three seeds do, and a cell if one of its rates
+    does."""
     base, count = known(lambda search: {4: at_base(search)}), 300
     for chance, rates in ((0.2, 1), (0.2, 5), (0.95, 1)):
         one = 3 * chance**2 * (1 - chance) + chance**3
@@ -207,7 +209,7 @@ def at_base(search: Search) -> Answer:
 
 
 def test_the_real_search_is_read_as_it_ends() -> None:
-    """One size and two widths, of which the lesser never passes, or at once."""
+    """One size and two widths. The lesser width never passes, or passes at once."""
     for chance, settled_as in ((0.0, "yes"), (1.0, "smallest")):
         method = REAL
         search = method.search(

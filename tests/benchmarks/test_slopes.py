@@ -1,5 +1,6 @@
-"""What benchmarks/slopes.py says of a series: slopes by least squares with Student's intervals,
-held against NumPy's fit and against series whose slope is known."""
+"""What benchmarks/slopes.py says of a series of measurements. It fits slopes by least squares and
+gives Student's intervals. They are compared with NumPy's fit and with series whose slope is
+known."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Each benchmark runs, with a size so small that its figures mean nothing, and prints what it is
-for. So none falls behind what it measures. `make test` runs those that take few seconds of CPU;
-`make bench-smoke` runs all."""
+"""Each benchmark runs and prints what it is meant to measure. Its size is so small here that the
+figures mean nothing. So a benchmark cannot fall behind the code that it measures. `make test` runs
+the benchmarks that need only a few seconds of CPU; `make bench-smoke` runs all of them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_quick_benchmark_prints_its_figures(
 @pytest.mark.long
 @pytest.mark.parametrize(("command", "expected"), LONG)
 def test_a_long_benchmark_prints_its_figures(command: str, expected: str, tmp_path: Path) -> None:
-    """In a process: most start Ray."""
+    """Each runs in a process of its own, since most of them start Ray."""
     program, *arguments = command.split()
     (tmp_path / "tiny.yaml").write_text(GRID)
     done = subprocess.run(

@@ -1,5 +1,5 @@
-"""The first minutes of a new user: init, --version, help in groups, completion, and `query` without
-a question."""
+"""The first minutes of a new user: `init`, `--version`, the help in groups, completion in the
+shell, and `query` without a question. Covers `cli/completion.py` and `query/askable.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The board of a sweep that runs: what its map says of each place, what was done and what is left,
-as a pure function of rows; and how it is drawn, held against pictures in text."""
+"""The board that shows a running sweep. Its content is a pure function of rows: what the map says
+of each place, what is done and what is left. How it is drawn is compared with pictures in text.
+Covers `cli/drawing.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""`sweepd check` on a class and on a grid, as people and programs see it: what is right, and what
-is wrong with its place; the process that looks may be taken along."""
+"""`sweepd check` on a class and on a grid, as people and programs see it. It says what is right,
+and what is wrong in which place. It also answers when the user's code kills the process that
+inspects it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def findings(*arguments: str, exits: int) -> list[dict[str, Any]]:
 
 
 def test_a_grid_is_checked_as_a_whole(folder: Path) -> None:
-    """All its classes at both ends, in trials, and whether its goal says something."""
+    """`check` looks at all classes of the grid, at their smallest and largest size, and in trials.
+    It also says whether the goal means anything."""
     found = findings("grid.yaml", exits=2)
     seen = {(finding["subject"], finding["setting"]) for finding in found}
     assert {("task.py:Mine", "size 4"), ("task.py:Mine", "size 8")} < seen

@@ -1,4 +1,4 @@
-"""`plot` and `report`: what they write and when, and what they refuse."""
+"""The commands `plot` and `report`: what they write and when, and what they refuse."""
 
 from __future__ import annotations
 

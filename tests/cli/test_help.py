@@ -1,4 +1,4 @@
-"""Every command's help has an example in one line, which the command would accept."""
+"""The help of every command has an example in one line, and the command accepts this example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What `sample`, `flops` and `plan` say of a user's class that raises: what, and where."""
+"""What `sample`, `flops` and `plan` say when a user's class raises an error: what was raised, and
+in which line."""
 
 from __future__ import annotations
 

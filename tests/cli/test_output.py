@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON and CSV of the same rows."""
+"""What commands print: tables, JSON and CSV of the same rows. Covers `listing.py`."""
 
 from __future__ import annotations
 

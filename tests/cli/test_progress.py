@@ -1,5 +1,6 @@
-"""What a person reads while a sweep runs where there is no terminal, and at its end. The board of a
-terminal is in test_board.py, and in tests/e2e/test_live.py for real."""
+"""What a person reads while a sweep runs without a terminal, and what the sweep prints at its end.
+The board for a terminal is tested in test_board.py, and for real in tests/e2e/test_live.py. Covers
+`cli/run.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What questions cost on an object store: which requests, and how many, before and after
-compaction. docs/store.md has the figures."""
+"""What a question costs on an object store: which requests it sends, and how many, before and after
+compaction. docs/store.md shows these figures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`sweepd status`: how all sweeps stand, as the view `sweeps` counts them, and each trial of one
-sweep."""
+"""`sweepd status`. It shows how all sweeps stand, as the view `sweeps` counts them. For one sweep
+it shows each trial."""
 
 from __future__ import annotations
 

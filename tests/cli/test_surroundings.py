@@ -1,5 +1,5 @@
-"""The command line in surroundings that are not ours to choose: locales, pipes that end, files
-that are there already. Each command is a real process."""
+"""The command line in surroundings that the user's system decides: locales, a pipe whose reader
+ends early, and files that exist already. Each command runs in a process of its own."""
 
 from __future__ import annotations
 

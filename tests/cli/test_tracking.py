@@ -1,5 +1,5 @@
-"""Trackers beside a launch: they are told what the live view is told, in order, each step once; and
-`export --to` hands over a store."""
+"""Trackers during a launch: they are told what the live view is told, in order, and each step once.
+`export --to` hands a whole store over to a tracker."""
 
 from __future__ import annotations
 

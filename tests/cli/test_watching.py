@@ -1,4 +1,5 @@
-"""`status --watch`, from the store alone: it waits for a launch, shows its board, ends with it."""
+"""`status --watch` reads nothing but the store. It waits for a launch, shows its board and ends
+when the launch ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Stands in for kubectl, and for a KubeRay behind it whose jobs move on whenever they are looked
-at: what it was given lies, as JSON, in the folder $KUBECTL."""
+"""A program that stands in for kubectl, and for a KubeRay behind it. Its jobs move on by one state
+whenever they are looked at. It keeps what it was given as JSON in the folder $KUBECTL."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is handed to KubeRay, and our side of the conversation with kubectl, for which a program
-stands in (kubectl.py). No Kubernetes is asked; with $SWEEPD_RAYJOB_CRD, the path of
-ray.io_rayjobs.yaml from a release of KubeRay, manifests are held against its schema."""
+"""What sweepd hands to KubeRay, and how it talks to kubectl. A program (kubectl.py) stands in for
+kubectl, so no Kubernetes is asked. If $SWEEPD_RAYJOB_CRD is the path of ray.io_rayjobs.yaml from a
+release of KubeRay, the manifests are checked against its schema. Covers `cluster/package.py`."""
 
 from __future__ import annotations
 

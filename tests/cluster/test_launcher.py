@@ -1,5 +1,6 @@
-"""Cluster files of Ray's launcher: what is refused before any money is spent, and what Ray is
-handed. The clusters themselves are brought up in tests/machines."""
+"""The cluster files for Ray's launcher: what is refused before any money is spent, and what is
+handed to Ray. tests/machines brings the clusters themselves up. Covers `cluster/autoscaler.py`,
+`cluster/aws.py`, `cluster/cloud.py`, `cluster/gcp.py` and `cluster/onprem.py`."""
 
 from __future__ import annotations
 
@@ -228,7 +229,8 @@ def test_a_plan_asks_no_cloud(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_ready_files_share_their_setup() -> None:
-    """But for the name of the cluster, so that a mend in one is made in all."""
+    """The setups differ in nothing but the cluster's name. So what is mended in one must be mended
+    in all."""
     setups = {
         "\n".join(section["setup_commands"]).replace(f"clusters/{section['cluster_name']}/", "NAME")
         for section in (yaml.safe_load((CLUSTERS / f"{k}.yaml").read_text())["ray"] for k in KINDS)

@@ -1,4 +1,4 @@
-"""This machine as a place to run trials: what it holds at once, and what it refuses."""
+"""This machine as a place to run trials: how many it holds at once, and what it refuses."""
 
 from __future__ import annotations
 

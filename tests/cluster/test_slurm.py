@@ -1,5 +1,6 @@
-"""What is handed to Slurm: a script that a shell can read with the user's options, and nothing that
-a cluster file should not say. A real Slurm runs it in tests/machines/test_slurm.py."""
+"""What sweepd hands to Slurm. The script is one that a shell can read, with the user's options in
+it. What a cluster file should not say is refused. tests/machines/test_slurm.py runs it on a real
+Slurm. Covers `cluster/batch.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A folder with grids, cluster files and a small real store, in which the pages' examples run."""
+"""The folder in which the examples of the pages run. It holds grids, cluster files and a small real
+store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The commands that the manual shows run, against a small real store, and print the header that
-the page shows. What is not run here is listed by name, with the reason."""
+"""The commands that the manual shows run on a small real store, and print the header that the page
+shows. The commands that are not run here are listed by name, with the reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the pages point to exists: links, headings, paths of the repository, README's tree; and the
-files that say who may use and cite sweepd agree with the package."""
+"""What the pages point to exists: links, headings, paths of the repository, and the tree in README.
+The files that say who may use and cite sweepd agree with the package."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def test_pictures_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
 def test_a_page_begins_with_what_it_is_about(page: Path) -> None:
-    """A picture or an example, at once or after one paragraph; and the tour leads to the page."""
+    """A page begins with a picture or an example, or has one after its first paragraph. The tour
+    leads to the page."""
     begins = page.read_text().splitlines()[:BEGINNING]
     assert any(line.startswith(("```", "![")) for line in begins), f"{name(page)}: no example"
     tour = LINK.findall(prose(ROOT / "docs" / "tour.md"))
@@ -68,7 +69,7 @@ def test_a_page_begins_with_what_it_is_about(page: Path) -> None:
 
 @each_page
 def test_named_tests_exist(page: Path) -> None:
-    """`folder/test_file.py::test_name`, below tests/."""
+    """Pages name a test as `folder/test_file.py::test_name`, below tests/."""
     for file, test in re.findall(r"`([\w./]+\.py)::(\w+)`", page.read_text()):
         defined = re.search(rf"(?m)^def {test}\(", (ROOT / "tests" / file).read_text())
         assert defined, f"{name(page)}: {file} has no {test}"
@@ -76,8 +77,8 @@ def test_named_tests_exist(page: Path) -> None:
 
 @each_page
 def test_paths_exist(page: Path) -> None:
-    """A path counts as one of the repository if its first folder is: beside the page, at the top,
-    or below tests/."""
+    """A path belongs to the repository if its first folder exists: beside the page, at the top, or
+    below tests/. Then the whole path must exist there."""
     for word in words(page):
         bases = (page.parent, ROOT, ROOT / "tests")
         if PLACEHOLDER in word:
@@ -97,7 +98,7 @@ def files_named(file: str) -> set[Path]:
 
 
 def test_the_tree_in_the_readme_is_the_tree() -> None:
-    """Every folder is there, with a line on it, and none that does not exist."""
+    """The tree shows every folder, with a line about it, and no folder that does not exist."""
     [tree] = [b for b in blocks(ROOT / "README.md") if b.lines[0].startswith("docs/")]
     top = {line.split()[0] for line in tree.lines if not line.startswith(" ")}
     rooms = {line.split()[0] for line in tree.lines if line.startswith("  ")}

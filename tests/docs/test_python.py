@@ -1,5 +1,5 @@
-"""The Python that pages, docstrings and the notebook show runs, against a small real store. The
-notebook's outputs are there, small, and of the forms that it gives when it runs afresh."""
+"""The Python code in pages, docstrings and the notebook runs on a small real store. The notebook
+holds its outputs. They are small, and have the same forms as those of a fresh run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a user runs it, on one Ray for all tests that are not about Ray itself."""
+"""The command line as a user runs it. All tests that are not about Ray itself share one Ray."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A Ray cluster of several raylets on this machine: a head without cores, and nodes of one core.
 
-Prints the address of its dashboard; kills a node for each line that it reads, and all at the end.
-Its own program, so that it has its environment and leaves nothing behind in a test's process.
+It prints the address of its dashboard. It kills a node for each line that it reads, and all of them
+at the end of its input. It is a program of its own so that it has an environment of its own, and
+leaves nothing behind in the process of a test.
 """
 
 from __future__ import annotations

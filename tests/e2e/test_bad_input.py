@@ -1,4 +1,5 @@
-"""What a user can get wrong: each a clear message, the right exit code and no traceback."""
+"""What a user can get wrong. Each mistake gives a clear message and the right exit code, and no
+traceback. Covers `errors.py`."""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ def test_usage(stored: SharedShell) -> None:
 
 
 def test_damaged_files_are_named_skipped_and_left(stored: SharedShell) -> None:
-    """Last in its file: it damages the store."""
+    """This test is the last in its file, since it damages the store."""
     [path] = (stored.folder / "sweepd-results/trials").glob("*.parquet")
     foreign = path.with_name("foreign.parquet")
     foreign.write_bytes(path.read_bytes()[:-10])

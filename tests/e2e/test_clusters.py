@@ -1,5 +1,7 @@
-"""A sweep on a cluster of several raylets, handed over through Ray's Jobs API: it outlives the
-client that launched it and a node that is killed, with the user's own code as it lay here."""
+"""A sweep on a cluster of several raylets, which Ray's Jobs API hands over. The sweep goes on when
+the client that launched it is killed, and when a node is killed. It runs the user's own code as it
+was in the folder of the launch. Covers `__main__.py`, `cli/cluster.py`, `cluster/address.py` and
+`cluster/jobs.py`."""
 
 from __future__ import annotations
 

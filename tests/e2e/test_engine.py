@@ -1,4 +1,5 @@
-"""How the engine uses its slots, and what happens when several drivers want the same things."""
+"""How the engine uses its slots, and what happens when several drivers want the same things. Covers
+`run/tune_hooks.py`. Its rules are tested in tests/run/test_engine.py."""
 
 from __future__ import annotations
 
@@ -35,8 +36,9 @@ def test_short_trials_keep_every_slot_busy(mine: SharedShell) -> None:
 
 
 def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) -> None:
-    """One is interrupted before anything has started. The next holds its sweep, and another is
-    refused. One of another sweep waits for the trials that both have, which run once."""
+    """The first driver is interrupted before any trial has started. The second one drives the same
+    sweep, and a third is refused meanwhile. A driver of another sweep waits for the trials that
+    both sweeps have, and these run once."""
     seeds = list(range(24))  # four minutes of naps: the first driver is at work till it is told
     held = (
         f"name: held\ntask: {{name: mine.py:Slow, n: 2, value_range: 64, mark: {mine.folder}/go}}\n"

@@ -1,5 +1,5 @@
-"""Trials that fail, die or diverge are recorded as what they are, tried again as the grid says,
-and never take the sweep with them."""
+"""Trials that fail, die or diverge. They are recorded as what they are and are tried again as often
+as the grid says. They never end the whole sweep."""
 
 from __future__ import annotations
 

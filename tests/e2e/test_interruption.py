@@ -1,6 +1,6 @@
-"""Interruption by real signals: Ctrl-C and kill -9 lose nothing, and a resumed sweep ends with
-bitwise the numbers of one that ran at once, without Ray. More of it:
-`torture/test_whole_program.py`."""
+"""Interruption by real signals. Ctrl-C and kill -9 lose nothing. A resumed sweep ends with bitwise
+the numbers of a sweep that ran without interruption and without Ray.
+`torture/test_whole_program.py` interrupts more often."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def dead(process: psutil.Process) -> bool:
 
 
 def test_resume_equals_no_interruption(shell: SharedShell, running: Running) -> None:
-    """Interrupted by Ctrl-C, killed when it had gone on, and resumed."""
+    """Ctrl-C interrupts the sweep. It is resumed, and killed when it has gone on. Then it is
+    resumed again."""
     grid = shell.write("grid.yaml", GRID)
     checkpoints = shell.folder / "sweepd-results" / "checkpoints"
     process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))

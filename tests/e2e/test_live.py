@@ -1,6 +1,6 @@
-"""A launch on a terminal, from a folder full of traps, by a user whose home is empty: the board
-fills in, nobody else gets in, and Ctrl-C saves what runs and gives the terminal back. A real
-terminal (a pty), a real launch."""
+"""A launch on a real terminal (a pty). It runs in a folder full of traps, and the user's home is
+empty. The board fills in, and nobody else gets in. Ctrl-C saves what runs and gives the terminal
+back."""
 
 from __future__ import annotations
 

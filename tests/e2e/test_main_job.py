@@ -1,5 +1,6 @@
-"""From one YAML grid to an answer: launched from Python, then by the command line launched again,
-extended and asked. Its grid names a tracker."""
+"""The main job of sweepd, from one YAML grid to an answer. The grid is launched from Python. Then
+the command line launches it again, extends it and asks about it. The grid names a tracker. Covers
+`cli/run.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tasks without chains, by the command line: a goal on the loss, real numbers, samples."""
+"""Tasks without chains, by the command line: a goal on the loss, real numbers as inputs and
+targets, and samples of rows."""
 
 from __future__ import annotations
 

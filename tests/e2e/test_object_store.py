@@ -1,5 +1,6 @@
-"""A sweep whose results lie on S3, by the command line: launched, refused to a second driver, taken
-over from one that stood still and from one that was killed, asked."""
+"""A sweep whose results are on S3, by the command line. It is launched, and a second driver is
+refused. It is taken over from a driver that stood still, and from one that was killed. In the end
+it is asked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A task and a model of the user's own, as docs/own.md has them, from a file to an answer; the task
-reports a metric of its own, too."""
+"""A task and a model of the user's own, as docs/own.md shows them, from a file to an answer. The
+task also reports a metric of its own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Models of one's own, from the command line: two of one name, one that is broken, and a sweep that
-goes on where nothing but its results is left."""
+"""Models of the user's own, by the command line. Two have the same name, and one is broken. One
+sweep goes on in a place where only its results are left."""
 
 from __future__ import annotations
 

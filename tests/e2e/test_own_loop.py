@@ -1,5 +1,5 @@
-"""A training loop of the user's own, as docs/own.md has it, from a file to an answer; and one that
-hangs, in the same launch's results."""
+"""A training loop of the user's own, as docs/own.md shows it, from a file to an answer. Beside it,
+in the results of the same launch, is a loop that hangs."""
 
 from __future__ import annotations
 

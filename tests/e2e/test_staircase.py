@@ -1,5 +1,5 @@
-"""A staircase sweep from the command line, killed on the way: it runs part of the grid, and the
-whole grid, run after it, gives the same answers."""
+"""A staircase sweep by the command line, which is killed on its way. It runs only a part of the
+grid. The whole grid, run after it, gives the same answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Giving up early and going on later: rules that Tune decides leave a trial stopped, a question
-says `at most`, a trial wanted in full or for longer goes on where it was left."""
+"""Trials that are given up early and go on later. A rule that Tune decides leaves a trial stopped,
+and a question then says `at most`. A trial that is wanted in full, or for longer, goes on where it
+was left."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ GOOD, USELESS = 1e-2, 1e-9
 
 
 def test_a_plateau_is_given_up_after_its_grace(first: Trials) -> None:
-    """At d = 4 too, where learning would have begun in time: the danger that the docs name."""
+    """The trial at d = 4 is given up too, though it would have begun to learn in time. The docs
+    name this danger."""
     for d in (2, 4):
         assert first["plateau", d, GOOD]["status"] == "stopped"
     for trial in [first["plateau", d, GOOD] for d in (2, 4)]:
@@ -62,7 +64,8 @@ def test_a_plateau_is_given_up_after_its_grace(first: Trials) -> None:
 
 
 def test_asha_compares_within_a_cell_alone(first: Trials) -> None:
-    """d = 2 scores at chance with the better rate, far below d = 32: it competes with its own."""
+    """d = 2 scores at chance even with the better rate, far below d = 32. It is not stopped, since
+    it competes only with trials of its own cell."""
     assert first["asha", 2, GOOD]["status"] == "completed"
     assert first["asha", 4, GOOD]["status"] == "completed"
     assert first["asha", 32, GOOD]["status"] == "completed"
@@ -110,7 +113,8 @@ def test_a_stopped_trial_goes_on_under_its_own_id(in_full: SharedShell, first: T
 
 
 def test_it_gives_the_numbers_of_one_never_stopped(in_full: SharedShell, first: Trials) -> None:
-    """The rate that was given up on under `plateau` ran to its end, untouched, under `asha`."""
+    """The rule `plateau` gave up the trial with the better rate. The same trial ran to its end
+    under `asha`."""
     for d in (2, 4):
         stopped, never = first["plateau", d, GOOD], first["asha", d, GOOD]
         numbers = [

@@ -1,4 +1,4 @@
-"""Questions to the invented store, and a browser, for all tests of figures."""
+"""What all tests of figures share: questions to the invented store, and a browser."""
 
 from __future__ import annotations
 

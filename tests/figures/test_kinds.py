@@ -1,4 +1,6 @@
-"""Every kind of figure: its data is what the answer says, and Vega-Lite's schema accepts it."""
+"""Every kind of figure. Its data is what the answer says, and the schema of Vega-Lite accepts it.
+Covers `figures/curves.py`, `figures/exponents.py`, `figures/frontier.py`, `figures/heatmap.py`,
+`figures/least.py`, `figures/panels.py`, `figures/settle.py` and `figures/style.py`."""
 
 from __future__ import annotations
 
@@ -179,7 +181,8 @@ def test_a_column_that_differs_makes_a_problem_of_its_own() -> None:
 
 
 def test_the_rows_of_a_heatmap_rise_where_the_frontier_does_not() -> None:
-    """The steps of the frontier name widths in an order of their own."""
+    """The steps of the frontier name the widths in another order. The rows of the heatmap stay in
+    the order of the widths."""
     cells = {(4, 2): 0.0, (4, 4): 0.95, (4, 8): 0.96, (4, 16): 0.98, (5, 4): 0.7, (5, 8): None}
     cells |= {(5, 16): 0.97, (6, 4): 0.7, (6, 8): 0.94, (6, 16): None}
     asked = Questions(connect(grid(cells, size_fields=SIZE_FIELDS), code=now))

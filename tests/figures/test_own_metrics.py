@@ -1,5 +1,5 @@
-"""Figures of a training loop of a user's own: they show its metric, take what is minimised from the
-sweep, and stand against the size, since a loop has no L."""
+"""Figures of a training loop of the user's own. They show its metric, and take from the sweep what
+is minimised. They are drawn against the size, since a loop has no L."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Pages: what trials have written is shown, and can neither run nor end a script."""
+"""HTML pages: what a trial has written is shown as text. It can neither run a script nor end
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Figures as files: as wide as a column of a paper, letters in points, fonts within."""
+"""Figures as files. They are as wide as a column of a paper, their letters are sized in points, and
+their fonts are within the file."""
 
 from __future__ import annotations
 

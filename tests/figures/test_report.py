@@ -1,4 +1,5 @@
-"""The report: what it says, and what it does in a browser without a network."""
+"""The report: what it says, and what it does in a browser without a network. Covers
+`figures/origin.py` and `figures/words.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Costs of a model: the meta device counts what a real build has, training is three passes and its
-memory what torch keeps; and `sweepd flops` tells them."""
+"""Costs of a model. The meta device counts what a model has that is really built. Training costs
+three passes, and its memory is what torch keeps. `sweepd flops` shows these costs."""
 
 from __future__ import annotations
 

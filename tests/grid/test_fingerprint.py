@@ -1,5 +1,5 @@
-"""The code fingerprint: what changes it, what does not, which files it reaches, and that nothing is
-imported on the way."""
+"""The code fingerprint: what changes it, what does not, and which files it reaches. Nothing is
+imported to compute it."""
 
 from __future__ import annotations
 

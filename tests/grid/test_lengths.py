@@ -1,5 +1,5 @@
-"""Lengths besides that of training: which factors there may be, what their scores are called, what
-a longer task is, and how many rows of it are scored."""
+"""Scores at other lengths than that of training: which factors there may be, what the scores are
+called, what a longer task is, and how many of its rows are scored."""
 
 from __future__ import annotations
 

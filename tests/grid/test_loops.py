@@ -1,5 +1,5 @@
-"""`loop:` in a grid: what its class must give, what goes with it and what does not, and its trials:
-fields, identity, budgets and costs."""
+"""`loop:` in a grid: what its class must give, which settings go with it and which do not. Its
+trials: their fields, identity, budgets and costs. Covers `grid/metrics.py`."""
 
 from __future__ import annotations
 

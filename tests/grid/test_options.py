@@ -1,4 +1,5 @@
-"""Goals: what their text may be, and that a goal's own text is read back as that goal."""
+"""Goals: what their text may be. The text that a goal itself gives is read back as the same
+goal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What of a grid is the user's own: the files that its classes run, and defaults that changed since
-a sweep was launched."""
+"""What part of a grid is the user's own: the files that its classes run, and the defaults that have
+changed since a sweep was launched."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def test_classes_of_ours_and_new_ones_have_no_past(tmp_path: Path) -> None:
 def test_what_is_told_is_what_differs(
     tmp_path_factory: pytest.TempPathFactory, then: dict[str, int], data: st.DataObject
 ) -> None:
-    """Of a launch that writes no field: each default that came, went or changed, and no other."""
+    """A launch that writes no field is told of each default that came, went or changed, and of no
+    other."""
     now = data.draw(st.dictionaries(st.sampled_from("uvw"), st.integers(-2, 2)))
     folder = tmp_path_factory.mktemp("own")
 

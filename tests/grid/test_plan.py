@@ -1,5 +1,6 @@
-"""Trials: what is part of their identity and what is not, the trunk, duplicates, order, costs, the
-refusals that only building a model can show, and warnings."""
+"""The trials of a plan: what is part of their identity and what is not, the trunk that they share
+with longer runs, duplicates, order, costs and warnings. Also tested is what is refused only because
+a model cannot be built. Covers `grid/advice.py`, `grid/parts.py` and `grid/trials.py`."""
 
 from __future__ import annotations
 
@@ -184,7 +185,7 @@ def test_the_trunk_leaves_out_what_a_longer_run_shares(schedule: str) -> None:
 
 
 def test_what_is_off_leaves_no_trace_in_the_identity() -> None:
-    """A rule that is added to `stop` makes no stored trial new."""
+    """When sweepd gets a new rule in `stop`, stored trials keep their identity."""
     trial = only()
     weights = {
         "task": {"name": "lis", **trial.values.task},
@@ -249,7 +250,8 @@ def test_a_success_mark_at_the_goal_is_warned_about() -> None:
 @given(st.integers(1, 3000), st.integers(0, 99))
 @settings(deadline=None, max_examples=20)
 def test_a_budget_of_flops_is_a_number_of_steps(schedule: str, paid: int, share: int) -> None:
-    """The trial is that of so many steps, but for its name: same trunk, same cost."""
+    """Such a trial is the trial of that many steps, except for its id: the trunk and the cost are
+    the same."""
     chosen = f"train.schedule={schedule}"
     each = only(chosen, "train.steps=1").effort
     found = only(chosen, "train.steps=1000", f"stop.flops={each * (paid + share / 100)!r}")
@@ -400,7 +402,7 @@ def test_an_alias_is_the_name_and_the_identity(tmp_path: Path) -> None:
 
 
 def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> None:
-    """By which its trials are taken over: stored ones must be found."""
+    """The trials that version 0.1.0 stored are taken over by this hash, so it must find them."""
     trial = only(text=mine(tmp_path, "a/mine.py:Mine"), base=tmp_path)
     evaluate = {name: trial.axes[name] for name in asdict(trial.values.evaluate or Evaluate())}
     config = {
@@ -512,7 +514,8 @@ def test_axes_hold_every_field_of_every_block() -> None:
 
 
 def test_what_decoding_costs_without_a_step(tmp_path: Path) -> None:
-    """Its forward passes over those of training, at most: told of the model, once."""
+    """A note gives the most that decoding may cost: its forward passes as a share of those of
+    training. It is given once for each model, not for each width."""
     (tmp_path / "mine.py").write_text(
         "import torch\nfrom dataclasses import dataclass\n"
         "from sweepd.models.base import Architecture\n\n"

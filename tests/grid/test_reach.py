@@ -1,5 +1,5 @@
 """Which models can be scored at other lengths: what each shipped task and model allows, what `plan`
-refuses and what it notes, and that a grid without `lengths` has the trials that it always had."""
+refuses, and what it notes. A grid without `lengths` has the same trials as ever."""
 
 from __future__ import annotations
 

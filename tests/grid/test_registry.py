@@ -1,4 +1,5 @@
-"""Finding tasks and models: ours by name, a user's by file or module, and every way it can fail."""
+"""How tasks and models are found: ours by name, a user's by file or module. Also every way in which
+this can fail. Covers `grid/faults.py`, `grid/parameters.py` and `grid/user_files.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Grids: every refusal with its line and path and all at once, axes, blocks, defaults, --set, the
-frozen text, the JSON Schema, and that any rubbish is a GridError."""
+"""Reading a grid: axes, blocks, defaults, --set, the frozen text and the JSON Schema. Every refusal
+names its line and its path, and all of them come at once. Whatever rubbish is read raises a
+GridError. Covers `grid/axes.py` and `grid/settings.py`."""
 
 from __future__ import annotations
 

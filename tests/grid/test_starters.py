@@ -1,4 +1,5 @@
-"""What a new user begins with: grids that are shipped, new commented grids, templates."""
+"""What a new user begins with: the shipped grids, new grids with comments, and templates of
+code."""
 
 from __future__ import annotations
 

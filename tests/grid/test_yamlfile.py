@@ -1,5 +1,5 @@
-"""YAML text to data and places: YAML 1.2's scalars, lines, what is refused, --set, and that what is
-dumped reads back."""
+"""From YAML text to data and the place of each value: the scalars of YAML 1.2, lines, what is
+refused, and --set. What is written as YAML is read back as the same data. Covers `limits.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A cluster of one's own: machines with an sshd each, and a shell that stands beside them."""
+"""Several machines for tests of clusters (`lab.py`). Each has an sshd, and a shell runs beside
+them."""
 
 from __future__ import annotations
 

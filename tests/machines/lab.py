@@ -1,10 +1,12 @@
-"""Machines in this one: namespaces on a bridge, each with its own processes, home, /tmp and sshd.
+"""Plays several machines on this one. Each is a network namespace on a bridge, with processes, a
+home, a /tmp and an sshd of its own.
 
     unshare --net --mount python lab.py FOLDER NUMBER [NAME=VALUE …]     (as root)
 
-It prints a line when they can be reached, at 10.99.0.11 and on, and ends with its input, and all of
-them with it; 10.99.0.1 is where it runs itself, and from where `nsenter` reaches them. FOLDER is
-/mnt on all of them and holds their key. What SSH starts there has the variables.
+It prints a line when the machines can be reached. Their addresses are 10.99.0.11 and on. The
+program itself is at 10.99.0.1, and `nsenter` reaches the machines from there. When its input ends,
+it ends with all of them. FOLDER is /mnt on all machines and holds their SSH key. Commands that SSH
+starts there have the variables NAME.
 """
 
 from __future__ import annotations

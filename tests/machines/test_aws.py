@@ -1,6 +1,6 @@
-"""A sweep on instances that Ray's launcher asks of EC2, which moto plays: it hands out the
-addresses of machines that are there. Workers come when trials wait and go when idle; results lie on
-S3."""
+"""A sweep on instances that Ray's launcher asks EC2 for. moto plays EC2 and hands out the addresses
+of machines that exist already. Workers come when trials wait, and go when they are idle. The
+results are on S3. Covers `cluster/leaving.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A sweep on a running Ray whose autoscaler starts with no worker at all: Ray's fake nodes, which
-are raylets of one machine, come when trials wait and go when they idle."""
+"""A sweep on a running Ray whose autoscaler starts without any worker. Ray's fake nodes, which are
+raylets of one machine, come when trials wait and go when they are idle."""
 
 from __future__ import annotations
 

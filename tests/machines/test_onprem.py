@@ -1,5 +1,6 @@
-"""A sweep on machines of one's own, with Ray's launcher over SSH: up, launch, let go, follow again,
-lose the machine that launched it, and down."""
+"""A sweep on the user's own machines, with Ray's launcher over SSH. The cluster is brought up and a
+sweep is launched. The client lets go of the sweep and follows it again. Then the machine that
+launched it is lost, and at last the cluster is taken down."""
 
 from __future__ import annotations
 

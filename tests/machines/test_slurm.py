@@ -1,5 +1,6 @@
-"""A sweep on a real Slurm of two nodes, each a machine of its own: it outlives the client, scancel
-and `cluster down` end it and nothing is lost, and its numbers are those of an undisturbed one."""
+"""A sweep on a real Slurm of two nodes, each a machine of its own. It outlives the client. scancel
+and `cluster down` end it, and nothing is lost. Its numbers are those of a sweep that nothing
+disturbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What all architectures share: refused values, FLOPs by part, P1's Table 2, state size."""
+"""What all architectures share: the values that they refuse, their FLOPs by part, Table 2 of paper
+P1, and the size of the state."""
 
 import math
 
@@ -75,7 +76,8 @@ def test_all_flops_are_the_weights_and_attention(kind: type[TransformerArchitect
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_state_bytes_are_what_the_memory_holds(kind: type[TransformerArchitecture]) -> None:
-    """At a length where no architecture's buffers have room to spare: L a multiple of B."""
+    """The length L is a multiple of B, so that the buffers of no architecture have room to
+    spare."""
     architecture, vocab, L = kind(32, layers=2), 5, 64
     model = architecture.build(vocab, L, L, torch.Generator())
     state = model.prefill(torch.zeros(1, L, dtype=torch.long), torch.tensor([L]))

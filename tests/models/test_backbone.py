@@ -1,4 +1,5 @@
-"""The shared transformer: causality, decoding equal to the full pass, rows leaving, dropout."""
+"""The transformer that all architectures share. It is causal, and decoding gives the same as the
+full pass. Rows may leave a batch, and dropout works."""
 
 import pytest
 import torch
@@ -72,7 +73,8 @@ def test_a_prefix_gives_the_same_logits(architecture: TransformerArchitecture) -
 def test_decoding_equals_the_full_pass(
     architecture: TransformerArchitecture, lengths: list[int], steps: int
 ) -> None:
-    """Rows at different positions, prompts padded with rubbish, one row leaving half-way."""
+    """The rows are at different positions, their prompts are padded with rubbish, and one row
+    leaves half-way."""
     model, rows = built(architecture), torch.arange(len(lengths))
     sequence = tokens(len(lengths), CAPACITY)
     with torch.no_grad():
@@ -148,7 +150,7 @@ def test_sinusoids_are_those_of_the_paper() -> None:
 @settings(deadline=None, max_examples=20)
 @given(query=st.integers(0, 90), key=st.integers(0, 90), shift=st.integers(0, 9))
 def test_rotation_multiplies_pairs_as_complex_numbers(query: int, key: int, shift: int) -> None:
-    """Su et al.'s own form, and what it is for: products know differences of positions only."""
+    """This is the form of Su et al. It makes products depend on differences of positions only."""
     q, k = torch.randn(2, 6, dtype=torch.float64)
     waves = sinusoids(100, 6).double()
     theta = 10000 ** (-torch.arange(0, 6, 2) / 6)

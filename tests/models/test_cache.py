@@ -1,4 +1,4 @@
-"""The cache of keys and values: it grows rarely and keeps what it holds."""
+"""The cache of keys and values: it is enlarged rarely, and keeps what it holds."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""Costs of a model that does not tell them: counted, against exact counts and sums by hand."""
+"""Costs of a model that does not state them. They are counted, and compared with exact counts and
+with sums by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Decoding by rerunning the prefix, the slow twin of every model's own steps."""
+"""Decoding that computes the whole prefix again for each token. It is the slow twin of every
+model's own `step`."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def test_a_model_that_steps_is_its_own_decoder() -> None:
 
 @pytest.mark.parametrize("kind", [Standard, Sparse, Linear, Tmx])
 def test_rerunning_gives_what_steps_give(kind: type[Architecture]) -> None:
-    """Rows at different positions, rubbish behind their prompts, one row leaving half-way."""
+    """The rows are at different positions, there is rubbish behind their prompts, and one row
+    leaves half-way."""
     model = kind(16).build(VOCAB, 20, CAPACITY, torch.Generator().manual_seed(0)).double().eval()
     tokens = torch.randint(VOCAB, (3, CAPACITY), generator=torch.Generator().manual_seed(1))
     lengths, rows = torch.tensor([0, 7, 4]), torch.arange(3)

@@ -1,4 +1,5 @@
-"""Dot-product-free attention: its equation, blindness to tokens, and costs without q and k."""
+"""Attention without dot products: its equation, that it does not look at the tokens, and its costs
+without q and k."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Each model's docstring tells its source and the flow of shapes, from (B, T, d) to (B, T, d)."""
+"""The docstring of each model names its source and the flow of shapes, from (B, T, d) to (B, T,
+d)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""lin-RPE: exponential decay where queries and keys say nothing, and standard attention's costs."""
+"""lin-RPE: the weights decay exponentially where queries and keys say nothing. It costs what
+standard attention costs."""
 
 import torch
 

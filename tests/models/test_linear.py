@@ -1,4 +1,5 @@
-"""Linear attention: chunks against the masked equation, hard inputs, and float32 sums."""
+"""Linear attention: the chunks compute the masked equation, also on hard inputs, and sums are kept
+in float32."""
 
 import pytest
 import torch

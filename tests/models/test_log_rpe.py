@@ -1,4 +1,5 @@
-"""log-RPE: decay as a power where queries and keys say nothing, and standard attention's costs."""
+"""log-RPE: the weights decay as a power where queries and keys say nothing. It costs what standard
+attention costs."""
 
 import torch
 

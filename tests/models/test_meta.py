@@ -1,4 +1,5 @@
-"""The meta device: shapes are those of a real build, and tensors that lie elsewhere are filled."""
+"""Models on torch's meta device, which knows shapes and holds no numbers. The shapes are those of a
+real model. A tensor that a model keeps on another device is really filled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Attention with a bias by distance: its equation, the gradient of p, and where p starts."""
+"""Attention with a bias by distance: its equation, the gradient of its parameter p, and the value
+at which p starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sparse attention: tiles against the masked equation, B's rule, and its pairs counted singly."""
+"""Sparse attention: its tiles compute the masked equation. Also tested are the rule for B, and its
+pairs, which are counted one by one."""
 
 import pytest
 import torch
@@ -71,7 +72,8 @@ def test_costs_are_the_attended_pairs(block: int, k: int, c_share: float, T: int
 
 
 def test_work_grows_as_the_window_and_the_summaries_do() -> None:
-    """Keys a query is multiplied with: never the length, beyond one short tile."""
+    """The number of keys that a query is multiplied with is never the length, except in one short
+    tile."""
     for L in (505, 2048, 8192):
         layer = Sparse(d=4, heads=1).attention(L, capacity=L)
         assert isinstance(layer, SparseAttention)

@@ -1,4 +1,5 @@
-"""TMX: its equation, half of the weights of queries and keys, and lags that a token chooses."""
+"""TMX: its equation, the queries and keys with half of the weights, and lags that a token
+chooses."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""TMX in its plainest reading: its equation, its few weights, and what one head can and can't."""
+"""TMX in its plainest reading: its equation, its few weights, and what one head can learn and what
+it cannot."""
 
 import math
 
@@ -44,7 +45,7 @@ def test_attends_by_its_equation(T: int, heads: int, head_dim: int, rpe: Rpe) ->
 
 
 def test_a_token_without_a_say_leaves_dot_free() -> None:
-    """With u = 0 the two architectures are one."""
+    """With u = 0 the two architectures compute the same."""
     ours = TmxScale(d=8, layers=1, heads=2).build(5, 9, 9, torch.Generator().manual_seed(0))
     theirs = DotFree(d=8, layers=1, heads=2).build(5, 9, 9, torch.Generator().manual_seed(0))
     weights = ours.state_dict()

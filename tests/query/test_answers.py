@@ -1,5 +1,5 @@
-"""Answers: what rows of `min` and `frontier` hold, `frontier` against all pairs, goals, notes,
-and any text at all."""
+"""Answers to questions: what the rows of `min` and `frontier` hold, goals and notes. `frontier` is
+held against a comparison of all pairs of cells. A question may be any text at all."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Bounds: the first claim that holds, against a slow twin, on all there is to know of a few values;
-and what is claimed of a minimised score."""
+"""What is claimed of a least value. The first claim that holds is compared with a slow twin, over
+all that may be known of a few values. Also tested is what is claimed of a minimised score."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def test_bounds_are_those_of_the_slow_twin(cells: dict[tuple[int, int], bool | N
 
 
 def test_every_claim_holds_for_some_values_and_only_where_its_words_do() -> None:
-    """Three values at one size, each passed, failed or open: what the words of each claim ask."""
+    """There are three values at one size, and each has passed, failed or is open. A claim is made
+    only where its words are true."""
     kinds = set()
     for outcomes in itertools.product([True, False, None], repeat=3):
         bound = judge([Candidate(8 * 2**i, passed, False) for i, passed in enumerate(outcomes)])

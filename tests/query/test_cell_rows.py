@@ -1,5 +1,5 @@
-"""The cells behind a `min`: their states, which of them decides a row, and which stands for a
-value."""
+"""The cells behind a row of `min`: their states, which of them decides the row, and which one
+stands for a value."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Cells of a question: three-valued conditions against all ways in which open seeds may still end,
-pass rules, and scores with their interval."""
+"""The cells of a question. A condition on a cell is true, false or open, which is compared with all
+ways in which the seeds that still run may end. Also tested are pass rules, and scores with their
+interval. Covers `intervals.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Training FLOPs to reach the goal: told from the metrics, against a slow twin on random histories,
-by pass rule, through checkpoints of other trials, and read only when asked for."""
+"""Training FLOPs to reach the goal, as the metrics tell them. They are compared with a slow twin on
+random histories, for each pass rule, and through checkpoints of other trials. They are read only
+when a question asks for them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The paper's claims, judged on synthetic stores: what speaks for them, what against, and that only
-what agrees in all settings is compared."""
+"""The paper's claims, judged on synthetic stores: what speaks for a claim, and what against it.
+Only cells that agree in all settings are compared. Covers `query/comparisons.py`."""
 
 from __future__ import annotations
 

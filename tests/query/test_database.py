@@ -1,5 +1,5 @@
-"""The views over a store: what each holds, whose trials count, what `sql` refuses, that nothing
-outside the tables is reached, and that real Parquet files, one of them damaged, are read."""
+"""The views over a store: what each holds, whose trials count, and what `sql` refuses. A query
+reaches nothing outside the tables. Real Parquet files are read, one of them damaged."""
 
 from __future__ import annotations
 

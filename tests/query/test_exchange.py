@@ -1,4 +1,5 @@
-"""The exchange rate of `min d by steps`: how many times the steps one halving of d costs."""
+"""The exchange rate of `min d by steps`: by what factor the training steps grow when d is
+halved."""
 
 from __future__ import annotations
 

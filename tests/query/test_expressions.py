@@ -1,5 +1,5 @@
-"""What conditions mean: whether better scores can only end them, the numbers that they hold a score
-against, what they join with AND, and what a goal is as one."""
+"""What conditions mean: whether a better score can only make one false, which numbers they compare
+a score with, what they join with AND, and what a goal is as a condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How cells fall into rows: default groups, `by`, what `by` merges, and what stands in `at`."""
+"""How cells fall into rows: the default groups, the clause `by`, what `by` merges, and what the
+column `at` holds. Covers `query/reply.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rows of `fit`: what trials are handed to a law, its columns, what is settled and what is a
-bound, and the questions that no fit answers."""
+"""The rows of `fit`: which trials a law is fitted to, its columns, what is settled and what is only
+a bound, and the questions that no fit answers."""
 
 from __future__ import annotations
 

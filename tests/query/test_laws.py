@@ -1,5 +1,7 @@
-"""Fits: the estimator against a slow twin (weighted random laws), its laws, weights and
-differences; its coverage on simulated grids (benchmarks/inference.py has more); refusals."""
+"""Fits of laws. The estimator is compared with a slow twin, which weights random laws. Also tested
+are the laws, their weights and differences, and what is refused. The coverage of the intervals is
+measured on simulated grids; benchmarks/inference.py measures more of it. Covers
+`query/levels.py`."""
 
 from __future__ import annotations
 

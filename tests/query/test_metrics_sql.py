@@ -1,6 +1,6 @@
-"""`metrics` over real files: large ones are scanned, small ones read, and the rows are those of a
-slow twin that reads each file and compares all rows. A scan asks for parts, and reaches nothing
-else."""
+"""The view `metrics` over real files: large files are scanned and small ones are read. The rows are
+those of a slow twin that reads each file and compares all rows. A scan asks for parts of a file,
+and reaches no other file. Covers `query/running.py` and `query/scanning.py`."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ ACTIONS = st.one_of(
 def test_the_view_is_that_of_the_slow_twin(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, Any]], small: int
 ) -> None:
-    """With nothing small, with some files small, and with all: batches in any order, repeated keys,
-    repeated steps, files with axes, compacted and damaged ones."""
+    """All files are large, some are small, or all are small. Batches come in any order. Keys and
+    steps are repeated, and some files have axes, are compacted or are damaged."""
     root = tmp_path_factory.mktemp("store")
     with patch.object(os, "fsync"):
         store = Store.create(str(root))
@@ -232,7 +232,7 @@ def test_a_file_that_cannot_be_read_any_more_ends_the_question(tmp_path: Path) -
 
 
 def test_threads_share_an_open_file(tmp_path: Path) -> None:
-    """Each seeks and reads, and others do between."""
+    """Each thread seeks and reads, and other threads do so in between."""
     store = Store.create(str(tmp_path))
     with patch("sweepd.store.parquet.ROW_GROUP", 2000):
         store.write_metrics([row for i in range(20) for row in steps(f"{i:020x}", *range(2000))])

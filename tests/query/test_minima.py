@@ -1,5 +1,5 @@
-"""Rows of `min`: every verdict against a slow twin written from the definitions, which values count
-as smaller, and minimised scores, of which nothing is claimed from below."""
+"""Rows of `min`. Every verdict is compared with a slow twin, which is written from the definitions.
+Also tested is which values count as smaller. Of a minimised score no lower bound is claimed."""
 
 from __future__ import annotations
 
@@ -146,7 +146,8 @@ def test_a_condition_that_everything_meets_fails_nowhere() -> None:
 
 
 def test_a_minimised_score_is_no_setting_of_which_a_larger_one_must_pass() -> None:
-    """The least loss among the cells that pass; cells without one yet may have a lower one."""
+    """The answer is the least loss among the cells that pass. A cell without a loss yet may have a
+    lower one."""
     store = FakeStore()
     trials = [planned(d=d) for d in (8, 16, 32, 64)]
     store.add_sweep("s", trials)

@@ -1,5 +1,6 @@
-"""Nuisance axes: `min`, `frontier` and `fit` against a brute-force twin that takes the best over
-them, the value that won, and whether it lies at the edge of what was tried."""
+"""Nuisance axes: `min`, `frontier` and `fit` take the best over them. They are compared with a
+brute-force twin. The answer also says which value won, and whether it is at the edge of what was
+tried."""
 
 from __future__ import annotations
 
@@ -219,7 +220,7 @@ def test_the_frontier_is_the_slow_twin_s(data: st.DataObject) -> None:
     )
 )
 def test_conditions_are_about_the_best_value(points: dict[Point, float]) -> None:
-    """Also those that ask for a bad score."""
+    """This also holds for conditions that ask for a bad score."""
     store = store_of({point: [("completed", acc)] for point, acc in points.items()})
     best: dict[tuple[str, int], float] = {}
     for (model, _, d, _, _), acc in points.items():

@@ -1,5 +1,5 @@
-"""Metrics that only a user's own loop reports: conditions, goals and frontiers on them, where no
-trial has reported any, and where sweeps do not agree on them. A loop has neither d nor L."""
+"""Metrics that only a user's own loop reports: conditions, goals and frontiers on them. In some
+stores no trial has reported any, or sweeps do not agree on them. A loop has neither d nor L."""
 
 from __future__ import annotations
 

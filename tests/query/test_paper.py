@@ -1,5 +1,5 @@
-"""The paper's side: Table 2 from our own counts, the comparison on the command line, and that every
-shipped grid plans as its comments say."""
+"""What the paper published: its Table 2 from our own counts, and the comparison on the command
+line. Every shipped grid has the plan that its comments describe. Covers `cli/compare.py`."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ def test_every_shipped_grid_plans(path: Path) -> None:
 
 @pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
 def test_every_shipped_grid_says_what_it_answers(path: Path) -> None:
-    """A question in words, then questions about this sweep in columns that it has."""
+    """Its comment has a question in words. After it come questions about this sweep, in columns
+    that it has."""
     lines = path.read_text().splitlines()
     comment = "\n".join(line for line in lines if line.startswith("#"))
     assert lines[0].startswith("# ")

@@ -1,5 +1,5 @@
-"""Questions' grammar: clauses, quotes, errors that show their place; that any text at all is either
-a question or a UserError; and that the examples of docs/query.md are questions."""
+"""The grammar of questions: clauses, quotes, and errors that show their place. Any text at all is
+either a question or a UserError. The examples of docs/query.md are questions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""`min` as people read it: one row a size, one column a model, and a mark for all that is
-uncertain, with a legend of the marks that are used."""
+"""`min` as people read it. The table has a row for each size and a column for each model. All that
+is uncertain has a mark, and a legend explains the marks that are used. Covers
+`query/summary.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What `plan` says a fit of its grid will know: the interval's width against what fits of simulated
-grids have, and which grids cannot tell an exponent of 0 from ½."""
+"""What `plan` says about the precision of a fit of its grid. The predicted width of the interval is
+compared with that of fits of simulated grids. Some grids cannot tell an exponent of 0 from ½."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rows of `min` beside a sweep that settles: what more training would change, what some and all
-seeds reach, and that the search and the questions judge the same trials alike."""
+"""Rows of `min` in a sweep that settles its answers: what more training would change, and what some
+seeds and all seeds reach. The search and the questions judge the same trials in the same way."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ def test_a_settled_row(tmp_path: Path) -> None:
 
 
 def test_a_row_that_moves_says_what_the_next_doubling_takes(tmp_path: Path) -> None:
-    """Three seeds, each from the start of a decay of .2; they take .1 s a step."""
+    """There are three seeds. Each continues from the start of its decay, which is .2 of the run,
+    and takes .1 s a step."""
     rising = dict(zip((1000 << i for i in range(5)), (0.5, 0.62, 0.73, 0.82, 0.87), strict=True))
     store = one_size(tmp_path, {(4, steps): [score] for steps, score in rising.items()} | PASSES)
     [row] = asked(store).rows
@@ -157,7 +158,8 @@ def test_where_more_training_helps_the_value_falls(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_passed_counts_at_larger_budgets(tmp_path: Path) -> None:
-    """One seed passes at once and is not trained on; the others follow, so the cell passes."""
+    """One seed passes at once and is not trained further. The others pass later, so the cell
+    passes."""
     late = {
         (4, 1000): [0.95, 0.5, 0.5],
         (4, 2000): [0, 0.6, 0.6],

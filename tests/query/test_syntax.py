@@ -1,5 +1,5 @@
-"""Expressions: what no question may hold, which numbers no accuracy can have, and that what is
-printed from the checked nodes means what was typed."""
+"""Expressions: what no question may hold, and which numbers no accuracy can have. An expression is
+printed from its checked nodes, and this text means what was typed."""
 
 from __future__ import annotations
 

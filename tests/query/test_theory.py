@@ -1,4 +1,4 @@
-"""What theory predicts of exponents, and when a measured one contradicts it."""
+"""The exponents that theory predicts, and when a measured exponent contradicts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Trials of cells, and learning curves: thinned, and whole where a trial continued another."""
+"""The trials of a cell, and their learning curves. A long curve is thinned. A curve is whole where
+a trial continued another."""
 
 from __future__ import annotations
 

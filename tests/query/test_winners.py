@@ -1,4 +1,5 @@
-"""`best` and `max`: in each group the one cell that is the best, held against the slow way."""
+"""`best` and `max`: in each group the one cell that is the best, compared with a slow search for
+it. Covers `query/reply.py`."""
 
 from __future__ import annotations
 

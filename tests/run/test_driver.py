@@ -1,4 +1,4 @@
-"""What a driver holds and looks after while its sweep runs, without Ray."""
+"""What a driver locks and looks after while its sweep runs, without Ray."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The rules that give up on trials, as Ray Tune decides them: beside their definitions, on checks
-in any order, told twice, of several groups of competitors at once."""
+"""The rules that give up on trials, as Ray Tune decides them. They are compared with their
+definitions, on checks that come in any order or twice, and of several groups of competitors at
+once. Covers `run/tune_hooks.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial that makes no step says in which line it stands, before its worker is killed."""
+"""A trial that makes no step. Before its worker is killed, it says in which line it stands."""
 
 from __future__ import annotations
 

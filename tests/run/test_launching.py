@@ -1,4 +1,4 @@
-"""What a launch would run and what is said of it, on real stores without Ray."""
+"""What a launch would run, and what is said of it, on real stores without Ray."""
 
 from __future__ import annotations
 
@@ -204,7 +204,8 @@ def test_cancel_waits_for_the_end_of_the_driver(
 
 
 def test_lengths_that_are_added_leave_what_is_done_and_take_it_up(store: Store) -> None:
-    """A trial with scores at other lengths is a new one, which trains the decay again alone."""
+    """A trial with scores at other lengths is a new trial. It takes up what is done, and trains
+    only the decay again."""
     small = ("task.n=4", "model.d=8", "seeds=[0]", "train.steps=20", "evaluate.verdict_samples=16")
     asked = (*small, "lengths=[1.5, 2]")
     [before] = trained(store, small, 1000)

@@ -1,5 +1,6 @@
-"""User classes before their first trial: refused, or inspected once for each version of the code,
-in a process that they can't take the launch along with."""
+"""A user's classes before their first trial. They are refused, or inspected once for each version
+of their code. The inspection is in a process of its own, so that such a class cannot end the
+launch. Covers `run/inspections.py`."""
 
 from __future__ import annotations
 

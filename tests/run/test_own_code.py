@@ -1,4 +1,5 @@
-"""The user's code in the store: kept at launch, once, and put back where the original is gone."""
+"""The user's code in the store. A launch keeps it there, once. Where the original is gone, the code
+is put back from the store."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_what_sweepd_brings_is_not_kept(folder: Path, store: Store) -> None:
 
 
 def test_a_copied_store_goes_on(folder: Path, store: Store, tmp_path: Path) -> None:
-    """With the very same trials, where nothing but the store is left."""
+    """The copied store goes on with the very same trials, though nothing but the store is left."""
     before = planned(folder)
     driver._save(before, store)
     store.new_launch({"sweep": "s", "host": "h", "pid": 1, "commit": "abc", "diff": ""})
@@ -129,7 +130,7 @@ def test_a_copied_store_goes_on(folder: Path, store: Store, tmp_path: Path) -> N
 
 
 def test_the_latest_code_is_put_back(folder: Path, store: Store) -> None:
-    """Also where an edit was taken back."""
+    """This also holds if an edit was taken back."""
     grid = "name: s\ntask: {name: lis, n: 4}\nmodel: {name: v1.py:Net, d: 8, heads: 2}\n"
     for mark in ("A = 1", "A = 2", "A = 1"):
         (folder / "v1.py").write_text(f"{NET}\n{mark}\n")
@@ -167,7 +168,7 @@ def test_a_file_that_changed_meanwhile(folder: Path, store: Store) -> None:
 def test_a_worker_runs_the_code_of_the_launch(
     folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch, edit: str
 ) -> None:
-    """Whatever becomes of its files: before it starts, and while it runs."""
+    """It does so whatever happens to the files, before it starts and while it runs."""
     monkeypatch.setattr(registry, "_held", {})
     made = planned(folder)
     driver._save(made, store)
@@ -219,7 +220,7 @@ def test_kept_code_that_is_damaged_or_gone(folder: Path, store: Store, damage: s
 
 
 def test_nothing_is_written_outside(folder: Path, store: Store) -> None:
-    """Whoever sent the store may have changed its paths."""
+    """Whoever sent the store may have changed the paths in it."""
     driver._save(planned(folder), store)
     shutil.rmtree(folder.parent)
     path = Path(store.address, "sweeps/s/sweep.json")

@@ -1,5 +1,6 @@
-"""Two classes of one name in two files, from the grid to the answer: each has its own trials, its
-own row and its own past, and taking over an earlier code never crosses from one to the other."""
+"""Two classes of the same name in two files, from the grid to the answer. Each has its own trials,
+its own row and its own past. Taking over the trials of earlier code never mixes the two. Covers
+`query/current.py`."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_what_another_code_did_is_not_the_other_class_s(store: Store, tmp_path: 
 
 
 def test_copies_of_one_file_are_two_classes(store: Store, tmp_path: Path) -> None:
-    """Also while their text is still the same."""
+    """They are two classes even while their text is still the same."""
     write(tmp_path, "v2.py", 1)
     found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
     assert len({trial.code for trial in found.trials}) == 1
@@ -114,8 +115,8 @@ def test_copies_of_one_file_are_two_classes(store: Store, tmp_path: Path) -> Non
 
 
 def test_what_sweepd_0_1_0_left(store: Store, tmp_path: Path) -> None:
-    """It gave both classes one `config`: they are told apart by their names, and each takes over
-    its own alone."""
+    """sweepd 0.1.0 gave both classes one `config`. Their names tell them apart, and each takes over
+    only its own trials."""
     found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
     assert len({trial.former_config for trial in found.trials}) == 2
     for i, trial in enumerate(found.trials):
@@ -152,7 +153,8 @@ def test_an_alias_is_found_by_questions(store: Store, tmp_path: Path) -> None:
 
 
 def test_another_class_of_one_name_is_refused(store: Store, tmp_path: Path) -> None:
-    """In another folder, or by the same alias: no answer could tell the two apart."""
+    """The other class is in another folder, or has the same alias. No answer could tell the two
+    apart."""
     launched(store, planned(tmp_path, "s", "v1.py:Net"))
     other = tmp_path / "other"
     other.mkdir()

@@ -1,4 +1,4 @@
-"""How long workers train between two reports: the more slots, the longer, within bounds."""
+"""How long workers train between two reports. With more slots it is longer, within bounds."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,6 +1,6 @@
-"""The staircase on one line: it finds the frontier of every monotone surface, tries no more cells
-than it may and none above the frontier, tests its assumption and what it only inferred, and looks
-closer where that fails."""
+"""The staircase on one line of the grid. On every monotone surface it finds the frontier. It tries
+no more cells than it may, and none above the frontier. It tests its assumption and the values that
+it only inferred. Where the assumption fails it looks closer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The ledger: which planned trials are done, to do, failed, or done by another code; and search,
-which hands trials out and tries failed ones again."""
+"""The ledger says which planned trials are done, still to do, failed, or done by another code. The
+search hands trials out, and tries failed ones again. Covers `search/base.py` and
+`search/estimate.py`."""
 
 from __future__ import annotations
 

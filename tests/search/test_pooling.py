@@ -1,4 +1,5 @@
-"""The seeds of a cell as one score: by each pass rule, and when its interval holds the goal."""
+"""The seeds of a cell as one score, by each pass rule. Also tested is when the interval of this
+score holds the goal."""
 
 from __future__ import annotations
 

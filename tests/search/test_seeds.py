@@ -1,5 +1,6 @@
-"""Seeds of a cell: the pass rule over intervals says what questions say in SQL; no more seeds are
-needed than may decide, and never fewer; close calls call further seeds."""
+"""The seeds of a cell. The pass rule over intervals says what questions say in SQL. The search asks
+for as many seeds as may decide, never for more or fewer. If a result is close, it asks for further
+seeds."""
 
 from __future__ import annotations
 

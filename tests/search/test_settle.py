@@ -1,5 +1,6 @@
-"""Settling: when a cell that fails stands still, what both searches train for longer because of it,
-and that their answers are the same whatever the order of results, the slots, kills and failures."""
+"""Settling: when a cell that fails stands still, and what both searches train for longer because of
+it. Their answers are the same whatever the order of results, the slots, kills and failures. Covers
+`grid/reserve.py`, `search/ladder.py`, `search/settle_cost.py` and `search/stairs.py`."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def test_a_best_rate_at_the_edge_never_settles() -> None:
 
 
 def test_an_edge_that_scores_no_better_than_the_rest_is_no_best_rate() -> None:
-    """A width that is hopeless has accuracy 0 at every rate, and settles."""
+    """A hopeless width has accuracy 0 at every rate. It must settle."""
     hopeless = runs(*[dict.fromkeys((1000, 2000, 4000), 0.0)] * 3)
     assert stands([hopeless] * 3, GOAL, "median", SETTLE, 1000).settled == "yes"
     once = runs(*[{1000: 0.0}] * 3)
@@ -113,7 +114,7 @@ def test_an_edge_that_scores_no_better_than_the_rest_is_no_best_rate() -> None:
 
 @pytest.mark.parametrize(("edge_scores", "settled"), [(0.005, "yes"), (0.1, "untested")])
 def test_an_edge_must_lead_by_more_than_chance(edge_scores: float, settled: str) -> None:
-    """Where every rate stays at its guesses, seeds alone decide which one scores best."""
+    """If every rate only guesses, the seeds alone decide which rate scores best."""
     steps = (1000, 2000, 4000)
     inside = runs(*[dict.fromkeys(steps, score) for score in (0.24, 0.25, 0.26)])
     at_edge = runs(*[dict.fromkeys(steps, score + edge_scores) for score in (0.24, 0.25, 0.26)])
@@ -253,7 +254,7 @@ def test_failures_of_a_worker_change_no_answer(seed: int, order: random.Random) 
 @given(st.integers(0, 10_000))
 @settings(deadline=None, max_examples=20, derandomize=True)
 def test_a_rate_beyond_the_range_that_has_begun_is_run_until_it_is_decided(seed: int) -> None:
-    """Else a question would wait for its other seeds, which nobody runs."""
+    """Otherwise a question would wait for the other seeds of this rate, which nobody runs."""
     made = planned("staircase", "tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
 
     def by_luck(trial: Trial) -> Outcome:

@@ -1,6 +1,6 @@
-"""The staircase search over trials: the brute-force frontier on random surfaces, whatever the
-order of results, the slots, failures and restarts; seeds, nuisance values and other sweeps' trials
-cost no more than they must."""
+"""The staircase search over trials. On random surfaces it finds the same frontier as brute force,
+whatever the order of results, the slots, failures and restarts. Seeds, nuisance values and the
+trials of other sweeps cost no more than they must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is particular to object stores: requests that fail, come late or go missing; credentials."""
+"""What is special about object stores: requests that fail, come late or are lost, and
+credentials."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ ACTS: dict[str, Callable[[ObjectFolder], object]] = {
 def test_what_passes_is_tried_again_and_done_once(
     folder: ObjectFolder, s3: Proxy, fault: str
 ) -> None:
-    """Also where the answer was lost: whoever created something learns that it was them."""
+    """This also holds if the answer was lost: whoever created an object learns that it was the one
+    who did."""
     for name, act in ACTS.items():
         s3.fault = first(fault)
         assert act(folder), name

@@ -1,4 +1,4 @@
-"""The names of checkpoints: what is written is read back, and nothing else is."""
+"""The names of checkpoints: a name that is written is read back, and no other name is read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Stores of earlier versions are read as they were: every one below tests/stores/, made by
-`stores/make.py` and never changed since."""
+"""Stores that earlier versions wrote are still read as they were. These are the ones below
+tests/stores/. `stores/make.py` made them, and they were never changed since."""
 
 from __future__ import annotations
 

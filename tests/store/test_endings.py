@@ -1,5 +1,5 @@
-"""Which ending counts, and how the trials of a sweep stand: against slow twins, and against the
-views `trials` and `sweeps`, which say it in SQL."""
+"""Which ending of a trial counts, and how the trials of a sweep stand. Both are compared with slow
+twins, and with the views `trials` and `sweeps`, which say the same in SQL. Covers `statuses.py`."""
 
 from __future__ import annotations
 

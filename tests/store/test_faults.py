@@ -1,6 +1,7 @@
 """Storage that fails while a trial runs: full and read-only disks, an object store with faults and
-outages, clocks that jump, copies made in use. Nothing recorded is lost, what was in memory is kept
-elsewhere, and the numbers are those of a trial that nothing disturbed."""
+outages, clocks that jump, and copies of a store in use. Nothing recorded is lost, and what was in
+memory is kept elsewhere. The numbers are those of a trial that nothing disturbed. Covers
+`store/spill.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""gc: what it deletes, what it never does, and that it asks; on a disk and on S3."""
+"""`sweepd gc`, on a disk and on S3: what it deletes, what it never deletes, and that it asks first.
+Covers `cli/gc.py` and `store/garbage.py`."""
 
 from __future__ import annotations
 

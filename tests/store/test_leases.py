@@ -1,5 +1,6 @@
-"""Locks on an object store: leases that are renewed, lapse and are taken over, by no clock but the
-store's; whoever loses what it held is told, and a hundred thousand cost no more than one."""
+"""Locks on an object store. They are leases, which are renewed, lapse and are taken over. The only
+clock that counts is the store's. Whoever loses a lease is told so. A hundred thousand locks cost no
+more than one."""
 
 from __future__ import annotations
 
@@ -185,7 +186,7 @@ def test_a_living_holder_is_recognised_soon(new: Callable[[], Leases], address: 
 def test_a_process_that_stood_still_learns_that_it_lost_what_it_held(
     new: Callable[[], Leases], address: str
 ) -> None:
-    """It was suspended for longer than the term, and another took over."""
+    """The process was suspended for longer than a lease lasts, and another one took over."""
     locks = new()
     with holder(address, "a", "b") as other:
         other.process.send_signal(signal.SIGSTOP)

@@ -1,4 +1,5 @@
-"""What is particular to a local folder: durable writes, tried again, saying why not."""
+"""What is special about a local folder: writes are durable, are tried again, and say why they
+fail."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_a_folder_that_was_deleted_is_not_made_anew(tmp_path: Path) -> None:
 def test_an_aside_deleted_under_its_writer_is_written_again(
     folder: LocalFolder, slept: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `gc` might where a clock has jumped."""
+    """`gc` might delete it where a clock has jumped."""
     replace = os.replace
     deleted: list[Path] = []
 

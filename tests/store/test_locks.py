@@ -1,4 +1,5 @@
-"""Locks on files: between processes, within one, across fork, and when their holder is killed."""
+"""Locks on files: between processes, within one process, after a fork, and when the process that
+holds them is killed."""
 
 from __future__ import annotations
 

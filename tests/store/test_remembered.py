@@ -1,5 +1,5 @@
-"""What was found out about a large file is remembered as long as it is the same, and no longer; and
-a compacted file has its limit."""
+"""What was found out about a large file is remembered as long as the file is the same, and no
+longer. Besides, a compacted file does not grow beyond a limit. Covers `store/looking.py`."""
 
 from __future__ import annotations
 

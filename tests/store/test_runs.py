@@ -1,4 +1,5 @@
-"""Runs: two rows of one trial and step always lie in runs that overlap, whatever the order."""
+"""Runs, which are ranges of a trial's steps. Two rows of the same trial and step are always in runs
+that overlap, whatever the order of the rows."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ KEYS = st.tuples(st.sampled_from("ab"), st.sampled_from([1000, 2000]), st.intege
 def test_runs_hold_every_row_once_and_meet_where_steps_do(
     keys: list[tuple[str, int, int]], cut: int
 ) -> None:
-    """Also when the rows lie in two files."""
+    """This also holds if the rows are in two files."""
     files = [keys[:cut], keys[cut:]]
     tables = [
         METRICS.table([dict(zip(("id", "attempt", "step"), key, strict=True)) for key in file])

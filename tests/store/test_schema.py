@@ -1,7 +1,8 @@
-"""Columns and their types: rows to tables, tables of different axes to one, rows of one key.
+"""Columns and their types: rows become tables, tables with different axes become one, and of rows
+with the same key one is kept.
 
-The law: putting tables together, in any grouping and order, gives what one table made of all
-the rows at once gives. That is what lets files be compacted.
+The law: tables that are put together, in any grouping and order, give the same table as all rows at
+once. That is why files can be compacted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What every place that keeps objects promises, on each kind: a local folder, S3 and Cloud Storage.
+"""What every place that keeps objects promises. It is tested on each kind of place: a local folder,
+S3 and Cloud Storage. Covers `limits.py`.
 
-The last two are moto's server, reached in their own ways (`object_store.py`).
+The last two are moto's server, reached in two ways (`object_store.py`).
 """
 
 from __future__ import annotations

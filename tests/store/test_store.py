@@ -1,7 +1,8 @@
-"""The results folder: making and opening it, sweeps, launches, checkpoints, logs and locks; what it
-promises wherever it lies, once on a local disk and once on S3.
+"""The results folder: how it is made and opened, and its sweeps, launches, checkpoints, logs and
+locks. Its promises are the same wherever it is. So they are tested once on a local disk and once on
+S3. Covers `store/launches.py`.
 
-Tables have their own tests (`test_tables.py`), as have locks and the primitives below.
+Tables have their own tests (`test_tables.py`). So have locks, and the storage below the store.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Folders of Parquet files: nothing half-written is seen, nothing damaged is trusted or touched,
-and compacting changes nothing for readers, wherever it is cut off."""
+"""Folders of Parquet files. A reader never sees a file that is half-written. Damaged files are
+neither trusted nor touched. Compacting changes nothing for readers, wherever it is cut off. Covers
+`store/parquet.py`."""
 
 from __future__ import annotations
 
@@ -331,7 +332,8 @@ ACTIONS = st.one_of(
 @settings(deadline=None, max_examples=60)
 @given(st.lists(ACTIONS, max_size=12))
 def test_compacting_changes_nothing_for_readers(actions: list[tuple[str, Any]]) -> None:
-    """Against a twin that never compacts; "delete some" is a deletion that was cut off."""
+    """The folder is compared with a twin that is never compacted. "delete some" is a deletion that
+    was cut off."""
     with tempfile.TemporaryDirectory() as name:
         metrics, twin = folder_of(Path(name, "a")), folder_of(Path(name, "b"))
         root_of(metrics).mkdir()
@@ -450,7 +452,8 @@ def test_what_was_compacted_before_does_not_count_again(metrics: TableFolder) ->
 @given(st.lists(st.integers(1, 12), max_size=12))
 @settings(deadline=None, max_examples=30)
 def test_few_files_are_left_and_rows_rewritten_seldom(batches: list[int]) -> None:
-    """Each file is more than twice the next; a row's grows by half whenever it is rewritten."""
+    """Each file has more than twice the rows of the next smaller one. Whenever a row is rewritten,
+    its file grows by at least half."""
     with tempfile.TemporaryDirectory() as name:
         metrics = folder_of(Path(name))
         step = rewritten = 0

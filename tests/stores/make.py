@@ -1,8 +1,8 @@
 """Make the store that later versions must read: `python tests/stores/make.py`, and commit it.
 
-It writes tests/stores/<version of sweepd>/: `store.tar.xz`, a small results folder with every kind
-of object and ending, and `expected.json`, what commands print of it. To be run once for each
-release that changed what a store holds; what is there is never made anew (docs/store.md).
+It writes two files to tests/stores/<version of sweepd>/. `store.tar.xz` is a small results folder
+with every kind of object and ending. `expected.json` is what commands print of it. Run it once for
+each release that changed what a store holds. What is there is never made anew (docs/store.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adaptive memory against an oracle that follows each position's lags one by one."""
+"""Adaptive memory, compared with an oracle that follows the lags of each position one by one."""
 
 from __future__ import annotations
 

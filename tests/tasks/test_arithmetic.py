@@ -1,5 +1,6 @@
-"""Arithmetic against a precedence-climbing evaluator and a rewriter of strings, both written
-from the grammar; brackets, division by zero, lengths, draws, limits."""
+"""Arithmetic, compared with an evaluator by precedence climbing and with a rewriter of strings.
+Both are written from the grammar. Also tested: brackets, division by zero, lengths, draws and
+limits."""
 
 from __future__ import annotations
 
@@ -149,7 +150,8 @@ def test_every_expression_is_canonical_and_worth_the_answer(
 
 
 def test_brackets_stand_only_where_the_expression_would_mean_something_else() -> None:
-    """`render` itself, which the other tests rely on, against dropping each pair of brackets."""
+    """This tests `render` itself, on which the other tests rely: without any one pair of brackets
+    the expression means something else."""
     for row in rows_of(Arithmetic(5), 1, 300):
         expression = row.partition(" = ")[0]
         for start in re.finditer(r"\( ", expression):

@@ -1,4 +1,5 @@
-"""What chain tasks get from their base: splits by a hash of the input, padding, loss, answer."""
+"""What chain tasks get from their base class: splits by a hash of the input, padding, loss and
+answer."""
 
 from __future__ import annotations
 

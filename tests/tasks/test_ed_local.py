@@ -1,4 +1,5 @@
-"""ED_local against the recursive definition, its locality, and edit_distance's own rows."""
+"""ED_local, compared with its recursive definition and with the rows of edit_distance. Also tested
+is its locality: each token follows from the few tokens before it."""
 
 from __future__ import annotations
 
@@ -126,7 +127,8 @@ def test_every_chain_token_follows_from_the_tokens_within_its_locality(
 def test_within_its_locality_no_two_rows_of_a_setting_differ(
     n: int, others: tuple[int, ...], letters: str
 ) -> None:
-    """The same law for all inputs of small settings, and how much less context breaks it."""
+    """All inputs of small settings keep the same law. It also shows how much less context breaks
+    it."""
     rows = [
         expected_row(*sorted(("".join(one), "".join(other)), key=len))
         for length in others

@@ -1,4 +1,5 @@
-"""Edit distance against its recursive definition; formats, draws, lengths, limits."""
+"""Edit distance, compared with its recursive definition. Also tested: formats, draws, lengths and
+limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Equation against Cramer's rule and an elimination on text; format, draws, lengths, limits."""
+"""Equation, compared with Cramer's rule and with an elimination on text. Also tested: the format,
+draws, lengths and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixed memory against its definition, position by position."""
+"""Fixed memory, compared with its definition, position by position."""
 
 from __future__ import annotations
 

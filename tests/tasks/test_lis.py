@@ -1,4 +1,5 @@
-"""LIS against a search through all subsequences and the O(n²) definition; draws and limits."""
+"""LIS, compared with a search through all subsequences and with the O(n²) definition. Also tested:
+draws and limits."""
 
 from __future__ import annotations
 

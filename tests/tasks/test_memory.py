@@ -1,4 +1,5 @@
-"""What memory tasks get from their base: draws, splits by a hash of the whole row, targets."""
+"""What memory tasks get from their base class: draws, splits by a hash of the whole row, and
+targets."""
 
 from __future__ import annotations
 

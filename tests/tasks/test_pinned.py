@@ -1,4 +1,5 @@
-"""The rows of every shipped task are pinned: a change makes stored results incomparable."""
+"""The rows of every shipped task are pinned. If they changed, stored results could no longer be
+compared with new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What tasks with targets at single positions get from their base: padding, splits, examples."""
+"""What tasks with targets at single positions get from their base class: padding, splits and
+examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Essentially sparse memory against its double sum; the kernels, and the targets' variance."""
+"""Essentially sparse memory, compared with its double sum. Also tested: the kernels, and the
+variance of the targets."""
 
 from __future__ import annotations
 

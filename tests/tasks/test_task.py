@@ -1,4 +1,5 @@
-"""What every task has: hashes that split inputs, words and ids, an estimate of distinct inputs."""
+"""What every task has: hashes that split the inputs, words and their ids, and an estimate of how
+many distinct inputs there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Checks of parameters and small numbers that several tasks use."""
+"""Small helpers that several tasks use: checks of parameters, inverses modulo a prime, and counts
+that are too large for a float."""
 
 from __future__ import annotations
 

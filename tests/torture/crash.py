@@ -1,8 +1,8 @@
-"""Kills this process at a chosen step of what it writes, and loses what a power cut would.
+"""Kills this process at a chosen step of what it writes, and loses what a power cut would lose.
 
 Every call that changes the file system is a step: making a file, writing, fsync, rename, link,
-unlink, mkdir. Its name says what it does to what (`replace metrics`), so that every kind of step
-can be met on purpose.
+unlink and mkdir. The name of a step says what it does and to what (`replace metrics`). So a test
+can choose every kind of step.
 """
 
 from __future__ import annotations

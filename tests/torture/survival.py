@@ -1,4 +1,4 @@
-"""What must hold of a store after a kill, and once the sweep was continued to its end."""
+"""What must be true of a store after a kill, and after the sweep has been continued to its end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Every model on every task under every schedule, with dropout: run twice, and cut off at random
-steps and continued, it gives bitwise the same metrics and endings (one machine, CPU, one thread).
+"""Every model on every task under every schedule, with dropout, on one machine with one thread of
+its CPU. A trial that runs twice gives bitwise the same metrics and endings. So does one that is cut
+off at random steps and continued.
 
-On trials without Ray; `test_whole_program.py` has the rest."""
+The trials run without Ray; `test_whole_program.py` has the rest.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A sweep whose disk is full, by the command line: it ends with the reason, loses nothing, and goes
-on once there is room."""
+"""A sweep whose disk is full, by the command line. It ends with the reason and loses nothing. It
+goes on when there is room again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Killed at every step of writing, at random instants and by power cuts, a launch loses nothing.
+"""A launch that is killed loses nothing. It is killed at every step of writing, at random moments,
+and by power cuts.
 
-The layer below Ray (`torture.tiny`), in processes that die of SIGKILL; the rest of the program is
-in `test_whole_program.py`.
+This is the layer below Ray (`torture.tiny`), in processes that SIGKILL ends. The rest of the
+program is in `test_whole_program.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A merge that is killed at every step of writing, or by power cuts, harms neither store; the same
-command again ends as if nothing had happened.
+"""A merge is killed at every step of writing, or by power cuts, and harms neither store. When the
+same command runs again, the result is as if nothing had happened.
 
-Two stores of `torture.tiny` that began as one: a trial ran in both, another in each."""
+The two stores of `torture.tiny` began as one. One trial ran in both, and each has one trial more.
+"""
 
 from __future__ import annotations
 

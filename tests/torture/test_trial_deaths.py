@@ -1,5 +1,5 @@
-"""A sweep whose trials kill, freeze, flood and starve their workers, all in one launch: every death
-is one failed attempt, and every trial that can end does."""
+"""A sweep whose trials kill, freeze, flood and starve their workers, all in one launch. Every death
+is one failed attempt, and every trial that can end ends."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_every_death_is_one_failed_attempt(tmp_path: Path, cgroup: Path | None) 
 
 
 def test_workers_that_hang_before_they_can_work(tmp_path: Path) -> None:
-    """They open a store that does not answer: a pipe in place of its first file."""
+    """The workers open a store that does not answer, since its first file is a pipe."""
     shell = Shell(tmp_path)
     shell.write(
         "grid.yaml",

@@ -1,6 +1,7 @@
-"""Kills through the whole program: the driver, a worker, the raylet and the head of a sweep that
-real Ray runs die of signals at random moments, launch after launch; then nodes, driver and head of
-a cluster. In the end there are the numbers and the answer of a sweep that nothing disturbed."""
+"""Kills through the whole program, with real Ray. The driver, a worker, the raylet and the head of
+a sweep are killed by signals at random moments, launch after launch. Then the nodes, the driver and
+the head of a cluster are killed. In the end the numbers and the answer are those of a sweep that
+nothing disturbed."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ ROUNDS = [order[start : start + 4] for order in ORDERS for start in range(0, len
 
 @pytest.mark.parametrize("number", range(len(ROUNDS)))
 def test_killed_again_and_again(tmp_path: Path, expected: tuple[object, ...], number: int) -> None:
-    """One launch after another takes what it is hit by until it ends."""
+    """One launch after another is hit by kills until it ends."""
     sweep = Sweep(tmp_path)
     rng, blows = random.Random(number), list(ROUNDS[number])
     while blows:
@@ -184,7 +185,7 @@ def test_driver_worker_node_and_head_of_a_cluster(
     raylets: Raylets,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is left when the head is gone goes on without a cluster."""
+    """When the head is gone, the rest of the sweep is done without a cluster."""
     cluster, address, token = raylets
     for name, value in token.items():
         monkeypatch.setenv(name, value)

@@ -1,7 +1,7 @@
-"""A launch without Ray: what a driver and its worker write, in one process and in their order.
+"""A launch without Ray: what a driver and its worker write, in one process and in the same order.
 
-Two trials of one trunk, so that the second starts where the first left off: its metrics, its
-checkpoints and the one that is kept. After them everything is compacted, and the garbage
+It has two trials of one trunk, so the second starts where the first left off. They write metrics,
+checkpoints, and one checkpoint that is kept. After them everything is compacted, and the garbage is
 collected.
 """
 

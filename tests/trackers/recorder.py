@@ -1,4 +1,4 @@
-"""A tracker that keeps what it is told."""
+"""A tracker that remembers what it is told, for tests."""
 
 from __future__ import annotations
 

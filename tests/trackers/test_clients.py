@@ -1,4 +1,5 @@
-"""Each tracker through its own client, without a network: what it shows is what it was told."""
+"""Each tracker through its own client, without a network: it shows what it was told. Covers
+`trackers/base.py`, `trackers/mlflow.py`, `trackers/tensorboard.py` and `trackers/wandb.py`."""
 
 from __future__ import annotations
 

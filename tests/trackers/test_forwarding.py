@@ -1,5 +1,5 @@
-"""A tracker never harms a sweep: one that fails is told nothing more, one that hangs or is slow
-holds up nobody, and the person is told once."""
+"""A tracker never harms a sweep. A tracker that fails is told nothing more. One that hangs or is
+slow delays nobody. The user is told once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What trackers are told of a store: each ended trial once, with its learning curve in order, and
-nothing that is no number."""
+"""What trackers are told of a store: each ended trial once, with its learning curve in order. They
+are told only numbers that are finite."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What `sweepd show` tells of a trial: its settings, its whole curve, its code as it ran, what
-differs from another, and a command that gives the very same trial."""
+differs from another trial, and a command that gives the very same trial. Covers `cli/show.py`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def launched(command: str) -> list[str]:
 
 
 def test_its_command_gives_the_same_trial(folder: Path, store: Store) -> None:
-    """Of every point of the grid, also where the grid has changed since."""
+    """It does so for every point of the grid, also if the grid has changed since."""
     made = saved(folder, store)
     assert len(made.trials) == 2 * 3 * 4 * 2 * 2
     (folder / "grid.yaml").write_text(GRID.replace("0.5", "0.25").replace("[2, 3]", "7"))
@@ -90,7 +90,7 @@ def test_its_command_gives_the_same_trial(folder: Path, store: Store) -> None:
 
 
 def test_what_is_written_out_gives_the_same_trial(folder: Path, store: Store) -> None:
-    """From the store alone."""
+    """It is written out from the store alone."""
     made = saved(folder, store)
     [trial] = [t for t in made.trials if t.model_name == "mine"][:1]
     for path in ("v1.py", "grid.yaml"):
@@ -113,7 +113,7 @@ def test_a_grid_that_is_gone_is_that_of_the_store(folder: Path, store: Store) ->
 
 
 def test_settings_and_the_whole_curve(folder: Path, store: Store) -> None:
-    """Of a trial that continues another: the parent's steps come first."""
+    """The trial continues another one, so the parent's steps come first."""
     trials = [t for t in saved(folder, store).trials if t.model_name == "mine" and t.seed == 1]
     short = next(trial for trial in trials if trial.train.steps == 20)
     long = next(t for t in trials if t.trunk == short.trunk and t.train.steps == 40)

@@ -1,4 +1,5 @@
-"""Our AdamW: torch's own numbers, also across a snapshot, without loading torch's compiler."""
+"""Our AdamW computes the same numbers as torch's, also after it is continued from a snapshot. It
+does not load torch's compiler."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Attempts on a real store, without Ray: where a trial starts, that it then gives the numbers of
-one never stopped, what it leaves behind for others, and what its ending says."""
+"""Attempts on a real store, without Ray: where a trial starts, what it leaves behind for others,
+and what its ending says. A trial that was stopped and goes on gives the numbers of one that was
+never stopped. Covers `trial/loop.py`."""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ def scores(ending: dict[str, Any]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("step", [20, 50])
 def test_a_trial_given_up_and_then_wanted_in_full(runs: Runs, fresh: Runs, step: int) -> None:
-    """At step 20 its state is one of the trunk, at step 50, in the decay, its own alone."""
+    """At step 20 its state belongs to the trunk, which other trials share. At step 50 it is in the
+    decay, and its state is its own alone."""
     trial = runs.trial("train.decay=0.4", "evaluate.check_every=10")
     given_up = runs.at(trial, step)
     given_up.give_up()
@@ -156,7 +158,7 @@ def test_a_run_cut_twice_keeps_its_parent(runs: Runs) -> None:
 
 
 def test_a_solved_run_answers_at_once_or_trains_on(runs: Runs, fresh: Runs) -> None:
-    """Any check passes a mark this low, and so does the verdict."""
+    """The success mark is so low that every check passes it, and so does the verdict."""
     solved = ("stop.success=1e-9", "goal=acc >= 0", "train.lr=0.01")
     first = runs.run(*solved)
     assert first["status"] == "solved" and first["step"] % 20 == 0 and first["step"] <= 30
@@ -174,7 +176,7 @@ def test_a_solved_run_answers_at_once_or_trains_on(runs: Runs, fresh: Runs) -> N
 
 
 def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs: Runs, fresh: Runs) -> None:
-    """Whether it would have been solved on the way, nobody looked."""
+    """Nobody knows whether the unchecked run would have been solved on its way."""
     runs.run("train.lr=0.01")
     for sets in [("stop.success=1e-9",), ("stop.success=1", "evaluate.check_samples=17")]:
         sets = (*sets, "goal=acc >= 0", "train.steps=90", "train.lr=0.01")
@@ -208,7 +210,8 @@ def test_a_state_at_the_last_step_needs_a_verdict_alone(runs: Runs, fresh: Runs)
 
 @pytest.mark.parametrize("lr", ["1e38", "0.01"])
 def test_divergence_leaves_no_state_behind(runs: Runs, fresh: Runs, lr: str) -> None:
-    """lr = 1e38 diverges at once; the other is torn apart in its decay, past the state kept."""
+    """lr = 1e38 diverges at once. The other run is made to diverge in its decay, after the step at
+    which its state was kept."""
     sets = (f"train.lr={lr}", "train.warmup=0", "train.clip=1e38")
     trial = runs.trial(*sets)
     attempt = runs.begin(trial)
@@ -280,7 +283,8 @@ def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Runs) -> 
 def test_a_slice_ends_at_a_check_that_a_rule_waits_for(
     runs: Runs, rule: str, stops_at: int, told: list[int]
 ) -> None:
-    """Otherwise it goes on, and all its checks are told together: the driver hears less often."""
+    """Otherwise the slice goes on, and all its checks are told together. So the driver hears less
+    often."""
     attempt = runs.begin(runs.trial(rule))
     attempt.advance(60.0)
     assert training_of(attempt).step == stops_at

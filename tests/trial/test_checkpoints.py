@@ -1,5 +1,6 @@
-"""Where trials may start: names of checkpoints, which of them lie on a trial's way, and what is
-said of it before a launch, from a ledger made up here (`test_attempt` does it for real)."""
+"""Where trials may start: the names of checkpoints, and which of them are on a trial's way. Also
+tested is what is said of this before a launch. The ledger is made up here; test_attempt.py uses a
+real one."""
 
 from __future__ import annotations
 
@@ -130,7 +131,7 @@ def test_so_does_one_of_which_nothing_was_kept() -> None:
 def test_what_ends_a_trial_must_not_have_ended_it_before(
     past: list[str], now: list[str], continues: bool
 ) -> None:
-    """The other run is known up to step 400, where it was kept."""
+    """The other run is known up to step 400, where its state was kept."""
     short = only("train.steps=500", *past)
     [line] = lines([only(*now)], ended(short, step=400), kept=[(short, 400)])
     assert ("continue" in line) is continues
@@ -138,7 +139,7 @@ def test_what_ends_a_trial_must_not_have_ended_it_before(
 
 
 def test_values_are_compared_as_what_they_mean() -> None:
-    """In a ledger with rates of both kinds the column holds text."""
+    """If a ledger has rates of both kinds, numbers and rules, its column holds text."""
     short = only("train.steps=500", "train.lr=1e-3")
     rule = ended(only("seeds=[4]"), step=500)
     [line] = lines([only("train.lr=1e-3")], ended(short, step=500), rule, kept=[(short, 400)])
@@ -160,7 +161,8 @@ class Mine:
 
 
 def test_what_is_said_of_a_loop(tmp_path: Path) -> None:
-    """One that was interrupted goes on if it was saved; one with more steps runs anew."""
+    """A loop that was interrupted goes on if its state was saved. A loop with more steps runs
+    anew."""
     (tmp_path / "mine.py").write_text(LOOP)
 
     def made(*sets: str) -> Trial:

@@ -1,4 +1,4 @@
-"""The row with which an attempt ends: the plan's row, extended by what came out."""
+"""The row that an ended attempt leaves: the row of the plan, extended by the results."""
 
 from __future__ import annotations
 

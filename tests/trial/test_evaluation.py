@@ -1,6 +1,6 @@
-"""Evaluation: the fast way (one parallel pass, decoding from the first error only) counts what
-the obvious way counts (every row decoded from its prompt, by full forward passes). Targets without
-a chain are counted one by one."""
+"""Evaluation, the fast way and the obvious way. The fast way makes one parallel pass, and decodes a
+row only from its first error on. The obvious way decodes every row from its prompt, by full forward
+passes. Both count the same. Targets without a chain are counted one by one."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def test_loss_is_the_mean_over_chain_tokens() -> None:
 
 @pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
 def test_rows_decode_alike_alone_and_together(architecture: Architecture) -> None:
-    """Rows stand at their own positions and leave as they end: company changes nothing."""
+    """Rows start at their own positions and leave the batch as they end. The other rows of the
+    batch change nothing."""
     task = TASKS[2]
     model = trained(task, architecture, 60).double()
     chains = task.sample(np.random.default_rng(5), 25, Split.TRAIN)

@@ -1,4 +1,5 @@
-"""Seeds of torch's generators: `seed_torch` beside `torch.manual_seed`, which it stands in for."""
+"""Seeds of torch's generators: `seed_torch` sets the same state as `torch.manual_seed`, which it
+replaces."""
 
 from __future__ import annotations
 

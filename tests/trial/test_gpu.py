@@ -1,6 +1,7 @@
-"""Training on a GPU: recorded steps are those of the step itself, runs repeat bit for bit, states
-move between devices, and a trial keeps to its share. Without a GPU all of it is skipped;
-`pytest --noconftest tests/trial/test_gpu.py` needs no more than torch, pytest and sweepd."""
+"""Training on a GPU. Recorded steps are those of the step itself, runs repeat bit for bit, states
+move between devices, and a trial keeps to its share of the memory. Without a GPU all of it is
+skipped. `pytest --noconftest tests/trial/test_gpu.py` needs no more than torch, pytest and sweepd.
+Covers `trial/batches.py`. Batches on a CPU are tested in test_training.py."""
 
 from __future__ import annotations
 
@@ -145,7 +146,7 @@ def test_weights_and_optimizer_stay_float32_in_bf16() -> None:
 
 
 def test_no_step_waits_for_the_gpu() -> None:
-    """Only a row, each tenth step, reads a number back."""
+    """Only a recorded row, at each tenth step, reads a number back."""
     run = started(steps=100)
     rows = run.advance()
     for _ in range(11):
@@ -203,7 +204,7 @@ def test_what_cannot_be_recorded_says_so() -> None:
 
 
 def test_a_trial_keeps_to_its_share_of_the_memory() -> None:
-    """In a process of its own, since its share stays small."""
+    """This runs in a process of its own, since the process keeps its small share."""
     code = (
         "import torch; from sweepd.trial.gpu import take_share; take_share(0.01)\n"
         "try: torch.empty(2**30, device='cuda', dtype=torch.float32)\n"

@@ -1,5 +1,6 @@
-"""What is wrong with a user's class that training would not show: each mistake is found, by name,
-with its line; and what is right, every task and model of ours among it, passes."""
+"""What is wrong with a user's class that training would not show. Each mistake is found, by name,
+and with its line. Classes that are right pass, among them all our own tasks and models. Covers
+`trial/cases.py`, `trial/model_checks.py` and `trial/task_checks.py`."""
 
 from __future__ import annotations
 
@@ -276,7 +277,7 @@ class Net(Architecture):
 
 @pytest.mark.parametrize("both", [False, True])
 def test_a_plain_module_without_prefill_and_step(tmp_path: Path, both: bool) -> None:
-    """Passes, unless it reads its rows from both ends."""
+    """Such a module passes, unless it reads its rows from both ends."""
     (tmp_path / "v1.py").write_text(PLAIN.replace("BOTH", str(both)))
     found = faults("model", tmp_path, "model={name: v1.py:Net, d: 8}")
     assert ["is not causal" in fault for fault in found] == [True] * both
@@ -306,7 +307,8 @@ def test_our_models_pass(model: str, task: str) -> None:
 
 
 def test_the_cases_of_a_grid(tmp_path: Path) -> None:
-    """Each class at its smallest and its largest size, with the narrowest model, and in a trial."""
+    """Each class is looked at in its smallest and its largest size, with the narrowest model. Each
+    model is also looked at in a trial."""
     sets = "task.n=[6,4,9]", "model.d=[16,8]"
     grid = GRID.replace("TASK", "lis").replace("MODEL", "[standard, linear]")
     found = [
@@ -322,7 +324,7 @@ def test_the_cases_of_a_grid(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_large_sizes_alone(tmp_path: Path) -> None:
-    """Positions that a table of 12 rows can't tell apart."""
+    """The model's table has 12 rows for positions, too few for the largest size."""
     body = """
     def build(self, vocab, L, capacity, generator):
         model = super().build(vocab, L, min(capacity, 12), generator)

@@ -1,5 +1,5 @@
-"""A launch killed at each kind of step of its writing, and by power cuts, loses nothing: the short
-version of `torture/test_kills.py`, which takes every step."""
+"""A launch is killed at each kind of step of its writing, and by power cuts, and loses nothing.
+This is the short version of `torture/test_kills.py`, which takes every step."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Scores on longer rows: equal to building the longer task and evaluating by hand, drawn as the
-test is, no influence on training, and nothing lost where a model can't be scored there."""
+"""Scores on rows that are longer than those of training. They equal the scores of the longer task,
+built and evaluated by hand, and are drawn as the test is. They do not change training. If a model
+cannot be scored at such a length, nothing else is lost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is wrong with a loop that its trials would not show is found before the first of them: each
-with its line. What is right passes."""
+"""What is wrong with a user's loop that its trials would not show. It is found before the first of
+them, and is told with its line. A loop that is right passes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Each mistake is told with its file, its line and what to do, as docs/check.md says; and without
-it nothing is wrong."""
+"""Each mistake is told with its file, its line and what to do, as docs/check.md says. Where the
+mistake is not made, nothing is found. Covers `grid/blame.py`, `trial/findings.py` and
+`trial/rehearsal.py`."""
 
 from __future__ import annotations
 

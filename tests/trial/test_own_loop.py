@@ -1,5 +1,6 @@
-"""A loop of the user's own as an attempt runs it: what it hands over is read or refused with file
-and line, its end, its budgets; and one that was cut off goes on with the same numbers."""
+"""A loop of the user's own, as an attempt runs it. What it hands over is read, or refused with file
+and line. Also tested are its end and its budgets. A loop that was cut off goes on with the same
+numbers. Covers `trial/handed.py`."""
 
 from __future__ import annotations
 

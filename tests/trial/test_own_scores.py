@@ -1,6 +1,6 @@
-"""What a task of the user's own says of its scores: `right`, which decides `acc`, and `scores`, its
-own metrics. They are read where samples are scored, reach the rows that are stored, and what is
-wrong with them is told with its line."""
+"""What a task of the user's own says of its scores: `right`, which decides `acc`, and `scores`,
+which gives its own metrics. They are read where samples are scored, and are stored in the trial's
+rows. What is wrong with them is told with its line. Covers `trial/handed.py`."""
 
 from __future__ import annotations
 

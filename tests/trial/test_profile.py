@@ -1,5 +1,6 @@
-"""What a test score is made of: loss and accuracy by position against sums one by one, and how many
-independent answers targets of one row are worth, against simulated rows."""
+"""What a test score is made of. Loss and accuracy by position are compared with sums that are taken
+one by one. How many independent answers the targets of a row are worth is compared with simulated
+rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An attempt whose store can't be written saves what it holds elsewhere, once, and is over. What
-happens on a disk that is really full: `store/test_faults.py`."""
+"""An attempt whose store cannot be written. It saves what it holds in another place, once, and
+ends. `store/test_faults.py` tests this on a disk that is really full."""
 
 from __future__ import annotations
 

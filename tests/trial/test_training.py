@@ -1,5 +1,5 @@
-"""Training: a trial is a function of its settings and seed, snapshots continue it bitwise, a
-longer run passes through the same weights, and each ending is what it says."""
+"""Training. A trial is a function of its settings and its seed. A snapshot continues it bitwise. A
+longer run passes through the same weights. Each ending is what it says."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking: None) -> None:
-    """A step without a row takes one second, one with a row two."""
+    """By this clock a step without a row takes one second, and a step with a row two."""
     training = started(stop=Stop(seconds=15.0))
     for row in training.advance():
         assert row is None or row.step == 10
@@ -342,7 +342,7 @@ def test_without_a_gpu_compile_changes_nothing() -> None:
 
 
 def test_a_run_that_is_dropped_is_gone_at_once() -> None:
-    """And with it a GPU's memory, which the next trial of its process needs."""
+    """Its memory on a GPU is free at once too. The next trial of the process needs it."""
     training = started(train=Train(steps=5, batch_size=8))
     finish(training)
     gone = weakref.ref(training), weakref.ref(training.model)

@@ -1,5 +1,6 @@
-"""What a user's task may do wrong, on a real store without Ray: each is one failed attempt with its
-text and its log, none passes for a result. What takes the worker along is in `e2e/`."""
+"""What a user's task may do wrong, on a real store without Ray. Each fault is one failed attempt
+with its text and its log, and none passes for a result. Faults that end the worker are tested in
+`e2e/`. Covers `trial/printed.py`."""
 
 from __future__ import annotations
 

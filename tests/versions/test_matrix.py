@@ -1,14 +1,15 @@
-"""sweepd as a wheel, with the least versions of its dependencies and with the pinned ones, on each
-Python that is here: `make matrix`.
+"""sweepd as a wheel, on each Python that is here, with the least versions of its dependencies and
+with the pinned ones: `make matrix`.
 
-`lowest` has the lower bounds of pyproject.toml, or the next version of which there is a wheel for
-this Python. `pinned` has constraints.txt. What a dependency itself depends on is as new as it can
-be in `lowest`. In each environment all modules are imported, tests of parts run, and a sweep goes
-from `init` to a report in an empty folder.
+`lowest` has the lower bounds of pyproject.toml. If there is no wheel of such a version for this
+Python, it has the next version that has one. `pinned` has constraints.txt. In `lowest`, what a
+dependency itself depends on is as new as it can be. In each environment all modules are imported,
+and tests of parts run. A sweep goes from `init` to a report in an empty folder.
 
-PyPI's torch for Linux is a build for CUDA, with gigabytes of libraries. Only a build without them
-is taken: the lower bound's, else the pinned version's (such as one that UV_FIND_LINKS or
-PIP_FIND_LINKS leads to). Where there is neither, what works without torch is tested.
+PyPI's torch for Linux is a build for CUDA, with gigabytes of libraries. Here only a build without
+them is taken: that of the lower bound, or else of the pinned version, such as one that
+UV_FIND_LINKS or PIP_FIND_LINKS leads to. If there is neither, the test covers what works without
+torch.
 """
 
 from __future__ import annotations

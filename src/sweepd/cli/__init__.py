@@ -1,4 +1,4 @@
-"""The command line: one file a command group; the only place that prints or exits."""
+"""The command line. Each command group has its own file. Only this package prints or exits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SECTIONS = {
     "Ask": ("query", "plot", "report", "compare", "sql", "export"),
     "Keep house": ("merge", "gc", "cluster"),
 }
-"""How --help groups the commands."""
+"""The sections in which --help lists the commands."""
 
 
 class Sections(TyperGroup):
-    """Lists the commands by `SECTIONS`; those of none come last."""
+    """Lists the commands by `SECTIONS`. Those of no section come last."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         named = [name for names in SECTIONS.values() for name in names]
@@ -70,8 +70,8 @@ def _root(
 
 
 def _asked(words: Sequence[str]) -> typer.Typer:
-    """The command line with the one command that is asked for, or with all where that is none of
-    them. To make all of them takes longer than many a command runs."""
+    """Returns the command line with only the command that is asked for, or with all commands where
+    the first word is none of them. To make all of them takes longer than many a command runs."""
     names = words[:1]
     found = [c for c in app.registered_commands if getattr(c.callback, "__name__", None) in names]
     if not found:
@@ -82,7 +82,8 @@ def _asked(words: Sequence[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line. Here every error of sweepd's own becomes a message and an exit code."""
+    """Runs the command line. Here every error of sweepd's own becomes a message and an exit
+    code."""
     cycles.look_seldom()
     say_everything()
     try:

@@ -100,7 +100,7 @@ def query(
 
 
 def _show_askable(store: Store, code: CodeChoice, sweeps: list[str] | None, form: Form) -> None:
-    """Print the columns that questions may use, and questions to begin with."""
+    """Prints the columns that questions may use, and questions to begin with."""
     from sweepd.query.askable import askable
 
     found, examples = askable(store, code=code, sweeps=sweeps)
@@ -165,7 +165,7 @@ def export(
 
 
 def _write(views: Views, out: Path, force: bool) -> None:
-    """Write the view `trials` to a file."""
+    """Writes the view `trials` to a .parquet or .csv file."""
     import pyarrow.csv
     import pyarrow.parquet
 

@@ -13,7 +13,7 @@ from sweepd.cli.output import say
 from sweepd.errors import EnvironmentFailure, UserError
 
 TASK, MODELS = "lis", ("standard", "linear")
-"""What a new grid is about if nobody says."""
+"""The task and the models of a new grid for which the user names none."""
 
 
 def register(app: typer.Typer) -> None:

@@ -1,7 +1,7 @@
 """How a sweep stands, as pure data: what a person sees of it while it runs.
 
-A board is made from rows, which a launch takes from its plan and the reports of its engine, and
-`status --watch` from the store. `sweepd.cli.drawing` draws it.
+A board is made from rows. A launch takes them from its plan and the reports of its engine, and
+`status --watch` takes them from the store. `sweepd.cli.drawing` draws the board.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from sweepd.store.schema import PLAN
 Mark = Literal[
     "untried", "running", "passed", "failed", "stopped", "error", "open", "fails", "passes"
 ]
-"""What a place of the map says. open: its seeds do not decide it yet. fails, passes: inferred from
-a smaller size that failed, or a smaller value that passed. error: its trials failed to run."""
+"""What a place of the map says. open: its seeds do not decide it yet. fails: it was not tried, but
+a smaller size failed. passes: it was not tried, but a smaller value passed. stopped: a rule stopped
+some of its trials, and nothing is decided. error: some of its trials failed to run, and nothing is
+decided."""
 RUNNING = "running"
 
 
@@ -40,11 +42,11 @@ class Spot:
     steps: int
     train_flops: float
     in_reserve: bool
-    """whether it runs only where an answer depends on it"""
+    """Whether the trial runs only where an answer depends on it."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any], extra_seeds: Iterable[int] = ()) -> Spot:
-        """The spot of a row of a plan. extra_seeds: those that only some cells get."""
+        """Returns the spot of a row of a plan. extra_seeds: those that only some cells get."""
         settings = (_setting(*item) for item in row.items() if item[0] not in PLAN.fixed)
         return cls(
             id=row["id"],
@@ -59,19 +61,21 @@ class Spot:
         )
 
     def setting(self, name: str) -> Any:
-        """Its value of a field; None if it has no such field."""
+        """Returns the trial's value of a field, or None if it has no such field."""
         return next((value for field, value in self.settings if field == name), None)
 
 
 @lru_cache(maxsize=10_000, typed=True)
 def _setting(name: str, value: Any) -> tuple[str, Any]:
-    """Trials share most of their settings; a hundred thousand of them would fill 200 MB."""
+    """Returns the pair, as one object for all trials that share it. Trials share most of their
+    settings, and those of a hundred thousand trials would fill 200 MB."""
     return name, value
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How a trial stands. score: the goal's metric. earlier: it ended before this launch."""
+    """How a trial stands. `score` is its score by the goal's metric. `earlier` says whether it
+    ended before this launch."""
 
     status: str = UNTRIED
     step: int = 0
@@ -89,28 +93,31 @@ class Board:
     rule: PassRule
     spots: Sequence[Spot]
     states: Mapping[str, State]
-    """by id, of trials that were tried"""
+    """How each trial that was tried stands, by the trial's id."""
     staircase: bool = False
-    """whether only the cells that the answer needs are run, so that others are inferred"""
+    """Whether only the cells that the answer needs are run. The map then infers others from
+    them."""
     expected: tuple[float, float] | None = None
-    """trials and training FLOPs that this launch is likely to run; None where nobody knows"""
+    """The number of trials and the training FLOPs that this launch is likely to run. If it is None,
+    all planned trials count, except those in reserve and those that ended earlier."""
     forecast: tuple[float, float] = (0.0, 0.0)
-    """the least and the most seconds that it was expected to take"""
+    """The least and the most seconds that this launch was expected to take."""
     seconds: float = 0.0
-    """since the first step"""
+    """For how many seconds the launch has run. The launch itself counts from its first step, and
+    `status --watch` from the launch's beginning."""
     waiting: str = ""
-    """what is being prepared, while nothing runs"""
+    """What is being prepared while nothing runs. Empty at other times."""
     errors: Sequence[str] = ()
-    """the latest errors"""
+    """The texts of the latest errors."""
     labels: Mapping[str, str] = field(default_factory=dict)
     minimized: str = "d"
-    """the field whose least value is asked for, which the rows of the map show"""
+    """The field whose least value is asked for. The rows of the map show its values."""
 
     def state(self, spot: Spot) -> State:
         return self.states.get(spot.id, State())
 
     def here(self) -> Iterator[tuple[Spot, State]]:
-        """The trials that have ended in this launch."""
+        """Yields the trials that have ended in this launch."""
         for spot in self.spots:
             state = self.state(spot)
             if state.status in DONE and not state.earlier:
@@ -123,8 +130,8 @@ class Board:
 
 @dataclass(frozen=True)
 class Amount:
-    """What this launch has done, of what it is likely to do. left: the least and the most seconds
-    that are left, None while nobody can tell."""
+    """How much this launch has done, and how much it is likely to do in all. `left` has the least
+    and the most seconds that are left, or is None while nobody can tell."""
 
     trials: int
     trials_in_all: int
@@ -134,7 +141,8 @@ class Amount:
 
 
 def amount(board: Board) -> Amount:
-    """Counts what was done, also by trials that run. What is done never exceeds what is to do."""
+    """Returns what this launch has done, also by trials that still run. It never exceeds what is to
+    do."""
     ended, running = list(board.here()), board.running()
     flops = sum(_flops(spot, state) for spot, state in (*ended, *running))
     in_reach = len(ended) + len(running)
@@ -153,8 +161,9 @@ def amount(board: Board) -> Amount:
 
 
 def _left(board: Board, shares: Sequence[float]) -> tuple[float, float] | None:
-    """By the rate so far, counted in trials and in FLOPs; before the first end, as forecast, unless
-    nothing was or the time has passed."""
+    """Returns the least and the most seconds that are left. They follow from the rate so far,
+    counted in trials and in FLOPs. Before the first end they follow from the forecast. Returns None
+    if there is no finite forecast, or if its time has passed."""
     if min(shares) > 0 and board.seconds > 0:
         found = [board.seconds * (1 - share) / share for share in shares]
         return min(found), max(found)
@@ -172,8 +181,8 @@ def _flops(spot: Spot, state: State) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """One place of a map. share: how much of their budget its running trials have run; earlier:
-    whether all that it says was known before this launch."""
+    """One place of a map. `share` is the share of their budgets that its running trials have run.
+    `earlier` says whether all that the place says was known before this launch."""
 
     mark: Mark
     share: float = 0.0
@@ -182,7 +191,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Map:
-    """The places of one task and model by (value of what is minimised, size)."""
+    """The places of one task and model. The key of a place is the value of what is minimised, and
+    the size."""
 
     task: str
     model: str
@@ -192,7 +202,7 @@ class Map:
 
 
 def maps(board: Board) -> list[Map]:
-    """A map for each task and model."""
+    """Returns a map for each task and model."""
     by_pair: dict[tuple[str, str], dict[tuple[Any, int], list[Spot]]] = {}
     for spot in board.spots:
         pair = by_pair.setdefault((spot.task, spot.model), defaultdict(list))
@@ -209,7 +219,7 @@ def maps(board: Board) -> list[Map]:
 
 
 def _place(board: Board, spots: Sequence[Spot]) -> Place:
-    """What the trials of one place say together: it is as good as its best cell."""
+    """Returns what the trials of one place say together. A place is as good as its best cell."""
     states = [board.state(spot) for spot in spots]
     tried = [state for state in states if state.status != UNTRIED]
     if running := [(s, t) for s, t in zip(spots, states, strict=True) if t.status == RUNNING]:
@@ -233,7 +243,8 @@ def _place(board: Board, spots: Sequence[Spot]) -> Place:
 
 
 def _passes(board: Board, cell: Sequence[Spot]) -> bool | None:
-    """Whether a cell passes, by the seeds that count: all but those in reserve that did not run."""
+    """Returns whether a cell passes by the seeds that count, or None while they do not decide it.
+    All seeds count, except for those in reserve that are not done."""
     states = [(spot, board.state(spot)) for spot in cell]
     counting = [state for spot, state in states if not spot.in_reserve or state.status in DONE]
     if not any(state.status in DONE for state in counting):
@@ -247,7 +258,8 @@ def _passes(board: Board, cell: Sequence[Spot]) -> bool | None:
 
 
 def _inferred(places: Mapping[tuple[Any, int], Place], value: Any, size: int) -> Place:
-    """A place that was not tried as what monotonicity says of it."""
+    """Returns the place. If it was not tried, it has the mark that monotonicity gives it, if
+    any."""
     here = places[value, size]
     if here.mark != "untried" or value is None:
         return here
@@ -259,8 +271,8 @@ def _inferred(places: Mapping[tuple[Any, int], Place], value: Any, size: int) ->
 
 
 def labels(spots: Sequence[Spot]) -> dict[str, str]:
-    """By id, what to call each trial: its id's first digits, its task and model, the settings that
-    differ between the trials of that pair, and its seed."""
+    """Returns what to call each trial, by its id. This is the first digits of its id, its task and
+    model, the settings that differ between the trials of that pair, and its seed."""
     seen: dict[tuple[str, str], dict[str, set[Any]]] = defaultdict(lambda: defaultdict(set))
     for spot in spots:
         for name, value in spot.settings:

@@ -1,4 +1,4 @@
-"""Is my task, my model, my training loop or my grid right: check."""
+"""The command check: whether a task, a model, a training loop or a grid is right."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from sweepd.trial.findings import Finding
 
 PARTNERS = {"task": ("model", "standard"), "model": ("task", "lis")}
-"""With what a class is checked that is named alone."""
+"""The partner with which a task or a model is checked if it is named alone: its kind and its
+name."""
 SMALL = {"d": 8, "n": 6}
-"""Fields of the usual partner, and those without a default, where --set does not say."""
+"""The values of fields that --set does not give. They are for all fields of the usual partner, and
+for fields without a default."""
 COLUMNS = ("check", "subject", "setting", "ok", "detail", "place", "raised")
 
 
@@ -86,7 +88,7 @@ def check(
 
 
 def _show(found: Iterable[Finding]) -> None:
-    """Print findings for people: below each class and setting, a line for each check."""
+    """Prints findings for people: below each class and setting, a line for each check."""
     about = None
     for finding in found:
         if about != (finding.subject, finding.setting):
@@ -97,8 +99,8 @@ def _show(found: Iterable[Finding]) -> None:
 
 
 def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
-    """The grid of one class and its partner (a loop has none), with the fields that --set names.
-    UserError, GridError for what cannot be such a grid."""
+    """Returns the grid of one class and its partner, with the fields that --set names. A loop has
+    no partner. Raises UserError or GridError for what cannot be such a grid."""
     from sweepd.cli.look import parsed
     from sweepd.grid import registry
     from sweepd.grid.metrics import directions

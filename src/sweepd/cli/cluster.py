@@ -60,9 +60,10 @@ def down(file: ClusterFile, yes: Yes = False) -> None:
 def hand_over(
     cluster: Remote, file: Path, grid: Grid, store: Store, options: Sequence[str], yes: bool
 ) -> None:
-    """Start a sweep's driver on a cluster, or find it there, and print what it prints.
+    """Starts a sweep's driver on a cluster, or finds it there, and prints what it prints.
 
-    Exits with the driver's exit code, or with 0 after Ctrl-C, which leaves the sweep running.
+    Exits with the driver's exit code. After Ctrl-C, which leaves the sweep running, it exits with
+    0.
     """
     name = grid.name
     where = f"{name} --results {store.address}"
@@ -98,7 +99,8 @@ def hand_over(
 
 
 def _part(cluster: Remote, file: Path) -> None:
-    """After a sweep: take its cluster down if its file says so, or say what goes on."""
+    """Takes the cluster of an ended sweep down if its file says so and no other job runs there.
+    Otherwise says what stays up."""
     try:
         rows = cluster.status()
     except EnvironmentFailure as failure:
@@ -113,12 +115,13 @@ def _part(cluster: Remote, file: Path) -> None:
 
 
 def _price(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Dollars an hour."""
+    """Returns what these rows cost together, in dollars an hour."""
     return sum(row.get("price") or 0.0 for row in rows)
 
 
 def draft(cluster: Remote, grid: Grid, address: str, options: Sequence[str]) -> str:
-    """The script or manifest by which a sweep would be handed over; empty for kinds without."""
+    """Returns the script or manifest by which a sweep would be handed over. It is empty for kinds
+    of clusters that have none."""
     with _packed(cluster, grid, address, options) as work:
         return cluster.draft(work)
 

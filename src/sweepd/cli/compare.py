@@ -57,7 +57,8 @@ def compare(
 
 
 def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
-    """What the store has; nothing where no launch has made one in the default place."""
+    """Returns what the store has measured, or nothing where --results is not given and no launch
+    has made a store."""
     from sweepd.query.current import codes
     from sweepd.query.database import connect
     from sweepd.query.paper import Measured

@@ -1,6 +1,6 @@
 """What a shell offers for a word that is being typed: sweeps, grids, tasks, models and columns.
 
-Nothing heavy is imported, and nothing is said: what cannot be read offers nothing.
+Nothing heavy is imported, and nothing is printed. What cannot be read offers nothing.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from sweepd.errors import SweepdError
 
 
 def complete_tasks(incomplete: str) -> list[str]:
-    """The shipped tasks that begin so."""
+    """Returns the shipped tasks that begin with the typed word."""
     from sweepd.grid.fingerprint import FOLDERS
 
     return _beginning(incomplete, _files(FOLDERS["task"]))
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """The shipped models that begin so."""
+    """Returns the shipped models that begin with the typed word."""
     from sweepd.grid.fingerprint import FOLDERS
 
     return _beginning(incomplete, _files(FOLDERS["model"]))
 
 
 def complete_grids(incomplete: str) -> list[str]:
-    """The shipped grids that begin so."""
+    """Returns the shipped grids that begin with the typed word."""
     from sweepd.grid.starters import shipped_grids
 
     return _beginning(incomplete, shipped_grids())
 
 
 def complete_grid_files(incomplete: str) -> list[str]:
-    """YAML files, and folders to look for them in, that begin so."""
+    """Returns the YAML files that begin with the typed word, and folders to look for them in."""
     folder = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
     with suppress(OSError):
         found = sorted(folder.iterdir())
@@ -49,7 +49,7 @@ def complete_grid_files(incomplete: str) -> list[str]:
 
 
 def complete_sweeps(incomplete: str) -> list[str]:
-    """The sweeps of the results folder that begin so."""
+    """Returns the sweeps of the results folder that begin with the typed word."""
     from sweepd.store.store import Store
 
     with suppress(SweepdError):
@@ -59,7 +59,8 @@ def complete_sweeps(incomplete: str) -> list[str]:
 
 
 def complete_question(incomplete: str) -> list[str]:
-    """A question with its last word made a verb, or a column of this store."""
+    """Returns the question with its last word completed. The first word becomes a verb, a later one
+    a column of this store, `by` or `where`."""
     from sweepd.query.database import connect
     from sweepd.query.parser import VERBS
     from sweepd.store.store import Store
@@ -84,7 +85,8 @@ def _last_word(text: str) -> str:
 
 
 def _files(folder: Path) -> list[str]:
-    """Files that define a task or model: those that only help begin with _, or are the base."""
+    """Returns the names of the files that define a task or model. Files that only help begin with
+    _, or are the base."""
     return sorted(path.stem for path in folder.glob("[!_]*.py") if path.stem != "base")
 
 

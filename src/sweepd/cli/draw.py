@@ -1,4 +1,4 @@
-"""What is stored as pictures: plot and report."""
+"""Pictures of what is stored: plot and report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["heatmap", "min", "frontier", "curves", "fit", "settle"]
 WATCH_SECONDS = 10.0
-"""Between two writings of a report."""
+"""For how many seconds `report --watch` waits before it writes the report again."""
 
 Where = Annotated[
     str | None,
@@ -125,7 +125,8 @@ def report(
 
 @contextmanager
 def _notes_said(asked: Questions) -> Iterator[None]:
-    """Say what answers do not show, and what was skipped, also where nothing could be drawn."""
+    """After this block, prints what the answers do not show and what was skipped, also where
+    nothing could be drawn."""
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ SIGNS: dict[Mark, tuple[str, str, str]] = {
     "fails": ("↑", "dim", "fails, as a smaller size does"),
     "passes": ("↓", "dim", "passes, as a smaller {least} does"),
 }
-"""By what a place says: its sign, how it looks, and what it means."""
+"""The sign of each mark on the map, how the sign looks, and what it means."""
 EARLIER = "(in brackets: known before this launch)"
 COLUMN = 5
 GAP = 3
@@ -31,7 +31,8 @@ BAR = 20
 
 
 def drawn(board: Board, width: int, interrupt: str) -> Text:
-    """The whole board. interrupt: what ends it, as a sentence; empty once it has ended."""
+    """Returns the whole board. interrupt: a sentence on what Ctrl-C does. It is empty once the
+    sweep has ended."""
     lines = [
         *_headline(board, width),
         *_running(board, width),
@@ -69,7 +70,7 @@ def _headline(board: Board, width: int) -> Iterator[Text]:
 
 
 def line(board: Board) -> str:
-    """The board in one line, where there is no terminal."""
+    """Returns the board in one line, for where there is no terminal."""
     found = amount(board)
     told = f"{found.trials}/{_about(board)}{found.trials_in_all} done"
     if board.seconds:
@@ -86,7 +87,7 @@ def line(board: Board) -> str:
 
 
 def _step(spot: Spot, state: State) -> str:
-    """Where a trial is, of how many steps if that is known."""
+    """Returns the step that a trial is at, and of how many if that is known."""
     return f"step {state.step}" + (f"/{spot.steps}" if spot.steps else "")
 
 
@@ -96,7 +97,8 @@ def _span(seconds: tuple[float, float]) -> str:
 
 
 def _about(board: Board) -> str:
-    """What stands before numbers that are not known exactly."""
+    """Returns the sign before numbers that are not known exactly, or nothing before those that
+    are."""
     if board.expected is not None:
         return "~"
     return "≤" if board.staircase else ""
@@ -119,7 +121,7 @@ def _errors(board: Board, width: int) -> Iterator[Text]:
 
 
 def _maps(board: Board, width: int) -> Iterator[Text]:
-    """The maps side by side, as many as fit, and what their signs mean."""
+    """Yields the maps side by side, as many as fit, and then what their signs mean."""
     found = maps(board)
     blocks = [_map(one, board.minimized) for one in found]
     row: list[list[Text]] = []
@@ -158,8 +160,8 @@ def _beside(blocks: Sequence[Sequence[Text]]) -> Iterator[Text]:
 
 
 def _map(one: Map, minimized: str) -> list[Text]:
-    """A title, a line of sizes, and a line for each value of what is minimised; all of one
-    width."""
+    """Returns a title, a line of sizes, and a line for each value of what is minimised. The title
+    is as wide as the widest line."""
     heads = [str(value) if value is not None else "" for value in one.values]
     stub = max(len(minimized), *map(len, heads))
     title = f"{one.task} {one.model}"
@@ -187,7 +189,7 @@ def _sign(place: Place | None) -> Text:
 
 
 def _wrapped(parts: Sequence[str], gap: str, width: int) -> list[str]:
-    """Parts side by side, in lines that fit."""
+    """Returns the parts side by side, in lines that fit."""
     lines: list[str] = []
     for part in (_shortened(part, width) for part in parts):
         if lines and len(lines[-1]) + len(gap) + len(part) <= width:

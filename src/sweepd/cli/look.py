@@ -141,7 +141,7 @@ def flops(
 
 
 def _show_costs(totals: dict[str, Any], parts: Sequence[Part]) -> None:
-    """Print the costs of a model for people: the totals in a sentence, the parts in a table."""
+    """Prints the costs of a model for people: the totals in a sentence, the parts in a table."""
     state = "unknown" if totals["state_bytes"] is None else f"{totals['state_bytes']:,}"
     say(
         "{model} on {task}: size {size}, L = {L}, d = {d}, {params:,} parameters, "
@@ -176,7 +176,7 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
     def check(name: str, ok: bool, detail: str) -> dict[str, Any]:
         return {"check": name, "ok": ok, "detail": detail}
 
-    from sweepd.provenance import provenance  # which takes a while
+    from sweepd.provenance import provenance  # here, as this import takes a while
 
     yield check("python", sys.version_info >= (3, 11), platform.python_version())
     for package, found in provenance(Path())["versions"].items():
@@ -205,7 +205,7 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
 
 
 def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
-    """A check of the metrics, and the damaged files by name."""
+    """Yields a check of the metrics, and then the damaged files by name."""
     from sweepd.store.store import Store
 
     if store := Store.find(address):
@@ -235,7 +235,8 @@ def _list(found: Iterable[Entry], form: Form) -> None:
 
 
 def parsed(settings: list[str] | None) -> dict[str, Any]:
-    """`key=value` options, their values read as YAML."""
+    """Returns what the `key=value` options set, with values read as YAML. Raises GridError if one
+    cannot be read."""
     from sweepd.grid.yamlfile import Document, GridError, override
 
     document = Document({}, "--set")
@@ -248,7 +249,8 @@ def parsed(settings: list[str] | None) -> dict[str, Any]:
 
 
 def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
-    """An instance of a task or model; takes its own fields out of `given`."""
+    """Returns an instance of a task or model, and takes its own fields out of `given`. Raises
+    UserError if a field is missing or has no fitting value."""
     from sweepd.grid.axes import scalar
     from sweepd.grid.parameters import REQUIRED, parameters
 
@@ -267,7 +269,8 @@ def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
 
 @contextmanager
 def _readable_errors(what: str) -> Iterator[None]:
-    """What a task or model raises, as a UserError that says where; a user's may raise anything."""
+    """Turns what a task or model raises in this block into a UserError that says where. A user's
+    class may raise anything. Of a shipped one only ValueError is turned."""
     from sweepd.grid.axes import reason
     from sweepd.grid.registry import is_own
 

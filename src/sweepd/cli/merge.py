@@ -70,7 +70,8 @@ def merge(
 
 
 def _renamed(options: Iterable[str]) -> dict[str, str]:
-    """The new names of sweeps, by the old ones."""
+    """Returns the new names of sweeps, by the old ones. Raises UserError for an option that is not
+    S=NEW."""
     renamed = {}
     for option in options:
         name, equals, new = option.partition("=")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Form = Literal["table", "json", "csv"]
 MOST_NAMED = 8
-"""Columns that are named where a table lacks some."""
+"""How many columns are named at most, where a table leaves some out."""
 
 STYLES: dict[Tone, str] = {
     "plain": "",
@@ -61,13 +61,16 @@ def naming(given: str | None) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print a message for the person at the terminal, on stderr."""
+    """Prints a message for the person at the terminal, on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def say_everything() -> None:
-    """Make stdout and stderr take every character: in UTF-8 where the locale knows ASCII alone (as
-    Python itself does unless it is told not to), else with a `?` for those that it lacks."""
+    """Makes stdout and stderr take every character.
+
+    Where the locale knows ASCII alone they write UTF-8, as Python itself does unless it is told not
+    to. In any other encoding, a `?` stands for each character that it lacks.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_ascii = codecs.lookup(stream.encoding).name == "ascii"
@@ -76,8 +79,8 @@ def say_everything() -> None:
 
 @contextmanager
 def whoever_reads_may_leave() -> Iterator[None]:
-    """Within this block, the end of the program that reads stdout (`| head`) is a quiet end of this
-    one, with exit code 0."""
+    """Within this block, if the program that reads stdout ends (`| head`), this program ends
+    quietly with exit code 0."""
     try:
         try:
             yield
@@ -93,7 +96,8 @@ def whoever_reads_may_leave() -> Iterator[None]:
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Returns whether --yes or the person at the terminal agrees. UserError without either."""
+    """Returns whether --yes or the person at the terminal agrees. Raises UserError without
+    either."""
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -105,20 +109,20 @@ def confirmed(question: str, yes: bool) -> bool:
 
 
 def report_damage(damaged: Iterable[Damaged]) -> None:
-    """Name the files that were skipped: they are left where they are."""
+    """Names the files that were skipped. They are left where they are."""
     for file in damaged:
         say(f"skipped a damaged file: {file}")
 
 
 def form_of(as_json: bool, as_csv: bool) -> Form:
-    """The form that --json and --csv ask for. UserError if both are given."""
+    """Returns the form that --json and --csv ask for. Raises UserError if both are given."""
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other: choose one")
     return "json" if as_json else "csv" if as_csv else "table"
 
 
 def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> None:
-    """Print rows: as an aligned table, as one JSON array of objects or as CSV with a header."""
+    """Prints rows: as an aligned table, as one JSON array of objects or as CSV with a header."""
     match form:
         case "json":
             objects = [{name: _plain(row.get(name)) for name in columns} for row in rows]
@@ -140,7 +144,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
 
 
 def show(lines: Iterable[Line]) -> None:
-    """Print lines for people, in colours on a terminal."""
+    """Prints lines for people, in colours on a terminal."""
     if not (sys.stdout.isatty() or "FORCE_COLOR" in os.environ):  # rich takes a while to import
         for line in lines:
             print("".join(text for text, _ in line))
@@ -154,14 +158,18 @@ def show(lines: Iterable[Line]) -> None:
 
 
 def width() -> int | None:
-    """How many characters a line may have: as many as the terminal has; None where the output goes
-    into a file or to a program. (Programs that use readline set $COLUMNS for all that they start,
-    so it says nothing off a terminal.)"""
+    """Returns how many characters a line may have: as many as the terminal has, or None where the
+    output goes into a file or to a program.
+
+    Programs that use readline set $COLUMNS for all that they start, so it says nothing off a
+    terminal.
+    """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold: no NaN, no infinity, times as ISO text, bytes in hex."""
+    """Returns a value that JSON can hold: None for NaN and infinity, times as ISO text, bytes in
+    hex."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from sweepd.search.base import Search
 
 QUIET_SECONDS = 60.0
-"""Where there is no terminal: after how long without an ending a line says what is running."""
+"""For how many seconds nothing is said, where there is no terminal, before a line says what is
+running."""
 REFRESHES = 4
-"""How often a second the board is drawn."""
+"""How many times a second the board is drawn."""
 INTERRUPT = "Ctrl-C saves what runs and ends; the same launch again continues it"
 KEPT_ERRORS = 20
 
@@ -32,8 +33,8 @@ KEPT_ERRORS = 20
 class Progress:
     """Shows on stderr what the engine reports (`sweepd.run.tune_hooks.Listener`).
 
-    As a context manager it holds the terminal. What else is to be said meanwhile goes through
-    `note`. The engine calls from one thread, and the board is drawn in another.
+    As a context manager it holds the terminal. Any other message meanwhile goes through `note`. The
+    engine calls from one thread, and the board is drawn in another.
     """
 
     def __init__(self, search: Search, expected: Forecast) -> None:
@@ -77,7 +78,7 @@ class Progress:
             self.live = None
 
     def board(self) -> Board:
-        """The sweep as the engine has told of it until now."""
+        """Returns the sweep as the engine has told of it until now."""
         with self.guard:
             states, errors = dict(self.states), tuple(self.errors)
         bill = self.expected.expected
@@ -98,14 +99,14 @@ class Progress:
         )
 
     def note(self, text: str) -> None:
-        """Say something to the person at the terminal."""
+        """Prints a message for the person at the terminal."""
         if self.live:
             self.live.console.print(text, highlight=False, markup=False, soft_wrap=True)
         else:
             say(text)
 
     def preparing(self, what: str) -> None:
-        """Nothing runs yet, as this comes first."""
+        """Shows what is being prepared. Nothing runs yet, as this comes first."""
         self.waiting = what
         if not self.live:
             self._say(f"{what} (after {duration(time.monotonic() - self.entered)})")
@@ -142,14 +143,14 @@ class Progress:
             self._say(f"{self._counter()} {told}")
 
     def lost_ray(self, reason: str) -> NoReturn:
-        """End the process at once: Python's own way out would wait for Ray."""
+        """Ends the process at once, because Python's own way out would wait for Ray."""
         self.leave(
             f"sweepd: {reason}; `sweepd resume` continues from the last checkpoints",
             EnvironmentFailure.exit_code,
         )
 
     def leave(self, text: str, exit_code: int) -> NoReturn:
-        """End the process at once, with the terminal as it was before."""
+        """Ends the process at once, with the terminal as it was before."""
         if self.live:
             sys.stderr.write("\x1b[?25h\n")  # show the cursor, which the board has hidden
         if text:

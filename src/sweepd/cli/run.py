@@ -75,7 +75,7 @@ MaxHours = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")]
 MOST_NAMED = 3
-"""How many failed trials a launch names at its end."""
+"""How many failed trials a launch names at most when it ends."""
 
 
 def register(app: typer.Typer) -> None:
@@ -190,7 +190,7 @@ class Options:
     log_to: tuple[str, ...]
 
     def sent(self) -> list[str]:
-        """The options that a driver elsewhere has to be told."""
+        """Returns the options that a driver elsewhere has to be told."""
         flags = {"--promote": self.promote, "--accept-code": self.accept_code}
         numbers = {"--max-flops": self.max_flops, "--max-hours": self.max_hours}
         told = [option for option, wanted in flags.items() if wanted]
@@ -199,11 +199,11 @@ class Options:
         return [*told, *(word for name in self.log_to for word in ("--log-to", name))]
 
     def trackers(self, grid: Grid) -> list[str]:
-        """Those of the grid and those asked for besides, each once."""
+        """Returns the trackers of the grid and those asked for besides, each once."""
         return list(dict.fromkeys((*grid.log_to, *self.log_to)))
 
     def allowance(self) -> Allowance:
-        """What settling may spend. UserError if a limit is negative."""
+        """Returns what settling may spend. Raises UserError if a limit is negative."""
         from sweepd.search.base import Allowance
 
         limits = {"--max-flops": self.max_flops, "--max-hours": self.max_hours}
@@ -277,7 +277,7 @@ def _resume_command(sweep: str, promote: bool, results: str | None) -> str:
 
 
 def _announce(expected: Forecast) -> None:
-    """Say what a launch is about to run."""
+    """Prints what a launch is about to run."""
     about = "" if expected.is_exact else "~"
     say(
         f"sweep {expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
@@ -287,14 +287,14 @@ def _announce(expected: Forecast) -> None:
 
 
 def _span(bill: Bill) -> str:
-    """How long it takes, for people."""
+    """Returns how long it takes, as text for people."""
     if math.isinf(bill.seconds_high):
         return "an unknown time (no trial of this loop has ended here)"
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
 
 def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
-    """Say which trials failed and where to read why."""
+    """Prints which trials failed and where to read why."""
     for trial in launched.failed[:MOST_NAMED]:
         say(f"failed: {progress.label(trial)}; `sweepd logs {trial.id}` shows why")
     if more := len(launched.failed[MOST_NAMED:]):
@@ -304,7 +304,8 @@ def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
 
 @contextmanager
 def _stopping(progress: Progress) -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets; a second signal ends the process at once."""
+    """Within this block, Ctrl-C or SIGTERM sets the event, and a second signal ends the process at
+    once."""
     event = threading.Event()
 
     def ask(number: int, frame: object) -> None:
@@ -322,22 +323,23 @@ def _stopping(progress: Progress) -> Iterator[threading.Event]:
 
 
 def _site(cluster: Path | None) -> Cluster:
-    """The cluster file's content; without one, this machine."""
+    """Returns the cluster that the file describes. Without a file it is this machine."""
     from sweepd.cluster import Local, load_cluster
 
     return load_cluster(cluster) if cluster else Local(kind="local")
 
 
 def _address(results: str | None, site: Cluster) -> str:
-    """Where results lie: --results, else what the cluster file says, else as everywhere."""
+    """Returns where results lie: --results, else what the cluster file says, else the default of
+    all commands."""
     address = results_address(results or site.results)
     site.check_results(address)
     return address
 
 
 def _existing(address: str) -> Store | None:
-    """The store, or None where nothing was stored yet or nobody can tell from here: a plan needs
-    neither network nor credentials."""
+    """Returns the store. Returns None where nothing was stored yet, or where the store cannot be
+    reached from here, since a plan needs neither network nor credentials."""
     from sweepd.store.store import Store
 
     try:
@@ -350,7 +352,7 @@ def _existing(address: str) -> Store | None:
 def _planned(
     grid: Grid, site: Cluster, store: Store | None, accept_code: bool, aim: Aim
 ) -> Planned:
-    """The plan of a grid beside what is stored, with everything said that is odd about it."""
+    """Returns the plan of a grid beside what is stored, and prints what is odd about it."""
     from sweepd.run.launching import per_trial, planned
 
     codes: Codes = "all" if accept_code else "accepted"
@@ -362,14 +364,14 @@ def _planned(
 
 
 def _forecast(grid: Grid, site: Cluster, address: str, accept_code: bool) -> Forecast:
-    """What is left of a grid that is not to be run now."""
+    """Returns what is left of a grid that is not to be run now."""
     from sweepd.run.launching import forecast
 
     return forecast(_planned(grid, site, _existing(address), accept_code, "search"), site)
 
 
 def _show(expected: Forecast, cluster: Path | None) -> None:
-    """Print a forecast for people."""
+    """Prints a forecast for people."""
     print(
         f"{expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
         f"{expected.done} done, {expected.failed} failed"
@@ -386,7 +388,8 @@ def _dollars(expected: Forecast) -> str:
 
 
 def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
-    """A forecast for people: what is left of the grid, and below it of the staircase."""
+    """Yields a forecast as rows for people: what is left of the grid, then of the staircase, then
+    of settling."""
     from sweepd.run.launching import BILLS, SETTLING
 
     whole = expected.bill("grid").train_flops or 1
@@ -403,6 +406,6 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
 
 
 def _bill_name(name: str) -> str:
-    """A bill as people read it."""
+    """Returns the name of a bill as people read it."""
     kind, _, end = name.partition("_")
     return name if name == "grid" else f"{kind}: {end}" if end else f"staircase: {name}"

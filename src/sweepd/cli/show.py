@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 48
-"""Of a curve, in characters."""
+"""The most characters in the line of a drawn curve."""
 MOST_CHECKS = 12
-"""How many checks people see; --json has all."""
+"""How many checks people see at most, besides the last one. --json has all of them."""
 COLUMNS = ("part", "name", "value", "against")
 
 
@@ -61,7 +61,7 @@ def show(
 
 
 def _rows(account: Account, other: Account | None) -> Iterator[Row]:
-    """All of it as flat rows; `against` has the other trial's value."""
+    """Yields all that is known of a trial as flat rows. `against` has the other trial's value."""
     from sweepd.trial.account import changed_code
 
     def parts(of: Account) -> Iterator[tuple[str, str, Any]]:
@@ -90,7 +90,7 @@ def _rows(account: Account, other: Account | None) -> Iterator[Row]:
 
 
 def _show(account: Account, where: Sequence[str]) -> None:
-    """Print a trial for people. where: the option that names its results."""
+    """Prints a trial for people. where: the words of the option that names its results."""
     print(f"trial {account.id} of sweep {account.sweep}: {account.status}, seed {account.seed}")
     told = {name: value for name, value in account.outcome.items() if value is not None}
     print("  " + ", ".join(f"{name} {_short(value)}" for name, value in told.items()))
@@ -131,7 +131,7 @@ def _show_curve(account: Account) -> None:
 
 
 def _show_difference(account: Account, other: Account) -> None:
-    """Print what differs between two trials."""
+    """Prints what differs between two trials."""
     from sweepd.trial.account import changed_code, changed_settings
 
     mine, theirs = account.id[:SHORT_ID], other.id[:SHORT_ID]
@@ -153,7 +153,8 @@ def _show_difference(account: Account, other: Account) -> None:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Numbers as a line of at most WIDTH bars, each the mean of as many of them."""
+    """Returns numbers as a line of at most WIDTH bars. Each bar is the mean of about as many
+    numbers."""
     count = min(WIDTH, len(values))
     cuts = [len(values) * i // count for i in range(count + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]

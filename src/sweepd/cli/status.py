@@ -80,7 +80,8 @@ def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, An
 
 
 def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
-    """One row a sweep: how many of its trials ended how, and whether a driver runs it."""
+    """Returns the columns and one row a sweep: how many of its trials ended how, and whether a
+    driver runs it."""
     from sweepd.store.endings import count_trials
 
     sweeps, damaged = store.readable_sweeps()
@@ -102,8 +103,9 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """One row a planned trial, with the ending that counts; `running` where the newest recorded
-    step is of an attempt that has not ended and the sweep has a driver."""
+    """Returns the columns and one row a planned trial, with the ending that counts. A trial is
+    `running` where its newest recorded step is of an attempt that has not ended and the sweep has a
+    driver."""
     from sweepd.store.schema import PLAN
 
     metrics = store.load_sweep(sweep).metrics
@@ -135,9 +137,12 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
 def standings(
     store: Store, sweep: str, planned: pa.Table, metrics: Iterable[str]
 ) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
-    """By id, the ending that counts of each of the planned trials, and the newest step of each that
-    runs, if the sweep has a driver; and what could not be read. metrics: those of the user's own
-    loops."""
+    """Returns three things: by id, the ending that counts of each planned trial; by id, the newest
+    step of each trial that runs; and what could not be read.
+
+    There are no newest steps unless the sweep has a driver. metrics: those of the user's own tasks
+    and loops.
+    """
     from sweepd.store.endings import counting
 
     read = store.read_trials(planned["config"].to_pylist())

@@ -1,4 +1,4 @@
-"""Trackers of the person's choice, told of trials while these run (`launch --log-to`)."""
+"""Sends what running trials report to trackers of the user's choice (`launch --log-to`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sweepd.trackers.base import Run, Tracker
 
 FOLDER = Path("sweepd-trackers")
-"""Where trackers that write files put them, unless their own settings say otherwise."""
+"""The folder for the files of trackers that write files, unless their own settings name another."""
 
 LogTo = Annotated[
     list[str] | None,
@@ -33,7 +33,8 @@ class Told:
     def __init__(self, progress: Progress, trackers: Sequence[Tracker], sweep: str) -> None:
         self.progress, self.trackers, self.sweep = progress, trackers, sweep
         self.known: dict[str, tuple[Run, int]] = {}
-        """runs that have begun, each with its last step"""
+        """The runs that have begun and not ended, by the trial's id, each with its last logged
+        step."""
 
     def preparing(self, what: str) -> None:
         self.progress.preparing(what)
@@ -55,7 +56,7 @@ class Told:
         self.progress.lost_ray(reason)
 
     def _begin(self, trial: Trial) -> None:
-        """Begin the run of a trial that is new."""
+        """Begins the run of a trial that is new."""
         from sweepd.trackers.base import Run
         from sweepd.trackers.stored import COSTS
 
@@ -68,7 +69,7 @@ class Told:
                 tracker.begin(self.known[trial.id][0])
 
     def _log(self, trial: Trial, report: dict[str, Any]) -> None:
-        """Log the scores of the latest check, if the trial is at a later step than before."""
+        """Logs the scores of the latest check, if the trial is at a later step than before."""
         from sweepd.trackers.stored import numbers
 
         self._begin(trial)
@@ -83,7 +84,8 @@ class Told:
 
 @contextmanager
 def telling(names: Sequence[str], sweep: str, progress: Progress) -> Iterator[Told | Progress]:
-    """The listener of a launch. UserError for a tracker that is unknown or not installed."""
+    """Within this block, the listener shows the trials of a launch and tells the trackers of them.
+    Raises UserError for a tracker that is unknown or not installed."""
     if not names:
         yield progress
         return

@@ -1,4 +1,5 @@
-"""`status --watch`: the board of a launch, from the store and so from any machine that sees it."""
+"""`status --watch`: the board of a launch, read from the store. Any machine that sees the store can
+show it."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ LEAVE = "Ctrl-C ends only this view; `sweepd cancel {}` ends the sweep"
 
 
 def watched(address: str, sweep: str | None) -> None:
-    """Show the sweep, or all sweeps that run, until no driver runs any of them.
+    """Shows the sweep, or all sweeps that run, until no driver runs any of them.
 
-    Waits for the launch of what is not there yet. Ctrl-C ends the view alone.
+    Waits for the launch of a sweep that is not there yet. Ctrl-C ends the view alone.
     """
     try:
         store = _awaited(address, sweep)
@@ -41,7 +42,7 @@ def watched(address: str, sweep: str | None) -> None:
 
 
 def _awaited(address: str, sweep: str | None) -> Store:
-    """The store, once it holds the sweep, or any sweep at all."""
+    """Returns the store, once it holds the sweep, or any sweep at all if none is named."""
     from sweepd.store.store import Store
 
     told = False
@@ -79,7 +80,8 @@ def _drawn(store: Store, sweep: str | None) -> None:
 
 
 def _printed(store: Store, sweep: str | None) -> None:
-    """A line for each sweep that runs, once a minute and whenever a trial has ended or begun."""
+    """Prints a line for each sweep that runs, once a minute and whenever a trial has ended or
+    begun."""
     said: dict[str, tuple[object, float]] = {}
     while True:
         names = _running(store, sweep)
@@ -96,12 +98,12 @@ def _printed(store: Store, sweep: str | None) -> None:
 
 
 def _running(store: Store, sweep: str | None) -> list[str]:
-    """The sweeps to watch that a driver runs."""
+    """Returns the sweeps to watch that a driver runs."""
     return sorted(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
 
 
 def board_of(store: Store, sweep: str) -> Board:
-    """How a sweep stands by what its store says. What cannot be read is left out."""
+    """Returns how a sweep stands by what its store says. What cannot be read is left out."""
     info = store.load_sweep(sweep)
     planned = store.read_plans([sweep]).table
     endings, active, _ = standings(store, sweep, planned, info.metrics)
@@ -140,7 +142,8 @@ def board_of(store: Store, sweep: str) -> Board:
 
 
 def _since(launch: Mapping[str, Any]) -> float:
-    """Seconds since a launch began."""
+    """Returns the seconds since a launch began, or 0 where its record does not say when that
+    was."""
     try:
         return (datetime.now(UTC) - datetime.fromisoformat(launch["started"])).total_seconds()
     except (KeyError, TypeError, ValueError):

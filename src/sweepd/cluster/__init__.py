@@ -36,7 +36,8 @@ KINDS: dict[str, type[Local] | type[Remote]] = {
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Read a cluster file. GridError with every problem, its line and its key."""
+    """Returns the cluster that a file describes. Raises GridError with every problem of the file,
+    its line and its key."""
     document = parse(read(path), str(path))
     kind = document.data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

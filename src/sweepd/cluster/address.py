@@ -1,4 +1,4 @@
-"""A Ray cluster that runs already, whoever started it: reached through its Jobs API."""
+"""A Ray cluster that runs already, whoever started it. It is reached through its Jobs API."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sweepd.grid.options import Nodes
 
 
 class Address(Remote):
-    """A running Ray cluster. Where it asks for a token, Ray's own RAY_AUTH_MODE=token and
-    RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH say which."""
+    """A running Ray cluster. If it asks for a token, Ray's own environment variables give that:
+    RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."""
 
     kind: Literal["address"]
     address: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]

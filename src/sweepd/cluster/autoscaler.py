@@ -1,5 +1,5 @@
-"""Ray's cluster launcher and its autoscaler's view of the machines: the only file that speaks to
-them. A `config` is what `ray up` reads, as plain data."""
+"""Ray's cluster launcher, and its autoscaler's view of the machines. No other file speaks to them.
+A `config` is what `ray up` reads, as plain data."""
 
 from __future__ import annotations
 
@@ -58,14 +58,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Tunnel:
-    """A port of this machine that leads to the dashboard of a head, for as long as this lives."""
+    """A port of this machine that leads to the dashboard of a head. It lasts while this object
+    lives."""
 
     address: str
     process: subprocess.Popen[bytes]
 
 
 def problems(config: Config) -> Iterator[tuple[Keys, str]]:
-    """What Ray's validator has against a config: where, and why. Asks nothing of any network."""
+    """Yields what Ray's validator finds wrong with a config: where, and why. Uses no network."""
     import jsonschema
     from click import ClickException
 
@@ -81,13 +82,14 @@ def problems(config: Config) -> Iterator[tuple[Keys, str]]:
 
 
 def prepared(config: Config) -> dict[str, Any]:
-    """A config with Ray's defaults for its provider filled in."""
+    """Returns a config with Ray's defaults for its provider filled in."""
     with _hushed():
         return ray_private.prepare_cluster(deepcopy(dict(config)))
 
 
 def run(config: Config, note: Note, command: str, *options: str) -> None:
-    """`ray up` or `ray down`; `note` is told what it prints. EnvironmentFailure if it fails."""
+    """Runs `ray up` or `ray down`. `note` is told what it prints. Raises EnvironmentFailure if it
+    fails."""
     with subprocess.Popen(
         [*RAY, command, "--yes", *PLAIN, *options, _written(config)],
         stdin=subprocess.DEVNULL,
@@ -108,7 +110,8 @@ def run(config: Config, note: Note, command: str, *options: str) -> None:
 
 
 def machines(config: Config) -> list[Machine]:
-    """The nodes that the provider knows, whether Ray runs on them or not."""
+    """Returns the nodes that the provider knows, whether Ray runs on them or not. The head comes
+    first."""
     from ray.autoscaler.tags import (
         NODE_KIND_HEAD,
         TAG_RAY_NODE_KIND,
@@ -128,7 +131,8 @@ def machines(config: Config) -> list[Machine]:
 
 
 def tunnel(config: Config) -> Tunnel:
-    """A way to the dashboard of a head, through SSH. EnvironmentFailure if there is none."""
+    """Opens a tunnel through SSH to the dashboard of a head, and returns it. Raises
+    EnvironmentFailure if it can't be opened."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -139,7 +143,7 @@ def tunnel(config: Config) -> Tunnel:
             stdout=printed,
             stderr=subprocess.STDOUT,
             env=_environment(config),
-            start_new_session=True,  # Ctrl-C is ours to hear
+            start_new_session=True,  # Ctrl-C is for sweepd alone to handle
         )
         until = time.monotonic() + TUNNEL_SECONDS
         while not _listens(port):
@@ -151,7 +155,8 @@ def tunnel(config: Config) -> Tunnel:
 
 
 def end_from_head(config: Config) -> None:
-    """On a head: end Ray, so that it starts no more nodes, then all workers, then this machine."""
+    """Ends a cluster, run on its head. First ends Ray, so that it starts no more nodes, then
+    terminates all workers, then this machine."""
     subprocess.run([*RAY, "stop"], check=True)
     while workers := [one.id for one in machines(config) if not one.head]:
         with _asking(config) as provider:
@@ -163,8 +168,8 @@ def end_from_head(config: Config) -> None:
 
 @contextmanager
 def _asking(config: Config) -> Iterator[Any]:
-    """Ray's provider of nodes. What its cloud's library raises, whatever that is, says that the
-    cloud, or the way to it, failed."""
+    """Yields Ray's provider of nodes. Any error in the block is raised as EnvironmentFailure, since
+    a cloud's library may raise anything where the cloud, or the way to it, fails."""
     where = f"cluster {config['cluster_name']} ({config['provider']['type']})"
     try:
         with _hushed():
@@ -174,7 +179,8 @@ def _asking(config: Config) -> Iterator[Any]:
 
 
 def _written(config: Config) -> str:
-    """The path of a file with a config, which Ray's other commands, `ray attach`, can use, too."""
+    """Writes a config to a file, and returns its path. Ray's other commands, such as `ray attach`,
+    can use the file too."""
     path = Path.home() / HOME / f"{config['cluster_name']}.yaml"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}")
@@ -184,7 +190,8 @@ def _written(config: Config) -> str:
 
 
 def _hushed() -> redirect_stdout[io.StringIO]:
-    """Ray's launcher prints its notes to stdout, which is for data; errors say the same."""
+    """Returns a context in which Ray's launcher does not print its notes to stdout, which is for
+    data. Its errors say the same."""
     logging.getLogger("ray.autoscaler").setLevel(logging.WARNING)
     return redirect_stdout(io.StringIO())
 

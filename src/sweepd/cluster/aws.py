@@ -18,6 +18,6 @@ class AWS(Cloud):
     def config(self) -> dict[str, Any]:
         made = super().config()
         if isinstance(made["provider"], dict):
-            # Ray would only stop nodes: their disks would cost on, listed nowhere.
+            # Ray would only stop nodes. Their disks would go on costing, and be listed nowhere.
             made["provider"].setdefault("cache_stopped_nodes", False)
         return made

@@ -31,20 +31,21 @@ class ClusterFile(BaseModel, ABC):
     """what one trial occupies where the grid says `resources: auto`"""
 
     def faults(self) -> Iterator[tuple[Keys, str]]:
-        """What is wrong besides the types: where, and why. Asks nothing of any network."""
+        """Yields what is wrong with the file besides its types: where, and why. Uses no network."""
         yield from ()
 
     def check_results(self, address: str) -> None:
-        """UserError if its nodes cannot reach results there."""
+        """Raises UserError if the cluster's nodes cannot reach results at this address."""
 
     @abstractmethod
     def types(self) -> Mapping[str, Nodes]:
-        """What it has or may grow to, by type of node; nothing if only the cluster itself knows."""
+        """Returns what the cluster has or may grow to, by type of node. The mapping is empty if
+        only the cluster itself knows."""
 
     def slots(self, per_trial: Resources) -> int:
-        """How many trials run at once, 0 if that is not known from here.
+        """Returns how many trials run at once, or 0 if that is not known from here.
 
-        EnvironmentFailure if no node can ever hold one.
+        Raises EnvironmentFailure if no node can ever hold one.
         """
         types = self.types()
         count = slots(types.values(), per_trial)
@@ -53,14 +54,18 @@ class ClusterFile(BaseModel, ABC):
         return count
 
     def placement(self, per_trial: Resources) -> Placement:
-        """Where a driver in this process runs trials that occupy so much."""
+        """Returns where a driver in this process runs trials that each occupy `per_trial`."""
         return Placement(per_trial)
 
     def cost(
         self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float
     ) -> tuple[float, float]:
-        """Dollars for so many trials at once for so long: on the nodes that are cheapest a trial,
-        and on the dearest. Nodes that start or idle are not in it."""
+        """Returns the least and the most dollars for `at_once` trials at a time.
+
+        The least is that of `seconds_low` on the nodes that are cheapest per trial. The most is
+        that of `seconds_high` on the dearest. Nodes that are always there count even if they run no
+        trials. The time in which other nodes start or idle does not count.
+        """
         types = self.types().values()
         able = [one for one in types if one.held(per_trial)]
         able.sort(key=lambda one: one.price / one.held(per_trial))
@@ -83,12 +88,13 @@ class Work:
     """what `pack` has filled; gone when `start` has returned"""
 
     def command(self, python: str) -> str:
-        """The shell command that drives the sweep."""
+        """Returns the shell command that drives the sweep."""
         return shlex.join([python, "-m", "sweepd", *self.arguments])
 
 
 class Remote(ClusterFile):
-    """A cluster to which a launch hands a sweep: the driver runs there, and goes on without us.
+    """A cluster to which a launch hands a sweep. The driver runs there, and goes on without the
+    process that launched it.
 
     What fails raises EnvironmentFailure. `note` is told what happens.
     """
@@ -103,33 +109,34 @@ class Remote(ClusterFile):
 
     @abstractmethod
     def up(self, note: Note) -> None:
-        """Bring the cluster up; one that is up, to what its file says now."""
+        """Brings the cluster up. One that is up already is changed to what its file says now."""
 
     @abstractmethod
     def find(self, sweep: str, results: str) -> str | None:
-        """The job that drives a sweep there now, if one does."""
+        """Returns the job that drives a sweep there now, or None if there is none."""
 
     @abstractmethod
     def start(self, work: Work, note: Note) -> str:
-        """Start the sweep's driver, on a cluster that is brought up first if it is not. Returns
-        the driver's job."""
+        """Starts the sweep's driver. A cluster that is down is brought up first. Returns the
+        driver's job."""
 
     @abstractmethod
     def follow(self, job: str, note: Note) -> int:
-        """Pass on what a driver has printed and prints, until it ends. Returns its exit code."""
+        """Tells `note` what a driver has printed and prints, until it ends. Returns its exit
+        code."""
 
     def draft(self, work: Work) -> str:
-        """The text that hands a sweep over, where one does."""
+        """Returns the text that hands a sweep over, or "" where no text does."""
         return ""
 
     @abstractmethod
     def status(self) -> list[dict[str, Any]]:
-        """What there is of it: rows of `what` (node, job), `name`, `type`, `state` and `price`, in
-        dollars an hour."""
+        """Returns the nodes and jobs of the cluster: rows of `what` (node, job), `name`, `type`,
+        `state` and `price`, in dollars an hour."""
 
     @abstractmethod
     def down(self, note: Note) -> None:
-        """Take down all that costs money."""
+        """Takes down all that costs money."""
 
     def check_results(self, address: str) -> None:
         if address.partition("://")[0] not in ("s3", "gs") and not Path(address).is_absolute():
@@ -141,7 +148,7 @@ class Remote(ClusterFile):
 
 
 def _an_hour(nodes: Iterable[Nodes], per_trial: Resources, at_once: int) -> float:
-    """Dollars an hour of as many nodes, in this order, as hold so many trials."""
+    """Returns the dollars an hour of the nodes that hold `at_once` trials, taken in this order."""
     price = 0.0
     for one in nodes:
         count = max(one.least, min(one.most, ceil(at_once / one.held(per_trial))))

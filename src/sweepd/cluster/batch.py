@@ -1,4 +1,4 @@
-"""Queues to which each sweep is handed as a job, through their own command line."""
+"""Queues to which each sweep is handed as a job, through the queue's own command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from sweepd.errors import EnvironmentFailure
 
 
 class Batch(Remote):
-    """A queue where each sweep is a job with nodes of its own, which go back when it has ended."""
+    """A queue where each sweep is a job with nodes of its own. They go back when the job has
+    ended."""
 
     lasting: ClassVar[bool] = False
 
@@ -25,21 +26,21 @@ class Batch(Remote):
 
     @abstractmethod
     def submit(self, work: Work, job: str) -> str:
-        """Hand a sweep over as a job of this name. Returns the job."""
+        """Hands a sweep over as a job of this name. Returns the job."""
 
     @abstractmethod
     def draft(self, work: Work) -> str: ...
 
 
 def job_name(sweep: str, longest: int = 47) -> str:
-    """A name that no other job has, of small letters, digits and hyphens."""
+    """Returns a name that no other job has, of small letters, digits and hyphens."""
     readable = re.sub("[^a-z0-9]+", "-", sweep.lower())
     return f"sweepd-{readable}"[: longest - 9].rstrip("-") + f"-{secrets.token_hex(4)}"
 
 
 def tell(*command: str, text: str | None = None) -> str:
-    """What a command prints, given a text to read. EnvironmentFailure, with what it says, if it
-    fails or is not there."""
+    """Runs a command, with a text on its stdin if one is given, and returns what it prints. Raises
+    EnvironmentFailure, with what the command says, if it fails or is not there."""
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from sweepd.grid.yamlfile import Keys
 
 
 class Cloud(Launcher):
-    """Nodes that cost money: the head for as long as the cluster is up, workers while they are."""
+    """Nodes that cost money: the head while the cluster is up, and each worker while it is up."""
 
     prices: dict[str, float]
     """dollars an hour, for each of the section's `available_node_types`"""

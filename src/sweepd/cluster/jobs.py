@@ -1,4 +1,4 @@
-"""Ray's Jobs API: a sweep's driver as a job on the head of a cluster."""
+"""Ray's Jobs API, which runs a sweep's driver as a job on the head of a cluster."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ STOPPING = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
 
 
 def connect(address: str, token: str | None = None) -> JobSubmissionClient:
-    """A client of the cluster whose dashboard is at `address`. EnvironmentFailure if none is.
+    """Returns a client of the cluster whose dashboard is at `address`. Raises EnvironmentFailure if
+    there is none.
 
-    `token` is what it asks for; else Ray's own environment variables say it.
+    `token` is what the cluster asks for. If it is None, Ray's own environment variables give it.
     """
     # Ray would let RAY_ADDRESS, which may be set for another cluster, override the argument.
     os.environ["RAY_API_SERVER_ADDRESS"] = address
@@ -37,13 +38,13 @@ def connect(address: str, token: str | None = None) -> JobSubmissionClient:
 
 
 def find(client: JobSubmissionClient, sweep: str, results: str) -> str | None:
-    """The job that drives a sweep now."""
+    """Returns the job that drives a sweep now, or None if there is none."""
     with _failing(client.get_address()):
         return next((name for name, *of in _drivers(client) if of == [sweep, results]), None)
 
 
 def submit(client: JobSubmissionClient, work: Work, entrypoint: str) -> str:
-    """Send the folder and start a job in it. Returns the job's name."""
+    """Sends the folder and starts a job in it. Returns the job's name."""
     with _failing(client.get_address()):
         return client.submit_job(
             entrypoint=entrypoint,
@@ -54,7 +55,7 @@ def submit(client: JobSubmissionClient, work: Work, entrypoint: str) -> str:
 
 
 def status(client: JobSubmissionClient) -> list[dict[str, Any]]:
-    """The nodes of the cluster and the drivers that run there."""
+    """Returns the nodes of the cluster and the drivers that run there, as rows."""
     with _failing(client.get_address()):
         from ray.util.state import StateApiClient
         from ray.util.state.common import ListApiOptions, StateResource
@@ -71,7 +72,7 @@ def status(client: JobSubmissionClient) -> list[dict[str, Any]]:
 
 
 def _drivers(client: JobSubmissionClient) -> Iterator[tuple[str, str, str]]:
-    """Name, sweep and results of the jobs of ours that have not ended."""
+    """Yields the name, the sweep and the results of each of sweepd's jobs that has not ended."""
     for job in client.list_jobs():
         of = job.metadata or {}
         if job.submission_id and "sweep" in of and not job.status.is_terminal():
@@ -79,14 +80,14 @@ def _drivers(client: JobSubmissionClient) -> Iterator[tuple[str, str, str]]:
 
 
 def follow(client: JobSubmissionClient, job: str, note: Note) -> int:
-    """Pass on what a job prints until it ends. Returns its exit code."""
+    """Tells `note` what a job prints until it ends. Returns its exit code."""
     shown = 0
 
     async def tail() -> None:
         nonlocal shown
         seen = 0
         async for text in client.tail_job_logs(job):
-            fresh = text[max(0, shown - seen) :]  # a connection made anew starts from the top
+            fresh = text[max(0, shown - seen) :]  # a new connection sends the log from its start
             seen += len(text)
             shown = max(shown, seen)
             for line in fresh.splitlines():
@@ -104,7 +105,7 @@ def follow(client: JobSubmissionClient, job: str, note: Note) -> int:
 
 @contextmanager
 def _failing(address: str) -> Iterator[None]:
-    """Ray's errors, and those of the network, as ours."""
+    """Raises the errors of Ray and of the network in the block as EnvironmentFailure."""
     from aiohttp import ClientError
     from ray.exceptions import RayError
     from ray.util.state.exception import RayStateApiException

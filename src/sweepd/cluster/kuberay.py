@@ -39,19 +39,19 @@ POLL_SECONDS = 2.0
 
 
 class _Part(BaseModel):
-    """A part of a RayClusterSpec: what we read of it; the rest is KubeRay's to judge."""
+    """A part of a RayClusterSpec. Its fields are what sweepd reads. KubeRay judges the rest."""
 
     model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
 
 
 def _amount(quantity: str | int | float) -> float:
-    """Kubernetes' `500m` is a half."""
+    """Returns a quantity of Kubernetes as a number, where `500m` is a half."""
     text = str(quantity)
     return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
 
 
 def _checked(quantity: str | int | float) -> str | int | float:
-    """ValueError for what is no quantity."""
+    """Returns the quantity as it is. Raises ValueError for what is no quantity."""
     _amount(quantity)
     return quantity
 
@@ -79,7 +79,7 @@ class Template(_Part):
 
 
 class Group(_Part):
-    """Pods of one kind; the head's."""
+    """Pods of one kind, such as the head's."""
 
     template: Template
     ray_start_params: dict[str, str] = Field(default_factory=dict)
@@ -160,7 +160,7 @@ class KubeRay(Batch):
         code = _code(job, base64.b64encode(package).decode())
         owner = {name: made[name] for name in ("apiVersion", "kind")}
         owner |= {name: made["metadata"][name] for name in ("name", "uid")}
-        code["metadata"]["ownerReferences"] = [owner]  # which is deleted with it
+        code["metadata"]["ownerReferences"] = [owner]  # it is deleted with its owner
         try:
             self._create(code)
         except EnvironmentFailure:
@@ -180,7 +180,7 @@ class KubeRay(Batch):
                 named = (one for one in self._jobs() if one["metadata"]["name"] == job)
                 found = next(named, {})
                 stage = _stage(found)
-            except EnvironmentFailure as failure:  # the job does not need us to see it
+            except EnvironmentFailure as failure:  # the job goes on although it can't be seen
                 found, stage = {}, str(failure)
             if stage != told:
                 note(f"KubeRay: job {job}: {stage}")
@@ -223,7 +223,7 @@ class KubeRay(Batch):
         note(self._kubectl("delete", "rayjobs", f"--selector={LABEL}").strip())
 
     def _job(self, work: Work, job: str) -> dict[str, Any]:
-        """The RayJob."""
+        """Returns the manifest of a sweep's RayJob."""
         cluster = self.ray.model_dump(by_alias=True, exclude_unset=True)
         for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
             pod = group["template"]["spec"]
@@ -249,8 +249,8 @@ class KubeRay(Batch):
         return self._get("rayjobs", f"--selector={LABEL}")
 
     def _pass_on(self, job: str, shown: int, note: Note) -> int:
-        """Pass on what a job's submitter prints, but for the lines shown before, until it ends or
-        kubectl does. Returns how many lines there were."""
+        """Tells `note` what a job's submitter prints, except the lines shown before, until it or
+        kubectl ends. Returns how many lines were shown so far."""
         command = (*self._command(), "logs", "--follow", f"job/{job}")
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -292,7 +292,7 @@ def _metadata(job: str) -> dict[str, Any]:
 
 
 def _code(job: str, package: str) -> dict[str, Any]:
-    """The ConfigMap with the code."""
+    """Returns the manifest of the ConfigMap with the code."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -319,7 +319,8 @@ def _group(labels: Mapping[str, str]) -> str:
 
 
 def _exit_code(job: str, status: Mapping[str, str]) -> int:
-    """The driver's, which Ray tells in words alone."""
+    """Returns the driver's exit code, which Ray tells in words alone. Raises EnvironmentFailure
+    where these give none."""
     if status.get("jobStatus") == "SUCCEEDED":
         return 0
     message = status.get("message") or status.get("reason") or "it was deleted"

@@ -1,4 +1,5 @@
-"""Clusters that Ray's own launcher brings up: `ray up` over SSH, its autoscaler on the head."""
+"""Clusters that Ray's own launcher brings up, by `ray up` over SSH, with its autoscaler on the
+head."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ START_SECONDS = 60.0
 
 
 class Launcher(Remote):
-    """A cluster file with a `ray:` section, which is `ray up`'s. What sweepd adds to it: a folder
-    with a token, without which nobody gets in, and the versions of the packages here."""
+    """A cluster file with a `ray:` section, which is what `ray up` reads. sweepd adds a folder to
+    it. That holds a token, without which nobody gets in, and the versions of the packages here."""
 
     provider: ClassVar[str]
     """Ray's name of what gives the nodes"""
@@ -69,12 +70,12 @@ class Launcher(Remote):
         yield from found or self.own_faults()
 
     def own_faults(self) -> Iterator[tuple[Keys, str]]:
-        """What is wrong although Ray takes it."""
+        """Yields what is wrong although Ray accepts it: where, and why."""
         if not re.fullmatch("[A-Za-z0-9_-]+", self._name):
             yield ("ray", "cluster_name"), "letters, digits, - and _ only: a folder is named so"
 
     def config(self) -> dict[str, Any]:
-        """What Ray is handed: its section, with our token and folder added."""
+        """Returns what Ray is given: the `ray:` section, with sweepd's token and folder added."""
         made = deepcopy({**SETUP, **START, **self.ray})
         provider, mounts = made.get("provider", {}), made.get("file_mounts", {})
         if isinstance(provider, dict):
@@ -159,7 +160,8 @@ class Launcher(Remote):
         return self._folder / "token"
 
     def _fill_folder(self) -> None:
-        """Make the token, unless the cluster has one, and say which packages its nodes need."""
+        """Makes the token, unless the cluster has one, and writes down which packages its nodes
+        need. Raises UserError if the cluster is up and its token is not here."""
         if not self._token.exists() and autoscaler.machines(self.config()):
             raise UserError(
                 f"cluster {self._name} is up, and its token is not in {self._token}: copy it from "
@@ -172,7 +174,8 @@ class Launcher(Remote):
         (self._folder / "requirements.txt").write_text("\n".join(_pinned(self.extra)) + "\n")
 
     def _client(self, patience: float = 0.0) -> JobSubmissionClient:
-        """Ray's Jobs API on the head, waiting as many seconds for it to answer."""
+        """Returns a client of Ray's Jobs API on the head. Waits up to `patience` seconds for it to
+        answer."""
         if not self._token.exists():
             raise EnvironmentFailure(
                 f"cluster {self._name}: its token is not in {self._token}: copy it from the "
@@ -192,7 +195,7 @@ class Launcher(Remote):
         return any(one.head for one in autoscaler.machines(self.config()))
 
     def _silent(self) -> EnvironmentFailure | None:
-        """Why Ray on the head does not answer, if it does not."""
+        """Returns why Ray on the head does not answer, or None if it does."""
         try:
             self._client()
         except EnvironmentFailure as failure:
@@ -206,7 +209,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _pinned(extra: str) -> Iterator[str]:
-    """The packages that sweepd with an extra asks for, at the versions that are installed here."""
+    """Yields the packages that sweepd with an extra asks for, at the versions installed here."""
     from packaging.requirements import Requirement
     from packaging.version import Version
 

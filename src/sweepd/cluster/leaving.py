@@ -1,6 +1,6 @@
-"""Run on the head of a cluster when a sweep has ended there and its file says `after: down`: takes
-the cluster down, unless another sweep runs on it. Whoever follows the sweep does so at once; this
-is for when nobody does."""
+"""Takes a cluster down, unless another sweep runs on it. It runs on the cluster's head when a sweep
+has ended there and its file says `after: down`. Whoever follows the sweep takes the cluster down at
+once. This is for when nobody does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This machine: the driver runs in the process that was launched."""
+"""This machine, where the driver runs in the process that was launched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Local(ClusterFile):
             return super().slots(per_trial)
         cards = 0
         if per_trial.gpus:
-            import torch  # takes a second, which only a trial with a GPU is worth
+            import torch  # takes a second, which is spent only on trials with a GPU
 
             cards = torch.cuda.device_count()
         machine = Nodes(most=1, cpus=len(os.sched_getaffinity(0)), gpus=cards)

@@ -14,7 +14,7 @@ from sweepd.grid.options import Nodes
 
 
 class OnPrem(Launcher):
-    """A head and workers that are there anyway: up and down start and end Ray on them."""
+    """A head and workers that are there anyway. `up` starts Ray on them, and `down` ends it."""
 
     provider: ClassVar[str] = "local"
 
@@ -28,7 +28,7 @@ class OnPrem(Launcher):
     def status(self) -> list[dict[str, Any]]:
         known = autoscaler.machines(self.config())
         try:
-            # Ray's provider knows of the workers only on the head: here Ray itself is asked.
+            # Ray's provider knows of the workers only on the head, so Ray itself is asked here.
             return jobs.status(self._client()) if known else []
         except EnvironmentFailure:
             state = "Ray does not answer"

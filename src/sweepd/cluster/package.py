@@ -24,9 +24,10 @@ MOST_BYTES = 20_000_000
 
 
 def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
-    """Fill an empty folder with what a sweep needs to run elsewhere. Returns the grid's path in it.
+    """Fills an empty folder with what a sweep needs to run elsewhere. Returns the path of the grid
+    in it.
 
-    UserError for a task or model that is named by an absolute path, or for too much code.
+    Raises UserError for a task or model that is named by an absolute path, or for too much code.
     """
     shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
     classes = [(kind, block.where) for kind, block in own_blocks(grid)]

@@ -1,4 +1,4 @@
-"""Slurm: each sweep is a batch job whose nodes Ray's own `symmetric-run` makes a Ray of."""
+"""Slurm, where each sweep is a batch job. Ray's own `symmetric-run` starts a Ray on its nodes."""
 
 from __future__ import annotations
 
@@ -147,10 +147,10 @@ class Slurm(Batch):
             while True:
                 try:
                     state, _ = self._jobs().get(job, ("gone", 0))
-                except EnvironmentFailure as failure:  # the job does not need us to see it
+                except EnvironmentFailure as failure:  # the job goes on although it can't be seen
                     state = str(failure)
                 code = ending.read_text() if ending.exists() else ""
-                for line in _lines(log):  # all that came before what was just seen
+                for line in _lines(log):  # read last, so that it holds all that came before
                     note(line)
                 if code.strip():
                     if int(code) == EnvironmentFailure.exit_code:
@@ -194,14 +194,15 @@ class Slurm(Batch):
         return {job: of for job, of in self._jobs().items() if of[0] not in over}
 
     def _jobs(self) -> dict[str, tuple[str, int]]:
-        """State and nodes of the jobs that Slurm still knows and that lie in our folder."""
+        """Returns the state and the number of nodes of each job that Slurm still knows and that has
+        its files in `folder`."""
         of = ("--states=all", f"--user={getpass.getuser()}", "--format=%j|%T|%D")
         lines = tell("squeue", "--noheader", *of).splitlines()
         found = (line.rsplit("|", 2) for line in lines)
         return {job: (state, int(nodes)) for job, state, nodes in found if self._work(job)}
 
     def _work(self, job: str) -> dict[str, str]:
-        """Sweep and results of a job; nothing if it is none of ours."""
+        """Returns the sweep and the results of a job. They are empty if it is none of sweepd's."""
         try:
             found: dict[str, str] = json.loads((self._at(job) / "work.json").read_text())
         except (OSError, ValueError):
@@ -250,7 +251,7 @@ def _scancel(job: str, *how: str) -> None:
 
 
 def _lines(log: TextIO) -> Iterator[str]:
-    """Those that are whole."""
+    """Yields the lines of a log that are whole, and leaves the log where the next one starts."""
     at = log.tell()
     while (line := log.readline()).endswith("\n"):
         yield line[:-1]

@@ -1,4 +1,4 @@
-"""`curves`: what was measured of each trial while it was trained."""
+"""The figure `curves`, which shows what was measured of each trial while it was trained."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def curves(
     of: Mapping[str, Curve],
     look: Look,
 ) -> Drawing:
-    """A panel for each model, a row of panels for each problem and size; a line for each trial.
+    """Returns a figure with a row of panels for each problem and size, a panel in it for each
+    model, and a line for each trial.
 
-    A point at its end is the test score of a trial that was solved, stopped or diverged, so that
-    its line ends early. `trials` and their curves are those of the cells of a `min`. NothingToDraw
-    if nothing was measured.
+    The line of a trial that was not completed may end early, since the trial was solved, stopped or
+    diverged. A point at the line's end is then the trial's test score. `trials` has the trials of
+    the cells of a `min`, and `of` their curves by id. Raises NothingToDraw if nothing was measured.
     """
     import altair as alt
 
@@ -80,7 +81,8 @@ def _told(asked: Asked, row: Row, trial: Row, curve: Curve) -> Iterator[dict[str
 
 
 def one_cell(score: str, look: Look) -> Drawing:
-    """The learning curves of the seeds of one cell, which a page fills in: the data `curve`."""
+    """Returns a figure for the learning curves of the seeds of one cell. A page fills in its data,
+    which have the name `curve`."""
     import altair as alt
 
     base = alt.Chart(alt.NamedData("curve")).encode(

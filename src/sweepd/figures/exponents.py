@@ -1,4 +1,5 @@
-"""`fit`: the exponents of the fitted laws with their intervals, beside those that theory gives."""
+"""The figure `fit`, which shows the exponents of the fitted laws with their intervals, beside those
+that theory gives."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ ARROW = "M-1,0L1,0M.5,-.4L1,0L.5,.4"
 
 
 def exponents(asked: Asked, along: str, look: Look) -> Drawing:
-    """A panel for each problem, with a row for each model: the exponent and its 95% interval.
+    """Returns a figure with a panel for each problem, and in it a row for each model, which shows
+    the exponent and its 95% interval.
 
-    A stroke is the exponent that theory gives, with an arrow where theory gives a lower bound.
-    NothingToDraw if no row of the answer has an exponent.
+    A stroke is the exponent that theory gives. It has an arrow where theory gives a lower bound.
+    Raises NothingToDraw if no row of the answer has an exponent.
     """
     import altair as alt
 

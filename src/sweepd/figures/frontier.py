@@ -1,4 +1,4 @@
-"""`frontier`: the cells that no other beats on both a cost and a score."""
+"""The figure `frontier`, which shows the cells that no other beats on both a cost and a score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ HEIGHT = 110
 
 
 def frontier(asked: Asked, look: Look) -> Drawing:
-    """A panel for each problem and size. The line of a model is the best score at each cost."""
+    """Returns a figure with a panel for each problem and size. The line of a model is its best
+    score up to each cost. Raises UserError if a cost is not positive, since the axis of costs is
+    logarithmic."""
     import altair as alt
 
     cost, score = asked.expression, asked.score

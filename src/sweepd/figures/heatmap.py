@@ -1,4 +1,5 @@
-"""`heatmap`: the score of each cell over the minimised column and the size, with the frontier."""
+"""The figure `heatmap`, which shows the score of each cell by size and by what is minimised, and
+the frontier between what passed and what failed."""
 
 from __future__ import annotations
 
@@ -15,24 +16,26 @@ if TYPE_CHECKING:
 
 ROW_HEIGHT = 15.0
 LEAST_FOR_NUMBERS = 19
-"""The width of a cell, in points, that has room for its score."""
+"""The least width, in points, of a cell that has room for its score."""
 MARKS = {
     "inferred": ("inferred to fail", "M-.7,-.7L.7,.7M-.7,.7L.7,-.7"),
     "ended early": ("ended early", "triangle-up"),
     "unfinished": ("not finished", "circle"),
 }
-"""By a cell's state: what its mark says, and the mark's shape."""
+"""What the mark of a cell says, and the mark's shape, by the cell's state. Cells in other states
+have no mark."""
 DIVERGED = "div."
-"""Stands in a cell whose loss is not finite."""
+"""The text of a cell with seeds that diverged and with no finite score."""
 LINE = "#D55E00"
 """The colour of the frontier."""
 SETTLED = ["settled", "not settled"]
 
 
 def heatmap(asked: Asked, look: Look) -> Drawing:
-    """The map of the cells of a `min`: a panel for each model, a row of panels for each problem.
+    """Returns a map of the cells of a `min`, with a row of panels for each problem, and a panel in
+    it for each model.
 
-    The line parts what passed from what failed. A cell that was not tried is blank.
+    The line separates what passed from what failed. A cell that was not tried is blank.
     """
     rows = asked.problems(asked.answer.rows)
     charts, found = [], {}
@@ -60,7 +63,8 @@ def _problem(
         if row["state"] in MARKS
     ]
     told = [_told(asked, row) for row in cells] + marked + list(_frontier(rows, values))
-    # Written out: layers with columns of their own (`to`) would order the values anew.
+    # The domains are written out, since layers with fields of their own (`to`) would order the
+    # values anew.
     x = alt.X(
         "size:O",
         scale=alt.Scale(domain=sizes),
@@ -79,7 +83,7 @@ def _problem(
         "acc": alt.Scale(domain=[0, 1], scheme="blues"),
         "loss": alt.Scale(type="symlog", range=[best, worst]),
     }
-    scale = scales.get(asked.score, alt.Scale(range=[worst, middle]))  # black letters on all
+    scale = scales.get(asked.score, alt.Scale(range=[worst, middle]))  # legible under black text
     of_cells = base.transform_filter(is_("part", "cell"))
     fields = {"size": "size", "value": asked.name, "score": SCORES.get(asked.score, asked.score)}
     fields |= {"seeds": "seeds that pass", "state": "state", "at": "at"}
@@ -156,14 +160,16 @@ def _marks(base: Any, used: Collection[str], look: Look) -> Any:
 
 
 def _frontier(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """The pieces of the line below what passed: one for each size, and one where two differ."""
+    """Yields the pieces of the line below what passed: a flat one for each size, and a step where
+    the line stands at different heights for one size and the next."""
     by_model: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["size"]):
         if row["value"] is not None or row["verdict"] == "above":
             by_model.setdefault(row["model"], []).append(row)
 
     def edge(row: Row) -> tuple[float, float]:
-        """A cell's value, and which of its edges the line follows: 1 below, 0 above."""
+        """Returns the value of the cell that the line passes, and which of the cell's edges the
+        line follows: 1 for the lower one, 0 for the upper one."""
         return (values[-1], 0) if row["value"] is None else (row["value"], 1)
 
     for model, of_model in by_model.items():
@@ -181,7 +187,8 @@ def _frontier(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str
 
 
 def _frontier_lines(base: Any, parts: Collection[str]) -> Iterator[Any]:
-    """A layer for each kind of piece: its name says at which edge of which cells it ends."""
+    """Yields a layer for each kind of piece. The kind's name (`flat 1`, `step 1 0`) says at which
+    edges of cells its pieces begin and end: 1 for the lower edge, 0 for the upper one."""
     import altair as alt
 
     dash = alt.StrokeDash(

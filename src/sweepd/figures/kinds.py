@@ -1,4 +1,4 @@
-"""The kinds of figures: what each asks of a store, and what it shows."""
+"""The kinds of figures, what each of them asks of a store, and what it shows."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from sweepd.store.tables import Damaged
 
 @dataclass(frozen=True)
 class Questions:
-    """What figures ask of a store, each question once."""
+    """The questions that figures ask of a store. Each is asked once, when a figure needs it."""
 
     views: Views
     where: str | None = None
-    """the condition of all questions; without one on a score the goal of the sweeps counts"""
+    """The condition of all questions. If it says nothing about a score, the goal of the sweeps
+    counts."""
     of: str = ""
-    """what is minimised; empty: what the grids minimise"""
+    """What is minimised. Empty for what the grids minimise."""
     along: str = ""
-    """the column, L or size, along which the least value grows; empty: L, or the size where nothing
-    has an L"""
+    """The column, L or size, along which the least value grows. Empty for L, or for the size where
+    nothing has an L."""
     cost: str = "train_flops"
-    """of the frontier"""
+    """The cost of the frontier."""
     points: int = 200
-    """how many points a learning curve has at most"""
+    """The most points, more or less, that a learning curve has."""
     notes: list[str] = field(default_factory=list)
-    """what the answers do not show"""
+    """Notes on what the answers do not show."""
     damaged: list[Damaged] = field(default_factory=list)
-    """files of learning curves that were skipped"""
+    """The files of learning curves that were skipped because they are damaged."""
 
     @cached_property
     def least(self) -> Asked:
-        """The least values, and the cells behind them. UserError if they are of the size itself,
-        against which figures show them."""
+        """The answer with the least values and the cells behind them. Raises UserError if what is
+        minimised is the size itself, since figures show the least values against the size."""
         found = self._asked(self._min, self.minimized)
         if "size" not in found.named:
             raise UserError(
@@ -55,12 +56,12 @@ class Questions:
 
     @cached_property
     def laws(self) -> Asked:
-        """How they grow."""
+        """The answer that says how the least values grow."""
         return self._asked(self._fit, self.minimized)
 
     @cached_property
     def unbeaten(self) -> Asked:
-        """The frontier of the score that the least values are about."""
+        """The answer with the frontier of the score that the least values are about."""
         return self._asked(f"frontier {self.cost}, {self.least.score}{self._where}", self.cost)
 
     @cached_property
@@ -78,7 +79,7 @@ class Questions:
 
     @cached_property
     def minimized(self) -> str:
-        """What is minimised. UserError where the sweeps do not agree on it."""
+        """What is minimised. Raises UserError where the sweeps do not agree on it."""
         return self.of or self.views.minimized
 
     @cached_property
@@ -117,7 +118,7 @@ class Kind:
     """One kind of figure."""
 
     shows: str
-    """what it shows, in a sentence"""
+    """What a figure of this kind shows, in a sentence."""
     draw: Callable[[Questions], Draw]
 
 
@@ -147,4 +148,4 @@ KINDS = {
         lambda asked: partial(curves, asked.least, asked.trials, asked.curves),
     ),
 }
-"""By name, in the order in which a report shows them."""
+"""The kinds of figures by name, in the order in which a report shows them."""

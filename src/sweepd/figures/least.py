@@ -1,4 +1,5 @@
-"""`min`: the least value that passes against the size, with what is known of it from both sides."""
+"""The figure `min`, which shows the least value that passes against the size. Bars and arrows show
+what is known of it from below and from above."""
 
 from __future__ import annotations
 
@@ -23,23 +24,27 @@ if TYPE_CHECKING:
 
 HEIGHT = 130
 APART = 0.025
-"""How far the models of one size are moved apart, as a share of the range of sizes."""
+"""How far apart neighbouring models of one size are drawn, as a share of the range of sizes on the
+logarithmic axis."""
 LINES = {"fitted law": [1, 0], "theory's exponent": [1.5, 1.5]}
-"""What is drawn through the points, and its dashes."""
+"""The lines that are drawn through the points, each with the lengths of its dashes and gaps."""
 ARROWS = {
     "at most": ("M0,-.2L0,1M-.4,.55L0,1L.4,.55", 11),
     "above": ("M-.4,1L.4,1M0,1L0,-.6M-.4,-.15L0,-.6L.4,-.15", -9),
 }
-"""For an end that is open: its shape, and how far below the value it stands, in points."""
+"""The arrow at each kind of open end: its shape, and how far below the value it stands, in
+points."""
 
 
 def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
-    """A panel for each problem, on logarithmic axes; `along` is L or the size.
+    """Returns a figure with a panel for each problem, on logarithmic axes.
 
-    A bar reaches from the largest value that failed to the least that passed, where the point is.
-    An arrow down says that nothing smaller was tried to its end, an arrow up that nothing passed.
-    Points of unsettled rows are hollow. `laws` are the rows of a `fit` along the same column: each
-    is drawn with the 95% interval of its exponent, turned about the middle of the sizes.
+    `along` is the column of the horizontal axis, L or the size. A bar reaches from the largest
+    value that failed to the least that passed, where the point is. An arrow down says that nothing
+    smaller was tried to its end, an arrow up that nothing passed. Points of unsettled rows are
+    hollow. `laws` are the rows of a `fit` along the same column. Each law is drawn with a band. The
+    band lies between the lines through the law's middle that have the ends of the exponent's 95%
+    interval as their slopes.
     """
     import altair as alt
 
@@ -131,7 +136,7 @@ def _tooltip() -> list[alt.Tooltip]:
 def _known(
     asked: Asked, rows: Sequence[Row], models: Sequence[str], along: str
 ) -> Iterator[dict[str, Any]]:
-    """What is drawn of the rows of one problem."""
+    """Yields what is drawn of the rows of one problem: points, bars, arrows and contradictions."""
     xs = _values(asked, along)
     spread = xs[-1] / xs[0] if len(xs) > 1 else 2.0
     for row in rows:
@@ -160,7 +165,7 @@ def _known(
 
 
 def bound(name: str, row: Row) -> str:
-    """What a row of `min` knows of the least value, in symbols."""
+    """Returns what a row of `min` knows of the least value, in symbols."""
     value, fail = row["value"], row["fail"]
     if value is None:
         return "not known" if fail is None else f"{name} > {fail:g}"
@@ -168,7 +173,9 @@ def bound(name: str, row: Row) -> str:
 
 
 def _laws(rows: Sequence[Row], laws: Sequence[Row], along: str) -> Iterator[dict[str, Any]]:
-    """The law of each model, over its sizes: a straight line, as both axes are logarithmic."""
+    """Yields the law of each model over its sizes, and with it the band of its interval and the
+    line of theory's exponent. Three points are enough for each, since on logarithmic axes all of
+    their lines are straight."""
     for law in laws:
         xs = [row[along] for row in rows if row["model"] == law["model"]]
         if law["exponent"] is None or not xs:
@@ -187,7 +194,7 @@ def _laws(rows: Sequence[Row], laws: Sequence[Row], along: str) -> Iterator[dict
 
 
 def exponent(predicted: str) -> float:
-    """The number in a predicted exponent such as `1/2` or `>= 1/4`."""
+    """Returns the number in a predicted exponent such as `1/2` or `>= 1/4`."""
     from fractions import Fraction
 
     return float(Fraction(predicted.removeprefix(">=").strip()))

@@ -1,4 +1,5 @@
-"""The parts of a report about the runs themselves: failures, costs, launches, and how to repeat."""
+"""The parts of a report that are about the runs themselves: failures, costs, launches, and the
+commands that repeat them."""
 
 from __future__ import annotations
 
@@ -14,24 +15,25 @@ from sweepd.query.database import Views
 from sweepd.statuses import STATUSES
 
 LONGEST_ERROR = 600
-"""Characters of an error that the page shows; the trial's log has all of it."""
+"""The most characters of an error that the page shows. The trial's log has all of it."""
 MOST_FAILURES = 200
-"""Failed trials that the page lists."""
+"""The most failed trials that the page lists."""
 
 
 @dataclass(frozen=True)
 class Launches:
-    """What is recorded of the launches of some sweeps."""
+    """What a store has recorded of the launches of some sweeps."""
 
     sweeps: Sequence[str]
     grids: Mapping[str, str]
-    """the frozen grid of each sweep"""
+    """The frozen grid of each sweep, by the sweep's name."""
     records: Sequence[Mapping[str, Any]]
-    """as `Store.launches` returns them, oldest first"""
+    """The records of the launches as `Store.launches` returns them, the oldest first."""
 
 
 def failures(views: Views) -> str:
-    """The trials that failed, with their errors and how to see their logs."""
+    """Returns HTML with the trials that failed, their errors, and the commands that show their
+    logs."""
     shown = ["id", "task", "model", "size", "d", "seed", "error"]
     known = {name for name, *_ in views.fetch("DESCRIBE trials")}
     shown = [name for name in shown if name in known]
@@ -51,7 +53,7 @@ def failures(views: Views) -> str:
 
 
 def cost(views: Views) -> str:
-    """What the trials of each task and model have cost."""
+    """Returns HTML with the cost of the trials of each task and model."""
     columns = ["task", "model", "trials", *STATUSES, "training FLOPs", "hours of training"]
     counts = ", ".join(f"count(*) FILTER (status = '{status}')" for status in STATUSES)
     rows = views.fetch(
@@ -65,7 +67,8 @@ def cost(views: Views) -> str:
 
 
 def origin(launches: Launches) -> str:
-    """Commit, versions, host and command line of each launch, and the grids."""
+    """Returns HTML with the commit, versions, host and command line of each launch, and with the
+    grids."""
     parts = []
     for record in launches.records:
         parts.append(
@@ -100,7 +103,8 @@ def _facts(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def repeating(launches: Launches, questions: Sequence[str]) -> str:
-    """The commands that made the results, each as it was typed, and those that ask for them."""
+    """Returns HTML with the commands that made the results, each as it was typed, and with the
+    commands `questions`, which ask for the results."""
     lines = []
     for record in launches.records:
         if record.get("commit"):

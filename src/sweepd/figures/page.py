@@ -1,8 +1,8 @@
-"""One HTML page that needs nothing else: no network, no other file.
+"""One HTML page that needs no network and no other file.
 
-What trials have written (errors, names, values of axes) is shown and can never run: all of it is
-escaped, data is embedded as JSON that no script tag can end, and the page's Content Security Policy
-lets only the scripts and the style run that it was made with, by their hashes.
+The page shows what trials have written (errors, names, values of axes), but this can never run. All
+of it is escaped. Data is embedded as JSON that no script tag can end. The page's Content Security
+Policy allows only the scripts and the style that the page was made with, by their hashes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sweepd.errors import EnvironmentFailure
 
 NUMBER, LONG = ' class="number"', ' class="long"'
 ENOUGH_FOR_LONG = 24
-"""Characters from which on a cell of a table gets more room."""
+"""A cell of a table with more characters than this gets more room."""
 BUNDLE = """
 import sys, vl_convert
 sys.stdout.reconfigure(encoding="utf-8")
@@ -35,8 +35,8 @@ HIDDEN_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
-    """A page with this body, which is HTML. Where an element has `data-figure`, the figure of
-    that name in `data["figures"]` is drawn.
+    """Returns a page with this body, which is HTML, as UTF-8. Where an element has `data-figure`,
+    the page draws the figure of that name in `data["figures"]`.
     """
     style, script = _asset("page.css"), _asset("page.js")
     scripts = [_vega(), script]
@@ -57,12 +57,12 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
 
 
 def embedded(data: Mapping[str, Any]) -> str:
-    """Data as JSON within a script element."""
+    """Returns data as JSON that can stand in a script element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(HIDDEN_IN_SCRIPTS)
 
 
 def figure(name: str, title: str, caption: str = "") -> str:
-    """Where a figure is drawn."""
+    """Returns the HTML element in which a figure is drawn."""
     label = escape(title)
     return (
         f'<figure id="{escape(name)}"><div class="chart" data-figure="{escape(name)}" '
@@ -72,7 +72,7 @@ def figure(name: str, title: str, caption: str = "") -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], caption: str) -> str:
-    """A table of plain values; columns of numbers stand to the right."""
+    """Returns an HTML table of plain values. Numbers are aligned to the right."""
     numeric = {
         name
         for name in columns
@@ -91,7 +91,7 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], caption: st
 
 
 def commands(lines: Sequence[str]) -> str:
-    """Commands to copy."""
+    """Returns HTML with commands that a reader can copy."""
     return f"<pre><code>{escape(chr(10).join(lines))}</code></pre>"
 
 
@@ -122,9 +122,9 @@ def _asset(name: str) -> str:
 
 @cache
 def prepared() -> str | subprocess.Popen[str]:
-    """Vega, Vega-Lite and Vega-Embed in one script, as it was kept by an earlier process, or the
-    process that makes it: that takes seconds, and vl_convert lets nothing else of its own process
-    run meanwhile."""
+    """Returns Vega, Vega-Lite and Vega-Embed in one script, if an earlier process has kept it. Else
+    starts a process that makes the script, and returns that process. Making it takes seconds, and
+    vl_convert lets nothing else run in the process that calls it."""
     if kept := recall(_kept_as()):
         return kept.decode()
     return subprocess.Popen(
@@ -149,5 +149,5 @@ def _vega() -> str:
 
 
 def _kept_as() -> str:
-    """Where the script is kept, which depends on vl-convert alone."""
+    """Returns the name under which the script is kept. It depends only on vl-convert's version."""
     return f"page-scripts/vl-convert-{version('vl-convert-python')}"

@@ -1,4 +1,5 @@
-"""What all figures share: an answer with what its question means, and how rows fall into panels."""
+"""What all figures share: an answer with the meaning of its question, and the panels that rows fall
+into."""
 
 from __future__ import annotations
 
@@ -18,16 +19,18 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 ENDS = ("value", "exponent")
-"""The first columns of a row that its group does not have, but for a frontier's cost."""
+"""The first column after the group's in the rows of a `min` and of a `fit`. In the rows of a
+frontier it is the cost."""
 MOST_PANELS = 60
-"""More than these are not a figure any more."""
+"""The most panels that a figure may have. Nobody can read more."""
 MOST_BESIDE = 4
 LEAST_PANEL = 105.0
-"""How many panels stand side by side at most, and how much room each has at least, in points."""
+"""The most panels that stand side by side, and the least room that each gets there, in points."""
 LOW_PANEL = 62.0
-"""The height, in points, of panels that stand in a table."""
+"""The height, in points, of the panels of a table, which has a row for each size and a column for
+each model."""
 SCORES = {"acc": "accuracy"}
-"""What axes call a score, where that is not its own name."""
+"""The names of scores on axes, where they differ from the scores' own names."""
 COSTS = {
     "train_flops": "training FLOPs",
     "flops": "FLOPs of a forward pass",
@@ -37,11 +40,11 @@ COSTS = {
     "state_bytes": "decoding state (bytes)",
     "train_bytes": "training memory (bytes)",
 }
-"""What axes call a cost."""
+"""The names of costs on axes."""
 
 
 class NothingToDraw(SweepdError):
-    """The answer has no row."""
+    """There is nothing to draw, as when an answer has no row."""
 
     exit_code = 1
 
@@ -52,29 +55,29 @@ class Asked:
 
     answer: Answer
     expression: str
-    """what is minimised or fitted, or the cost of a frontier"""
+    """What is minimised or fitted, or the cost of a frontier."""
     size_fields: Mapping[str, str]
-    """for each task, the field that is its size"""
+    """The field that is the size of each task, by task."""
 
     @property
     def score(self) -> str:
-        """What figures show: a metric of a user's own that the answer is about, else the loss
-        where it is about that alone, else the accuracy."""
+        """The score that figures show. It is a metric of a user's own that the answer is about,
+        else the loss if the answer is about that alone, else the accuracy."""
         own = min(self.answer.about - {"acc", "loss"}, default=None)
         return own or ("loss" if self.answer.about == {"loss"} else "acc")
 
     @property
     def name(self) -> str:
-        """What is minimised, as axes call it."""
+        """The name of `expression` on axes."""
         return COSTS.get(self.expression, self.expression)
 
     @property
     def sizes(self) -> set[str]:
-        """Columns that are a size, or follow from it."""
+        """The columns that are a size or follow from it."""
         return {"size", "L", *self.size_fields.values()}
 
     def size_title(self, along: str) -> str:
-        """What an axis along L or the size is called."""
+        """Returns the title of an axis along L or the size."""
         if along == "L":
             return "sequence length L (tokens)"
         return ", ".join(sorted({str(self.size_fields.get(t, "size")) for t in self.tasks}))
@@ -91,26 +94,27 @@ class Asked:
 
     @cached_property
     def apart(self) -> list[str]:
-        """Columns of the group, besides task, size and model, in which rows differ."""
+        """The columns of the group, besides task, size and model, in which rows differ."""
         rows = self.answer.rows
         others = [n for n in self.named if n not in {"task", "model", *self.sizes}]
         return [name for name in others if len({row[name] for row in rows}) > 1]
 
     @cached_property
     def cell_of(self) -> Mapping[tuple[Any, ...], int]:
-        """By a row's group: the number of the cell that passes there, else of the one that
-        decides the row."""
+        """The number of a cell, by a row's group. It is the cell that passes there, or the one that
+        decides the row if none passes."""
         cells = [cell for cell in self.answer.cells if cell["stands"]]
         told = [cell for cell in cells if cell["decides"]] + [c for c in cells if c["wins"]]
         return {tuple(cell[name] for name in self.named): cell["cell"] for cell in told}
 
     def where(self, row: Row) -> str:
-        """The size of a row, and what else tells it apart from others, in words."""
+        """Returns the size of a row, and what else tells it apart from other rows, in words."""
         size = f"{self.size_fields.get(row['task'], 'size')} = {row['size']}"
         return ", ".join([size, *(f"{name} = {row[name]}" for name in self.apart)])
 
     def problems(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
-        """The rows of each problem: a task with its columns of the group."""
+        """Returns the rows of each problem, by its name. A problem is a task with the values of the
+        columns `apart`."""
         found: dict[str, list[Row]] = {}
         for row in rows:
             marks = [f"{name} = {row[name]}" for name in self.apart if row.get(name) is not None]
@@ -120,7 +124,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart, and by name the data that it speaks of: Altair copies what it holds many times."""
+    """A chart, and by name the data that it refers to. The chart does not hold its data, since
+    Altair copies many times what a chart holds."""
 
     chart: alt.TopLevelMixin
     data: Mapping[str, Sequence[Row]]
@@ -131,7 +136,8 @@ Draw = Callable[[Look], Drawing]
 
 
 def is_(field: str, value: str) -> alt.FieldEqualPredicate:
-    """The condition that a field of the data has a value, which never runs as an expression."""
+    """Returns the condition that a field of the data has a value. The value never runs as an
+    expression."""
     import altair as alt
 
     return alt.FieldEqualPredicate(field=field, equal=value)
@@ -140,8 +146,8 @@ def is_(field: str, value: str) -> alt.FieldEqualPredicate:
 def by_model(
     models: Sequence[str], look: Look, note: str | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How a channel shows the ordered models as colours, and how one shows them as shapes. The
-    note stands after them in the legend."""
+    """Returns the options of a channel that shows the ordered models as colours, and those of one
+    that shows them as shapes. The note stands after the models in the legend."""
     import altair as alt
 
     legend = alt.Legend(
@@ -161,8 +167,8 @@ def by_model(
 
 
 def side_by_side(names: Sequence[str], look: Look) -> tuple[float, int]:
-    """The width of panels that stand in as few lines as their names allow, and how many stand in
-    each line."""
+    """Returns the width of panels, in points, and how many of them stand in each line. They stand
+    in as few lines as their names allow, with at most MOST_BESIDE in a line."""
     longest = max(map(len, names)) * 0.5 * NORMAL
     most = max(1, min(MOST_BESIDE, int(look.width / max(longest, LEAST_PANEL))))
     columns = ceil(len(names) / ceil(len(names) / most))
@@ -170,14 +176,14 @@ def side_by_side(names: Sequence[str], look: Look) -> tuple[float, int]:
 
 
 def tooltip(**fields: str) -> list[alt.Tooltip]:
-    """What is shown of a row under the pointer: titles by field."""
+    """Returns what is shown of a row under the pointer. `fields` has titles by field."""
     import altair as alt
 
     return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields.items()]
 
 
 def scored(score: str) -> alt.Y:
-    """The upright axis of a score, which the data call `score`."""
+    """Returns the vertical axis of a score. In the data the field of the score is named `score`."""
     import altair as alt
 
     if score == "loss":
@@ -188,7 +194,7 @@ def scored(score: str) -> alt.Y:
 
 
 def refuse_a_crowd(panels: int) -> None:
-    """UserError if a figure would have more panels than anybody can read."""
+    """Raises UserError if a figure would have more panels than anybody can read."""
     if panels > MOST_PANELS:
         raise UserError(
             f"the figure would have {panels} panels, and {MOST_PANELS} are the most: choose fewer "
@@ -197,21 +203,21 @@ def refuse_a_crowd(panels: int) -> None:
 
 
 def goal_rule(base: Any, look: Look) -> Any:
-    """A line where the score must get to."""
+    """Returns a layer with a line at the goal, which is the score that a cell must reach."""
     rule = base.transform_filter(is_("part", "goal"))
     return rule.mark_rule(stroke=look.ink, strokeWidth=0.6, strokeDash=[3, 2], opacity=0.6)
 
 
 Drawn = Callable[[Row], Iterable[dict[str, Any]]]
-"""What a panel shows of a cell."""
+"""A function from the row of a cell to the data that a panel shows of it."""
 
 
 def by_size_and_model(
     asked: Asked, rows: Sequence[Row], drawn: Drawn, layers: Sequence[Any], look: Look
 ) -> Drawing:
-    """For each problem a table of panels of these layers: a row for each size, a column for each
-    model. Their data is what is drawn of the cells there, and the goal, if the question says it in
-    one number.
+    """Returns, for each problem, a table of panels of these layers. It has a row for each size and
+    a column for each model. A panel's data are what is drawn of its cells, and the goal if the
+    question's condition gives it as one number.
     """
     import altair as alt
 
@@ -243,7 +249,7 @@ def by_size_and_model(
 
 
 def stacked(charts: Sequence[Any]) -> Any:
-    """Charts below one another, with one set of legends."""
+    """Returns the charts below one another, with one set of legends."""
     import altair as alt
 
     return charts[0] if len(charts) == 1 else alt.vconcat(*charts)

@@ -1,4 +1,4 @@
-"""Figures as files: vector and pixel formats at their width on paper."""
+"""Makes files of figures, in vector and pixel formats, at their width on paper."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from sweepd.figures.style import WIDTHS, Look, themed
 FORMS = ("svg", "png", "pdf", "html")
 PIXELS_PER_INCH = 300
 ON_SCREEN = Look(WIDTHS["two"], ink="currentColor", paper="transparent")
-"""In a page, which enlarges its figures to its own width, and has a light and a dark form."""
+"""The look of a figure in a page. The page enlarges figures to its own width, and has a light and a
+dark form."""
 _SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
 
 def form_of(out: Path) -> str:
-    """Which of FORMS a file of that name has. UserError if it is none."""
+    """Returns which of FORMS a file of that name has. Raises UserError if it is none of them."""
     form = out.suffix.removeprefix(".")
     if form not in FORMS:
         raise UserError(f"{out}: end it in .svg, .png, .pdf or .html")
@@ -28,7 +29,8 @@ def form_of(out: Path) -> str:
 
 
 def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
-    """A figure as a file of one of FORMS, as wide as so many columns of a paper (WIDTHS)."""
+    """Returns the content of a file of one of FORMS with a figure. The figure is as wide as WIDTHS
+    says for `columns`. In an HTML page it takes the page's width."""
     look = Look(WIDTHS[columns])
     if form == "html":
         shown = {"figures": {"figure": specified(draw, ON_SCREEN, title)}}
@@ -37,10 +39,10 @@ def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
 
 
 def fitted(draw: Draw, look: Look, title: str) -> dict[str, Any]:
-    """The specification of a figure that is as wide as it should be.
+    """Returns the specification of a figure that is as wide as `look` says.
 
-    How much room axes take depends on their letters, so it is measured, and the panels get what is
-    left.
+    How much room the axes take depends on their text. So the figure's width is measured, and the
+    panels get the room that is left.
     """
     for _ in range(2):
         specification = specified(draw, look, title)
@@ -54,13 +56,13 @@ def fitted(draw: Draw, look: Look, title: str) -> dict[str, Any]:
 
 
 def specified(draw: Draw, look: Look, title: str) -> dict[str, Any]:
-    """The specification of a figure that takes about its width."""
+    """Returns the specification of a figure that is about as wide as `look` says."""
     drawing = draw(look)
     return themed(drawing.chart, drawing.data, look, title)
 
 
 def rendered(specification: dict[str, Any], form: str) -> bytes:
-    """A figure as `svg`, `pdf` or `png`; its lengths are points."""
+    """Returns a figure as `svg`, `pdf` or `png`. The specification's lengths are points."""
     import vl_convert
 
     match form:

@@ -1,5 +1,6 @@
-"""The report of some sweeps on one page: the question and its answer with the caveats, figures,
-laws, the paper, failures, costs, where it came from and how to repeat it."""
+"""The report of some sweeps on one page. It has the question and its answer with caveats, figures,
+laws, a comparison with the paper, failures and costs. It also says where the results came from and
+how to repeat them."""
 
 from __future__ import annotations
 
@@ -21,36 +22,40 @@ from sweepd.figures.render import ON_SCREEN, specified
 from sweepd.figures.words import answered, caveats, question, table_rows
 
 MOST_CURVES = 300
-"""Trials whose learning curves one figure shows; of more, a click shows those of a cell."""
+"""The most trials whose learning curves one figure shows. If there are more, a click on a cell
+still shows the curves of that cell."""
 MOST_POINTS = 60_000
-"""Points of all learning curves that the page holds."""
+"""The most points that the learning curves of a page have together, unless there are so many trials
+that each curve gets only LEAST_POINTS."""
 LEAST_POINTS, ENOUGH_POINTS = 6, 200
-"""Of each curve."""
+"""The least and the greatest limit on the points of one learning curve."""
 LAW_COLUMNS = ("exponent", "low", "high", "points", "censored", "seeds", "predicted", "reason")
 
 Claims = Callable[[], Sequence[Row]]
-"""What the store says about the claims of the paper."""
+"""A function that returns what the store says about the claims of the paper."""
 
 
 def points_each(trials: int) -> int:
-    """How many points the curve of each of so many trials may have."""
+    """Returns how many points the learning curve of each trial may have on a page with so many
+    trials."""
     return min(max(MOST_POINTS // max(trials, 1), LEAST_POINTS), ENOUGH_POINTS)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the page of some sweeps is made of."""
+    """What the report of some sweeps is made of."""
 
     name: str
-    """what the page is called"""
+    """The title of the page."""
     asked: Questions
     launches: Launches
     claims: Claims
     command: str
-    """which makes it"""
+    """The command that makes the page."""
 
     def page(self) -> bytes:
-        """The page. A part that has no answer says why. NothingToDraw if nothing was found."""
+        """Returns the page. A part that has no answer says why. Raises NothingToDraw if there are
+        no least values at all."""
         least = self.asked.least
         prepared()
         figures, missing = self._figures()
@@ -77,7 +82,8 @@ class Report:
         return page(self.name, "\n".join(body), {"figures": figures, "curves": self._curves(least)})
 
     def _figures(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """The specifications of the figures by kind, and why others are missing."""
+        """Returns the specifications of the figures by kind, and by kind the reason why others are
+        missing. The figure `curve`, of the learning curves of one cell, is added to the former."""
         found: dict[str, Any] = {}
         missing = {}
         for name, kind in KINDS.items():
@@ -116,7 +122,8 @@ class Report:
             yield shlex.join(["sweepd", "query", text, *sweeps])
 
     def _curves(self, least: Asked) -> dict[str, Any]:
-        """For each cell that has learning curves, what it is and those of its trials."""
+        """Returns, for each cell that has learning curves, a description of it in words and the
+        curves of its trials."""
         found: dict[str, Any] = {}
         for row in least.answer.cells:
             trials = [
@@ -144,7 +151,7 @@ def _shown(kind: str, figures: Mapping[str, Any], missing: Mapping[str, str]) ->
 
 
 def _tried(part: Callable[[], str]) -> str:
-    """A part of the page, or why there is none."""
+    """Returns a part of the page, or the reason why there is none."""
     try:
         return part()
     except SweepdError as error:

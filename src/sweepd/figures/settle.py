@@ -1,4 +1,5 @@
-"""`settle`: the test scores of the cells that decide each row, against their training budget."""
+"""The figure `settle`, which shows the test scores of the cells that decide each row, against their
+training budget."""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ from sweepd.figures.panels import (
 from sweepd.figures.style import Look, ordered
 
 PASSES, DECIDES = "the least value that passes", "the next smaller value"
-"""The two cells that a row rests on."""
+"""The names of the two roles that a cell can have for a row of the answer."""
 
 
 def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Drawing:
-    """A panel for each row of the answer; a line for each seed at each rate, over the budgets that
-    it ran.
+    """Returns a figure with a panel for each row of the answer. A panel has a line for each seed at
+    each rate, over the budgets that the seed ran.
 
-    The next smaller value decides whether the row is settled: it must fail and stand still.
+    The next smaller value decides whether the row is settled. It must fail, and stand still: it
+    would miss the goal after more training too (`search.settle`).
     """
     import altair as alt
 

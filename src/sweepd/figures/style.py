@@ -1,4 +1,4 @@
-"""How every figure looks: its width on paper, its letters, and the colour of each model."""
+"""How every figure looks: its width on paper, its fonts, and the colour of each model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 POINTS_PER_INCH = 72
 WIDTHS = {"one": 3.25 * POINTS_PER_INCH, "two": 6.75 * POINTS_PER_INCH}
-"""Of a figure that fills one or two columns of a paper, in points."""
+"""The widths, in points, of figures that fill one or two columns of a paper."""
 
 SMALL, NORMAL = 7, 8
-"""Sizes of letters, in points: of numbers and legends, and of titles."""
+"""The font sizes, in points, of numbers and legends (SMALL) and of titles (NORMAL)."""
 
 Mark = tuple[str, str]
 SHIPPED: dict[str, Mark] = {
@@ -27,8 +27,8 @@ SHIPPED: dict[str, Mark] = {
     "tmx": ("#7F7F7F", "triangle-left"),
     "tmx_scale": ("#000000", "triangle-down"),
 }
-"""The models that ship, in the order in which figures show them, each with a colour (Okabe and
-Ito's, which the colour-blind tell apart) and a shape."""
+"""The models that ship with sweepd, in the order in which figures show them. Each has a colour and
+a shape. The colours are those of Okabe and Ito, which colour-blind readers can tell apart."""
 OTHERS: tuple[Mark, ...] = (
     ("#882255", "circle"),
     ("#117733", "diamond"),
@@ -37,7 +37,8 @@ OTHERS: tuple[Mark, ...] = (
     ("#44AA99", "triangle-up"),
     ("#999933", "triangle-left"),
 )
-"""For models of the user's own, in the order of their names (Tol's muted colours)."""
+"""The colours and shapes of users' own models, in the order of these models' names. The colours are
+Tol's muted ones."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Look:
 
     width: float
     ink: str = "black"
-    """Colour of letters and axes."""
+    """The colour of letters and axes."""
     paper: str = "white"
     aside: float = 46
     """How much of the width the left axis and its title take."""
@@ -57,24 +58,25 @@ class Look:
         return self.width < BESIDE
 
     def panel(self, columns: int) -> float:
-        """The width of each of so many panels side by side."""
+        """Returns the width of each of so many panels side by side, which is at least 20."""
         return max((self.width - self.aside - GAP * (columns - 1)) / columns, 20)
 
     def narrower(self, by: float) -> Look:
-        """The same with so much less room for panels."""
+        """Returns the same look with so much less room for panels."""
         return replace(self, aside=self.aside + by)
 
 
 BESIDE = 400
-"""The width, in points, from which on legends stand side by side."""
+"""The width of a figure, in points, from which on its legends stand side by side."""
 GAP = 8
-"""Between panels."""
+"""The distance between panels, in points."""
 LEGEND_SYMBOL = 26
-"""The width of a legend's entry without its text."""
+"""The width, in points, of a legend's entry without its text."""
 
 
 def ordered(models: Sequence[str]) -> list[str]:
-    """Models without repetition: those that ship first, in their order."""
+    """Returns the models without repetition. Those that ship with sweepd come first, in the order
+    of SHIPPED, and the others follow by name."""
     shipped = list(SHIPPED)
     return sorted(
         set(models),
@@ -83,13 +85,13 @@ def ordered(models: Sequence[str]) -> list[str]:
 
 
 def marks(models: Sequence[str]) -> list[Mark]:
-    """Colour and shape of each of the ordered models."""
+    """Returns the colour and the shape of each of the ordered models."""
     own = [name for name in models if name not in SHIPPED]
     return [SHIPPED.get(name) or OTHERS[own.index(name) % len(OTHERS)] for name in models]
 
 
 def legend_columns(labels: Sequence[str], look: Look) -> int:
-    """How many entries of a legend fit side by side below a figure."""
+    """Returns how many entries of a legend fit side by side below a figure."""
     widest = max((len(label) for label in labels), default=1)
     room = look.width / (widest * 0.55 * SMALL + LEGEND_SYMBOL)
     return max(1, min(len(labels), int(room)))
@@ -98,8 +100,9 @@ def legend_columns(labels: Sequence[str], look: Look) -> int:
 def themed(
     chart: alt.TopLevelMixin, data: Mapping[str, Sequence[Any]], look: Look, title: str
 ) -> dict[str, Any]:
-    """The Vega-Lite specification of a chart with these letters, lines and colours, and its data.
-    The title is for those who cannot see it: a figure's caption stands in the paper."""
+    """Returns the Vega-Lite specification of a chart with its data, and with the fonts, lines and
+    colours of `look`. The title is a description for readers who cannot see the figure. It is not
+    drawn, since a figure's caption stands in the paper."""
     specification: dict[str, Any] = chart.to_dict(validate=False)
     return specification | {
         "datasets": data,

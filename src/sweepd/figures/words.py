@@ -1,4 +1,4 @@
-"""The answer to `min` in words: what each model needs, and what is not certain about it."""
+"""The answer to `min` in words: what each model needs, and what is uncertain about that."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ ANSWER_COLUMNS = (
     *("least value", "verdict", "settled", "why", "seeds that pass", "score", "95%", "over seeds"),
     *("inferred", "at"),
 )
-"""Of a row of the answer, besides its group's."""
+"""The columns of the table of the answer, after those of the group."""
 MOST_NAMED = 12
-"""Rows that a caveat names; the table has all of them."""
+"""The most rows that a caveat names. The table has all of them."""
 
 
 def question(asked: Asked) -> str:
-    """What was asked, in a sentence."""
+    """Returns the question in a sentence."""
     goal = f"{asked.answer.goal}" if asked.answer.goal else "the condition holds"
     return f"Which is the least {asked.name} with {goal}?"
 
 
 def answered(asked: Asked) -> Mapping[str, Sequence[str]]:
-    """For each problem, what each model needs at each size."""
+    """Returns, for each problem, what each model needs at each size, in words."""
     found: dict[str, list[str]] = {}
     for name, rows in asked.problems(asked.answer.rows).items():
         for model in ordered([row["model"] for row in rows]):
@@ -40,7 +40,8 @@ def answered(asked: Asked) -> Mapping[str, Sequence[str]]:
 
 
 def caveats(asked: Asked) -> list[str]:
-    """What the answer does not say: a sentence for each kind, with the rows that it is about."""
+    """Returns what is uncertain about the answer. There is a text for each kind of doubt, and it
+    names the rows that it is about."""
     rows = asked.answer.rows
     unsettled = [row for row in rows if row["settled"] != "yes"]
     found = []
@@ -61,7 +62,7 @@ def caveats(asked: Asked) -> list[str]:
 
 
 def table_rows(asked: Asked) -> tuple[list[str], list[dict[str, Any]]]:
-    """Columns and rows of the answer, for people."""
+    """Returns the columns and the rows of the answer, for people."""
     columns = [name for name in ("task", *asked.apart, "size", "L", "model") if name in asked.named]
     return [*columns, *ANSWER_COLUMNS], [
         {**{name: row[name] for name in columns}, **_told(asked, row)} for row in asked.answer.rows
@@ -91,7 +92,8 @@ def _span(row: Row, low: str, high: str) -> str:
 
 
 def _named(asked: Asked, rows: Sequence[Row], reason: str | None = None) -> str:
-    """These rows in words, each with its reason."""
+    """Returns these rows in words, each with its value in the column `reason` if one is given. It
+    names at most MOST_NAMED rows and says how many more there are."""
     names = []
     for row in rows[:MOST_NAMED]:
         why = f" ({row[reason]})" if reason and row[reason] else ""

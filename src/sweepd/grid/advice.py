@@ -1,4 +1,4 @@
-"""What looks unwise about a plan, and what else to know of its costs."""
+"""Warnings about what looks unwise in a plan, and notes on its costs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from sweepd.grid.trials import Setting
 
 TEST_SHARE = 1 / 16
 TRAIN_SHARE = 14 / 16
-"""Shares of a task's inputs that the splits hold (`tasks.base.Split`)."""
+"""The share of a task's inputs that training draws from. TEST_SHARE is that of the test
+(`tasks.base.Split`)."""
 MOST_PASSES = 100
-"""Passes over the training inputs above which a result may be memorised: more than the paper's."""
+"""The number of passes over the training inputs above which a result may be memorised. It is more
+than the paper makes."""
 
 
 def repeated_looks(goal: Goal, stops: Sequence[Part]) -> Iterator[str]:
-    """A warning where a trial may stop as solved on a score that only just meets the goal."""
+    """Yields a warning for each `stop` block whose success mark is the goal itself. A trial may
+    then stop as solved on a score that only just meets the goal."""
     for stop in stops:
         success = stop.value.success
         if goal.metric == "acc" and success == goal.threshold:
@@ -34,7 +37,7 @@ def repeated_looks(goal: Goal, stops: Sequence[Part]) -> Iterator[str]:
 def same_networks(
     models: Sequence[Part], all_costs: Sequence[Sequence[Costs | None]]
 ) -> Iterator[str]:
-    """A warning, once a model, where two widths build networks of the same size."""
+    """Yields at most one warning a model, where two widths build networks of the same size."""
     warned: set[str] = set()
     for costs in all_costs:
         sizes: dict[tuple[Any, ...], int] = {}
@@ -58,8 +61,9 @@ def cost_notes(
     all_costs: Sequence[Sequence[Costs | None]],
     all_reaches: Sequence[Sequence[Reach]],
 ) -> Iterator[str]:
-    """What the FLOPs of a model leave out, and what it costs to decode without a `step`; of
-    each model once, at its dearest."""
+    """Yields notes on what the models cost. One kind names the operators that a model's FLOPs leave
+    out. The other says what it costs to decode with a model that has no `step`. Each model gets at
+    most one note of a kind. That on decoding is for the setting where it is dearest."""
     uncounted: dict[str, tuple[str, ...]] = {}
     shares: dict[str, float] = {}
     for setting, *of_task in zip(settings, all_costs, all_reaches, strict=True):
@@ -88,7 +92,7 @@ def cost_notes(
 
 
 def few_inputs(task: Part, setting: Setting, parts: Parts) -> Iterator[str]:
-    """At most one warning: that a task setting has too few distinct inputs to mean anything."""
+    """Yields at most one warning: a task setting has too few distinct inputs to mean anything."""
     distinct = max(setting.distinct_inputs, 1.0)
     samples = max(part.value.verdict_samples for part in parts.evaluates)
     trains = (part.value for part in [*parts.trains, *parts.reserve])
@@ -107,10 +111,11 @@ def few_inputs(task: Part, setting: Setting, parts: Parts) -> Iterator[str]:
 
 
 def _decoded_rows(train: Train, evaluate: Evaluate, reach: Reach) -> float:
-    """How many rows the checks and the test of a trial may decode.
+    """Returns how many rows the checks and the test of a trial may decode.
 
-    A score at another length has as many tokens as the test, each of which is decoded from a prefix
-    that is so many times as long: it counts as that many tests.
+    A score at another length has as many tokens as the test. The prefix from which each of them is
+    decoded is longer by the factor in `reach.stretch`. The score therefore counts as that many
+    tests.
     """
     checks = (train.steps - 1) // evaluate.check_every
     tests = 1 + sum(reach.stretch.values())

@@ -1,7 +1,7 @@
 """A block of the grid: a mapping whose keys are the fields of a frozen dataclass.
 
-One mechanism reads tasks, models, `train`, `evaluate`, `stop` and rules inside them such as an lr
-mapping: a field given as a list is an axis, values are checked against the field's type, and the
+One mechanism reads tasks, models, `train`, `evaluate` and `stop`, and rules inside them such as an
+lr mapping. A field given as a list is an axis. Values are checked against the field's type. The
 dataclass itself refuses what is impossible in combination.
 """
 
@@ -33,7 +33,8 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 @dataclass(frozen=True)
 class Choice:
-    """One of the values of a field, and where it is written (the block, for a default)."""
+    """One of the values of a field, with the place where it is written. The place of a default is
+    that of the block."""
 
     value: Any
     keys: Keys
@@ -48,27 +49,29 @@ class Variant:
     written: Mapping[str, Keys]
 
     def blamed(self, message: str) -> Keys:
-        """Where the cause of an error is written, as far as its message tells."""
+        """Returns where the cause of an error is written, as far as its message tells."""
         return blamed(message, self.written, self.keys)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block as it was read. name: what results call its task or model; "" for settings."""
+    """A block as it was read. name: the name of its task or model in results; "" for a block of
+    settings."""
 
     name: str
     kind: type
     axes: Mapping[str, tuple[Any, ...]]
-    """every field, defaults filled in, with the values it takes"""
+    """Each field with the values that it takes, defaults included."""
     variants: tuple[Variant, ...]
     keys: Keys
     where: str = ""
-    """the task's or model's class, as written: `lis`, `path/to/file.py:Name`; "" for settings"""
+    """The class of the task or model as the grid writes it, such as `lis` or
+    `path/to/file.py:Name`; "" for a block of settings."""
     alias: str | None = None
-    """its name, where `as:` gives one"""
+    """The name that `as:` gives to the task or model, if there is an `as:`."""
 
     def plain(self) -> dict[str, Any]:
-        """The block as it may be written in a grid."""
+        """Returns the block as it may be written in a grid."""
         values = {name: [plain(value) for value in axis] for name, axis in self.axes.items()}
         named = {"name": self.where} if self.where else {}
         named |= {"as": self.alias} if self.alias else {}
@@ -76,29 +79,31 @@ class Block:
 
 
 def plain(value: Any) -> Any:
-    """A field's value as plain data: rules become mappings."""
+    """Returns a field's value as plain data. Rules become mappings."""
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
 
 
 def canonical(value: Any) -> str:
-    """One text for one value, the same on every machine."""
+    """Returns the one JSON text of a value, which is the same on every machine."""
     return _CANONICAL.encode(value)
 
 
 def composed(texts: Mapping[str, str]) -> str:
-    """The canonical text of a mapping, made of those of its values. Its names are identifiers."""
+    """Returns the canonical text of a mapping, made of those of its values. Its names are
+    identifiers, so they need no escapes."""
     pairs = (f'"{name}":{texts[name]}' for name in sorted(texts))
     return "{" + ",".join(pairs) + "}"
 
 
 def blamed(message: str, written: Mapping[str, Keys], keys: Keys) -> Keys:
-    """Where the first field that `message` names is written; `keys` if it names none."""
+    """Returns where the first field that `message` names is written, or `keys` if it names none."""
     words = re.findall(r"\w+", message)
     return next((written[word] for word in words if word in written), keys)
 
 
 def read_block(document: Document, kind: type, name: str, raw: Any, keys: Keys) -> Block | None:
-    """Read one block of the dataclass `kind`; None if it has problems, which the document holds."""
+    """Returns one block of the dataclass `kind`, read from `raw`. Returns None if it has problems,
+    which the document then holds."""
     choices = read_fields(document, parameters(kind), raw, keys, name or str(keys[0]))
     if choices is None:
         return None
@@ -110,7 +115,8 @@ def read_block(document: Document, kind: type, name: str, raw: Any, keys: Keys) 
 def read_fields(
     document: Document, fields: Fields, raw: Any, keys: Keys, what: str
 ) -> dict[str, list[Choice]] | None:
-    """The values of every field, in the order of the fields; None if there are problems."""
+    """Returns the values of every field, in the order of the fields, or None if there are
+    problems."""
     before = len(document.problems)
     if not has_keys(document, fields, raw, keys, what):
         return None
@@ -125,7 +131,8 @@ def read_fields(
 
 
 def has_keys(document: Document, fields: Fields, raw: Any, keys: Keys, what: str) -> bool:
-    """Whether `raw` is a mapping. Unknown and missing keys are refused."""
+    """Returns whether `raw` is a mapping. Refuses what is no mapping, and unknown and missing
+    keys."""
     if not isinstance(raw, dict):
         document.refuse(keys, f"{shown(raw)} is not a mapping of {what}'s fields")
         return False
@@ -140,7 +147,8 @@ def has_keys(document: Document, fields: Fields, raw: Any, keys: Keys, what: str
 
 
 def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Choice]:
-    """The values that one field takes: those of a list (an axis), else one."""
+    """Returns the values that one field takes: those of a list (an axis), or else one value. A rule
+    with axes of its own gives one value for each of its points."""
     if not isinstance(raw, list):
         return _read_value(document, kind, raw, keys)
     if not raw:
@@ -165,7 +173,8 @@ def _distinct(document: Document, choices: Sequence[Choice]) -> list[Choice]:
 
 
 def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Choice]:
-    """A scalar, or the points of a rule: a mapping of fields that may be axes themselves."""
+    """Returns what one written value stands for. A scalar stands for itself. A rule is a mapping of
+    fields that may be axes themselves, and it stands for each of its points."""
     scalars, rule = alternatives(kind)
     if isinstance(raw, dict) and rule:
         choices = read_fields(document, parameters(rule), raw, keys, str(keys[-1]))
@@ -182,7 +191,7 @@ def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Cho
 def _variants(
     document: Document, kind: type, choices: Mapping[str, Sequence[Choice]], keys: Keys
 ) -> list[Variant] | None:
-    """Every combination of the choices; None if the dataclass refuses one of them."""
+    """Returns every combination of the choices, or None if the dataclass refuses one of them."""
     variants = []
     before = len(document.problems)
     for combination in product(*choices.values()):
@@ -198,16 +207,18 @@ def _variants(
 
 
 def reason(error: Exception) -> str:
-    """ValueErrors speak for themselves; other errors need their kind and where they come from."""
+    """Returns what to tell the user about an error. A ValueError speaks for itself. Of other errors
+    it also tells their type and where in the user's code they come from."""
     if type(error) is ValueError:
         return str(error)
     return ": ".join(filter(None, (place_of(error), told(error))))
 
 
 def scalar(kind: Any, raw: Any) -> Any:
-    """`raw` as a value of a scalar type: `"5e-3"` is a float, 3.0 an int, true neither.
+    """Returns `raw` as a value of a scalar type. `"5e-3"` is a float, 3.0 is an int, and true is
+    neither.
 
-    ValueError, with a message for the user, if it is none.
+    Raises ValueError, with a message for the user, if `raw` is no such value.
     """
     if isinstance(raw, list | dict):
         raise ValueError(f"{shown(raw)}: one value is needed here")
@@ -227,20 +238,21 @@ def scalar(kind: Any, raw: Any) -> Any:
 
 
 def shown(raw: Any) -> str:
-    """A value as in YAML, shortened."""
+    """Returns a value as it is written in YAML, shortened."""
     text = json.dumps(raw, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def count(raw: Any) -> int:
-    """How many points a value written in a grid stands for, at least 1; nothing is expanded."""
+    """Returns how many points a value written in a grid stands for, at least 1. It expands
+    nothing."""
     if isinstance(raw, dict):
         return math.prod(map(count, raw.values()))
     return max(1, sum(map(count, raw))) if isinstance(raw, list) else 1
 
 
 def value_schema(parameter: Parameter) -> dict[str, Any]:
-    """JSON Schema of one value of a field."""
+    """Returns the JSON Schema of one value of a field."""
     scalars, rule = alternatives(parameter.type)
     schema: dict[str, Any] = adapter(scalars).json_schema()
     if rule:
@@ -249,7 +261,7 @@ def value_schema(parameter: Parameter) -> dict[str, Any]:
 
 
 def field_schema(parameter: Parameter) -> dict[str, Any]:
-    """JSON Schema of a field: a value, or a list of them (an axis)."""
+    """Returns the JSON Schema of a field: a value, or a list of them (an axis)."""
     one = value_schema(parameter)
     schema = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
     default = parameter.default
@@ -257,7 +269,8 @@ def field_schema(parameter: Parameter) -> dict[str, Any]:
 
 
 def block_schema(fields: Fields, named: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON Schema of a mapping of these fields and of those in `named`, which are required."""
+    """Returns the JSON Schema of a mapping of these fields and of those in `named`, which are
+    required."""
     required = [name for name, parameter in fields.items() if parameter.default is REQUIRED]
     return {
         "type": "object",
@@ -274,7 +287,8 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 @cache
 def alternatives(kind: Any) -> tuple[Any, type | None]:
-    """The scalar part of a field's type, and its rule (a dataclass) if it has one."""
+    """Returns the scalar part of a field's type, and its rule (a dataclass), or None if it has
+    none."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     members = typing.get_args(kind) if union else (kind,)
     rules = [member for member in members if dataclasses.is_dataclass(member)]

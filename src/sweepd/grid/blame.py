@@ -13,9 +13,10 @@ from typing import Any
 from sweepd.grid.fingerprint import INSTALLED, PACKAGE
 
 MOST_TOLD = 500
-"""Characters of an error that are shown."""
+"""The most characters of an error that are shown."""
 LIBRARIES = (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(PACKAGE), "<")
-"""How the paths of files begin that are nobody's own."""
+"""The beginnings of the paths of files that are not the user's own. They belong to Python, to its
+libraries or to sweepd, or are no files, such as `<string>`."""
 
 SIGNATURES = {
     "build": "self, vocab, L, capacity, generator",
@@ -26,9 +27,10 @@ SIGNATURES = {
     "save": "self",
     "load": "self, data",
 }
-"""The parameters with which methods of the user's are called."""
+"""The parameters with which sweepd calls the methods of a user's class."""
 WRONG_CALL = r"\(\) (?:takes|missing|got an unexpected)"
-"""How Python says, after its name, that a function has other parameters than it was called with."""
+"""A pattern of what Python says after the name of a function that was called with the wrong
+arguments."""
 REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"index out of range in self|out of bounds|device-side assert",
@@ -80,11 +82,12 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     (r"at most length = ", "let `length` say the most that `draw` gives, and give a target or None "
      "for each input"),
 )  # fmt: skip
-"""What to do about an error, by how its text looks."""
+"""Pairs of a pattern and advice. The advice tells users what to do about an error whose text
+matches the pattern."""
 
 
 def told(error: BaseException) -> str:
-    """An error in one line, with what to do about it where that is known."""
+    """Returns an error in one line, with what to do about it where that is known."""
     try:
         text = " ".join(str(error).split())
     except Exception:  # a user's class may do anything
@@ -94,20 +97,22 @@ def told(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str | None:
-    """File and line in the user's own files where an error was raised, or from where it came."""
+    """Returns the file and line in the user's own files where an error was raised, or through which
+    it came. Returns None if it passed through none of them."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if is_own_file(frame.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else None
 
 
 def is_own_file(path: str) -> bool:
-    """Whether a file is neither ours nor a library's."""
+    """Returns whether a file belongs neither to sweepd nor to a library."""
     return not (path.startswith(LIBRARIES) or INSTALLED.intersection(Path(path).parts))
 
 
 def line_of(found: Any, sign: re.Pattern[str] | None = None) -> int:
-    """The line in which a class or a function begins or, inside it, the sign is first found; 0 if
-    there is none."""
+    """Returns the number of the line in which a class or a function begins. With a sign, returns
+    the number of the first line inside it where the sign is found. Returns 0 if there is no such
+    line."""
     try:
         lines, first = inspect.getsourcelines(found)
     except (OSError, TypeError):  # made by other means than a class statement

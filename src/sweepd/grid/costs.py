@@ -15,49 +15,54 @@ if TYPE_CHECKING:
     from sweepd.models.base import Model, Part
 
 BACKWARD = 2
-"""FLOPs of a backward pass over those of its forward pass: each product has two gradients."""
+"""The FLOPs of a backward pass divided by those of its forward pass. There are two products for
+each product of the forward pass, since each of them has two gradients."""
 FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of one model on one task setting; FLOPs are of one forward pass over L tokens."""
+    """Costs of one model on one task setting. FLOPs are of one forward pass over L tokens."""
 
     params: int
-    """trained parameters"""
+    """The number of trained parameters."""
     flops: int
-    """all that is computed, attention scores and values included"""
+    """The FLOPs of everything that is computed, attention scores and values included."""
     flops_weights: int
-    """weight products only: the paper's count"""
+    """The FLOPs of products with weights only. This is the paper's count."""
     state_bytes: int | None
-    """decoding state (float32) after L tokens of one sequence; None where the model does not say"""
+    """The bytes of the decoding state (float32) after L tokens of one sequence; None where the
+    model does not say."""
     row_floats: int
-    """what training holds for one sequence of L tokens besides `batch_floats`"""
+    """The number of floats that training holds for each sequence of L tokens. Those of
+    `batch_floats` are not included."""
     batch_floats: int
-    """what training holds once for all sequences of a batch"""
+    """The number of floats that training holds once for all sequences of a batch."""
     parts: tuple[Part, ...]
     uncounted: tuple[str, ...]
-    """operators that the FLOPs leave out"""
+    """The names of the operators that the FLOPs leave out."""
     reruns: bool
-    """whether it has no `step`, so that decoding runs it on the whole prefix for every token"""
+    """Whether the model has no `step`, so that decoding runs it on the whole prefix for every
+    token."""
 
     def train_bytes(self, batch_size: int) -> float:
-        """Memory of one training step on rows of L tokens, in float32: parameters, gradients and
-        AdamW's two moments; all that the backward pass needs; outputs and their gradients.
+        """Returns the bytes of memory of one training step on rows of L tokens, in float32. They
+        hold parameters, gradients and AdamW's two moments, all that the backward pass needs, and
+        outputs with their gradients.
 
-        A sum, above the peak in so far as gradients come while activations go; what a kernel
-        holds while it works, and copies that the optimizer makes, are not counted. A float: it may
-        pass 2^63.
+        The sum may exceed the peak, since activations go while gradients come. It does not count
+        what a kernel holds while it works, nor copies that the optimizer makes. It is a float,
+        since it may pass 2^63.
         """
         floats = 4 * self.params + batch_size * self.row_floats + self.batch_floats
         return float(FLOAT_BYTES) * floats
 
 
 def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
-    """Count without allocating: the model is built on torch's meta device. What a model that comes
-    with sweepd costs is kept, since its code stays as it is.
+    """Returns what a model costs. Nothing is allocated, since the model is built on torch's meta
+    device. The costs of a model that comes with sweepd are kept, since its code stays as it is.
 
-    ValueError (or what else a user's model raises) where it cannot be built for this L.
+    Raises ValueError (or whatever else a user's model raises) where it cannot be built for this L.
     """
     shipped = type(architecture).__module__.startswith("sweepd.models.")
     return (_kept if shipped else _count)(architecture, vocab_size, L, capacity)
@@ -90,15 +95,15 @@ _kept = functools.lru_cache(maxsize=10_000)(_count)
 def weight_shapes(
     architecture: Model, vocab_size: int, L: int, capacity: int
 ) -> dict[str, tuple[int, ...]]:
-    """The shape of each weight, by name, of a model for rows of up to `capacity` tokens, without
-    allocating it. Raises what `costs` does."""
+    """Returns the shape of each weight, by name, of a model for rows of up to `capacity` tokens. It
+    does not allocate the weights. Raises what `costs` does."""
     with sparing_the_compiler():
         model = _on_meta(architecture, vocab_size, L, capacity)
     return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
 
 
 def _on_meta(architecture: Model, vocab_size: int, L: int, capacity: int) -> nn.Module:
-    """A model whose weights have shapes and no memory."""
+    """Returns a model whose weights have shapes and no memory."""
     import torch
 
     from sweepd.models._meta import on_meta
@@ -109,12 +114,12 @@ def _on_meta(architecture: Model, vocab_size: int, L: int, capacity: int) -> nn.
 
 @contextmanager
 def sparing_the_compiler() -> Iterator[None]:
-    """Within this block torch computes on the meta device without loading its compiler, which takes
-    1.4 seconds of processor time. By itself it loads it to wrap each of its kernels in Python,
-    when they are first called, so that they are never compiled; nothing here is.
+    """Lets torch compute on the meta device without loading its compiler for the block. Loading it
+    takes 1.4 seconds of processor time. Torch loads it to wrap each of its Python kernels when that
+    is first called, so that the kernel is never compiled. Nothing in this block is compiled anyway.
 
-    Torch marks a function that is wrapped. There is no public way to turn this off, and where torch
-    drops the mark, the compiler is loaded.
+    Torch marks a function that is wrapped, and this block sets that mark. There is no public way to
+    turn the wrapping off. If torch drops the mark, the compiler is loaded.
     """
     mark = "__dynamo_disable"
     functions = [function for function in _wrapped_by_torch() if not hasattr(function, mark)]
@@ -129,7 +134,8 @@ def sparing_the_compiler() -> Iterator[None]:
 
 @functools.cache
 def _wrapped_by_torch() -> tuple[FunctionType, ...]:
-    """Returns torch's kernels in Python and what counts their calls, with all that they wrap."""
+    """Returns torch's Python kernels and the functions that count calls, with all functions that
+    they wrap."""
     from torch import _decomp, _refs
     from torch._refs.nn import functional
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -147,8 +153,9 @@ def _wrapped_by_torch() -> tuple[FunctionType, ...]:
 
 
 def train_flops(flops_per_sequence: int, sequences: int) -> float:
-    """FLOPs of training on `sequences` rows: forward and backward, each row counted as L long.
+    """Returns the FLOPs of training on `sequences` rows, forward and backward.
 
-    The optimizer, checks and the test are not counted. A float: it passes 2^63.
+    Each row counts as L tokens long. The optimizer, checks and the test are not counted. The result
+    is a float, since it passes 2^63.
     """
     return float(flops_per_sequence) * (1 + BACKWARD) * sequences

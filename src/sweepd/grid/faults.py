@@ -12,11 +12,12 @@ from sweepd.grid.fingerprint import Kind
 from sweepd.grid.parameters import Parameter, is_scalar, parameters
 
 NO_FIELDS = ("size_field", "vocab", "metrics")
-"""What a class says of itself, and no grid sets."""
+"""The attributes that a class states about itself. They must not be fields, since no grid sets
+them."""
 
 
 def fault(kind: Kind, found: type) -> str | None:
-    """Why a user's class cannot be swept, or None."""
+    """Returns why a user's class cannot be swept, or None."""
     if inspect.isabstract(found):
         missing = ", ".join(sorted(found.__abstractmethods__))  # type: ignore[attr-defined]
         return f"lacks {missing}"
@@ -41,7 +42,7 @@ def fault(kind: Kind, found: type) -> str | None:
 
 
 def _field_fault(found: type, name: str, parameter: Parameter) -> str | None:
-    """Why a class can't have this field, or None."""
+    """Returns why a class can't have this field, or None."""
     if name == "name":
         return "has a field `name`, which a grid uses for the class; rename it"
     if name in NO_FIELDS:
@@ -57,13 +58,14 @@ def _field_fault(found: type, name: str, parameter: Parameter) -> str | None:
 
 
 def _hidden_method(found: type, name: str) -> str | None:
-    """The method of one of our classes in whose place the user's class has a field, if any."""
+    """Returns the method of one of sweepd's classes that a field of the user's class hides, or
+    None."""
     ours = (base for base in found.__mro__ if base.__module__.startswith("sweepd."))
     return next((f"{one.__name__}.{name}" for one in ours if callable(vars(one).get(name))), None)
 
 
 def _task_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
-    """Why a class of these fields can't be a task, or None."""
+    """Returns why a class with these fields can't be a task, or None."""
     if not hasattr(found, "size_field"):
         return "lacks `size_field`, the name of the field that is its size"
     if found.size_field not in fields:

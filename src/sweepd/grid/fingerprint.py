@@ -26,15 +26,17 @@ from sweepd.errors import UserError
 
 Kind = Literal["task", "model", "loop"]
 Class = tuple[Kind, str]
-"""A class that a trial runs, as a grid writes it: `("task", "lis")`."""
+"""The kind and the name of a class that a trial runs, as a grid writes it: `("task", "lis")`."""
 
 PACKAGE = Path(__file__).parents[1]
 FOLDERS: dict[Kind, Path] = {"task": PACKAGE / "tasks", "model": PACKAGE / "models"}
-"""Where the classes are that come with sweepd; no loop does."""
+"""The folders of the classes that come with sweepd. No loops come with it."""
 TRAINING = ("trial/training.py", "trial/evaluation.py", "grid/settings.py")
-"""What a trial of a task and a model runs, besides these and all that they import."""
+"""The files of sweepd that a trial of a task and a model runs besides these two classes. What these
+files import runs too."""
 LOOP = ("trial/own_loop.py",)
-"""What a trial of a user's own loop runs besides that."""
+"""The files of sweepd that a trial of a user's own loop runs besides the loop. What these files
+import runs too."""
 INSTALLED = {"site-packages", "dist-packages"}
 Parsed = tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
 _THIS_FILE = Path(__file__).read_text(encoding="utf-8")
@@ -42,7 +44,8 @@ _THIS_FILE = Path(__file__).read_text(encoding="utf-8")
 
 @dataclass(frozen=True)
 class Code:
-    """digest: 12 hex digits of all files. files: shown name -> 12 hex digits of the file."""
+    """The code that a trial runs. digest: 12 hex digits that identify all files together. files:
+    for each file, by the name that people see, 12 hex digits that identify it."""
 
     digest: str
     files: dict[str, str]
@@ -50,9 +53,11 @@ class Code:
 
 @functools.cache
 def _parsed(text: str) -> Parsed:
-    """Fingerprint and imports of a source text. SyntaxError, ValueError for what is no Python.
+    """Returns the fingerprint and the imports of a source text. Raises SyntaxError or ValueError
+    for what is no Python.
 
-    It depends on nothing but the text, what parses it and this file, so it is kept by these.
+    The result depends on nothing but the text, the Python that parses it and this file. It is
+    therefore kept under a hash of these.
     """
     name = f"parsed/{_hex(f'{sys.version} {_THIS_FILE} {text}', 32)}.json"
     if kept := cache.recall(name):
@@ -66,10 +71,10 @@ def _parsed(text: str) -> Parsed:
 
 
 def source(kind: Kind, name: str, base: Path) -> Path:
-    """The file that defines a task, a model or a loop, found without importing it.
+    """Returns the file that defines a task, a model or a loop. It is found without importing it.
 
-    `lis` is one of ours; `path/to/file.py:Name` is relative to `base`; `package.module:Name` is
-    looked for as Python would. FileNotFoundError if there is none.
+    `lis` is one of ours. `path/to/file.py:Name` is relative to `base`. `package.module:Name` is
+    looked for as Python would. Raises FileNotFoundError if there is no such file.
     """
     where, colon, _ = name.rpartition(":")
     path: Path | None = None
@@ -88,11 +93,11 @@ def source(kind: Kind, name: str, base: Path) -> Path:
 
 
 def trial_files(*sources: Path, roots: Iterable[str] = TRAINING) -> list[Path]:
-    """The files that a trial runs, in the order in which imports reach them.
+    """Returns the files that a trial runs, in the order in which imports reach them.
 
-    From `roots` and the `sources` of its classes on: every file of sweepd, of the user's own
-    package, or beside the user's file, that one of them imports. Installed libraries are not part
-    of it.
+    The search begins with `roots` and the `sources` of the trial's classes. It follows imports to
+    every file of sweepd, of the user's own package, or beside the user's file. Installed libraries
+    are not part of it.
     """
     waiting = [*(PACKAGE / root for root in roots), *sources]
     found: dict[Path, None] = {}
@@ -105,24 +110,25 @@ def trial_files(*sources: Path, roots: Iterable[str] = TRAINING) -> list[Path]:
 
 
 def fingerprint(files: Iterable[Path], base: Path) -> Code:
-    """The code of `files`, in any order. Names are shown relative to sweepd, else to `base`.
+    """Returns the code of `files`, which may come in any order. Names are shown relative to sweepd,
+    or else to `base`.
 
-    UserError for a file that cannot be read or is not Python.
+    Raises UserError for a file that cannot be read or is not Python.
     """
     digests = {_shown(path, base): _parse(path)[0] for path in files}
     return Code(_hex(" ".join(sorted(digests.values()))), digests)
 
 
 def trial_code(classes: Iterable[Class], base: Path) -> Code:
-    """The code that trials of a task and a model, or of a loop, run. FileNotFoundError, UserError
-    as above."""
+    """Returns the code that trials of a task and a model, or of a loop, run. Raises
+    FileNotFoundError as `source` does, and UserError as `fingerprint` does."""
     sources = {kind: source(kind, where, base) for kind, where in classes}
     roots = LOOP if "loop" in sources else TRAINING
     return fingerprint(trial_files(*sources.values(), roots=roots), base)
 
 
 def current_code(classes: Iterable[Class], base: Path) -> Code | None:
-    """`trial_code`, or None where it cannot be told: a file has gone or is broken."""
+    """Returns `trial_code`, or None where it cannot be told: a file has gone or is broken."""
     try:
         return trial_code(classes, base)
     except (FileNotFoundError, UserError):
@@ -130,7 +136,7 @@ def current_code(classes: Iterable[Class], base: Path) -> Code | None:
 
 
 def imported_names(path: Path) -> set[str]:
-    """First names of the absolute imports of a file."""
+    """Returns the first part of the name of each module that a file imports absolutely."""
     return {name.partition(".")[0] for level, name, _ in _parse(path)[1] if not level}
 
 
@@ -144,7 +150,8 @@ def _parse(path: Path) -> Parsed:
 
 
 def _module_source(name: str) -> Path | None:
-    """The file of a dotted module; only import machinery runs, none of the packages' code."""
+    """Returns the source file of a dotted module, or None. Only import machinery runs, and none of
+    the packages' code."""
     first, *rest = name.split(".")
     try:
         spec = importlib.util.find_spec(first) if first else None
@@ -166,7 +173,8 @@ def _shown(path: Path, base: Path) -> str:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """(level, module, names) of each import that runs: `from ..a import b` is (2, "a", ("b",))."""
+    """Yields (level, module, names) of each import that runs, so none that is for type checkers
+    alone. `from ..a import b` is (2, "a", ("b",))."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         match waiting.pop(0):
@@ -183,7 +191,8 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
 
 
 def _imported_files(path: Path) -> Iterator[Path]:
-    """Files beside `path` or in its own package that its imports name."""
+    """Yields the files that the imports of `path` name beside it, in its own package, or in
+    sweepd."""
     package, root = path.parent, path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
@@ -206,13 +215,14 @@ def _imported_files(path: Path) -> Iterator[Path]:
 
 
 def _file_of(target: Path) -> Path | None:
-    """The source of the module at a path without suffix."""
+    """Returns the source of the module at a path without suffix, or None."""
     candidates = (Path(f"{target}.py"), target / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)
 
 
 def _canonical(node: ast.AST) -> Iterator[str]:
-    """A syntax tree as text, leaving out what has no effect or what Pythons disagree on."""
+    """Yields pieces of a syntax tree as text. They leave out what has no effect and what versions
+    of Python disagree on."""
     yield f"({type(node).__name__}"
     for name in sorted(node._fields):
         value = getattr(node, name, None)
@@ -234,9 +244,9 @@ def _canonical(node: ast.AST) -> Iterator[str]:
 
 
 def _without_effect(node: object) -> bool:
-    """Whether a statement changes nothing that a trial computes: a bare string (a docstring, or
-    one after a field), an import from sweepd (see `_bound_from_sweepd`), or what only a type
-    checker reads."""
+    """Returns whether a statement changes nothing that a trial computes. It is then a bare string
+    (a docstring, or one after a field), an import from sweepd (see `_bound_from_sweepd`), or what
+    only a type checker reads."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
@@ -257,7 +267,7 @@ def _is_from_sweepd(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _bound_from_sweepd(tree: ast.Module) -> Iterator[str]:
-    """Each name that a file imports from sweepd, and what it is called there."""
+    """Yields each name that a file imports from sweepd, with its alias in the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and _is_from_sweepd(node):
             yield from (
@@ -266,7 +276,8 @@ def _bound_from_sweepd(tree: ast.Module) -> Iterator[str]:
 
 
 def _joined(parts: list[ast.expr]) -> list[ast.expr]:
-    """Parts of an f-string with neighbouring texts put together (Pythons split them anew)."""
+    """Returns the parts of an f-string with neighbouring texts put together. Versions of Python
+    split these differently."""
     joined: list[ast.expr] = []
     for part in parts:
         match joined[-1:], part:

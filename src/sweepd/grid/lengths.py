@@ -1,7 +1,7 @@
 """Scores at other lengths than that of training: `lengths: [1.5, 2]` of a grid.
 
-This module says which factors there may be, what their scores are called, and what a longer task
-is. `grid.reach` says which models can be scored there, and `trial.longer` scores them.
+This module says which factors there may be, how their scores are named, and what a longer task is.
+`grid.reach` says which models can be scored there, and `trial.longer` scores them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from sweepd.tasks.base import Task
 
 MOST = 100
-"""The largest factor: far above what anyone asks for."""
+"""The largest factor by which the length may be multiplied. It is far above what anyone asks
+for."""
 KEY, COLUMN = "lengths", "score_lengths"
-"""Where a grid names the factors, and the column of results that holds them."""
+"""The key of a grid that lists the factors, and the column of results that holds them."""
 SCORED: Mapping[str, Better] = {"acc": "up", "loss": "down"}
-"""What is scored at another length: the first of these that the task reports."""
+"""The scores that there can be at another length, with the way in which each is better. A task has
+the first of them that it reports."""
 
 
 def fault(factor: float) -> str | None:
-    """Why a number can't be a factor, or None."""
+    """Returns why a number can't be a factor, or None."""
     if not 1 < factor <= MOST:
         return f"{factor:g}: must be above 1 and at most {MOST}; 2 is twice the length of training"
     if float(f"{factor:g}") != factor:
@@ -35,45 +37,48 @@ def fault(factor: float) -> str | None:
 
 
 def as_text(factors: Sequence[float]) -> str:
-    """The factors as one value, which is both YAML and JSON: `[1.5, 2]`."""
+    """Returns the factors as one text, which is both YAML and JSON: `[1.5, 2]`."""
     return f"[{', '.join(f'{factor:g}' for factor in factors)}]"
 
 
 def written(factors: Sequence[float]) -> dict[str, str]:
-    """What the factors add to a trial's columns; nothing where there are none."""
+    """Returns what the factors add to a trial's columns: nothing where there are none."""
     return {COLUMN: as_text(factors)} if factors else {}
 
 
 def scored(metrics: Mapping[str, Better]) -> str | None:
-    """Which of `SCORED` a task that reports these metrics is scored by at another length."""
+    """Returns the score of `SCORED` that a task with these metrics has at another length. Returns
+    None if it reports none of them."""
     return next((name for name in SCORED if name in metrics), None)
 
 
 def column(score: str, factor: float) -> str:
-    """What a score is called at a length: `acc_1_5x`."""
+    """Returns the column of a score at `factor` times the length, as `acc_1_5x`."""
     return f"{score}_{factor:g}x".replace(".", "_")
 
 
 def columns(factors: Sequence[float]) -> dict[str, float]:
-    """Each score that there can be at these lengths, with its factor."""
+    """Returns the column of each score that there can be at these factors, with its factor."""
     return {column(score, factor): factor for score in SCORED for factor in factors}
 
 
 def scores(metrics: Mapping[str, Better], factors: Sequence[float]) -> dict[str, Better]:
-    """What these lengths add to what a task reports: names, and which way each is better."""
+    """Returns the scores that these factors add to what a task reports, each with the way in which
+    it is better."""
     score = scored(metrics)
     return {column(score, factor): SCORED[score] for factor in factors} if score else {}
 
 
 def length_field(task: Task) -> str:
-    """The field that makes the rows of a task longer: `length` where it has one, else its size."""
+    """Returns the name of the field that makes the rows of a task longer. It is `length` where the
+    task has one, or else the field of its size."""
     own = {field.name for field in fields(task)}  # type: ignore[arg-type]
     return "length" if "length" in own else task.size_field
 
 
 def longer(task: Task, factor: float) -> Task:
-    """Returns the task with its length times `factor`, rounded up, and all else the same.
-    ValueError, or what else a user's class raises, where there is no such task."""
+    """Returns the task with its length times `factor`, rounded up, and all else the same. Raises
+    ValueError, or whatever else a user's class raises, where there is no such task."""
     name = length_field(task)
     # The factor as it is written: as binary floats, 1.1 · 50 is above 55.
     length = math.ceil(Decimal(repr(factor)) * getattr(task, name))
@@ -81,6 +86,6 @@ def longer(task: Task, factor: float) -> Task:
 
 
 def rows(task: Task, there: Task, count: int) -> int:
-    """How many rows of the longer task `there` are scored where a test sample has `count` rows:
-    as many as have no more tokens together, and at least one."""
+    """Returns how many rows of the longer task `there` are scored where a test sample has `count`
+    rows. Together they have no more tokens than the sample. It is at least one row."""
     return max(1, count * task.L // there.L)

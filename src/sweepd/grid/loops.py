@@ -1,6 +1,6 @@
 """What a user's own training loop says of itself: `loop: {name: mine.py:Run, …}` in a grid.
 
-The class is a frozen dataclass whose fields are axes. docs/own.md says what it gives;
+The class is a frozen dataclass whose fields are axes. docs/own.md says what the class has to give.
 `trial.own_loop` runs it.
 """
 
@@ -19,25 +19,25 @@ GIVEN = {
     "metrics": "what it reports, such as `metrics = {'acc': 'up'}`",
     "start": "`start(self, seed, device)`, which returns what trains",
 }
-"""What a class has to give besides its fields."""
+"""The attributes that a loop's class must have besides its fields, with what each is for."""
 COSTS = ("params", "flops", "train_flops")
-"""What its `cost()` may say."""
+"""The costs that a loop's `cost()` may state."""
 
 
 @dataclass(frozen=True)
 class LoopBudget:
-    """How long a loop runs: what searches ask of it, as they ask it of `Train`.
+    """How long a loop runs. It offers searches what `Train` offers them.
 
-    steps: how often it is asked to train on; 0 where only it knows when it has ended. lr: its field
-    of this name, by which its settings are put in order.
+    steps: how often the loop is asked to train on; 0 where only the loop knows when it has ended.
+    lr: the value of the loop's field `lr`, by which its settings are put in order.
     """
 
     steps: int
     lr: float
 
     extensible: ClassVar[bool] = False
-    """A longer run need not pass through the same weights: what the loop does with its `steps` is
-    its own business."""
+    """Whether a longer run passes through the same weights. A loop's need not, since the loop may
+    do with its `steps` what it likes."""
 
     @property
     def trunk_end(self) -> int:
@@ -49,8 +49,8 @@ class LoopBudget:
 
 @dataclass(frozen=True)
 class LoopFacts:
-    """What one setting of a loop says. params, flops and train_flops: None where its `cost` does
-    not count them."""
+    """The facts that one setting of a loop states about itself. params, flops and train_flops are
+    None where its `cost` does not count them."""
 
     task: str
     size: int
@@ -61,7 +61,7 @@ class LoopFacts:
 
 
 def fault(found: type, fields: Mapping[str, Any]) -> str | None:
-    """Why a class, of these fields, can't be a loop, or None."""
+    """Returns why a class with these fields can't be a loop, or None."""
     for name, what in GIVEN.items():
         if not hasattr(found, name):
             return f"lacks `{name}`: {what}"
@@ -75,8 +75,8 @@ def fault(found: type, fields: Mapping[str, Any]) -> str | None:
 
 
 def facts(loop: Any) -> LoopFacts:
-    """What an instance says of itself. ValueError, or whatever its code raises, if it can't be
-    used."""
+    """Returns the facts that an instance states about itself. Raises ValueError, or whatever its
+    code raises, if the instance can't be used."""
     task, size = loop.task, getattr(loop, loop.size_field)
     if not isinstance(task, str) or not task:
         raise ValueError(f"task = {task!r}: must be a text, such as 'digits'")
@@ -105,7 +105,7 @@ def _steps(loop: Any) -> int:
 
 
 def _costs(loop: Any) -> dict[str, float]:
-    """What `cost()` says, if there is one."""
+    """Returns what `cost()` states, or nothing if there is no `cost`."""
     if not hasattr(loop, "cost"):
         return {}
     told = loop.cost()

@@ -12,9 +12,10 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,59}(?<!_min)(?<!_max)(?<!_least)(?<!_most)"
 
 
 def directions(metrics: Any) -> dict[str, Better]:
-    """The metrics of a class or an instance, each with the way in which it is better.
+    """Returns the metrics of a class or an instance, each with the way in which it is better.
 
-    metrics: a mapping, or names of what any trial may report; `fault` finds nothing wrong with it.
+    metrics: a mapping, or names of what any trial may report. `fault` must find nothing wrong with
+    it.
     """
     return (
         dict(metrics) if isinstance(metrics, Mapping) else {name: BETTER[name] for name in metrics}
@@ -22,12 +23,12 @@ def directions(metrics: Any) -> dict[str, Better]:
 
 
 def own(metrics: Any) -> dict[str, Better]:
-    """Those that other trials do not have."""
+    """Returns those metrics that other trials do not have."""
     return {name: way for name, way in directions(metrics).items() if name not in BETTER}
 
 
 def fault(metrics: object) -> str | None:
-    """Why these can't be the metrics of a class, or None."""
+    """Returns why these can't be the metrics of a class, or None."""
     if isinstance(metrics, list | tuple) and metrics:
         if unknown := [name for name in metrics if name not in BETTER]:
             return (

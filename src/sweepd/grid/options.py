@@ -1,5 +1,5 @@
-"""What a grid says besides its blocks: goal, search, seeds, the resources of a trial; and what is
-said of the place where its trials run."""
+"""What a grid says besides its blocks: the goal, the search, the seeds and the resources of a
+trial. This module also holds what is said of the place where its trials run."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ _GOAL = re.compile(
 )
 
 Better = Literal["up", "down"]
-"""Which way a score is better: the higher, or the lower."""
+"""The way in which a score is better: higher (`up`) or lower (`down`)."""
 BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
-"""The scores that any trial may have. A user's own task or loop may report others."""
+"""The scores that any trial may have, with the way in which each is better. A user's own task or
+loop may report others."""
 RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
-"""The least and the greatest that each of these can be."""
+"""The least and the greatest value that each of these scores can have."""
 
 OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
-"""Columns of cells, besides their scores, whose names no field and no metric may take."""
+"""The columns of cells that are no scores. No field and no metric may take these names."""
 
 
 def range_of(score: str) -> tuple[float, float]:
-    """The least and the greatest that a score can be; nothing is known of a user's own."""
+    """Returns the least and the greatest value that a score can have. Nothing is known of a user's
+    own score, so its range is infinite."""
     return RANGES.get(score, (-math.inf, math.inf))
 
 
 def is_share(score: str) -> bool:
-    """Whether a score is a share, from 0 to 1."""
+    """Returns whether a score is a share, from 0 to 1."""
     return RANGES.get(score) == (0, 1)
 
 
 PassRule = Literal["median", "all", "any", "mean"]
 PASS_RULES: tuple[PassRule, ...] = get_args(PassRule)
 MEAN_DIGITS = 14
-"""To which means over seeds are rounded: more would depend on the order in which they are added,
-and with it whether 0.85, 0.9 and 0.95 meet a goal of 0.9."""
+"""The number of decimal places to which means over seeds are rounded. More would depend on the
+order in which the seeds are added. Whether 0.85, 0.9 and 0.95 meet a goal of 0.9 would then depend
+on it too."""
 
 
 TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
-"""Trackers that a sweep can be told to while it runs (`sweepd.trackers`)."""
+"""The trackers to which a sweep can report while it runs (`sweepd.trackers`)."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,10 @@ class Goal:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `METRIC > NUMBER`, also with >=, < or <=. ValueError if the text is no such thing.
+        """Returns the goal that a text states as `METRIC > NUMBER`, also with >=, < or <=. Raises
+        ValueError if the text is no such thing.
 
-        Which metrics there are, and which thresholds they can have, whoever asks must know.
+        The caller has to know which metrics there are, and which thresholds they can have.
         """
         match = _GOAL.fullmatch(text)
         try:
@@ -74,8 +78,8 @@ class Goal:
 
     @property
     def better(self) -> Better:
-        """Which way its metric is better. For a metric of a user's own, this is the way that
-        the goal asks for: a grid refuses any other."""
+        """Which way its metric is better. For a user's own metric, this is the way that the goal
+        asks for, since a grid refuses any other."""
         return BETTER.get(self.metric) or ("up" if self.comparison.startswith(">") else "down")
 
     def met(self, value: float) -> bool:
@@ -112,9 +116,9 @@ class Nodes:
     cpus: float
     gpus: float = 0.0
     price: float = 0.0
-    """dollars an hour and node"""
+    """The price of one node in dollars an hour."""
     least: int = 0
-    """how many are there also when nothing runs"""
+    """The number of nodes that stay up even when nothing runs."""
 
     def __post_init__(self) -> None:
         for name in ("most", "cpus", "gpus", "price", "least"):
@@ -122,18 +126,18 @@ class Nodes:
                 raise ValueError(f"{name} = {getattr(self, name)}: must not be negative")
 
     def held(self, per_trial: Resources) -> int:
-        """How many trials one of them runs at once."""
+        """Returns how many trials one of these nodes runs at once."""
         by_cpus = int(self.cpus / per_trial.cpus + 1e-9)
         return min(by_cpus, int(self.gpus / per_trial.gpus + 1e-9)) if per_trial.gpus else by_cpus
 
 
 def slots(nodes: Iterable[Nodes], per_trial: Resources) -> int:
-    """How many trials run at once on all of them."""
+    """Returns how many trials run at once on all these nodes."""
     return sum(one.most * one.held(per_trial) for one in nodes)
 
 
 def no_room(per_trial: Resources, nodes: Iterable[Nodes]) -> str:
-    """Why no trial runs on any of these nodes."""
+    """Returns the message that says why no trial runs on any of these nodes."""
     largest = max(nodes, key=lambda one: (one.gpus, one.cpus))
     return (
         f"a trial asks for {per_trial}, and the largest node has "
@@ -148,9 +152,10 @@ class Placement:
 
     per_trial: Resources
     ray: str | None = None
-    """address of the Ray to join; None starts a private one on this machine"""
+    """The address of the Ray cluster to join; None starts a private one on this machine."""
     nodes: tuple[Nodes, ...] = ()
-    """what that Ray may grow to; if nothing is said, what it has when the driver joins"""
+    """The nodes to which that Ray cluster may grow. If empty, it has what is there when the driver
+    joins."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +163,15 @@ class Staircase:
     """Walk up the frontier of every line of the grid instead of trying all its cells."""
 
     minimize: str = "d"
-    """the axis whose least passing value is asked for"""
+    """The axis whose least passing value is asked for."""
     along: str = "size"
-    """the axis along which the problem grows, and with it the least value: `size` or a field"""
+    """The axis along which the problem grows, and with it the least passing value. It is `size` or
+    a field."""
     spot_checks: int = 1
-    """cells off the staircase that test the assumption, on either side of each line's"""
+    """The number of cells off the staircase that test its assumption, on either side of each line's
+    frontier."""
     speculate: bool = True
-    """whether idle slots run trials that will more likely be needed than not"""
+    """Whether idle slots run trials that are more likely to be needed than not."""
 
     def __post_init__(self) -> None:
         if self.minimize == self.along:
@@ -181,10 +188,11 @@ class Searches:
 
 
 LEAST_SEEDS = 3
-"""With which an answer may settle: one seed alone, or two, may be stuck or lucky."""
+"""The least number of seeds with which an answer may count as settled. One seed alone, or two, may
+be stuck or lucky."""
 FRESH_SEEDS = 2
-"""How many fresh seeds confirm a pass. Where 95% of seeds pass, both do in 90% of cases; where 20%
-pass, in 4%."""
+"""The number of fresh seeds that confirm a pass. Where 95% of seeds pass, both of them pass in 90%
+of cases. Where 20% pass, both pass in 4%."""
 
 
 @dataclass(frozen=True)
@@ -196,13 +204,15 @@ class Settle:
     """
 
     factor: float = 4.0
-    """how many times as long as the passing cell needed the failing one is trained at least"""
+    """The failing cell is trained for at least this many times the steps with which the passing
+    cell passed."""
     least: int = 2000
-    """steps that the failing cell is trained for in any case"""
+    """The number of steps that the failing cell is trained for in any case."""
     most: int = 32_000
-    """steps that no trial exceeds"""
+    """The largest number of steps of a trial."""
     share: float = 1.0
-    """how much of the line's whole grid, at the first budget, one step of settling may cost"""
+    """The most that one step of settling may cost, as a share of the cost of the line's whole grid
+    at the first budget."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:
@@ -213,14 +223,15 @@ class Settle:
             raise ValueError(f"share = {self.share}: must be positive")
 
     def budgets(self, base: int) -> tuple[int, ...]:
-        """The budgets of a cell, from `base` steps on."""
+        """Returns the budgets of a cell, from `base` steps on."""
         found = [base]
         while found[-1] < self.most:
             found.append(min(2 * found[-1], self.most))
         return tuple(found)
 
     def needed(self, passed: int) -> int:
-        """Steps that the next smaller cell must fail at where `passed` steps were enough."""
+        """Returns the number of steps that the next smaller cell must fail at where `passed` steps
+        were enough."""
         return max(math.ceil(self.factor * passed), self.least)
 
 

@@ -1,4 +1,4 @@
-"""What of a grid is the user's own: classes, their defaults, and the files that they run."""
+"""The user's own part of a grid: classes, their defaults, and the files that they run."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from sweepd.grid.registry import is_own
 from sweepd.grid.spec import Grid
 
 Recorded = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""What `own_classes` gave, read again."""
+"""The result of `own_classes`, as it is read back from a store."""
 KINDS: tuple[Kind, ...] = ("task", "model", "loop")
 
 
 @dataclass(frozen=True)
 class OwnFiles:
-    """Files of the user's, by where a copy of them goes."""
+    """The user's own files, by where a copy of each goes."""
 
     beside: dict[str, Path] = field(default_factory=dict)
-    """by their path from the grid's folder"""
+    """The files by their paths from the grid's folder."""
     packages: dict[str, Path] = field(default_factory=dict)
-    """those of importable packages, by their path from the folder where these are imported"""
+    """The files of importable packages, by their paths from the folder from which the package is
+    imported."""
 
 
 def own_blocks(grid: Grid) -> Iterator[tuple[Kind, Block]]:
-    """The blocks of the user's own classes."""
+    """Yields the blocks of the user's own classes, each with its kind."""
     for kind in KINDS:
         yield from ((kind, block) for block in grid.blocks[kind] if is_own(block.where))
 
 
 def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
-    """The files of these classes that are the user's, with all of theirs that they import.
+    """Returns those files of these classes that are the user's, with all of the user's files that
+    they import.
 
-    FileNotFoundError, UserError as of `fingerprint.trial_code`.
+    Raises FileNotFoundError and UserError as `fingerprint.trial_code` does.
     """
     found = OwnFiles()
     for kind, where in classes:
@@ -58,7 +60,7 @@ def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
 
 
 def _imported(path: Path, root: Path) -> Iterator[Path]:
-    """A file of the user's and all of theirs that importing it from `root` runs."""
+    """Yields a file of the user's, and all of theirs that run when it is imported from `root`."""
     waiting, found = [path], set()
     while waiting:
         file = Path(normpath(waiting.pop()))
@@ -72,10 +74,11 @@ def _imported(path: Path, root: Path) -> Iterator[Path]:
 
 
 def own_classes(grid: Grid, past: Recorded) -> dict[str, dict[str, dict[str, Any]]]:
-    """What is saved of the user's own classes, by kind and name: `where` each is, and `defaults`.
+    """Returns what is saved of the user's own classes, by kind and name: `where` each is, and its
+    `defaults`.
 
-    `past` is what was saved before. A default that has changed since, while the grid still uses
-    the former one, stays as it was: whoever continues the sweep is told each time.
+    `past` is what was saved before. A default may have changed since while the grid still uses the
+    former one. It then stays as it was, so that whoever continues the sweep is told each time.
     """
     found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
     for kind, block in own_blocks(grid):
@@ -88,7 +91,8 @@ def own_classes(grid: Grid, past: Recorded) -> dict[str, dict[str, dict[str, Any
 
 
 def changed_defaults(grid: Grid, past: Recorded) -> Iterator[str]:
-    """What to tell of defaults that differ from those saved, and of which value counts."""
+    """Yields a line on each default that differs from the saved one, with the value that is
+    used."""
     told = dict.fromkeys(
         line for kind, block in own_blocks(grid) for line in _changes(block, past, kind)
     )
@@ -125,5 +129,5 @@ def _past_defaults(past: Recorded, kind: Kind, block: Block) -> Mapping[str, Any
 
 
 def _same(one: object, other: object) -> bool:
-    """1 and True are different values of a field, 1 and 1.0 too."""
+    """Returns whether two values of a field are the same. 1 is not True, nor is it 1.0."""
     return type(one) is type(other) and one == other

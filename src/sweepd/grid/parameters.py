@@ -14,14 +14,14 @@ SCALARS = (int, float, str, bool, types.NoneType)
 
 @dataclass(frozen=True)
 class Parameter:
-    """A field of a task, a model or a settings block; `default` is REQUIRED if it has none."""
+    """A field of a task, a model or a settings block. `default` is REQUIRED if it has none."""
 
     type: Any
     default: Any = REQUIRED
 
 
 def parameters(found: type) -> dict[str, Parameter]:
-    """The fields of a dataclass, in order, with their types resolved."""
+    """Returns the fields of a dataclass, in order, with their types resolved."""
     hints = typing.get_type_hints(found)
     fields = [field for field in dataclasses.fields(found) if field.init]
     return {field.name: Parameter(hints[field.name], _default(field)) for field in fields}
@@ -43,7 +43,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def is_scalar(kind: Any) -> bool:
-    """Whether values of a type can stand in a grid, and in a column."""
+    """Returns whether values of a type can stand in a grid, and in a column."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return all(map(is_scalar, arguments))

@@ -23,14 +23,14 @@ RESERVED = (
     *("flops_to_goal", "seconds", "parent", "error"),
     *("host", "torch", "threads", "started", "ended", "on_demand"),
 )
-"""Columns of results that no field of a task, model or loop may take, and no metric of a loop. A
-setting of such a name becomes a column with its block in front: `stop_tokens`."""
+"""The columns of results whose names no field of a task, model or loop may take, and no metric of a
+loop. A setting of such a name becomes a column with its block in front, such as `stop_tokens`."""
 ADDED: Mapping[str, Mapping[str, Any]] = {
     "task": {"score_from": None},
     "train": {"precision": "fp32", "compile": False},
 }
-"""Fields of a block that came after 0.1.0, with their defaults. At these they leave no trace in an
-identity, so that trials from before are still the same."""
+"""The fields of each block that were added after sweepd 0.1.0, with their defaults. A field at its
+default leaves no trace in an identity, so that earlier trials keep theirs."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Part:
 
     @property
     def value(self) -> Any:
-        """The instance that holds the values; all else is made of it."""
+        """The instance that holds the values. All else is made of it."""
         return self.variant.value
 
     @cached_property
@@ -60,30 +60,30 @@ class Part:
 
     @cached_property
     def told(self) -> dict[str, Any]:
-        """The axes that an identity hashes."""
+        """The axes that an identity hashes: all but those of ADDED that are at their defaults."""
         added = ADDED.get(self.kind, {})
         return dict(axis for axis in self.axes.items() if axis not in added.items())
 
     @cached_property
     def text(self) -> str:
-        """What is hashed of settings."""
+        """The text of settings that an identity hashes."""
         return canonical(self.told)
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The axes that are not off. What is off leaves no trace in an identity: a rule yet to be
-        thought of will change no trial's."""
+        """The axes that are not off. What is off leaves no trace in an identity, so a rule that is
+        added later changes the identity of no earlier trial."""
         return {name: value for name, value in self.axes.items() if value is not None}
 
     @cached_property
     def identity(self) -> str:
-        """What is hashed of a task, model or loop, besides the code."""
+        """The text of a task, model or loop that an identity hashes besides the code."""
         return self._named(self.name)
 
     @cached_property
     def former_identity(self) -> str:
-        """What sweepd 0.1.0 hashed: of a user's class the name alone, so that classes of one name
-        in two files were one."""
+        """The text that sweepd 0.1.0 hashed. It held only the name of a user's class, so classes of
+        one name in two files counted as one."""
         return self._named(self.where.rpartition(":")[2])
 
     def _named(self, name: str) -> str:
@@ -92,11 +92,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Values:
-    """All values of one point of a grid, as it writes them. This is what a trial carries to the
-    worker that runs it; its columns are made of it.
+    """All values of one point of a grid, as the grid writes them. A trial carries them to the
+    worker that runs it. Its columns are made of them.
 
-    Of a user's own class there are only the fields: a worker makes the instance, with the code of
-    the launch. A trial of a user's own loop has no train and no evaluate, any other no loop.
+    A user's own class is here only by its fields. A worker makes the instance, with the code of the
+    launch. A trial of a user's own loop has no train and no evaluate. Any other trial has no loop.
     """
 
     task: dict[str, Any]
@@ -106,11 +106,11 @@ class Values:
     evaluate: Evaluate | None
     stop: Stop
     lengths: tuple[float, ...] = ()
-    """the multiples of its length at which the grid asks for scores"""
+    """The multiples of its length at which the grid asks for scores."""
 
     @cached_property
     def axes(self) -> dict[str, int | float | str | bool | None]:
-        """Returns every value by its column."""
+        """Every value by its column."""
         blocks = {"task": self.task, "model": self.model, "loop": self.loop}
         written = {"train": self.train, "evaluate": self.evaluate, "stop": self.stop}
         blocks |= {kind: fields_of(one) for kind, one in written.items() if one}
@@ -124,7 +124,8 @@ class Values:
 
 @dataclass(frozen=True)
 class Parts:
-    """Each variant of a grid's blocks. reserve: what `settle` may train besides `trains`."""
+    """Each variant of a grid's blocks. reserve: the training settings that `settle` may use besides
+    `trains`."""
 
     tasks: tuple[Part, ...]
     models: tuple[Part, ...]
@@ -146,12 +147,12 @@ class Parts:
 
 @cache
 def column(kind: str, field: str) -> str:
-    """The column that holds a field of a block."""
+    """Returns the name of the column that holds a field of a block."""
     return f"{kind}_{field}" if kind in SETTINGS and field in RESERVED else field
 
 
 def columns(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value:
+    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value: its
     canonical JSON."""
     return {
         column(kind, name): canonical(plain(value)) if is_dataclass(value) else value
@@ -166,7 +167,8 @@ def _variants(grid: Grid, kind: str) -> Iterator[Part]:
 
 
 def _in_reserve(trains: Sequence[Part], grid: Grid) -> Iterator[Part]:
-    """Each is a part like the one that it is made from."""
+    """Yields the settings that `settle` may train besides `trains`. Each part is like the first of
+    `trains`, but for its value."""
     if not grid.settle or not trains:
         return
     like = trains[0]

@@ -29,29 +29,33 @@ T = TypeVar("T")
 
 LARGEST_COUNT = 2**63 - 1
 MOST_TOKENS = 1_000_000
-"""In a row: some tasks' vocabulary grows with it, and would be built before anything else fails."""
+"""The most tokens that a row may have. The vocabulary of some tasks grows with the row, and would
+be built before anything else fails."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials of a grid, without duplicates, in the order in which to try them: seed by seed,
-    so that every cell has its first seed early; in a seed the cheapest first."""
+    """The trials of a grid, without duplicates, in the order in which to try them.
+
+    They are sorted seed by seed, so that every cell has its first seed early. Within a seed the
+    cheapest come first. Trials that run on demand come last.
+    """
 
     grid: Grid
     trials: tuple[Trial, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
-    """what else to know of its costs"""
+    """Sentences on the costs of the models and on scores at other lengths."""
     codes: dict[str, Code]
-    """by digest"""
+    """The codes that the trials run, by digest."""
 
     @property
     def planned(self) -> tuple[Trial, ...]:
-        """Without those that run on demand."""
+        """The trials without those that run on demand."""
         return tuple(trial for trial in self.trials if not trial.on_demand)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The stored plan."""
+        """Yields the rows of the stored plan."""
         return ({**trial.row(), "on_demand": trial.on_demand} for trial in self.trials)
 
     @property
@@ -70,16 +74,17 @@ class Plan:
 
     @property
     def metrics(self) -> dict[str, Better]:
-        """What trials report besides what any trial may: metrics of the user's own tasks and loops,
-        and scores at other lengths."""
+        """The metrics that trials report besides those that any trial may report, each with the way
+        in which it is better. These are metrics of the user's own tasks and loops, and scores at
+        other lengths."""
         own = {name: better for _, name, better in _own_metrics(self.grid)}
         return own | _length_scores(self.grid)
 
     @property
     def minimized(self) -> str:
-        """The field whose least value is asked for: what a staircase minimises; of a whole grid
-        `d`, or else the one number of its models or loops that varies. Empty if there is none, or
-        several."""
+        """The field whose least value is asked for. A staircase names it. In a whole grid it is
+        `d`, or else the one field of its models or loops that varies and holds numbers. Sizes and
+        tuned fields do not count. Empty if there is no such field, or if there are several."""
         if self.grid.search != "grid":
             return self.grid.search.minimize
         blocks = [block for kind in ("model", "loop") for block in self.grid.blocks[kind]]
@@ -98,14 +103,15 @@ class Plan:
         return varying[0] if len(varying) == 1 else ""
 
     def _taught(self) -> Iterator[tuple[str, Block]]:
-        """Each task with the block that has its size."""
+        """Yields each task with the block that has its size."""
         yield from ((block.name, block) for block in self.grid.blocks["task"])
         for block in self.grid.blocks["loop"]:
             yield from ((variant.value.task, block) for variant in block.variants)
 
 
 def plan(grid: Grid) -> Plan:
-    """Expand a grid. GridError for what only the user's classes themselves can refuse."""
+    """Returns the plan of a grid. Raises GridError for problems that reading the grid could not
+    show, such as what the user's classes refuse."""
     return _Planner(grid).plan()
 
 
@@ -117,7 +123,7 @@ class _Planner:
         self.warned: list[str] = []
         self.noted: list[str] = []
         self.run: dict[str, Code] = {}
-        """codes by digest"""
+        """The codes that the trials run, by digest."""
 
     def plan(self) -> Plan:
         self.refuse_clashes()
@@ -132,7 +138,7 @@ class _Planner:
         return Plan(self.grid, tuple(order), tuple(self.warned), tuple(self.noted), self.run)
 
     def of_loops(self) -> Iterator[Trial]:
-        """The trials of the user's own loops."""
+        """Yields the trials of the user's own loops."""
         found = [(part, self.facts(part)) for part in self.parts.loops]
         longer = [
             (part, self.facts(part)) for loop in self.parts.loops for part in self.longer(loop)
@@ -148,7 +154,7 @@ class _Planner:
                 yield from loop_trials(part, facts, code.digest, stop, seeds, on_demand=on_demand)
 
     def longer(self, part: Part) -> Iterator[Part]:
-        """A loop with the longer budgets of `settle`."""
+        """Yields a loop with each of the longer budgets of `settle`."""
         if not self.grid.settle:
             return
         for steps in self.grid.settle.budgets(part.value.steps)[1:]:
@@ -167,7 +173,7 @@ class _Planner:
             return None
 
     def of_tasks(self) -> Iterator[Trial]:
-        """The trials of the built-in training."""
+        """Yields the trials of the built-in training."""
         settings = [self.setting(task) for task in self.parts.tasks]
         all_costs = [
             [self.costs(setting, model) if setting else None for model in self.parts.models]
@@ -199,8 +205,8 @@ class _Planner:
         self.noted += cost_notes(self.parts, settings, all_costs, all_reaches)
 
     def reaches(self) -> list[list[Reach]]:
-        """For each task, at which other lengths each model is scored. GridError where the grid asks
-        for what it can't have."""
+        """Returns, for each task, at which other lengths each model is scored. Raises GridError
+        where the grid asks for what it can't have."""
         grid, parts = self.grid, self.parts
         found = [reach.reaches(task, parts.models, grid.lengths) for task in parts.tasks]
         everywhere = list(chain(*found))
@@ -214,8 +220,8 @@ class _Planner:
     def rounds(
         self, asked: Sequence[T], longer: Sequence[T]
     ) -> Iterator[tuple[Sequence[T], Sequence[int], bool]]:
-        """What runs with which seeds, and whether on demand alone. longer: with the budgets of
-        `settle`."""
+        """Yields what runs, the seeds that it runs with, and whether it runs on demand alone.
+        longer: what `settle` may train besides `asked`."""
         grid = self.grid
         yield asked, grid.seeds, False
         yield asked, grid.fresh_seeds, True
@@ -225,7 +231,8 @@ class _Planner:
         self.problems.append(Problem(self.grid.document.place(keys), keys, message))
 
     def refuse_clashes(self) -> None:
-        """Fields become columns, whose names SQL reads without regard to case."""
+        """Refuses fields whose names are taken. Fields become columns, and SQL reads the names of
+        columns without regard to case."""
         taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
         taken |= dict.fromkeys(_length_scores(self.grid), "a score at another length")
         taken |= {name: f"a metric of {block.name}" for block, name in self.metrics(taken)}
@@ -243,7 +250,9 @@ class _Planner:
             taken |= own
 
     def metrics(self, taken: Mapping[str, str]) -> Iterator[tuple[Block, str]]:
-        """The metrics of the user's own tasks and loops, which become columns too."""
+        """Yields the metrics of the user's own tasks and loops, each with its block. It refuses a
+        metric whose name is taken, since metrics become columns too. It also refuses a metric that
+        two blocks call better in opposite ways."""
         settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
         taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
         first: dict[str, tuple[Block, Better]] = {}
@@ -280,7 +289,8 @@ class _Planner:
         return found
 
     def refuse_rates(self) -> None:
-        """An lr rule is a power, which may be too large to compute."""
+        """Refuses an lr rule that cannot be computed. A rule is a power of `d`. Its model may have
+        no `d`, or the power may be too large."""
         for train, model in product([*self.parts.trains, *self.parts.reserve], self.parts.models):
             d = getattr(model.value, "d", None)
             if d is None and isinstance(train.value.lr, LrRule):
@@ -294,7 +304,7 @@ class _Planner:
                 self.refuse(train.variant.written["lr"], message)
 
     def refuse_budgets(self, all_costs: Sequence[Sequence[Costs | None]]) -> None:
-        """Training FLOPs must pay for a step of every trial."""
+        """Refuses a budget of training FLOPs that does not pay for a step of every trial."""
         found = (cost for task_costs in all_costs for cost in task_costs if cost)
         dearest = max((cost.flops for cost in found), default=0)
         batch = max((train.value.batch_size for train in self.parts.trains), default=0)
@@ -305,7 +315,7 @@ class _Planner:
                 self.refuse(stop.variant.written["flops"], message)
 
     def codes(self) -> dict[tuple[str, str], Code]:
-        """The code of each pair of a task and a model."""
+        """Returns the code of each pair of a task and a model, by their names."""
         found = {}
         names = (
             {part.name: part.where for part in parts}
@@ -327,7 +337,8 @@ class _Planner:
 
 
 def _own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
-    """The metrics of the user's own tasks and loops, those that no other trial has."""
+    """Yields the metrics of the user's own tasks and loops that no other trial has. Each comes with
+    its block and the way in which it is better."""
     for block in (*grid.blocks["task"], *grid.blocks["loop"]):
         found = (metrics.own(variant.value.metrics) for variant in block.variants)
         for name, better in dict.fromkeys(one for own in found for one in own.items()):
@@ -335,7 +346,7 @@ def _own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
 
 
 def _length_scores(grid: Grid) -> dict[str, Better]:
-    """The scores at other lengths that a grid asks for."""
+    """Returns the scores at other lengths that a grid asks for, and which way each is better."""
     return {
         name: better
         for block in grid.blocks["task"]

@@ -1,7 +1,8 @@
 """At which other lengths a trained model can be scored, and what to tell of those where it can't.
 
-It can where the task has the same vocabulary at that length, and where the model, built with room
-for the longer rows, has weights of the same names and shapes, so that the trained ones fit.
+Two things are needed. The task must have the same vocabulary at that length. The model, built with
+room for the longer rows, must have weights of the same names and shapes, so that the trained ones
+fit.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Reach:
-    """What one model on one task setting is scored at besides its own length, by factor.
+    """The other lengths at which one model on one task setting is scored, by factor.
 
-    stretch: where it is scored, how many times as many tokens a row has. obstacles: where not, why.
+    stretch: for each factor where it is scored, how many times as many tokens a row has. obstacles:
+    for each factor where it is not, the reason.
     """
 
     stretch: Mapping[float, float] = field(default_factory=dict)
@@ -52,8 +54,8 @@ def reaches(task: Part, models: Sequence[Part], factors: Sequence[float]) -> lis
 def refusals(
     goal: str, factors: Sequence[float], found: Sequence[Reach]
 ) -> Iterator[tuple[str, str]]:
-    """Yields the key of a grid that asks for what it can't have, and why: a length at which nothing
-    can be scored, or a goal that some trials can't be measured by."""
+    """Yields each key of a grid that asks for what it can't have, with the reason. The key asks for
+    a length at which nothing can be scored, or for a goal that some trials can't be measured by."""
     for factor in factors:
         obstacles = [reach.obstacles[factor] for reach in found if factor in reach.obstacles]
         causes = "; ".join(map(str, dict.fromkeys(obstacles)))
@@ -66,7 +68,7 @@ def refusals(
 def notes(
     tasks: Sequence[Part], models: Sequence[Part], found: Sequence[Sequence[Reach]]
 ) -> Iterator[str]:
-    """What is scored at other lengths, and which scores stay empty, in sentences."""
+    """Yields sentences that say what is scored at other lengths, and which scores stay empty."""
     longer: dict[str, None] = {}
     empty: dict[Obstacle, Counter[str]] = defaultdict(Counter)
     settings = Counter(model.name for model in models for _ in tasks)
@@ -89,7 +91,7 @@ def notes(
 
 
 def _longer(task: Part, factor: float) -> Task | Obstacle:
-    """The task at that length, or why it can't be used there."""
+    """Returns the task at that length, or why it can't be used there."""
     name = lengths.length_field(task.value)
     who = f"{task.name} with {name} = {task.fields[name]}"
     if not lengths.scored(directions(task.value.metrics)):
@@ -119,7 +121,7 @@ def _reach(task: Task, found: Mapping[float, Task | Obstacle], model: Part) -> R
 
 
 def _misfit(task: Task, there: Task, model: Part) -> Obstacle | None:
-    """Why a model that was trained on a task can't run on longer rows, or None."""
+    """Returns why a model that was trained on a task can't run on longer rows, or None."""
     words, kind = len(task.vocab), model.value
     try:
         trained, roomier = (

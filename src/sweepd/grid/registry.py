@@ -1,7 +1,7 @@
-"""Tasks, models and loops by where their class is: ours by their file's name, a user's as
-`path/to/file.py:Name` (relative to the grid's folder) or `package.module:Name`.
+"""Tasks, models and loops, found by where their class is. Ours go by their file's name. A user's
+goes by `path/to/file.py:Name` (relative to the grid's folder) or `package.module:Name`.
 
-Finding one imports that one file; nothing heavy is imported before.
+Finding one imports that one file. Nothing heavy is imported before.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Entry:
 
 
 def find_task(name: str, base: Path) -> type[Task]:
-    """The class of a task. UserError if there is none, or if it cannot be used."""
+    """Returns the class of a task. Raises UserError if there is none, or if it cannot be used."""
     return cast("type[Task]", _find("task", name, base))
 
 
 def find_model(name: str, base: Path) -> type[Model]:
-    """The class of a model. UserError if there is none, or if it cannot be used."""
+    """Returns the class of a model. Raises UserError if there is none, or if it cannot be used."""
     return cast("type[Model]", _find("model", name, base))
 
 
 def find_loop(name: str, base: Path) -> type:
-    """The class of a user's own training loop. UserError as for a task."""
+    """Returns the class of a user's own training loop. Raises UserError as `find_task` does."""
     return _find("loop", name, base)
 
 
 def kind_of(name: str, base: Path) -> Kind:
-    """Whether a class is a task, a model or a user's training loop. UserError if it is none of
-    these, or if there is none."""
+    """Returns the kind of a class: a task, a model or a user's training loop. Raises UserError if
+    it is none of these, or if there is no such class."""
     kinds: tuple[Kind, ...] = ("task", "model")
     if not is_own(name):
         for kind in kinds:
@@ -90,14 +90,15 @@ def kind_of(name: str, base: Path) -> Kind:
 
 
 def is_own(where: str) -> bool:
-    """Whether a class is a user's own, by how a grid writes it."""
+    """Returns whether a class is a user's own, by how a grid writes it."""
     return ":" in where
 
 
 def result_name(where: str, base: Path) -> str:
-    """What results call a class that has no alias, which is part of its trials' identity.
+    """Returns what results call a class that has no alias. It is part of the identity of its
+    trials.
 
-    A user's file goes by its path relative to the grid's folder, however it is written: so two
+    A user's file goes by its path relative to the grid's folder, however the grid writes it. So two
     files are told apart, and a folder may be moved.
     """
     path, _, name = where.rpartition(":")
@@ -107,28 +108,28 @@ def result_name(where: str, base: Path) -> str:
 
 
 def shipped_tasks() -> list[Entry]:
-    """The tasks that come with sweepd, by name."""
+    """Returns the tasks that come with sweepd, sorted by name."""
     return [entry(name, find_task(name, Path())) for name in _shipped("task")]
 
 
 def shipped_models() -> list[Entry]:
-    """The models that come with sweepd, by name."""
+    """Returns the models that come with sweepd, sorted by name."""
     return [entry(name, find_model(name, Path())) for name in _shipped("model")]
 
 
 def entry(name: str, found: type) -> Entry:
-    """Describe a class that was found under `name`."""
+    """Returns the description of a class that was found under `name`."""
     summary = (inspect.getdoc(found) or "").partition("\n")[0]
     return Entry(name, summary, parameters(found), Path(inspect.getfile(found)))
 
 
 _held: dict[tuple[Kind, str, Path], type] = {}
-"""Classes whose files are not read again."""
+"""The classes that this process keeps as they are. Their files are not read again."""
 
 
 def hold(kind: Kind, name: str, base: Path) -> None:
-    """Find a class, and have this process keep it as it is now, whatever becomes of its file.
-    UserError as above."""
+    """Finds a class, and makes this process keep it as it is now, whatever becomes of its file.
+    Raises UserError as `find_task` does."""
     _held[kind, name, base] = _find(kind, name, base)
 
 
@@ -180,7 +181,8 @@ def _shipped(kind: Kind) -> list[str]:
 
 
 def _shipped_class(kind: Kind, name: str) -> type | None:
-    """The one task or model that a file of ours defines; None for a file that only helps."""
+    """Returns the one task or model that a file of ours defines. Returns None for a file that only
+    helps others."""
     module = importlib.import_module(f"sweepd.{kind}s.{name}")
     defined = [
         member
@@ -197,7 +199,8 @@ def _shipped_class(kind: Kind, name: str) -> type | None:
 
 
 def _root(kind: Kind) -> type:
-    """What a class must derive from. Imported late: NumPy, numba and torch take seconds."""
+    """Returns the class that a class of this kind must derive from. It is imported late, since
+    NumPy, numba and torch take seconds."""
     if kind == "loop":
         return object
     if kind == "task":

@@ -1,5 +1,5 @@
-"""Settings that a grid holds in reserve, to be run only where an answer hangs on them: longer
-budgets (`settle`), and learning rates beyond those that the grid names (`tune: [train.lr]`)."""
+"""Settings that a grid holds in reserve, to be run only where an answer depends on them. These are
+longer budgets (`settle`), and learning rates beyond those of the grid (`tune: [train.lr]`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sweepd.grid.options import Settle
 from sweepd.grid.settings import LrRule, Train
 
 WIDER = 2
-"""Rates in reserve at either end of the tried range."""
+"""The number of rates that are held in reserve beyond each end of the tried range."""
 REFERENCE_D = 32
-"""The width at which rates are put in order."""
+"""The width for which rates are computed when they are put in order."""
 
 
 def reserved(trains: Sequence[Train], settle: Settle, tune: Sequence[str]) -> list[Train]:
@@ -25,7 +25,8 @@ def reserved(trains: Sequence[Train], settle: Settle, tune: Sequence[str]) -> li
 
 
 def _wider(trains: Sequence[Train]) -> Iterator[Train]:
-    """Rates at both ends of each range of them, as far apart as the two at that end are."""
+    """Yields settings with rates beyond both ends of each range of rates. At an end, the ratio
+    between neighbours is that of the two rates that are there."""
     ranges: dict[Train, list[Train]] = defaultdict(list)
     for one in trains:
         ranges[replace(one, lr=1.0)].append(one)
@@ -44,12 +45,12 @@ def _peak(train: Train) -> float:
 
 
 def _scaled(lr: float | LrRule, factor: float) -> float | LrRule:
-    """A rate that is `factor` times as high at every width."""
+    """Returns a rate that is `factor` times as high at every width."""
     if isinstance(lr, LrRule):
         return replace(lr, base=_short(lr.base * factor), max=_short(lr.max * factor))
     return _short(lr * factor)
 
 
 def _short(value: float) -> float:
-    """Six digits are enough for a rate, and readable."""
+    """Returns a rate rounded to six digits, which are enough for a rate, and readable."""
     return float(f"{value:.6g}")

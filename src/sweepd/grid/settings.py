@@ -44,21 +44,22 @@ class Train:
     lr: float | LrRule = field(default_factory=lambda: LrRule(base=5e-3))
     schedule: Schedule = "wsd"
     warmup: int = 100
-    """steps of linear warm-up"""
+    """The number of steps of linear warm-up."""
     decay: float = 0.2
-    """share of the steps, at the end, in which wsd decays"""
+    """The share of the steps, at the end, in which the rate of `wsd` decays."""
     floor: float = 0.02
-    """last learning rate as a share of the peak"""
+    """The last learning rate as a share of the peak rate."""
     weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
     clip: float = 1.0
-    """largest gradient norm"""
+    """The largest gradient norm. Larger gradients are scaled down to it."""
     precision: Precision = "fp32"
-    """bf16: torch's autocast computes products in bfloat16; weights, optimizer and sums stay
-    float32, and so do checks and tests"""
+    """The number format of products. With `bf16`, torch's autocast computes products in bfloat16.
+    Weights, optimizer and sums stay float32, and so do checks and tests."""
     compile: bool = False
-    """on a GPU: a step is recorded once for each shape of a batch, as a CUDA graph, and replayed"""
+    """Whether training steps on a GPU are recorded as CUDA graphs and replayed. A step is recorded
+    once for each shape of a batch."""
 
     def __post_init__(self) -> None:
         _positive(self, "steps", "batch_size", "clip")
@@ -74,7 +75,8 @@ class Train:
                 raise ValueError(f"{name} = {getattr(self, name)}: must be in [0, 1)")
 
     def peak_lr(self, d: int | None) -> float:
-        """d: the model's width; None, for a model without one, leaves only plain rates."""
+        """Returns the peak learning rate for a model of width `d`. A model without a width has
+        None, and then `lr` must be a plain rate."""
         if not isinstance(self.lr, LrRule):
             return self.lr
         assert d is not None
@@ -111,7 +113,7 @@ class Evaluate:
     """Checks on the way, and the test: disjoint samples, both held out from training."""
 
     check_every: int = 200
-    """steps between checks"""
+    """The number of steps between two checks."""
     check_samples: int = 256
     verdict_samples: int = 1024
 
@@ -125,7 +127,7 @@ class Plateau:
     over the last `checks` of them is below `std` (Ray Tune's TrialPlateauStopper)."""
 
     grace: int
-    """steps before which no trial is given up"""
+    """The number of steps before which the rule gives up on no trial."""
     std: float = 0.01
     checks: int = 4
 
@@ -142,9 +144,9 @@ class Asha:
     fields that the grid names in `tune` alone."""
 
     grace: int
-    """steps to the first rung; each next one is `reduction` times as far"""
+    """The number of steps to the first rung. Each further rung is `reduction` times as far."""
     reduction: float = 4.0
-    """one in how many competitors passes a rung"""
+    """At each rung, one in this many competitors passes."""
 
     def __post_init__(self) -> None:
         _positive(self, "grace")
@@ -158,14 +160,16 @@ class Stop:
     and rules that give up on it."""
 
     success: float | None = None
-    """accuracy of a check at which the test sample is drawn; the trial is solved if that is
-    also at or above it, and trains on otherwise"""
+    """The accuracy of a check at which the test sample is drawn. If the test accuracy is also at or
+    above it, the trial ends as solved. Otherwise it trains on."""
     tokens: int | None = None
-    """budget: the test sample is drawn at the first step at which that many tokens were scored"""
+    """A budget of tokens. The test sample is drawn at the first step by which this many tokens were
+    scored."""
     seconds: float | None = None
-    """budget of training time, checks included, over all attempts"""
+    """A budget of training time in seconds, checks included, over all attempts."""
     flops: float | None = None
-    """budget of training FLOPs: the trial is planned with the steps that it pays for"""
+    """A budget of training FLOPs. The trial is planned with the number of steps that it pays
+    for."""
     plateau: Plateau | None = None
     asha: Asha | None = None
 
@@ -177,15 +181,19 @@ class Stop:
         )
 
     def spent(self, tokens: int, seconds: float) -> bool:
-        """Whether a budget that is measured is used up."""
+        """Returns whether a budget that is measured, of tokens or seconds, is used up."""
         return (self.tokens is not None and tokens >= self.tokens) or (
             self.seconds is not None and seconds >= self.seconds
         )
 
 
 def unsolved(mark: float | None, past_mark: float | None, same_checks: bool) -> bool:
-    """Whether a run that was not solved at `past_mark` shows that one of the same weights, whose
-    mark is `mark`, would not have been solved either."""
+    """Returns whether a past run shows that another run of the same weights, whose success mark is
+    `mark`, would not have been solved either.
+
+    The past run was not solved at `past_mark`. A mark is None where a run has none. same_checks:
+    whether both runs are checked alike.
+    """
     return mark is None or (same_checks and past_mark is not None and past_mark <= mark)
 
 

@@ -1,7 +1,7 @@
 """What the user wrote: a grid, checked as a whole before anything starts.
 
-`load_grid` and `parse_grid` refuse everything that is wrong at once, each with its line and path.
-What only building a model can show is refused by `plan`.
+`load_grid` and `parse_grid` refuse everything that is wrong at once, each problem with its line and
+path. `plan` refuses what only building a model can show.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ OPTIONS: Fields = {
     "checkpoint_seconds": Parameter(float, 30.0),
     "hang_seconds": Parameter(float, 600.0),
 }
-"""Keys that take one value."""
+"""The keys of a grid that take one value."""
 LISTS: Fields = {
     "seeds": Parameter(int, (0,)),
     "tune": Parameter(str, ()),
     "log_to": Parameter(TrackerName, ()),
 }
-"""Keys that take a list of values."""
+"""The keys of a grid that take a list of values."""
 KEYS: Fields = {
     "task": Parameter(dict),
     "model": Parameter(dict),
@@ -94,8 +94,8 @@ LOOP_KEYS: Fields = {
     **OPTIONS,
     **LISTS,
 }
-"""Keys of a grid with a loop of the user's own, which takes the place of task, model, train and
-evaluate."""
+"""The keys of a grid with a loop of the user's own. The loop takes the place of task, model, train
+and evaluate."""
 
 
 @dataclass(frozen=True)
@@ -104,30 +104,33 @@ class Grid:
 
     name: str
     blocks: Blocks
-    """by kind: task, model, loop, train, evaluate, stop"""
+    """The blocks by kind: task, model, loop, train, evaluate, stop."""
     seeds: tuple[int, ...]
     first_seeds: int
-    """how many of them every cell gets; the others are for close calls"""
+    """The number of seeds that every cell gets. The other seeds are for close calls."""
     goal: Goal
     pass_rule: PassRule
     search: Literal["grid"] | Staircase
     settle: Settle | None
-    """how long the cells that an answer hangs on are trained; None: as long as all others"""
+    """How long the cells that decide an answer are trained; None trains them as long as all
+    others."""
     resources: Resources | Literal["auto"]
     retries: int
-    """how many times a failed trial is tried again"""
+    """The number of times that a failed trial is tried again."""
     checkpoint_seconds: float
-    """how long a trial trains between two checkpoints"""
+    """The seconds that a trial trains between two checkpoints."""
     hang_seconds: float
-    """how long a trial may make no step before its worker is killed; 0: for ever"""
+    """The seconds that a trial may go without a step before its worker is killed; 0 means for
+    ever."""
     tune: tuple[str, ...]
-    """nuisance axes, as `train.lr`"""
+    """The nuisance axes, such as `train.lr`."""
     log_to: tuple[TrackerName, ...]
-    """trackers that are told of its trials while these run"""
+    """The trackers that are told of the trials while these run."""
     lengths: tuple[float, ...]
-    """at which multiples of their tasks' lengths trained models are scored too, ascending"""
+    """The multiples of their tasks' lengths at which trained models are also scored, in ascending
+    order."""
     base: Path
-    """absolute: the folder that paths of a user's tasks and models are relative to"""
+    """The absolute path of the folder from which the paths of a user's tasks and models start."""
     document: Document = field(repr=False, compare=False)
 
     @property
@@ -140,8 +143,8 @@ class Grid:
         return "grid" if self.search == "grid" else "staircase"
 
     def resolved_text(self) -> str:
-        """The grid as YAML with defaults and overrides written out. Read again, with the same
-        `base`, it is the same grid."""
+        """Returns the grid as YAML with defaults and overrides written out. Read again, with the
+        same `base`, it is the same grid."""
         blocks = {
             kind: [block.plain() for block in found] for kind, found in self.blocks.items() if found
         }
@@ -168,12 +171,14 @@ class Grid:
 
 
 def load_grid(path: Path, sets: Sequence[str] = ()) -> Grid:
-    """Read a grid file and apply `--set` options (`path=value`). GridError with all problems."""
+    """Returns the grid of a file, with `--set` options (`path=value`) applied. Raises GridError
+    with all problems."""
     return parse_grid(read(path), str(path), sets, path.absolute().parent)
 
 
 def parse_grid(text: str, source: str, sets: Sequence[str], base: Path) -> Grid:
-    """Read a grid from text. `source` names it in problems, and the sweep if it has no name."""
+    """Returns the grid that a text states. `source` names the text in problems, and the sweep if it
+    has no name. Raises GridError with all problems."""
     document = parse(text, source)
     for option in sets:
         override(document, option)
@@ -181,8 +186,8 @@ def parse_grid(text: str, source: str, sets: Sequence[str], base: Path) -> Grid:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a grid, for editors. What it accepts may still be refused: it does
-    not know a user's own classes, nor which values go together."""
+    """Returns the JSON Schema (2020-12) of a grid, for editors. What it accepts may still be
+    refused, since it knows neither a user's own classes nor which values go together."""
     shipped = {"task": registry.shipped_tasks(), "model": registry.shipped_models()}
     blocks: dict[str, Any] = {}
     for kind, entries in shipped.items():
@@ -261,16 +266,16 @@ _OTHER_NAMES = {
 
 
 class _Reader:
-    """Reads one document part by part, leaving what is wrong in its `problems`."""
+    """Reads one document part by part, and leaves what is wrong in its `problems`."""
 
     def __init__(self, document: Document, base: Path) -> None:
         self.document, self.base = document, base
         self.raw: dict[str, Any] = document.data
         self.refuse = document.refuse
         self.kinds: dict[str, dict[str, Any]] = {kind: {"": cls} for kind, cls in SETTINGS.items()}
-        """by kind and name, the dataclasses of all blocks, of broken ones too"""
+        """The dataclasses of all blocks, broken ones included, by kind and name."""
         self.aliases: dict[tuple[str, str], tuple[str, Keys]] = {}
-        """by kind and alias, the class that has it, and where that is written"""
+        """For each kind and alias, the class that has the alias, and where that is written."""
 
     @property
     def of_loop(self) -> bool:
@@ -321,7 +326,8 @@ class _Reader:
         )
 
     def refuse_too_many(self) -> None:
-        """Counted before anything is expanded, so this ends the reading."""
+        """Raises GridError if the grid has too many trials. They are counted before anything is
+        expanded."""
         seeds = self.raw.get("seeds")
         many = seeds.get("max") if isinstance(seeds, dict) else count(seeds)
         trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS))
@@ -331,7 +337,7 @@ class _Reader:
             raise GridError(self.document.problems)
 
     def blocks(self, kind: str) -> tuple[Block, ...]:
-        """The blocks of one kind; those with problems are left out."""
+        """Returns the blocks of one kind. Those with problems are left out."""
         if kind not in self.raw and (kind in FINDERS or (self.of_loop and kind not in LOOP_KEYS)):
             return ()
         raw = self.raw.get(kind)
@@ -349,7 +355,8 @@ class _Reader:
         return tuple(block for block in found if block)
 
     def named(self, kind: str, raw: Any, keys: Keys) -> list[Block | None]:
-        """A block of tasks, models or loops: one for each of its names."""
+        """Returns one block for each name of a block of tasks, models or loops. None stands for a
+        block that has problems."""
         if not isinstance(raw, dict):
             self.refuse(keys, f"{shown(raw)} is not a mapping; write {kind}: {{name: …, …}}")
             return []
@@ -377,7 +384,7 @@ class _Reader:
         return found
 
     def read_aliases(self, raw: dict[str, Any], names: int, keys: Keys) -> Sequence[Choice | None]:
-        """The alias of each of a block's names."""
+        """Returns the alias of each of a block's names, or None for each if it gives none."""
         nothing = [None] * names
         if "as" not in raw:
             return nothing
@@ -391,7 +398,7 @@ class _Reader:
         return found or nothing
 
     def may_be_called(self, kind: str, name: str, alias: Choice) -> bool:
-        """Whether a class may have this alias; what is wrong with it is refused."""
+        """Returns whether a class may have this alias. Refuses an alias that it may not have."""
         called, own = alias.value, registry.is_own(name)
         other, place = self.aliases.setdefault((kind, called), (name, alias.keys))
         folder = FOLDERS["task" if kind == "task" else "model"]
@@ -409,7 +416,7 @@ class _Reader:
         return message is None
 
     def one(self, key: str) -> Any:
-        """The value of a key that is no axis; None if it has problems."""
+        """Returns the value of a key that is no axis, or None if it has problems."""
         if key not in self.raw:
             return OPTIONS[key].default
         raw = self.raw[key]
@@ -453,8 +460,8 @@ class _Reader:
         return goal
 
     def metrics(self) -> Iterator[tuple[str, dict[str, Better]]]:
-        """What each loop reports; or each task: its settings decide; where these are broken, its
-        class."""
+        """Yields each loop or task by name, with what it reports. A task's settings decide what it
+        reports, so it may come several times. Where its settings are broken, its class decides."""
 
         def reported(by: Any) -> dict[str, Better]:
             own = directions(by.metrics)
@@ -469,8 +476,9 @@ class _Reader:
             yield from ((block.name, one) for i, one in enumerate(found) if one not in found[:i])
 
     def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
-        """A trial that stops as solved must have reached the goal. Rules that give up on a trial
-        watch its checks."""
+        """Refuses stop rules that do not fit the goal. A trial that stops as solved must have
+        reached the goal, and its task must report acc. Rules that give up on a trial watch its
+        checks, so these must measure the goal."""
         without = [task for task, metrics in self.metrics() if "acc" not in metrics]
         at_lengths = lengths.columns(self.lengths)
         for variant in (variant for block in stops for variant in block.variants):
@@ -487,7 +495,7 @@ class _Reader:
                 self.refuse(keys, f"an accuracy, which {without[0]} does not report; leave it out")
 
     def check_loop_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
-        """What a loop, of which sweepd knows its rows alone, can't be stopped by."""
+        """Refuses the rules that can't stop a loop, since sweepd knows only its rows."""
         why = {
             "success": "nothing confirms the row of a loop, and the best of many flatters",
             "tokens": "nobody counts the tokens of a loop",
@@ -499,7 +507,7 @@ class _Reader:
                     self.refuse(variant.written[rule], f"{reason}; leave {rule} out")
 
     def seeds(self) -> tuple[tuple[int, ...], int]:
-        """The seeds, and how many of them every cell gets."""
+        """Returns the seeds, and how many of them every cell gets."""
         raw = self.raw.get("seeds")
         if isinstance(raw, dict):
             block = read_block(self.document, Seeds, "", raw, ("seeds",))
@@ -518,7 +526,7 @@ class _Reader:
     def search(
         self, named: str | Searches | None, blocks: Blocks, tune: Sequence[str]
     ) -> Literal["grid"] | Staircase:
-        """The search, whose axes every task with every model must have, as numbers."""
+        """Returns the search. Every task with every model must have its axes, as numbers."""
         if named == "grid" or named is None or self.document.problems:
             return "grid"
         rules = (isinstance(named, Searches) and named.staircase) or Staircase()
@@ -541,9 +549,9 @@ class _Reader:
         first_seeds: int,
         search: Literal["grid"] | Staircase,
     ) -> None:
-        """Refuse what cannot be trained for longer, and what would decide nothing."""
+        """Refuses what cannot be trained for longer, and what would decide nothing."""
         minimized = Staircase().minimize
-        told = bool(self.document.problems)  # a field that could not be read may be the one
+        told = bool(self.document.problems)  # the axis may be a field that could not be read
         if search == "grid" and not told and (problem := self.no_number(minimized, blocks)):
             message = f"settle trains what the least {minimized} hangs on, and {minimized} is"
             hint = f"write {self.minimizing(blocks)}, or `settle: off`"
@@ -579,8 +587,8 @@ class _Reader:
                     self.refuse(variant.written[rule], f"{message}; leave one of them out")
 
     def no_number(self, axis: str, blocks: Blocks) -> str | None:
-        """Why an axis can't be searched: it has to be a field, with numbers as its values, of
-        every task, of every model or of the settings."""
+        """Returns why an axis can't be searched, or None. It has to be a field, with numbers as its
+        values, of every task, of every model or of the settings."""
         for kind, found in blocks.items():
             having = [block for block in found if axis in block.axes]
             for block in having:
@@ -596,7 +604,7 @@ class _Reader:
         return f"no field of this grid{closest(axis, sorted(known))}"
 
     def minimizing(self, blocks: Blocks) -> str:
-        """How to write a staircase on the first axis of this grid that can be searched."""
+        """Returns how to write a staircase on the first axis of this grid that can be searched."""
         all_blocks = [block for found in blocks.values() for block in found]
         sizes = {getattr(block.kind, "size_field", None) for block in all_blocks}
         axes = (
@@ -636,7 +644,7 @@ class _Reader:
         return tuple(sorted(choice.value for choice in choices))
 
     def listed(self, key: str, example: str) -> list[Choice]:
-        """The values of a key that takes a list."""
+        """Returns the values of a key that takes a list."""
         default = KEYS[key].default
         raw = self.raw.get(key, [])
         if key not in self.raw or (raw == [] and not default):

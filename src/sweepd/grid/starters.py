@@ -22,25 +22,28 @@ from sweepd.grid.registry import Entry
 
 GRIDS, TEMPLATE_FOLDER = PACKAGE / "grids", PACKAGE / "templates"
 SCHEMA = "grid.schema.json"
-"""The file with the JSON Schema that shipped and new grids name for editors."""
+"""The name of the file with the JSON Schema of a grid. Shipped and new grids name it for
+editors."""
 DOUBLINGS = (1, 2, 4)
-"""How often the size that a new grid begins with is doubled, in its axis."""
+"""The factors by which the first size of a new grid is multiplied, one for each size of its
+axis."""
 WIDTHS = (8, 16, 32, 64)
 SMALL: dict[str, dict[str, Any]] = {
     "parity.py:Parity": {"n": [14, 18]},
     "lis": {"n": [4, 6, 8], "value_range": 16},
 }
-"""The fields of tasks in a grid with a template: its first answer should come within minutes."""
+"""The fields of some tasks in a grid that uses a template. They are small, so that the first answer
+comes within minutes."""
 SMALL_WIDTHS = (4, 8, 16, 32)
 ACC_GOAL = "acc > 0.9"
 
 
 @dataclass(frozen=True)
 class Template:
-    """A file to start one's own class from.
+    """A file from which users start a class of their own.
 
-    where: how a grid names the class in it. grid: the file with the class's own grid, of a loop,
-    which stands in no grid with others.
+    where: how a grid names the class in the file. grid: the file with the grid of a loop, since a
+    loop cannot share a grid with other classes; empty for a task or a model.
     """
 
     file: str
@@ -53,16 +56,16 @@ TEMPLATES = {
     "model": Template("lstm.py", "lstm.py:Lstm"),
     "loop": Template("script.py", "script.py:Parity", "script.yaml"),
 }
-"""By what it is a template of."""
+"""The templates by the kind of class that they are for."""
 
 
 def shipped_grids() -> dict[str, Path]:
-    """The grids that come with sweepd, by name."""
+    """Returns the files of the grids that come with sweepd, by name."""
     return {path.stem: path for path in sorted(GRIDS.glob("*.yaml"))}
 
 
 def shipped_grid(name: str) -> str:
-    """The text of a shipped grid. UserError if there is none of this name."""
+    """Returns the text of a shipped grid. Raises UserError if there is none of this name."""
     grids = shipped_grids()
     if name not in grids:
         raise UserError(
@@ -72,7 +75,8 @@ def shipped_grid(name: str) -> str:
 
 
 def template(kind: str) -> tuple[Template, str]:
-    """The template of a task, a model or a loop, and its text. UserError if there is none."""
+    """Returns the template of a task, a model or a loop, and its text. Raises UserError for any
+    other kind."""
     if kind not in TEMPLATES:
         raise UserError(f"--own {kind}{closest(kind, TEMPLATES)}: there are {', '.join(TEMPLATES)}")
     found = TEMPLATES[kind]
@@ -80,16 +84,17 @@ def template(kind: str) -> tuple[Template, str]:
 
 
 def template_grid(name: str) -> str:
-    """The text of the grid that belongs to a template."""
+    """Returns the text of the grid that belongs to a template. name: the file of the grid."""
     text = (TEMPLATE_FOLDER / name).read_text(encoding="utf-8")
     return f"# yaml-language-server: $schema={SCHEMA}\n{text}"
 
 
 def new_grid(task: str, models: Sequence[str], base: Path) -> str:
-    """The text of a new grid: what most sweeps set, and every other parameter as a comment.
+    """Returns the text of a new grid. It sets what most sweeps set, and has every other parameter
+    as a comment.
 
-    `base` is the folder of the grid, from which the files of one's own classes are looked for;
-    templates need not be there yet. UserError as of `registry.find_task` and `find_model`.
+    `base` is the folder of the grid, from which the files of one's own classes are looked for.
+    Templates need not be there yet. Raises UserError as `registry.find_task` and `find_model` do.
     """
     of_task = registry.entry(task, found := registry.find_task(task, _base(task, base)))
     size_field: str = found.size_field
@@ -132,20 +137,21 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
 
 
 def _goal(metrics: Any) -> str:
-    """On acc where it is reported, else on the last metric."""
+    """Returns a goal on acc where that is reported, or else on the last metric."""
     found = directions(metrics)
     *_, (last, better) = found.items()
     return ACC_GOAL if "acc" in found else f"{last} {'>' if better == 'up' else '<'} 0.1"
 
 
 def _base(where: str, base: Path) -> Path:
-    """From which folder a class is found."""
+    """Returns the folder from which a class is found."""
     templates = {template.where for template in TEMPLATES.values()}
     return TEMPLATE_FOLDER if where in templates else base
 
 
 def _block(entry: Entry, axes: dict[str, Any], dash: str = "") -> Iterator[str]:
-    """A block of a task or model: its axes, what it must be given, and the rest as comments."""
+    """Yields the lines of a block of a task or model: its axes, what it must be given, and the rest
+    as comments."""
     indent = "  " + " " * len(dash)
     yield f"  {dash}name: {entry.name}"
     for field, value in axes.items():

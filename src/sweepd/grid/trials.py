@@ -1,4 +1,4 @@
-"""One trial: everything needed to run it, and to file what came out."""
+"""One trial: everything needed to run it, and to store what came out."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sweepd.grid.parts import Part, Values, column
 from sweepd.grid.settings import Stop, Train
 
 DIGITS = 20
-"""of a hash"""
+"""The number of hex digits of a hash."""
 Texts = Mapping[str, str]
-"""Canonical JSON by name."""
+"""Texts of canonical JSON by name."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a task says of itself."""
+    """The facts that one setting of a task states about itself."""
 
     size: int
     L: int
@@ -33,19 +33,20 @@ class Setting:
     vocab_size: int
     distinct_inputs: float
     decoded: int
-    """most tokens of a row that are decoded"""
+    """The most tokens of a row that are decoded."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A point of the grid with a seed: everything needed to run it, and to file what came out.
+    """A point of the grid with a seed: everything needed to run it, and to store what came out.
 
-    config: hash of the settings and the seed. id: of config and code. trunk: of what decides the
-    weights up to where a longer run would part. train_flops: of the whole budget. task_name and
-    model_name are those of results; task_where and model_where tell where the classes are.
+    config: hash of the settings and the seed. id: hash of config and code. trunk: hash of what
+    decides the weights up to the step at which a longer run would part. train_flops: FLOPs of the
+    whole budget. task_name and model_name: the names in results. task_where and model_where: where
+    the classes are.
 
-    A trial of a user's own loop has `loop_where` in place of the task's and the model's; L is None,
-    and so are the costs that the loop does not count.
+    A trial of a user's own loop has `loop_where` in place of task_where and model_where. Its L is
+    None, and so are the costs that the loop does not count.
     """
 
     id: str
@@ -65,26 +66,28 @@ class Trial:
     train_bytes: float | None
     train_flops: float | None
     train: Train | LoopBudget
-    """the training that `values` ask for, with the steps that `stop.flops` pays for"""
+    """The training that `values` ask for, with the number of steps that `stop.flops` pays for."""
     on_demand: bool
-    """whether it runs only where an answer hangs on it (`grid.reserve`), or as a fresh seed"""
+    """Whether the trial runs only where an answer depends on it (`grid.reserve`), or as a fresh
+    seed."""
     task_where: str
     model_where: str
     former_config: str | None
-    """as sweepd 0.1.0 had it, where a class is a user's own; it left out the class's file"""
+    """The `config` that sweepd 0.1.0 gave to the trial, where that differs. It left out the file of
+    a user's own class."""
     loop_where: str = ""
     metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
-    """what it may report, and which way each is better"""
+    """The metrics that the trial may report, with the way in which each is better."""
     reached: tuple[float, ...] = ()
-    """of the multiples of its length at which the grid asks for scores, those at which its model
-    can be scored once it is trained"""
+    """Those multiples of its length, out of the ones that the grid asks for, at which the trained
+    model can be scored."""
     unscored_config: str | None = None
-    """where the grid asks for `lengths`: the `config` of the same trial without them"""
+    """The `config` of the same trial without `lengths`, where the grid asks for these."""
 
     @property
     def axes(self) -> Mapping[str, int | float | str | bool | None]:
-        """Every value of task, model, loop, train, evaluate and stop, as written, by its column;
-        rules as canonical JSON."""
+        """Every value of task, model, loop, train, evaluate and stop, as written, by its column.
+        Rules are canonical JSON."""
         return self.values.axes
 
     @property
@@ -96,8 +99,8 @@ class Trial:
 
     @property
     def effort(self) -> float:
-        """What searches compare to try what is cheap first: training FLOPs, or, of a loop that does
-        not count them, steps."""
+        """The cost by which searches try what is cheap first. It is training FLOPs, or steps for a
+        loop that does not count FLOPs."""
         return float(self.train.steps or 1) if self.train_flops is None else self.train_flops
 
     @property
@@ -131,8 +134,7 @@ class Trial:
 class TrainedCell:
     """A point of the grid without its seed, for the built-in training.
 
-    Its trials differ in little, so that what they share is put together once: texts to hash, and
-    columns.
+    Its trials differ in little. What they share, texts to hash and columns, is put together once.
     """
 
     task: Part
@@ -144,15 +146,15 @@ class TrainedCell:
     evaluate: Part
     stop: Part
     lengths: tuple[float, ...] = ()
-    """the multiples of its length at which the grid asks for scores"""
+    """The multiples of its length at which the grid asks for scores."""
     reached: tuple[float, ...] = ()
-    """those at which it can be scored"""
+    """Those of these multiples at which the cell can be scored."""
 
     def trials(self, seeds: Sequence[int], *, on_demand: bool) -> Iterator[Trial]:
         task, model, train, cost = self.task, self.model, self.train, self.cost
         fitted = _fitted(train.value, self.stop.value, cost)
         parting = {"steps", "decay"} if fitted.extensible else {"decay"}
-        # A budget of FLOPs is written as such, and decides the steps: the weights see only these.
+        # Of a budget of FLOPs the weights see only the steps that it pays for.
         trajectory = {**train.told, "steps": fitted.steps}
         common = {name: value for name, value in trajectory.items() if name not in parting}
         weights = {"task": task.identity, "model": model.identity, "train": train.text}
@@ -198,7 +200,7 @@ class TrainedCell:
 def loop_trials(
     loop: Part, facts: LoopFacts, code: str, stop: Part, seeds: Sequence[int], *, on_demand: bool
 ) -> Iterator[Trial]:
-    """The trials of a user's own loop that differ in the seed alone."""
+    """Yields the trials of a user's own loop that differ in the seed alone."""
     weights = {"loop": loop.identity}
     whole = {**weights, "stop": canonical(stop.rules)}
     of_cell = partial(
@@ -226,9 +228,10 @@ def loop_trials(
 
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
-    """What trials that differ in nuisance axes and seeds alone have in common, and no others.
+    """Returns what trials that differ in nuisance axes and seeds alone have in common, and no
+    others.
 
-    tune: nuisance axes, as `train.lr`. Size and d are never among them.
+    tune: the nuisance axes, as `train.lr`. Size and d are never among them.
     """
     nuisance = {column(*name.split(".", 1)) for name in tune}
     same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
@@ -244,9 +247,12 @@ def _seeded(
     former: Texts,
     unscored: Texts,
 ) -> Iterator[Trial]:
-    """The trials of a cell. whole, trunk, former, unscored: what `config`, `trunk`, `former_config`
-    and `unscored_config` hash besides the seed and the code; `former` is `whole` where sweepd 0.1.0
-    hashed the same, and `unscored` where there are no `lengths`."""
+    """Yields the trials of a cell, one for each seed.
+
+    whole, trunk, former, unscored: the texts that `config`, `trunk`, `former_config` and
+    `unscored_config` hash besides the seed. `trunk` hashes the code too. `former` is `whole` where
+    sweepd 0.1.0 hashed the same, and `unscored` is `whole` where there are no `lengths`.
+    """
 
     def other_config(texts: Texts, seeded: Texts) -> str | None:
         return None if texts == whole else _digest(composed({**texts, **seeded}))
@@ -265,7 +271,8 @@ def _seeded(
 
 
 def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
-    """`train` with the steps that the budget of FLOPs pays for; its schedule ends with them."""
+    """Returns `train` with the steps that the budget of FLOPs pays for, with which its schedule
+    ends."""
     if stop.flops is None:
         return train
     return replace(
@@ -274,7 +281,7 @@ def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
 
 
 def _of_code(text: str, code: str) -> str:
-    """The hash of what canonical JSON says and of the code."""
+    """Returns the hash of a canonical JSON text and of the code."""
     return _digest(f"[{text},{canonical(code)}]")
 
 

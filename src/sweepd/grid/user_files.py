@@ -1,4 +1,4 @@
-"""A user's file as a module: imported under a name of its own, anew when it has changed."""
+"""A user's file as a module: imported under a name of its own, and again when it has changed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from sweepd.grid.blame import told
 
 
 def module_of(where: str, path: Path) -> ModuleType:
-    """The module of a user's class, whose file is `path`."""
+    """Returns the module of a user's class, whose file is `path`. Raises UserError if it cannot be
+    imported."""
     with _readable_errors(path):
         return _load(path) if where.endswith(".py") else importlib.import_module(where)
 
 
 def own_classes(module: ModuleType, root: type) -> str:
-    """The names of the classes of a kind that a module itself defines."""
+    """Returns the names of the classes of a kind that a module itself defines, as one text."""
     classes = [one for one in vars(module).values() if isinstance(one, type)]
     own = [one for one in classes if issubclass(one, root) and one.__module__ == module.__name__]
     return ", ".join(one.__name__ for one in own) or "none"
 
 
 def _load(path: Path) -> ModuleType:
-    """Run a user's file under a name of its own, the same in every process that has this file.
+    """Runs a user's file as a module and returns it. The module has a name of its own, which is the
+    same in every process that has this file.
 
     As for a script, files beside it can be imported while it runs.
     """
@@ -58,8 +60,8 @@ def _load(path: Path) -> ModuleType:
 
 
 class _Anew(SourceFileLoader):
-    """Compiles a file each time: Python's cache of compiled files takes an edit within the same
-    second that keeps the size for no edit."""
+    """Compiles a file each time. Python's cache of compiled files misses an edit that is made
+    within the same second and keeps the file's size."""
 
     def get_code(self, fullname: str) -> CodeType:
         compiled: CodeType = self.source_to_code(self.get_data(self.path), self.path)
@@ -67,7 +69,8 @@ class _Anew(SourceFileLoader):
 
 
 def _refuse_strangers(path: Path) -> None:
-    """UserError where a file beside `path` would be shadowed by a loaded module of its name."""
+    """Raises UserError where a module that is loaded already would shadow a file of the same name
+    beside `path`."""
     for name in fingerprint.imported_names(path):
         beside, loaded = path.parent / f"{name}.py", sys.modules.get(name)
         if loaded and beside.is_file():
@@ -81,12 +84,13 @@ def _refuse_strangers(path: Path) -> None:
 
 @contextmanager
 def _readable_errors(path: Path) -> Iterator[None]:
-    """Whatever a user's file raises while it is imported, as a UserError with its line."""
+    """Turns what a user's file raises while it is imported in the block into a UserError with its
+    line in the file."""
     try:
         yield
     except UserError:
         raise
-    except SyntaxError as error:  # its text names the file and the line again
+    except SyntaxError as error:  # str(error) would name the file and line twice
         raise UserError(f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         raise UserError(f"{path}:{_line(error, path)}: {told(error)}") from error

@@ -24,7 +24,8 @@ Keys = tuple[str | int, ...]
 
 MOST_BYTES = 1_000_000
 MOST_VALUES = 100_000
-"""Values in a file with its aliases written out: a small file can spell a huge one."""
+"""The most values that a file may have with its aliases written out. A small file with aliases can
+stand for a huge one."""
 DEEPEST = 20
 MOST_SHOWN = 50
 LONGEST_SHOWN = 1000
@@ -56,7 +57,7 @@ class _Dumper(yaml.SafeDumper):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong. place: `grid.yaml:4`, or the --set option it came from."""
+    """One thing that is wrong. place: `grid.yaml:4`, or the --set option that it came from."""
 
     place: str
     keys: Keys
@@ -82,7 +83,7 @@ def _shortened(line: str) -> str:
 
 
 def dotted(keys: Keys) -> str:
-    """`("model", "d", 1)` as `model.d[1]`."""
+    """Returns a path of keys as text: `("model", "d", 1)` as `model.d[1]`."""
     steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
     return "".join(steps).removeprefix(".")
 
@@ -97,7 +98,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def place(self, keys: Keys) -> str:
-        """Where a value is written; where the nearest one around it is, if it is not."""
+        """Returns where a value is written, or where the nearest one around it is, if it is not."""
         while keys and keys not in self.places:
             keys = keys[:-1]
         return self.places.get(keys, self.source)
@@ -107,7 +108,8 @@ class Document:
 
 
 def read(path: Path) -> str:
-    """The text of a file. GridError if it cannot be read, is too large or not UTF-8."""
+    """Returns the text of a file. Raises GridError if it cannot be read, is too large or not
+    UTF-8."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -128,8 +130,8 @@ def read(path: Path) -> str:
 
 
 def parse(text: str, source: str) -> Document:
-    """The data of a YAML file whose top level is a mapping. GridError if it is no such thing;
-    what is wrong with single values is in the document's `problems`."""
+    """Returns the data of a YAML text whose top level is a mapping. Raises GridError if it is no
+    such thing. What is wrong with single values is in the document's `problems`."""
     document = _parse(text, source, lambda line: f"{source}:{line}")
     if not isinstance(document.data, dict):
         raise GridError([Problem(document.place(()), (), "a mapping is needed, such as `name: …`")])
@@ -137,9 +139,10 @@ def parse(text: str, source: str) -> Document:
 
 
 def override(document: Document, option: str) -> None:
-    """Apply one `--set path=value`. A name that meets a list goes into each of its mappings.
+    """Applies one `--set path=value` to a document. A name that meets a list goes into each of its
+    mappings.
 
-    Keys that nobody knows are put in all the same: ordinary validation refuses them.
+    Keys that nobody knows are put in all the same, since ordinary validation refuses them.
     """
     path, equals, text = option.partition("=")
     place = f"(--set {path})"
@@ -163,8 +166,8 @@ def override(document: Document, option: str) -> None:
 
 
 def dump(data: Any) -> str:
-    """Plain data as YAML that `parse` reads back as it is."""
-    # Other than ASCII is escaped: PyYAML would fold the line breaks of Unicode.
+    """Returns plain data as YAML that `parse` reads back as it is."""
+    # PyYAML escapes all but ASCII here. Unescaped, it would fold the line breaks of Unicode.
     text: str = yaml.dump(data, Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=100)
     return text
 
@@ -206,7 +209,8 @@ def _assign(
 
 
 def _copied(data: Any) -> Any:
-    """Fresh containers, so that a later --set into one block leaves the others alone."""
+    """Returns the data in fresh containers: a later --set into one block leaves the others
+    alone."""
     match data:
         case dict():
             return {key: _copied(value) for key, value in data.items()}
@@ -235,7 +239,7 @@ def _parse(text: str, source: str, place: Callable[[int], str]) -> Document:
 
 
 class _Reader:
-    """Turns PyYAML's nodes into plain data, noting each value's place."""
+    """Turns PyYAML's nodes into plain data, and notes each value's place."""
 
     def __init__(self, document: Document, place: Callable[[int], str]) -> None:
         self.document, self.place = document, place
@@ -287,7 +291,8 @@ class _Reader:
 
 
 def _scalar(tag: str, text: str) -> bool | int | float | str | None:
-    """A scalar of the core schema. ValueError for what results could not hold."""
+    """Returns a scalar of the core schema. Raises ValueError for a text that is not of its type,
+    and for what results could not hold."""
     if tag == "str":
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueError("text with half a surrogate pair")

@@ -1,4 +1,4 @@
-"""Questions → rows: `ask` parses a question, judges the cells by it and words what was found."""
+"""From a question to rows: `ask` parses a question, judges the cells by it and words the answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ from sweepd.query.summary import summary
 from sweepd.query.winners import best, greatest, with_score
 
 MOST_VALUES = 12
-"""of a column that are named where a question asks for another one"""
+"""How many values of a column a note lists at most, where a question asks for a value that no cell
+has."""
 
 
 def ask(
@@ -61,9 +62,9 @@ def ask(
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
 ) -> Answer:
-    """Answer a question over some sweeps, or over the whole store.
+    """Returns the answer to a question over some sweeps, or over the whole store.
 
-    `seeds` (median, all, any or mean) overrides the pass rule of the grids. UserError if the
+    `seeds` (median, all, any or mean) overrides the pass rule of the grids. Raises UserError if the
     question, a sweep's name or the rule is wrong.
     """
     scans = reads_metrics(text)
@@ -71,7 +72,8 @@ def ask(
 
 
 def answer(views: Views, text: str) -> Answer:
-    """Answer a question over views that are there already. UserError if the question is wrong."""
+    """Returns the answer to a question over views that exist already. Raises UserError if the
+    question is wrong."""
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
@@ -127,7 +129,7 @@ def _reply(
     merit: Merit,
     scores: Sequence[str],
 ) -> Reply:
-    """The rows of the question's verb."""
+    """Returns what the question's verb finds in the cells."""
     if question.verb == "min":
         return _min(views, grouping, cells, condition, merit, scores)
     valued = [cell for cell in cells if cell.has_values]
@@ -143,8 +145,12 @@ def _reply(
 
 
 def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
-    """By the score of a frontier or of `best`, else by what the condition is about: a metric of
-    users' own tasks and loops, else the loss where it is that alone, else the accuracy."""
+    """Returns the function that says how good a cell is.
+
+    A frontier and `best` go by their own score. Other questions go by the first of `own`, the
+    metrics of users' own tasks and loops that they name. Without one they go by the loss if the
+    condition is about nothing else, and by the accuracy otherwise.
+    """
     if question.verb != "frontier":
         score = next(iter(own), "loss" if condition.about == {"loss"} else "acc")
         if question.best:
@@ -191,8 +197,11 @@ def _min(
 
 
 def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dict[str, Any]:
-    """What a row of `min` tells of its bound and of its best cell: the best that passes at the
-    least value, or the best of the largest value that was tried."""
+    """Returns what a row of `min` tells of its bound and of its best cell.
+
+    That cell is the best one that passes at the least value. Where none passes, it is the best of
+    the largest value that was tried.
+    """
     bound = row.bound
     best = max(row.passing or row.largest_tried, key=merit, default=None)
     scores = best.scores() if best else {}
@@ -250,14 +259,16 @@ def _frontier(
 
 
 def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:
-    """Whether an interval holds one of the thresholds; None if there is neither."""
+    """Returns whether an interval holds one of the thresholds. None if there is no interval or no
+    threshold."""
     if low is None or high is None or not thresholds:
         return None
     return any(low <= threshold <= high for threshold in thresholds)
 
 
 def _goal(views: Views) -> Goal:
-    """The goal that the sweeps have in common."""
+    """Returns the goal that the sweeps have in common. Raises UserError if their goals differ or
+    are not known, or if the goal cannot be read or names no known score."""
     goals = {info.goal for info in views.infos.values()}
     if len(goals) != 1:
         have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
@@ -273,7 +284,7 @@ def _goal(views: Views) -> Goal:
 
 
 def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
-    """What the rows leave out or do not decide."""
+    """Returns notes on what the rows leave out or do not decide."""
     notes = []
     if unfinished := [cell for cell in cells if cell.outcome is None]:
         early = [
@@ -291,7 +302,8 @@ def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
 
 
 def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
-    """Which parts of a condition no cell meets, and what there is instead."""
+    """Yields a note for each part `column = constant` of a condition that no cell meets. The note
+    says which values the column has instead."""
     for part in where:
         match part:
             case Comparison(Column(name), "=", Constant() as asked):
@@ -305,7 +317,7 @@ def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:
-    """Where a wider range of a nuisance axis may change the answer."""
+    """Yields a note for each nuisance axis of which a wider range may change the answer."""
     for axis in grouping.tuned:
         at_edge = [cell for cell in deciding if axis in cell.edge.split(",")]
         if at_edge:

@@ -10,14 +10,17 @@ from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
 COLUMNS = ("column", "values", "what")
 AXIS = "an axis: group by it, minimise it, ask for its best value"
 MOST_VALUES = 8
-"""Values of one column that are listed."""
+"""How many values of one column are listed at most."""
 
 
 def askable(
     source: Source, *, code: CodeChoice, sweeps: Sequence[str] | None = None
 ) -> tuple[Answer, list[str]]:
-    """One row for each column that has several values in the store, for each score and each cost;
-    and questions that these columns can answer."""
+    """Returns the columns that questions may use, as an answer, and questions that they can answer.
+
+    The answer has one row for each of task, model, size and L that has a value in the store. It has
+    one for each axis with several values, and one for each score and each cost that has a value.
+    """
     views = connect(source, code=code, sweeps=sweeps)
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in _rows(views)] if views.axes else []
     varying = [row["column"] for row in rows if row["what"] == AXIS]

@@ -1,4 +1,7 @@
-"""What a row of `min` claims: pure functions over what is known of one group's values."""
+"""What a row of `min` claims of the least value that passes.
+
+The functions are pure. They take what is known of each value in one group.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,14 @@ class Candidate:
 
     value: Value
     passed: bool | None
-    """True: one of its cells passed. False: all ran their budget and failed. None: neither."""
+    """True if one of the cells with this value passed. False if all of them ran their budget and
+    failed. None otherwise."""
     failed_smaller: bool
-    """All its cells ran their budget at one smaller size and failed."""
+    """Whether, with the same settings, all of its cells ran their budget and failed at one smaller
+    size."""
     budget: int | None = None
-    """The least number of steps with which it passed, or the largest with which it failed."""
+    """The least number of steps with which the value passed, or the largest with which it failed.
+    None if it did neither, or if budgets are not compared."""
 
     @property
     def failed(self) -> bool:
@@ -31,15 +37,20 @@ class Candidate:
 class Bound:
     kind: Kind
     value: Value | None
-    """Least value that passed."""
+    """The least value that passed, or None if none did."""
     fail: Value | None
-    """Largest value, below that, which failed at this size or at a smaller one."""
+    """The largest value that failed at this size or at a smaller one, among those below `value`.
+    None if there is no such value."""
     inferred: int
-    """How many values up to `fail` have not failed themselves: monotonicity alone says so."""
+    """How many values up to `fail` have not failed themselves. That they fail is inferred from a
+    larger value or from a smaller size that failed."""
 
 
 def judge(candidates: Sequence[Candidate]) -> Bound:
-    """The first of the six claims that holds. `candidates`: at least one, by rising value."""
+    """Returns the bound with the first of the six kinds of claim that holds.
+
+    candidates: at least one, by rising value.
+    """
     at = next((i for i, c in enumerate(candidates) if c.passed), None)
     smaller = candidates[:at]
     last = max((i for i, c in enumerate(smaller) if c.failed), default=-1)
@@ -65,18 +76,21 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
 
 
 def up_to_the_first_pass(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Returns the candidates up to the least value that passed. Where a value is spent in several
-    ways, as training FLOPs are on width or steps, a larger one that fails contradicts nothing."""
+    """Returns the candidates up to and including the least value that passed.
+
+    Some values can be spent in several ways, as training FLOPs are on width or on steps. Then a
+    larger value that fails does not contradict a smaller one that passes.
+    """
     at = next((i for i, c in enumerate(candidates) if c.passed), len(candidates))
     return candidates[: at + 1]
 
 
 def judge_measured(passed: Sequence[Value], all_failed: bool) -> Bound:
-    """What is claimed of a minimised score, which is measured and no setting of the grid.
+    """Returns what is claimed of a minimised score, which is measured and not set by the grid.
 
-    That a cell failed says nothing of cells with a lower score, so nothing is known from below:
-    `at most` the least score among those that `passed`; without one `above` where all cells of
-    the group ran their budget and failed, else `open`.
+    A cell that failed says nothing of cells with a lower score, so nothing is known from below. The
+    claim is `at most` the least score in `passed`. Where nothing passed, it is `above` if all cells
+    of the group ran their budget and failed (`all_failed`), and `open` if not.
     """
     if passed:
         return Bound("at most", min(passed), None, 0)

@@ -1,4 +1,4 @@
-"""The cells behind the rows of `min`, one by one: what figures draw."""
+"""The cells behind the rows of `min`, one by one. Figures draw them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,29 @@ if TYPE_CHECKING:
     from sweepd.query.reply import Merit
 
 State = Literal["passed", "failed", "inferred", "ended early", "unfinished", "untried"]
-"""inferred: it has not failed itself, but a cell of a larger value or of a smaller size has.
-ended early: its seeds were solved or stopped before the condition was decided."""
+"""What is known of the cells of one group that share a value. The first of these that is true
+holds.
+
+passed: one of the cells passes. failed: all of them ran their budget and failed. inferred: they
+have not all failed themselves, but a larger value did, or a cell of a smaller size. ended early:
+some of their seeds were solved or stopped before the condition was decided. unfinished: some of
+their trials have ended. untried: none has.
+"""
 
 
 def cell_rows(
     grouping: Grouping, found: Sequence[MinRow], merit: Merit
 ) -> tuple[dict[str, Any], ...]:
-    """One row for each cell of the grid, in the order of the rows and of their values.
+    """Returns one row for each cell of the grid, in the order of the rows and of their values.
 
-    Each has the columns of its group, `cell` (its number in `raw.cells`), `value` (what is
-    minimised), `state` (of all cells of the group that share the value), `stands` (whether it is
-    the best of these), `decides` and `wins` (whether it may lower the row's value, or gave it),
-    `steps`, `at`, its scores, `seeds`, `passed` and the counts of each status.
+    Each has the columns of its group and these of its own:
+
+    cell: its number in `raw.cells`. value: what is minimised. state: that of all cells of the group
+    that share the value. stands: whether it is the best of these. decides: whether it may lower the
+    row's value. wins: whether it gave the row's value. steps: its budget. at: its other axes, as
+    JSON. seeds: their count. passed: how many of them pass.
+
+    Its scores and the counts of each status follow.
     """
     return tuple(
         {**row.columns, **told}

@@ -18,7 +18,7 @@ from sweepd.query.parser import Question
 from sweepd.statuses import RAN
 
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
-"""How DuckDB's numeric types begin."""
+"""The beginnings of the names of DuckDB's numeric types."""
 
 _TALLY = """
     count(seed) AS seeds,
@@ -26,8 +26,8 @@ _TALLY = """
         count(holds) FILTER (seed IS NOT NULL) AS decided,
         bool_or(holds) FILTER (seed IS NULL) AS pooled
 """
-"""What the seeds of a cell say, from one row for each seed and one, with a null seed, for all of
-them pooled."""
+"""SQL columns that count the seeds of a cell, and those of them for which the condition holds or is
+decided. They are made from one row for each seed, and one with a null seed for all seeds pooled."""
 _OUTCOME = """
     CASE cells.pass
         WHEN 'all' THEN
@@ -37,7 +37,7 @@ _OUTCOME = """
         ELSE v.pooled
     END
 """
-"""Whether the cell passes, by its pass rule; NULL while that is open."""
+"""SQL that says whether a cell passes by its pass rule. It is NULL while that is open."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,28 @@ class Cell:
     """A cell as a question sees it."""
 
     row: Mapping[str, Any]
-    """Columns of `raw.cells`."""
+    """The cell's row in `raw.cells`, by column."""
     outcome: bool | None
-    """Whether the condition holds; None until its seeds decide that."""
+    """Whether the condition holds for the cell. None until its seeds decide that."""
     passed: int
-    """Seeds for which it holds."""
+    """The number of seeds for which the condition holds."""
     decided: int
-    """Seeds for which it holds or does not."""
+    """The number of seeds for which it is known whether the condition holds."""
     values: tuple[Any, ...]
-    """The question's expressions: numbers, or None where there is no score yet, say."""
+    """The values of the question's expressions. Each is a number, or None where, for example, there
+    is no score yet."""
     rivals: tuple[Cell, ...] = ()
-    """Where nuisance axes were tuned: one cell for each of their values, of which this is the
-    best; then `outcome` is what they say together."""
+    """The cells of the grid that this one stands for where nuisance axes were tuned. They differ in
+    these axes alone. This cell is the best of them, and `outcome` is what they say together. Empty
+    where nothing was tuned."""
     tuned: tuple[str, ...] = ()
-    """The nuisance axes in which those differ."""
+    """The nuisance axes in which the rivals may differ."""
     own: Scores = field(default_factory=dict)
-    """The metrics of users' own tasks and loops that the question is about."""
+    """The metrics of users' own tasks and loops that the question is about, and which way each is
+    better."""
     edge: str = ""
-    """Tuned axes, joined by commas, whose best value lies at the edge of the tried range."""
+    """The names, joined by commas, of the tuned axes whose best value lies at the edge of the tried
+    range."""
 
     @property
     def points(self) -> tuple[Cell, ...]:
@@ -71,8 +75,8 @@ class Cell:
 
     @property
     def failed(self) -> bool:
-        """Whether the condition does not hold, and training showed it: that is more than where
-        nothing was trained and no score at all could meet the condition."""
+        """Whether the condition does not hold, and training has shown that. Where nothing was
+        trained, a cell has not failed, even if no score at all could meet the condition."""
         return self.outcome is False and all(map(_trained, self.points))
 
     @property
@@ -81,18 +85,22 @@ class Cell:
 
     @property
     def complete(self) -> bool:
-        """Whether all that is planned of it ran its budget."""
+        """Whether every seed of every cell that it stands for ran to an end that counts (RAN)."""
         rows = [point.row for point in self.points]
         return all(sum(row[status] for status in RAN) == row["seeds"] for row in rows)
 
     @property
     def has_values(self) -> bool:
-        """Whether the question's expressions are numbers here."""
+        """Whether all of the question's expressions are finite numbers for this cell."""
         return all(value is not None and isfinite(value) for value in self.values)
 
     def scores(self) -> dict[str, float | None]:
-        """The scores by pass rule, each with its spread over seeds; of the accuracy also Wilson's
-        interval. An infinite one, of seeds that diverged, is None."""
+        """Returns the score columns of an answer (`score_columns`) with their values.
+
+        The seeds are pooled by the pass rule. acc, loss and a user's own metrics come with their
+        least and greatest value over seeds, and acc also with Wilson's interval. An infinite score,
+        which seeds that diverged have, is None.
+        """
         acc = self.row["acc"]
         worth = self.row["worth" if self.row["pass"] == "mean" else "worth_of_one"]
         interval = wilson(acc, worth) if acc is not None and worth else (None, None)
@@ -104,7 +112,8 @@ class Cell:
         return dict(zip(score_columns(self.own), found, strict=True))
 
     def merit(self, score: str) -> tuple[float, ...]:
-        """Orders cells by a score, then by the others; without scores they come last."""
+        """Returns how good a cell is by a score, then by the others: the greater the better. A
+        score that is missing counts as the worst."""
         better = {"acc": "up", "loss": "down", **self.own}
         merits = {name: self._merit(name, way) for name, way in better.items()}
         return merits[score], *merits.values()
@@ -115,7 +124,7 @@ class Cell:
 
 
 def score_columns(own: Iterable[str]) -> list[str]:
-    """What an answer tells of the scores. own: as of `Cell`."""
+    """Returns the columns in which an answer tells the scores. own: as in `Cell`."""
     of_acc = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
     ends = ("", "_seed_min", "_seed_max")
     rest = (f"{name}{end}" for name in ("loss", *own) for end in ends)
@@ -125,7 +134,11 @@ def score_columns(own: Iterable[str]) -> list[str]:
 def judged(
     views: Views, question: Question, selection: Node, condition: Node, own: Scores
 ) -> list[tuple[Cell, bool]]:
-    """Every cell, and whether the selection, which mentions no score, holds for it."""
+    """Returns every cell, and whether the selection, which mentions no score, holds for it.
+
+    Raises UserError if an expression of the question is not a number, or if the selection or the
+    condition is not true or false.
+    """
     nodes = [node for _, node in question.expressions]
     *kinds, selects, judges = views.types([node.sql() for node in (*nodes, selection, condition)])
     for (text, _), kind in zip(question.expressions, kinds, strict=True):
@@ -175,10 +188,11 @@ def judged(
 
 
 def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
-    """The outcome of cells that differ in nuisance axes alone, taken as one.
+    """Returns the outcome of cells that differ in nuisance axes alone, taken as one cell.
 
-    Such a cell is as good as the best value of those axes makes it: a condition holds where it
-    does for one of them, and one that asks for bad scores where it does for all.
+    Such a cell is as good as the best value of those axes makes it. So a condition holds if it
+    holds for one of the cells. A condition that asks for bad scores holds if it holds for all of
+    them. The outcome is None while that is open.
     """
     outcomes = {rival.outcome for rival in rivals}
     decisive = not falls(condition)
@@ -188,14 +202,14 @@ def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
 
 
 def _trained(point: Cell) -> bool:
-    """Whether a seed of a cell was trained to an end that counts."""
+    """Returns whether a seed of a cell was trained to an end that counts."""
     return any(point.row[status] for status in RAN)
 
 
 def _shown(node: Node) -> str:
-    """An expression in SQL; its scores are those of the seeds that ended.
+    """Returns an expression in SQL. Its scores are those of the seeds that ended.
 
-    It is NULL where a rule stopped a seed that can still change the score: rules stop the bad
+    It is NULL where a rule stopped a seed that can still change the score. Rules stop the bad
     seeds, so the others alone would look too good.
     """
     if not node.scores:

@@ -19,26 +19,29 @@ from sweepd.grid.options import BETTER, MEAN_DIGITS, Better, Goal, PassRule, ran
 from sweepd.statuses import DONE, RAN, STATUSES
 
 GOAL_COST = "flops_to_goal"
-"""Computed from the metrics, so `cells` has it only once they have been read."""
+"""The column of the training FLOPs that a trial took to meet its goal. They are computed from the
+metrics, so `cells` has the column only once the metrics have been read."""
 Scores = Mapping[str, Better]
-"""Scores of trials, and which way each is better."""
+"""The scores of trials, and which way each of them is better."""
 MEASURED: Scores = BETTER
-"""The scores that the row of any trial holds; one of a user's own task or loop may hold others."""
+"""The scores that the row of any trial has. The row of a user's own task or loop may have
+others."""
 OF_TRIALS: Scores = {**MEASURED, GOAL_COST: "down"}
-"""All scores that any trial may have."""
+"""The scores that any trial may have, with the one that is computed from its metrics."""
 
 
 def extremes(scores: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Columns of `cells` with the extremes of scores over seeds: which score, which extreme."""
+    """Returns the columns of `cells` that hold extremes of scores over seeds. For each column it
+    gives the score and which extreme (min or max) it holds."""
     shown = (score for score in scores if score not in ("chain_acc", GOAL_COST))
     return {f"{score}_{pool}": (score, pool) for score in shown for pool in ("min", "max")}
 
 
 EXTREMES = extremes(MEASURED)
 SCORES = (*OF_TRIALS, *EXTREMES)
-"""Columns of `cells` that seeds yet to come may change."""
+"""The columns of `cells` that may still change as more seeds end."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
-"""Columns of `cells` that are known before a trial runs."""
+"""The columns of `cells` that are known before a trial runs."""
 
 _FILED = ("raw.planned", "raw.attempts")
 _DONE = f"status IN {DONE}"
@@ -46,33 +49,39 @@ _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for sta
 _IN_RESERVE = (
     "(coalesce(plan.on_demand, false) OR coalesce(list_contains(s.extra_seeds, plan.seed), false))"
 )
-"""Whether a planned trial of the sweep `s` runs only where an answer hangs on it."""
+"""SQL that says whether a planned trial of the sweep `s` runs only where an answer depends on
+it."""
 _AT_CHECKS = (
     "(coalesce(metrics.step % endings.check_every = 0, true) OR metrics.step = endings.step)"
 )
 _CHECKED = {"loss": _AT_CHECKS}
-"""By metric: which rows belong to a check. Other scores are measured at checks only, and at each
-step of a loop, which has no `check_every`."""
+"""SQL that says, by metric, whether a row of the metrics belongs to a check. Other metrics need no
+such test. They are measured at checks only, or at each step of a user's own loop, which has no
+`check_every`."""
 
 
 def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
+    """Returns a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def least(score: str) -> str:
-    """The column of `raw.bounds` with the least value that a score may turn out to have."""
+    """Returns the column of `raw.bounds` with the least value that a score may turn out to have."""
     return f"{score}_least"
 
 
 def most(score: str) -> str:
-    """The column of `raw.bounds` with the greatest value that a score may turn out to have."""
+    """Returns the column of `raw.bounds` with the greatest value that a score may turn out to
+    have."""
     return f"{score}_most"
 
 
 def told_apart_sql() -> str:
-    """Make `config` differ where names do. In sweepd 0.1.0 it left out the file of a user's class:
-    two of one name in two files have it in common."""
+    """Returns SQL that makes `config` differ wherever the names of tasks or models do.
+
+    In sweepd 0.1.0 `config` left out the file of a user's class, so two classes of one name in two
+    files have it in common.
+    """
     rows = " UNION ".join(f"SELECT config, task, model FROM {name}" for name in _FILED)
     told_apart = "".join(
         f"UPDATE {name} SET config = concat_ws(' ', config, task, model) "
@@ -87,8 +96,12 @@ def told_apart_sql() -> str:
 
 
 def endings_sql(selected: str) -> str:
-    """The views `attempts` and `trials`, of the attempts for which `selected` holds. `raw.newest`
-    has the attempt of each trial that counts: the newest one that ran, if one did."""
+    """Returns the SQL of the views `attempts` and `trials`, over the attempts for which `selected`,
+    an SQL condition, holds.
+
+    `raw.newest` has for each trial the attempt that counts. That is the newest one that ran, or the
+    newest of all if none ran.
+    """
     counting = f"coalesce(max(attempt) FILTER (status IN {RAN}), max(attempt))"
     return f"""
     CREATE TABLE raw.newest AS
@@ -99,10 +112,12 @@ def endings_sql(selected: str) -> str:
 
 
 def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str) -> str:
-    """The members of each cell, told apart by `member` (config, or id with code).
+    """Returns the SQL of the members of each cell, and of the tables that they are made from and
+    judged by: `raw.endings`, `raw.plans`, `raw.members` and `raw.rules`.
 
-    Costs are the planned ones: the trial's own where there is no plan. A cell whose trials all run
-    on demand is one once any of them is done.
+    member: the column that tells members apart, `config`, or `id` where cells differ by code. Costs
+    are the planned ones, or the trial's own where there is no plan. A cell whose trials all run on
+    demand is left out until one of them is done.
     """
     code = ["code"] if member == "id" else []
     shared = ["task", "model", "size", "L", *code]
@@ -147,7 +162,7 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
 
 
 def sweeps_sql() -> str:
-    """The view `sweeps`: how each selected sweep stands."""
+    """Returns the SQL of the view `sweeps`, which says how each selected sweep stands."""
     return f"""
     CREATE VIEW sweeps AS
         SELECT s.name, any_value(s.created) AS created, any_value(s.goal) AS goal,
@@ -162,7 +177,10 @@ def sweeps_sql() -> str:
 
 
 def makers_sql(ids: str) -> str:
-    """A SELECT of the given ids, and of all trials whose checkpoints these have continued."""
+    """Returns a SELECT of the given ids, and of all trials whose checkpoints these have continued.
+
+    ids: a SELECT of ids.
+    """
     return f"""
         WITH RECURSIVE wanted AS (
             {ids}
@@ -174,8 +192,9 @@ def makers_sql(ids: str) -> str:
 
 
 def lineage_sql(of: str) -> str:
-    """`lineage`, for a recursive WITH: for each trial of a table, whose metrics are its own
-    (`maker`), and up to which step.
+    """Returns the SQL of `lineage`, for a recursive WITH. For each trial of the table `of` it names
+    the trials whose metrics count as its own (`maker`), and the step before which they do
+    (`until`, null if all do).
 
     A trial that continued another one's checkpoint shares the rows of that one, its `parent`, up
     to the first row of its own. An attempt that recorded no row made no step.
@@ -194,10 +213,10 @@ def lineage_sql(of: str) -> str:
 
 
 def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
-    """`raw.reached`: for each trial that ended, the training FLOPs at the first check that meets
-    its cell's goal (`flops`), and its last recorded step.
+    """Returns the SQL of `raw.reached`. For each trial that ended, it has the training FLOPs at the
+    first check that meets the goal of its cell (`flops`), and its last recorded step (`last_step`).
 
-    A loss is that of a training batch, and is looked at only where there is a check.
+    A loss in the metrics is that of a training batch. It is looked at only where there is a check.
     """
     read = dict(_readable(goals, scores))
     met = "".join(
@@ -221,9 +240,9 @@ def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
 def cells_sql(
     identity: Iterable[str], member: str, scores: Scores, rules: Collection[PassRule]
 ) -> str:
-    """`cells`, and what is known of these scores. For GOAL_COST run `reached_sql` first.
+    """Returns the SQL of `cells`, and of the tables that say what is known of these scores.
 
-    rules: all that `raw.rules` holds.
+    If GOAL_COST is one of them, run `reached_sql` first. rules: all pass rules in `raw.rules`.
     """
     with_goal = GOAL_COST in scores
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
@@ -291,7 +310,7 @@ def cells_sql(
 
 
 def _readable(goals: Iterable[str], scores: Scores) -> Iterator[tuple[str, Goal]]:
-    """The goals that the metrics can tell, by their text, which holds no quotes."""
+    """Yields each goal that the metrics can decide, after its text, which holds no quotes."""
     for text in goals:
         try:
             goal = Goal.parse(text)
@@ -302,7 +321,7 @@ def _readable(goals: Iterable[str], scores: Scores) -> Iterator[tuple[str, Goal]
 
 
 def _ends(score: str, better: Better) -> tuple[str, str]:
-    """The worst and the best that a score of a trial can be, in SQL."""
+    """Returns the worst and the best value that a trial's score can have, in SQL."""
     known = (0.0, inf) if score == GOAL_COST else range_of(score)
     low, high = (f"'{end}'::DOUBLE" for end in known)
     return (high, low) if better == "down" else (low, high)
@@ -313,9 +332,12 @@ def _any_value(name: str, member: str) -> str:
 
 
 def _carried(name: str, scores: Scores) -> str:
-    """Returns the SQL of a column of a seed that has not run at its cell's budget. It has what the
-    seed reached with its largest smaller budget, and counts as solved there: a pass stays a pass
-    (`search.ladder`)."""
+    """Returns the SQL of one column of `raw.outcomes`.
+
+    A seed that was planned on demand, and has not run at its cell's budget, has what it reached
+    with its largest smaller budget. It counts as solved there, since a pass stays a pass
+    (`search.ladder`).
+    """
     value = f"shorter.{quoted(name)}"
     if name == "status":
         value = "'solved'"
@@ -329,11 +351,12 @@ def _carried(name: str, scores: Scores) -> str:
 
 
 def _score_sql(score: str, better: Better) -> str:
-    """What a trial measured, and the least and most that its score may turn out to be.
+    """Returns the SQL of three columns: what a trial measured, and the least and the greatest value
+    that its score may turn out to have.
 
-    A completed trial has the score that it measured, a solved one that or a better one, a diverged
-    one the worst there is; any other may still have any. The cost of reaching the goal is known
-    once the goal was met, and infinite if it never was.
+    A completed trial has the score that it measured. A solved one has that or a better one. A
+    diverged one has the worst there is. Any other trial may still get any score. The cost of
+    reaching the goal is known once the goal was met, and is infinite if it never was.
     """
     worst, best = _ends(score, better)
     if score == GOAL_COST:
@@ -355,7 +378,8 @@ def _score_sql(score: str, better: Better) -> str:
 
 
 def pooled_bounds(scores: Scores, rules: Collection[PassRule]) -> dict[str, str]:
-    """The columns of `raw.bounds` for a cell, each made from those for its seeds."""
+    """Returns the columns of `raw.bounds` for a cell as a whole, each with the SQL that makes it
+    from those of the cell's seeds."""
     both = (least, most)
     own = {
         bound(score): pooled(bound(score), better, rules)
@@ -370,11 +394,11 @@ def pooled_bounds(scores: Scores, rules: Collection[PassRule]) -> dict[str, str]
 
 
 def pooled(score: str, better: Better, rules: Collection[PassRule]) -> str:
-    """A column of the seeds as one number, by the cell's pass rule, which is one of these.
+    """Returns SQL that makes one number of a column of the seeds, by the pass rule of their cell.
 
-    The median of an even count is the mean of the two middle values. `all` takes the worst seed and
-    `any` the best. A mean with the infinitely bad score of a seed that diverged is that bad, as in
-    `search.pooling`.
+    rules: all that a cell may have. The median of an even count is the mean of the two middle
+    values. `all` takes the worst seed and `any` the best. If a seed that diverged has an infinitely
+    bad score, the mean is as bad. `search.pooling` applies the same rules.
     """
     column = quoted(score)
     worst, best, bad = ("max", "min", "inf") if better == "down" else ("min", "max", "-inf")

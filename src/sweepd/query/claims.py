@@ -1,8 +1,8 @@
 """What the figures of Yang et al. 2024 (arXiv 2402.13934) claim, judged by what a store measured.
 
 A claim is judged by every comparison that was made at the paper's settings, and by no other. What
-was seen elsewhere is shown, and judges nothing. A control is what a claim about the efficient
-models looks like for the standard one, of which the paper does not claim it.
+was seen at other settings is shown, but does not count. A control puts the claim about the
+efficient models to the standard model, of which the paper does not claim it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from sweepd.query.paper import SIZES, Measured, TableRow
 
 COLUMNS = ("kind", "claim", "status", "evidence", "control")
 MOST_SHOWN = 6
-"""Comparisons of one kind that the evidence spells out."""
+"""How many comparisons of one kind the evidence spells out at most."""
 EFFICIENT = ("linear", "sparse")
 
 
 def claims(measured: Measured) -> list[TableRow]:
-    """Each claim with its status, the evidence, and the control where it has one.
+    """Returns each claim with its status, the evidence, and the control where it has one.
 
-    supported: every comparison speaks for it. partly supported: some do, none against, the others
-    do not tell. mixed: some for, some against. contradicted: some against, none for. undecided:
-    none tells. at other settings: there are comparisons, none at the paper's settings.
-    not measured: there is none.
+    The status counts the comparisons at the paper's settings. supported: all speak for the claim.
+    partly supported: some do, none speaks against it, and the others do not tell. mixed: some speak
+    for it and some against. contradicted: some speak against it and none for it. undecided: none
+    tells. at other settings: there are comparisons, but none at the paper's settings. not measured:
+    there is no comparison at all.
     """
     widths, laws = widths_of(measured), growth_of(measured)
     grows = list(growing(laws, "standard"))
@@ -99,7 +100,8 @@ def _status(comparisons: Sequence[Comparison]) -> str:
 
 
 def _evidence(comparisons: Sequence[Comparison]) -> str:
-    """How many comparisons speak for a claim, against it or do not tell, and which."""
+    """Returns in words how many comparisons speak for a claim, speak against it or do not tell. It
+    spells out the first MOST_SHOWN of each kind."""
     told = []
     for word, side in (("for", True), ("against", False), ("undecided", None)):
         if found := [one.text for one in comparisons if one.holds is side]:

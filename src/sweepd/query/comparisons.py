@@ -1,9 +1,9 @@
 """What a store says about the paper's claims, one comparison at a time.
 
-What is known of min d somewhere is an interval, and two differ only where these do not overlap.
-Growth is what `fit` says of it. Cells are compared only if they agree in every setting that both
-have, from the task's to the schedule's. Each comparison says whether it was made at the settings
-that the paper's figures are about.
+What is known of min d at one set of settings is an interval. Two of them differ only where the
+intervals do not overlap. How min d grows is what `fit` says of it. Cells are compared only if they
+agree in every setting that both have, from the task's to the schedule's. Each comparison says
+whether it was made at the settings that the paper's figures are about.
 """
 
 from __future__ import annotations
@@ -18,36 +18,39 @@ from typing import Any
 from sweepd.query.paper import HEADS, LAYERS, POSITIONS, SIZES, Measured, TableRow
 
 LOCALITY = ("lis", "edit_distance", "ed_local")
-"""Tasks from the least to the most local."""
+"""The tasks, from the least to the most local."""
 LARGEST_D = 1024
-"""Of the paper's grid on LIS."""
+"""The largest d of the paper's grid on LIS."""
 ENOUGH_D = 256
-"""At which the standard model manages every size of the paper's grid."""
+"""The d with which, by the paper's claim, the standard model manages every size of its grid."""
 DEEP = 5
-"""Layers of the paper's deeper models."""
+"""The number of layers of the paper's deeper models."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     holds: bool | None
-    """Whether it speaks for a claim (True), against it (False) or does not tell (None)."""
+    """True if the comparison speaks for a claim, False if it speaks against it, and None if it does
+    not tell."""
     text: str
-    """What it compares, in words."""
+    """What was compared, in words."""
     of_paper: bool
-    """Whether it was made at the layers, heads, positions and sizes of the paper."""
+    """Whether the comparison was made at the layers, heads, positions and sizes of the paper."""
 
 
 @dataclass(frozen=True)
 class Width:
-    """What is known of min d somewhere, at a task, a model, a size and all other settings: it is
-    above `low` (0 if nothing failed, or longer training may turn a fail) and at most `high` (inf
-    if nothing passed)."""
+    """What is known of min d at one task, model, size and set of all other settings.
+
+    It is above `low`, which is 0 if nothing failed, or if longer training may turn a fail into a
+    pass. It is at most `high`, which is inf if nothing passed.
+    """
 
     at: TableRow
     low: float
     high: float
     marks: tuple[str, ...]
-    """settings that other widths of the same task and model have otherwise"""
+    """The settings that have several values among the widths of the same task and model."""
 
     @property
     def model(self) -> str:
@@ -58,17 +61,19 @@ class Width:
         return self.at["size"] in SIZES[self.at["task"]] and _settings_of_paper(self.at)
 
     def comparable(self, other: Width, *but: str) -> bool:
-        """Whether two agree in all settings that both have, except those compared."""
+        """Returns whether two widths agree in all settings that both have, except those in `but`,
+        which are compared."""
         return _comparable(self.at, other.at, *but)
 
     def above(self, other: Width) -> bool | None:
-        """Whether this least d is the larger one; None where the intervals do not tell."""
+        """Returns whether this min d is larger than the other, or None where the intervals do not
+        tell."""
         if self.low >= other.high:
             return True
         return False if other.low >= self.high else None
 
     def where(self) -> str:
-        """In words."""
+        """Returns in words what the width is known at: its model, task, size and marks."""
         marks = [f"{name} {self.at[name]}" for name in self.marks if self.at[name] is not None]
         at = f"{self.model} on {self.at['task']} at size {self.at['size']}"
         return ", ".join([at, *marks])
@@ -80,7 +85,7 @@ class Width:
 
 
 def widths_of(measured: Measured) -> list[Width]:
-    """What is known of min d, wherever it was measured."""
+    """Returns what is known of min d, wherever anything is."""
     rows = measured.rows(
         f"min d by {', '.join(('size', *measured.settings))} where acc > 0.9 and {_tasks(measured)}"
     )
@@ -90,15 +95,19 @@ def widths_of(measured: Measured) -> list[Width]:
 
 
 def _width(row: TableRow, measured: Measured, marks: tuple[str, ...] = ()) -> Width:
-    """What a row of `min d` knows."""
+    """Returns what a row of `min d` says of min d."""
     counts = row["settled"] == "yes" or not measured.settles
     at = {name: row[name] for name in ("task", "model", "size", *measured.settings)}
     return Width(at, (row["fail"] or 0) if counts else 0, row["value"] or inf, marks)
 
 
 def growth_of(measured: Measured) -> list[TableRow]:
-    """What `fit` says of the growth of min d: one row for each task, model and setting, and
-    whether it is `of_paper`; sizes of the paper's grid and others are not fitted together."""
+    """Returns what `fit` says of the growth of min d, one row for each task, model and set of
+    settings.
+
+    Sizes of the paper's grid and other sizes are not fitted together. `of_paper` says whether the
+    sizes and the settings of a row are the paper's.
+    """
     sizes = " or ".join(f"task = '{task}' and size in {found}" for task, found in SIZES.items())
     names = ["model", *measured.settings]
     found = []
@@ -111,7 +120,7 @@ def growth_of(measured: Measured) -> list[TableRow]:
 
 
 def larger(widths: Sequence[Width], model: str) -> Iterator[Comparison]:
-    """The model's min d against that of the standard one."""
+    """Yields comparisons that say whether the model's min d is larger than the standard model's."""
     for ours in widths:
         for other in widths:
             pair = (ours.model, other.model)
@@ -121,16 +130,18 @@ def larger(widths: Sequence[Width], model: str) -> Iterator[Comparison]:
 
 
 def growing(laws: Sequence[TableRow], model: str) -> Iterator[Comparison]:
-    """Whether the model's min d grows along L."""
+    """Yields comparisons that say whether the model's min d grows along L, one for each law."""
     holds = {"grows": True, "falls": False}
     for law in (law for law in laws if law["model"] == model):
         yield Comparison(holds.get(law["growth"]), _exponent(law), law["of_paper"])
 
 
 def faster(laws: Sequence[TableRow], *models: str) -> Iterator[Comparison]:
-    """The exponent of min d in L on each task against that on the next more local one.
+    """Yields comparisons that say whether the exponent of min d in L is larger on a task than on
+    the next more local task.
 
-    The two are measured apart, so the error of their difference is the root of the sum of squares.
+    The two exponents are measured apart. So the error of their difference is the root of the sum of
+    the squares of their errors.
     """
     known = [law for law in laws if law["exponent"] is not None and law["model"] in models]
     for less, more in pairwise(LOCALITY):
@@ -144,7 +155,7 @@ def faster(laws: Sequence[TableRow], *models: str) -> Iterator[Comparison]:
 
 
 def _less(one: TableRow, other: TableRow) -> tuple[float, float, float]:
-    """The difference of two exponents with its interval."""
+    """Returns the difference of two exponents, and the low and high end of its interval."""
     (low, middle, high), (below, centre, above) = (
         [law[name] for name in ("low", "exponent", "high")] for law in (one, other)
     )
@@ -157,7 +168,8 @@ def _less(one: TableRow, other: TableRow) -> tuple[float, float, float]:
 
 
 def easier(widths: Sequence[Width], *models: str) -> Iterator[Comparison]:
-    """The min d on the edit distance against that on its more local variant."""
+    """Yields comparisons that say whether min d is larger on the edit distance than on its more
+    local variant."""
     for ours in (width for width in widths if width.model in models):
         for local in widths:
             tasks = (ours.at["task"], local.at["task"])
@@ -167,8 +179,11 @@ def easier(widths: Sequence[Width], *models: str) -> Iterator[Comparison]:
 
 
 def enough(widths: Sequence[Width]) -> Iterator[Comparison]:
-    """Whether the standard model's min d is at most ENOUGH_D, at every size of the paper on a task
-    that was measured at one of them."""
+    """Yields comparisons that say whether the standard model's min d is at most ENOUGH_D.
+
+    For each task that was measured at a size of the paper, one more names the sizes of the paper at
+    which it was not measured, if there are any. That one does not tell (None).
+    """
     tried = defaultdict(set)
     for width in (width for width in widths if width.model == "standard"):
         manages = True if width.high <= ENOUGH_D else None
@@ -183,7 +198,8 @@ def enough(widths: Sequence[Width]) -> Iterator[Comparison]:
 
 
 def imperfect(measured: Measured) -> Iterator[Comparison]:
-    """Whether the sparse model reaches 100% on LIS with no width up to the paper's largest."""
+    """Yields comparisons that say whether the sparse model fails to reach 100% on LIS with every
+    width up to the paper's largest. Sizes below the paper's smallest are left out."""
     least = min(SIZES["lis"])
     settings = ", ".join(("size", *measured.settings))
     for row in measured.rows(
@@ -197,7 +213,7 @@ def imperfect(measured: Measured) -> Iterator[Comparison]:
 
 
 def alike(widths: Sequence[Width]) -> Iterator[Comparison]:
-    """The min d of 5 layers against that of 3, on the edit distance."""
+    """Yields comparisons that say whether 5 layers have the min d of 3 on the edit distance."""
     deep = [width for width in widths if width.at["task"] == "edit_distance"]
     for five in deep:
         for three in deep:
@@ -215,7 +231,8 @@ def _settings_of_paper(row: TableRow) -> bool:
 
 
 def _settings(law: TableRow) -> TableRow:
-    """What a row of `fit` was measured at, but for the task: what stands before its exponent."""
+    """Returns what a row of `fit` was measured at, apart from the task. These are the columns
+    before its exponent."""
     names = list(law)
     return {name: law[name] for name in names[: names.index("exponent")] if name != "task"}
 
@@ -237,12 +254,12 @@ def _span(middle: float, low: float, high: float) -> str:
 
 
 def _tasks(measured: Measured) -> str:
-    """The condition that a cell is of the paper's tasks, with a chain of thought."""
+    """Returns the condition that a cell is of one of the paper's tasks, with a chain of thought."""
     return f"task in {tuple(SIZES)} and {measured.chains}"
 
 
 def _marks(rows: Sequence[TableRow], measured: Measured) -> dict[tuple[str, str], tuple[str, ...]]:
-    """By task and model: the settings that have several values there."""
+    """Returns, for each task and model, the settings that have several values there."""
     values: dict[tuple[str, str], dict[str, set[Any]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:
         for name in measured.settings:

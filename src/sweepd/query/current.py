@@ -1,4 +1,4 @@
-"""Whose trials count: those of the code that a sweep would run now."""
+"""Tells which code's trials count for a question."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from sweepd.store.store import Store, SweepInfo
 
 
 def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
-    """Whose trials count: everybody's, or those of the code that a sweep would run now.
+    """Returns what questions need to tell which code's trials count (`CodeChoice`).
 
-    Nothing is looked for before a question needs it.
+    "all" counts the trials of every code. "current" counts those of the code that a sweep would run
+    now. That code is looked for only once a question needs it.
     """
     if choice == "all":
         return "all"
 
     @cache
     def places() -> list[SweepInfo]:
-        """A user's class is looked for where its grid was."""
+        """Returns the store's sweeps, since a user's class is looked for where its grid was."""
         sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
         return sorted(sweeps.values(), key=lambda info: info.base)
 

@@ -1,8 +1,8 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
-The tables are read through the store and copied into memory, except for large files of metrics,
-which DuckDB scans through the store (`sweepd.query.metrics_sql`). It reaches no other file, no
-network and no Python object, and what a query changes is gone with the connection.
+The tables are read through the store and copied into memory. Large files of metrics are not
+copied: DuckDB scans them through the store (`sweepd.query.metrics_sql`). DuckDB reaches no other
+file, no network and no Python object. What a query changes is gone with the connection.
 `sweepd.query.cells_sql` says how cells are made out of trials.
 """
 
@@ -43,28 +43,34 @@ if TYPE_CHECKING:
     from sweepd.query.summary import Summary
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
-"""Whose trials count. A function returns the digest of the code that (task, model) names now: its
-trials count, and those of codes accepted in its place. Where it returns None, since the present
-code cannot be found, the newest ending of each trial counts. "all": all trials, code by code."""
+"""The code whose trials count. "all" stands for every code, and then cells differ by code.
+
+A function takes the names of a task and of a model, and returns the digest of the code that they
+name now. Trials of that code count, and so do trials of the codes that were accepted in its place.
+Where the function returns None, since the present code cannot be found, the newest ending of each
+trial counts.
+"""
 
 _OWN = frozenset({*OF_CELLS, *SCORES})
-"""Columns of `raw.cells` that are neither axes nor columns of trials."""
+"""The columns of `raw.cells` that are neither axes nor columns of trials. No axis may have such a
+name."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
     "extra_seeds BIGINT[], fresh_seeds BIGINT[]"
 )
 FEW = 20_000
-"""Plans and endings up to which one thread is enough: with it, questions over 1000 and over 10,000
-endings took less time than with two."""
+"""The number of plans and endings up to which one thread is enough. With one thread, questions over
+1000 and over 10,000 endings took less time than with two."""
 LONGEST = 2**62
-"""Steps that nobody trains for."""
+"""A number of steps for which nobody trains. It stands for having no largest budget."""
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
 ENDED = frozenset({"trials", "attempts", "metrics"})
-"""The views that hold what trials left behind. The others need the cells."""
+"""The views that hold what trials left behind. The others cannot be read before the cells are
+made."""
 MADE = frozenset({"raw", "show", "query", "query_table"})
-"""Words of SQL that reach a view, or what it is made of, without its name."""
+"""Words of SQL with which a text can reach a view, or the tables behind it, without naming it."""
 BATCH = 10_000
-"""Rows that are in memory at once where rows are taken some at a time."""
+"""The number of rows that are in memory at once where rows are read in batches."""
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
@@ -88,17 +94,19 @@ class Answer:
     notes: list[str]
     damaged: tuple[Damaged, ...]
     about: frozenset[str] = frozenset()
-    """Which scores a question is about: acc, loss, metrics of users' own tasks and loops."""
+    """The scores that the question is about: acc, loss, or metrics of users' own tasks and
+    loops."""
     goal: Goal | None = None
-    """Its condition, if that is on one score and nothing else."""
+    """The question's condition as a goal. None unless it compares one score with a number and asks
+    nothing else."""
     tell_cells: Callable[[], Sequence[Mapping[str, Any]]] = field(default=tuple, compare=False)
     summary: Summary | None = None
-    """Of a `min`: what it is about, for people."""
+    """What people read above and below the answer to a `min`. None for any other verb."""
 
     @cached_property
     def cells(self) -> Sequence[Mapping[str, Any]]:
-        """Of `min`: what each cell of the grid says (`cell_rows`). Of `frontier`: each row's
-        `cell`. Only figures ask for them."""
+        """What figures need to know of cells. For `min` this is what each cell of the grid says
+        (`cell_rows`), for `frontier` the `cell` of each row, and for other verbs it is empty."""
         return self.tell_cells()
 
 
@@ -112,16 +120,17 @@ class Views:
     plan_axes: tuple[str, ...]
     trial_axes: tuple[str, ...]
     infos: Mapping[str, SweepInfo]
-    """sweep.json of each selected sweep."""
+    """The content of each selected sweep's sweep.json, by the sweep's name."""
     own: Scores
-    """Metrics of users' own tasks and loops: columns of `trials`, and scores of `cells`."""
+    """The metrics of users' own tasks and loops. They are columns of `trials` and scores of
+    `cells`."""
     whole_store: bool
     notes: list[str]
     damaged: tuple[Damaged, ...]
     failures: list[Exception] = field(default_factory=list)
-    """Why scanned files could not be read."""
+    """The errors with which scanned files could not be read."""
     made: set[str] = field(default_factory=set)
-    """"cells" and "sweeps", once these views are."""
+    """The names of those of the views `cells` and `sweeps` that have been made so far."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -190,8 +199,8 @@ class Views:
 
     @property
     def minimized(self) -> str:
-        """The column whose least value the selected sweeps ask for. UserError where they ask for
-        several, or one does not say."""
+        """The column whose least value the selected sweeps ask for. Raises UserError where they ask
+        for several, or one of them does not say."""
         told = {info.minimized: name for name, info in self.infos.items()} or {"d": ""}
         if len(told) == 1 and all(told):
             return next(iter(told))
@@ -208,7 +217,7 @@ class Views:
 
     @property
     def settles(self) -> bool:
-        """Whether a selected sweep trains what decides its answers for longer."""
+        """Whether a selected sweep trains the cells that decide its answers for longer."""
         return any(info.settle for info in self.infos.values())
 
     @cached_property
@@ -221,7 +230,8 @@ class Views:
         return Settle(told[-1]["factor"], int(told[-1]["least"]), int(told[-1]["most"]))
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """All rows of our own SQL. UserError if the values do not allow it (a text plus one)."""
+        """Returns all rows of SQL that sweepd wrote itself. Raises UserError if the values do not
+        allow it (a text plus one)."""
         self.make_cells()
         try:
             with self._only_reading():
@@ -230,19 +240,21 @@ class Views:
             raise UserError(str(error).partition("\n")[0]) from None
 
     def types(self, expressions: Sequence[str]) -> list[str]:
-        """DuckDB's types of expressions over `cells`."""
+        """Returns DuckDB's types of expressions over `cells`."""
         sql = f"DESCRIBE SELECT {', '.join(expressions)} FROM cells"
         return [row[1] for row in self.fetch(sql)]
 
     def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of our own SQL, some at a time. Nothing else may be asked meanwhile."""
+        """Yields the rows of SQL that sweepd wrote itself, up to BATCH at a time. Nothing else may
+        be asked meanwhile."""
         with self._only_reading():
             result = self.connection.execute(sql)
             while rows := result.fetchmany(BATCH):
                 yield rows
 
     def sql(self, text: str) -> Answer:
-        """The rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views; else UserError."""
+        """Returns the rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views. Raises
+        UserError if the text is anything else, or if DuckDB refuses it."""
 
         def rows_of(select: str) -> tuple[list[str], list[tuple[Any, ...]]]:
             result = self.connection.execute(select)
@@ -253,10 +265,10 @@ class Views:
         return Answer(columns, found, self.notes, damaged)
 
     def arrow(self, text: str) -> tuple[pa.Table, tuple[Damaged, ...]]:
-        """The same as an Arrow table, and the files that were skipped."""
+        """Returns the rows that `sql` finds, as an Arrow table, and the files that were skipped."""
 
         def table_of(select: str) -> tuple[list[str], pa.Table]:
-            result = self.connection.sql(select)  # of `execute` DuckDB would copy all rows first
+            result = self.connection.sql(select)  # `execute` would copy all rows first
             return result.columns, result.to_arrow_table()
 
         columns, table, damaged = self._select(text, table_of)
@@ -265,8 +277,10 @@ class Views:
     def _select(
         self, text: str, ask: Callable[[str], tuple[list[str], Any]]
     ) -> tuple[list[str], Any, tuple[Damaged, ...]]:
-        """The columns of a SELECT, no two alike, what DuckDB says when it is asked, and the files
-        that were skipped. ask: returns columns and rows."""
+        """Returns the columns of a SELECT, its rows and the files that were skipped.
+
+        No two columns have the same name. ask: runs the SELECT and returns its columns and rows.
+        """
         text = text.encode(errors="replace").decode()  # no lone surrogates
         damaged = self.damaged
         try:
@@ -300,7 +314,7 @@ class Views:
 
     @contextmanager
     def _scanning(self) -> Iterator[None]:
-        """EnvironmentFailure if a scanned file cannot be read."""
+        """Within this block a scanned file that cannot be read raises EnvironmentFailure."""
         self.failures.clear()
         try:
             yield
@@ -313,7 +327,8 @@ class Views:
             raise
 
     def make_cells(self) -> None:
-        """Make the view `cells`, once, and note how many trials no cell counts."""
+        """Makes the view `cells`, once, and notes how many trials are left out because another
+        code made them."""
         if "cells" in self.made:
             return
         self.made.add("cells")
@@ -326,15 +341,17 @@ class Views:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
 
     def _make_sweeps(self) -> None:
-        """Make the view `sweeps`, once."""
+        """Makes the view `sweeps`, once."""
         if "sweeps" not in self.made:
             self.made.add("sweeps")
             self.connection.execute(sweeps_sql())
 
     def prepare(self, text: str) -> tuple[Damaged, ...]:
-        """Look through the metrics, which may take long, if a text names them or GOAL_COST.
+        """Attaches the metrics if a text names them or GOAL_COST, and returns the files that were
+        skipped. This may take long.
 
-        Call it before `columns`: those have GOAL_COST from then on.
+        A text that names GOAL_COST has to come here before `columns` is read, which has GOAL_COST
+        only from then on.
         """
         text = text.lower()
         if not reads_metrics(text):
@@ -368,13 +385,13 @@ class Views:
 
 
 def reads_metrics(text: str) -> bool:
-    """Whether a question, or SQL, may need the metrics."""
+    """Returns whether a question, or SQL, may need the metrics."""
     return GOAL_COST in text.lower() or "metrics" in text.lower()
 
 
 def sandbox() -> duckdb.DuckDBPyConnection:
-    """An empty database in memory that reaches nothing outside itself but the files of metrics
-    that `attach` gives to it."""
+    """Returns an empty database in memory. It reaches nothing outside itself but the files of
+    metrics that `attach` gives to it."""
     con = duckdb.connect(
         ":memory:",
         config={
@@ -402,17 +419,22 @@ def connect(
     about: str | None = None,
     scans: bool = True,
 ) -> Views:
-    """The views of some sweeps, or of the whole store.
+    """Returns the views of some sweeps, or of the whole store.
 
-    `about`: the one text that will be asked of them by `sql`. If it names metrics alone, no plan
-    and no ending is read.
+    `seeds` overrides the pass rule of the grids.
+
+    `about`: the one text that will be asked of the views by `sql`. If it names metrics alone, and
+    the views are of the whole store, no plan and no ending is read.
 
     `scans`: whether anything that is asked may need the metrics (`reads_metrics`).
 
     `cells` are the planned ones and, over the whole store, those of trials that no plan has. A
-    trial that is planned only for close calls, or on demand, is a member of its cell once it is
-    done: one that failed leaves the cell as decided as it was. `seeds` overrides the pass rule of
-    the grids. UserError for an unknown sweep or rule.
+    trial whose seed is only for close calls, or only confirms what passed, is a member of its cell
+    once it is done. One that failed leaves the cell as decided as it was. A cell whose trials are
+    all planned on demand is there once one of them is done.
+
+    Raises UserError for an unknown sweep or rule, where sweeps do not agree on a metric, and where
+    a field has the name of a column that `cells` has already.
     """
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
@@ -435,7 +457,8 @@ def connect(
     con = sandbox()
     if not scans and plans.table.num_rows + trials.table.num_rows <= FEW:
         con.execute("SET threads = 1")
-        con.execute("SET disabled_optimizers = 'compressed_materialization'")  # pays for many rows
+        # Compressed materialization pays off only for many rows.
+        con.execute("SET disabled_optimizers = 'compressed_materialization'")
     copy(con, "raw.planned", plans.table)
     copy(con, "raw.attempts", trials.table)
     add_columns(con, "raw.attempts", own)
@@ -461,7 +484,8 @@ def connect(
 
 
 def _names_only(text: str, views: Collection[str]) -> bool:
-    """Whether a text names some of these views and no other, and can't make names as it runs."""
+    """Returns whether a text names some of these views and no other, and can't make names as it
+    runs."""
     words = set(re.findall(r"\w+", text.lower()))
     return bool(words.intersection(views)) and words.isdisjoint(VIEWS.difference(views) | MADE)
 
@@ -469,7 +493,11 @@ def _names_only(text: str, views: Collection[str]) -> bool:
 def _load_infos(
     source: Source, sweeps: Sequence[str] | None
 ) -> tuple[dict[str, SweepInfo], list[Damaged]]:
-    """sweep.json by sweep, oldest first. Of the whole store, damaged ones are skipped and named."""
+    """Returns each sweep's sweep.json by its name, the oldest sweep first, and what is damaged.
+
+    Over the whole store a damaged one is skipped. If its sweep was asked for by name, it raises
+    EnvironmentFailure.
+    """
     infos: dict[str, SweepInfo] = {}
     damaged = []
     names = source.sweeps()
@@ -486,7 +514,8 @@ def _load_infos(
 
 
 def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> dict[str, Better]:
-    """The metrics of users' own tasks and loops. UserError where sweeps do not agree on one."""
+    """Returns the metrics of users' own tasks and loops, and which way each is better. Raises
+    UserError where sweeps do not agree on one."""
     found: dict[str, Better] = {}
     for sweep, info in infos.items():
         for name, better in info.metrics.items():
@@ -501,7 +530,8 @@ def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> 
 
 
 def _task_fields(sweep: str, grid: str) -> set[str]:
-    """The fields of all task blocks of a frozen grid."""
+    """Returns the fields of all task blocks of a frozen grid. Raises EnvironmentFailure if the
+    grid is damaged."""
     from sweepd.grid.yamlfile import GridError, parse
 
     try:
@@ -524,14 +554,15 @@ def _parents(trials: pa.Table) -> pa.Table:
 def _fill(
     con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
 ) -> None:
-    """A small table from rows. (By way of Arrow it would import pandas.)"""
+    """Makes a small table from rows. (By way of Arrow it would import pandas.)"""
     con.execute(f"CREATE TABLE {name} ({columns})")
     if rows:
         con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
 def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> list[list[Any]]:
-    """The rows of `SWEEPS`; `number` counts from the oldest."""
+    """Returns the rows of `raw.sweeps`, with the columns SWEEPS. `number` counts from the oldest
+    sweep."""
     return [
         [number, name, info.created, info.goal, seeds or info.pass_rule, info.search,
          list(info.extra_seeds), list(info.fresh_seeds)]
@@ -542,7 +573,7 @@ def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> list[list[
 def _counted(
     con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, SweepInfo]
 ) -> tuple[list[tuple[str, str, str]], int]:
-    """Task, model and code of the trials that count, and how many trials do not."""
+    """Returns each task, model and code whose trials count, and how many trials do not count."""
     accepted = {digest for info in infos.values() for digest in info.accepted}
 
     def counts(task: str, model: str, made_by: str) -> bool:

@@ -1,7 +1,8 @@
 """What a smaller width costs in training: how many times the steps one halving of it takes.
 
 For each width, the trials with their budgets say how many steps half of the seeds need (`levels`).
-The law of those steps along the width gives the rate: it is 2 to the power of minus its exponent.
+A law says how those steps depend on the width. The cost of one halving is 2 to the power of minus
+the law's exponent.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from sweepd.query.levels import Point, Tried
 from sweepd.query.reply import Reply
 
 EXCHANGE = ("per_halving", "per_halving_low", "per_halving_high")
-"""How many times the steps one halving of the minimised value costs, with its 95% interval."""
+"""The columns that say how many times as many steps one halving of the minimised value costs, with
+the ends of the 95% interval."""
 
 
 def with_exchange(reply: Reply, grouping: Grouping, cells: Sequence[Cell]) -> Reply:
-    """The answer to `min … by steps` with EXCHANGE in every row. The rows of one group have it in
-    common, whatever their steps. cells: as they ran, each at its own budget."""
+    """Returns the answer to `min … by steps` with EXCHANGE in every row.
+
+    Rows that differ in their steps alone have the same EXCHANGE. cells: as they ran, each at its
+    own budget.
+    """
     group = tuple(name for name in grouping.group if name != "steps")
     found = {
         tuple(columns.values()): exchange(members)
@@ -34,8 +39,12 @@ def with_exchange(reply: Reply, grouping: Grouping, cells: Sequence[Cell]) -> Re
 
 
 def exchange(cells: Sequence[Cell]) -> dict[str, float]:
-    """EXCHANGE of cells that differ in the minimised value, in their steps and in what is best
-    chosen; empty where too few widths have both passed and failed."""
+    """Returns EXCHANGE for cells that differ in the minimised value, in their steps and in the axes
+    over which a row is the best.
+
+    It is empty where a minimised value is not positive. It is also empty where the cells cannot
+    carry a fit (`refusal`), as when too few values have both passes and fails.
+    """
     by_value: dict[float, list[Cell]] = defaultdict(list)
     for cell in cells:
         by_value[cell.values[0]].append(cell)
@@ -48,9 +57,10 @@ def exchange(cells: Sequence[Cell]) -> dict[str, float]:
 
 
 def _tried(cells: Sequence[Cell]) -> tuple[Tried, ...]:
-    """The budgets on either side of what the seeds of one width need.
+    """Returns the budgets on either side of what the seeds of one width need, with their passes and
+    fails: the least that passed, and the largest below it that failed.
 
-    Longer runs continue shorter ones, so a seed that failed with several budgets says only once
+    Longer runs continue shorter ones. So a seed that failed with several budgets says only once
     that it needs more.
     """
     best: dict[int, Cell] = {}

@@ -17,14 +17,15 @@ from sweepd.grid.options import BETTER, OPERATORS, Better, Goal
 from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, Scores, least, most, quoted
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-"""The comparisons that an interval can decide, and each with its sides exchanged."""
+"""The comparisons that an interval can decide. Each has the one that means the same once its two
+sides are exchanged."""
 RISING = {">": 1, ">=": 1, "<": -1, "<=": -1}
-"""Which way a comparison's left side has to move to make it hold."""
+"""Which way the left side of a comparison has to move to make it hold: 1 is up, -1 is down."""
 
 Naming = Callable[[str], str]
-"""What a column is called in the SQL that is printed."""
+"""A function from a column to the name that it has in the SQL that is printed."""
 ScoreTest = tuple["Column", str, "Node"]
-"""(score, operator, rest): a comparison of one score with an expression that has no score."""
+"""A comparison of one score with an expression that has no score: (score, operator, expression)."""
 
 
 def _as_it_is(column: str) -> str:
@@ -40,11 +41,11 @@ class Node:
         return ()
 
     def sql(self, name: Naming = _as_it_is) -> str:
-        """The expression in SQL, each column under what `name` calls it."""
+        """Returns the expression in SQL, with each column under the name that `name` gives it."""
         raise NotImplementedError
 
     def walk(self) -> Iterator[Node]:
-        """This expression and all that stand within it."""
+        """Yields this expression and all that stand within it."""
         yield self
         for part in self.parts:
             yield from part.walk()
@@ -56,12 +57,13 @@ class Node:
 
     @property
     def scores(self) -> frozenset[str]:
-        """The columns that it mentions and that seeds yet to come may change."""
+        """The columns that the expression mentions and that seeds yet to come may change."""
         return frozenset(n.name for n in self.walk() if isinstance(n, Column) and n.better)
 
     @property
     def about(self) -> frozenset[str]:
-        """What its scores are of: acc, loss, metrics of a user's own."""
+        """The metrics that its scores measure: acc, loss, or those of a user's own. `chain_acc`
+        counts as acc."""
         columns = (node for node in self.walk() if isinstance(node, Column))
         found = (column.score for column in columns if column.own or column.score in BETTER)
         return frozenset(score.removeprefix("chain_") for score in found)
@@ -71,18 +73,20 @@ class Node:
 class Column(Node):
     name: str
     own: Better | None = None
-    """Of a metric of a user's own, or of its extremes: which way it is better."""
+    """Which way the column is better, if it is a metric of a user's own task or loop, or an extreme
+    of one. None for any other column."""
 
     @property
     def score(self) -> str:
-        """The score that it is, or whose extreme over seeds."""
+        """The score that the column holds, or of which it holds an extreme over seeds. For any
+        other column this is its own name."""
         if self.own:
             return self.name.removesuffix("_min").removesuffix("_max")
         return EXTREMES.get(self.name, (self.name,))[0]
 
     @property
     def better(self) -> Better | None:
-        """Which way it is better, if it is a score."""
+        """Which way the column is better. None if it is no score."""
         return self.own or OF_TRIALS.get(self.score)
 
     def sql(self, name: Naming = _as_it_is) -> str:
@@ -92,9 +96,9 @@ class Column(Node):
 @dataclass(frozen=True)
 class Constant(Node):
     text: str
-    """As SQL."""
+    """The constant as SQL."""
     number: float | None = None
-    """Its value, if it is a number."""
+    """The value of the constant if it is a number, else None."""
 
     def sql(self, name: Naming = _as_it_is) -> str:
         return self.text
@@ -170,10 +174,10 @@ class Not(Node):
 
 @dataclass(frozen=True)
 class Other(Node):
-    """A call, a cast, arithmetic, CASE, IS NULL: of its scores it needs the very values."""
+    """A call, a cast, arithmetic, CASE or IS NULL. It has a value once its scores are known."""
 
     form: str
-    """SQL with a {} for each operand."""
+    """The SQL of the expression, with a {} for each operand."""
     operands: tuple[Node, ...]
 
     @property
@@ -188,19 +192,20 @@ TRUE = Constant("true")
 
 
 def numeral(text: str) -> Constant:
-    """A number as it was written; digits may be grouped by underscores."""
+    """Returns a number as it was written. Underscores may group its digits."""
     return Constant(f"({text})" if text.startswith("-") else text, float(text.replace("_", "")))
 
 
 def conjunction(conditions: Sequence[Node]) -> Node:
-    """All of the conditions at once."""
+    """Returns the condition that all of these hold."""
     if len(conditions) < 2:
         return conditions[0] if conditions else TRUE
     return Junction("AND", tuple(conditions))
 
 
 def conjuncts(condition: Node) -> tuple[Node, ...]:
-    """What a condition joins with AND."""
+    """Returns the conditions that a condition joins with AND, or the condition itself if there are
+    none."""
     match condition:
         case Junction("AND", conditions):
             return tuple(part for each in conditions for part in conjuncts(each))
@@ -208,14 +213,15 @@ def conjuncts(condition: Node) -> tuple[Node, ...]:
 
 
 def of_goal(goal: Goal, own: Scores) -> Node:
-    """A grid's goal as a condition. own: the metrics of the user's own tasks and loops."""
+    """Returns a grid's goal as a condition. own: the metrics of the user's own tasks and loops."""
     return Comparison(
         Column(goal.metric, own.get(goal.metric)), goal.comparison, numeral(repr(goal.threshold))
     )
 
 
 def goal_of(condition: Node) -> Goal | None:
-    """The condition as a goal, if it compares one score of trials with a number; else None."""
+    """Returns the condition as a goal if it compares one score of trials with a number, else
+    None."""
     test = _score_test(condition)
     if test is None:
         return None
@@ -227,7 +233,8 @@ def goal_of(condition: Node) -> Goal | None:
 
 
 def kleene(condition: Node) -> str:
-    """The condition in SQL over `cells` joined with `bounds`: NULL where it is undecided."""
+    """Returns the condition in SQL over `cells` joined with `bounds`. It is NULL where it is
+    undecided."""
     if not condition.scores:
         return condition.sql()
     if test := _score_test(condition):
@@ -247,19 +254,22 @@ def kleene(condition: Node) -> str:
 
 
 def known(node: Node) -> str:
-    """The SQL condition that each score of an expression, which has one, is known."""
+    """Returns the SQL condition that every score of an expression is known. The expression must
+    have one."""
     return " AND ".join(
         f"{quoted(least(score))} = {quoted(most(score))}" for score in sorted(node.scores)
     )
 
 
 def falls(condition: Node) -> bool:
-    """Whether better scores may end it and never bring it about, as with acc < 0.5."""
+    """Returns whether better scores can make a condition false but never make it true, as with
+    acc < 0.5."""
     return _trend(condition) == -1
 
 
 def thresholds(condition: Node) -> tuple[float, ...]:
-    """The numbers that acc must be above, below or equal to for the condition to hold."""
+    """Returns the numbers with which acc is compared in the parts that a condition joins with
+    AND, or negates."""
     found: list[float | None] = []
     for part in conjuncts(condition):
         match part:
@@ -286,8 +296,8 @@ def _score_test(condition: Node) -> ScoreTest | None:
 
 
 def _trend(condition: Node) -> int | None:
-    """1 if better scores can only help the condition, -1 if only harm, 0 if they do neither;
-    None if it depends."""
+    """Returns 1 if better scores can only help the condition, -1 if they can only harm it, and 0 if
+    they do neither. None if it depends."""
     if not condition.scores:
         return 0
     if test := _score_test(condition):
@@ -305,7 +315,8 @@ def _trend(condition: Node) -> int | None:
 
 
 def _decided(score: Column, operator: str, rest: Node) -> str:
-    """`score operator rest`, where the interval of the score settles it."""
+    """Returns `score operator rest` in SQL. It is NULL where the interval of the score does not
+    settle it."""
     low, high, value = quoted(least(score.name)), quoted(most(score.name)), rest.sql()
     match operator:
         case ">" | ">=":

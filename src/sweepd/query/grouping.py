@@ -16,7 +16,7 @@ from sweepd.query.expressions import Column
 from sweepd.query.parser import Question
 
 TRAINING = "train_flops"
-"""The cost that is spent on width, on steps, or on both."""
+"""The column with the cost of training, which can be spent on width, on steps, or on both."""
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,27 @@ class Grouping:
 
     group: tuple[str, ...]
     shown: tuple[str, ...]
-    """Axes that rows show in columns of their own."""
+    """The axes, other than those of the group, that rows show in columns of their own."""
     others: tuple[str, ...]
-    """What else varies."""
+    """The other columns that vary. Rows show them together, in the column `at`."""
     tuned: tuple[str, ...]
-    """Nuisance axes: cells that differ in them alone are one."""
+    """The nuisance axes that a row is the best over. Cells that differ in these alone are taken as
+    one."""
     rest: tuple[str, ...]
-    """All that makes a cell but these."""
+    """All columns that tell cells apart, except the tuned ones."""
     across_sizes: bool
-    """Whether a row is about one size, so that smaller sizes say something about it."""
+    """Whether a row is about one size, so that fails at smaller sizes say something about it."""
     pooled: tuple[str, ...]
-    """Columns that `by` may have left out, for rows to be the best over what differs in them."""
+    """The axes that `by` may have left out. A row is the best over the cells that differ in
+    them."""
     of_score: bool
-    """Whether the question ranks a measured score and no setting of the grid."""
+    """Whether the question ranks a measured score, and not something that the grid sets."""
     of_compute: bool
-    """Whether it ranks training FLOPs, which buy width or steps: more need not be better."""
+    """Whether the question ranks training FLOPs. They can be spent on width or on steps, so more of
+    them need not be better."""
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
-        """The group's columns and its cells, in natural order."""
+        """Returns each group's columns and its cells. The groups are in natural order."""
         groups = defaultdict(list)
         for cell in cells:
             groups[tuple(cell.row[name] for name in self.group)].append(cell)
@@ -50,8 +53,8 @@ class Grouping:
         return [(dict(zip(self.group, key, strict=True)), groups[key]) for key in keys]
 
     def merged(self, cells: Iterable[Cell]) -> list[str]:
-        """The columns in which cells of one row differ though the question does not speak of
-        them."""
+        """Returns the columns in which cells of one row differ though the question does not speak
+        of them."""
         found = {
             name
             for _, members in self.rows(cells)
@@ -61,7 +64,7 @@ class Grouping:
         return [name for name in self.pooled if name in found]
 
     def at(self, cell: Cell) -> str:
-        """Where else a cell stands: a JSON object of the other axes that it has."""
+        """Returns the axes in `others` that a cell has, with its values, as a JSON object."""
         axes = {name: cell.row[name] for name in self.others if cell.row[name] is not None}
         return json.dumps(axes, sort_keys=True)
 
@@ -69,9 +72,9 @@ class Grouping:
 def group(
     views: Views, question: Question, cells: Sequence[Cell], selected: Sequence[Cell]
 ) -> Grouping:
-    """How the question's cells fall into rows: by the columns of its `by`, or by default.
+    """Returns how the question's cells fall into rows: by the columns of its `by`, or by default.
 
-    `cells` are all of the store's, `selected` those for which the question's conditions on
+    `cells` are all cells of the store. `selected` are those for which the question's conditions on
     anything but scores hold.
     """
     along = question.along
@@ -108,11 +111,13 @@ def group(
 
 
 def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
-    """The columns that the question ranks, so that they are no group by default.
+    """Returns the columns that the question ranks, which by default do not group its rows.
 
-    Those are the columns that it minimises or fits along, d where a cost is among them, which is
-    there to rank widths, the steps too where that is the cost of training, and all columns `sizes`
-    of the size where one of them is.
+    These are the columns of its expressions, and the one that it fits along or asks the best value
+    of. If a cost is among them, d is ranked too, since costs are there to rank widths. If that is
+    the cost of training, the steps are ranked as well. If one of `sizes`, the columns of the size,
+    is ranked, all of them are. Raises UserError if the question cannot ask for that best value, or
+    cannot fit along that column.
     """
     along = question.along
     ranked = {name for _, node in question.expressions for name in node.columns}
@@ -135,14 +140,16 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
 
 
 def _default(views: Views, varying: Sequence[str], ranked: set[str]) -> list[str]:
-    """The group of a question without `by`: task, size, L, model and the `varying` axes, but for
-    nuisance axes and what the question ranks."""
+    """Returns the columns that group a question without `by`. They are task, size, L, model, the
+    code where cells differ by it, and the `varying` axes. Nuisance axes and what the question ranks
+    are left out."""
     names = ["task", "size", "L", "model", *views.code_column, *varying]
     return [name for name in names if name not in ranked | views.tune]
 
 
 def _asked(views: Views, by: Sequence[str], along: str | None) -> list[str]:
-    """The group that the question names. UserError for a column that cannot be one."""
+    """Returns the columns that group a question with `by`: those that it names, besides task, model
+    and, where cells differ by it, code. Raises UserError for a column that cannot group."""
     allowed = ["task", "size", "L", "model", *views.code_column, *views.axes, *COSTS]
     for name in by:
         if name not in allowed:
@@ -153,14 +160,15 @@ def _asked(views: Views, by: Sequence[str], along: str | None) -> list[str]:
 
 
 def _sizes_vary(cells: Sequence[Cell]) -> bool:
-    """Whether one task has several sizes."""
+    """Returns whether any task has several sizes."""
     sizes = {(cell.row["task"], cell.row["size"]) for cell in cells}
     return len(sizes) > len({task for task, _ in sizes})
 
 
 def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str]:
-    """Axes, other than size, that one task and model have in several values (null is one), where
-    there is a column to fit along at one value of that."""
+    """Returns the axes, other than a task's size, that have several values for some task and model.
+    Null is a value too. Where a column is fitted along, only cells with one value of it are
+    compared."""
     values: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
     for cell in cells:
         where = cell.row["task"], cell.row["model"], cell.row[along] if along else None

@@ -1,4 +1,4 @@
-"""The rows of `fit`: how the least value that passes grows along a column."""
+"""The rows of `fit`, which say how the least value that passes grows along a column."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ COLUMNS = (
     *("exponent", "low", "high", "growth", "factor", *WEIGHTS),
     *("points", "censored", "seeds", *OVER_STANDARD, "predicted", "at_hand", "agrees", "reason"),
 )
-"""Those of a row besides its group's."""
+"""The columns of a row besides those of its group."""
 
 Key = tuple[Any, ...]
 Points = Mapping[Key, Sequence[Point]]
-"""What was tried, by group, at each value of the column to fit along."""
+"""What was tried at each value of the column to fit along, by group."""
 
 
 def growth(
@@ -41,9 +41,10 @@ def growth(
     condition: Node,
     merit: Merit,
 ) -> Reply:
-    """The law of each group of the cells, which all have a value of the question's expression.
+    """Returns the answer to `fit`: the law of each group of the cells.
 
-    UserError where that value, or the column to fit along, is not positive.
+    Each of the cells must have a value of the question's expression. Raises UserError if such a
+    value, or one of the column to fit along, is not positive.
     """
     [(text, node)] = question.expressions
     along = question.along
@@ -78,7 +79,8 @@ def growth(
 
 
 def _told(points: Sequence[Point], predicted: str | None) -> dict[str, Any]:
-    """The law through the points of one group, or the reason why there is none."""
+    """Returns the columns with the law through the points of one group, or with the reason why
+    there is none."""
     known = [point for point in points if point.informative]
     told: dict[str, Any] = {
         "points": len(known),
@@ -97,7 +99,8 @@ def _told(points: Sequence[Point], predicted: str | None) -> dict[str, Any]:
 
 
 def _over(points: Sequence[Point], standard: Sequence[Point]) -> dict[str, float]:
-    """How much larger the exponent is than the standard model's, at the sizes that both have."""
+    """Returns OVER_STANDARD: how much larger the exponent is than that of the standard model, at
+    the sizes that both have. The result is empty where these sizes cannot carry a fit."""
     found = difference(points, standard)
     if found is None:
         return {}
@@ -110,7 +113,8 @@ def _refuse_below_zero(name: str, values: Sequence[float]) -> None:
 
 
 def _bounds_only(views: Views, found: Sequence[MinRow], condition: Node) -> set[Key]:
-    """The rows that more training may change, where a sweep settles its answers."""
+    """Returns the groups of the rows that more training may change. The set is empty if no
+    selected sweep settles its answers."""
     if not views.settles:
         return set()
     return {
@@ -132,7 +136,7 @@ def _points(found: Sequence[MinRow], bounds: set[Key]) -> Points:
 
 
 def _tried(found: tuple[float, Sequence[Cell]]) -> Tried:
-    """The seeds of the best of the cells that share a value."""
+    """Returns how many seeds passed and failed in the best of the cells that share a value."""
     value, cells = found
     best = max(cells, key=lambda cell: (cell.outcome is True, cell.passed / (cell.decided or 1)))
     return Tried(value, best.passed, best.decided - best.passed)

@@ -1,10 +1,11 @@
-"""Laws of growth through what trials say, and which of several laws they speak for.
+"""Fits laws of growth to the outcomes of trials, and weighs several laws against each other.
 
-The level of a size (`levels`) is what the law says there plus an error of that size, which all its
-trials share: some sizes are harder than any smooth law has it. How large such errors are is not
-known, so it is estimated with the rest, and so is the scatter of the seeds. All of this is averaged
-over, not maximised: on a grid of powers of two many laws fit equally well, and the average keeps
-that width. benchmarks/inference.py says how often the intervals hold the truth.
+The level of a size (`levels`) is what the law says there plus an error of that size. All trials of
+the size share this error, since some sizes are harder than any smooth law says. The scale of these
+errors is not known, so it is estimated with the rest, and so is the scatter of the seeds. The
+likelihood is averaged over all of these and not maximised. On a grid of powers of two many laws fit
+equally well, and the average keeps that uncertainty. benchmarks/inference.py measures how often the
+intervals contain the truth.
 """
 
 from __future__ import annotations
@@ -24,32 +25,37 @@ if TYPE_CHECKING:
 
 LEAST_POINTS = 3
 LEAST_BRACKETED = 2
-"""With fewer points that have both passes and fails, a slope fits as well as any steeper one."""
+"""The number of points with both passes and fails that a fit needs. With fewer, a slope fits as
+well as any steeper one."""
 
 ERRORS = (0.0, 0.1, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5)
-"""Standard deviations of a size's error, in octaves."""
+"""The standard deviations, in octaves, that the error of a size may have."""
 SMALL, SHARE_SMALL, LARGEST = 0.2, 0.6, 1.75
-"""What is held of that deviation beforehand: with SHARE_SMALL it is small (half-Cauchy of this
-scale), else anything up to LARGEST. Chosen so that intervals hold the truth in 93% to 99% of cases
-for errors of 0 to .7, and tell 0 from ½ in 90% at an error of .2 (results/inference)."""
+"""The prior of that standard deviation. With probability SHARE_SMALL it is small, with a
+half-Cauchy distribution of scale SMALL. Otherwise it is anything up to LARGEST, all equally likely.
+The numbers are chosen so that intervals hold the truth in 93% to 99% of cases for errors of 0 to
+0.7, and tell 0 from ½ in 90% of cases at an error of 0.2 (results/inference)."""
 SLOPES, LEVELS = 161, 61
-"""Steps of the grid over which the likelihood is averaged."""
+"""The numbers of slopes and of levels in the grid over which the likelihood is averaged."""
 SPARE = 2.0
-"""Octaves beyond the tried values in which a law may run: over all sizes it may climb or fall by
-the range of the tried values and twice this, and in any case with an exponent of 2 · STEEPEST."""
+"""How far, in octaves, a law may run beyond the tried values. Over all sizes it may climb or fall
+by the range of the tried values and twice this number. It may have an exponent of 2 · STEEPEST in
+any case."""
 STEEPEST = 2.0
-"""Greatest exponent that is held possible when laws are weighed against each other."""
+"""The greatest exponent that is held possible when several laws are weighed against each other."""
 TINY = 1e-9
 SURE = 0.95
-"""Probability from which on a growth is said to be there."""
+"""The probability from which on a law is said to grow or to fall."""
 LAW_NAMES = ("constant", "power", "sqrt", "plateau")
-"""constant; x ** exponent; √(x / ln x), what theory says of L; constant up to some size, then
-x ** exponent."""
+"""The laws that are weighed against each other. constant: the value is the same at every x. power:
+x ** exponent. sqrt: √(x / ln x), which theory predicts for L. plateau: constant up to some size,
+and from there on x ** exponent."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """An exponent: its median and its 95% interval; rises: the probability that it is above 0."""
+    """An exponent: its median, the ends `low` and `high` of its 95% interval, and the probability
+    `rises` that it is above 0."""
 
     exponent: float
     low: float
@@ -58,7 +64,7 @@ class Slope:
 
     @property
     def direction(self) -> str:
-        """`grows` or `falls` where that is as probable as SURE, else `not told`."""
+        """`grows` or `falls` where the probability of that is at least SURE, else `not told`."""
         if self.rises >= SURE:
             return "grows"
         return "falls" if self.rises <= 1 - SURE else "not told"
@@ -66,13 +72,13 @@ class Slope:
 
 @dataclass(frozen=True)
 class Law(Slope):
-    """value = factor · x ** exponent"""
+    """The law value = factor · x ** exponent."""
 
     factor: float
 
 
 def refusal(points: Sequence[Point]) -> str | None:
-    """Why these points cannot carry a fit, or None."""
+    """Returns the reason why these points cannot carry a fit, or None if they can."""
     informative = sum(point.informative for point in points)
     bracketed = sum(point.bracketed for point in points)
     if informative < LEAST_POINTS:
@@ -83,7 +89,7 @@ def refusal(points: Sequence[Point]) -> str | None:
 
 
 def fit(points: Sequence[Point]) -> Law:
-    """The law through points that `refusal` lets pass."""
+    """Returns the law through the points, for which `refusal` must be None."""
     import numpy as np
 
     levels, sizes = _sizes(points)
@@ -99,11 +105,11 @@ def fit(points: Sequence[Point]) -> Law:
 
 
 def weights(points: Sequence[Point]) -> dict[str, float]:
-    """How much each of LAW_NAMES that these xs allow is to be believed, in sum 1, for points that
-    `refusal` lets pass.
+    """Returns the probability of each of LAW_NAMES that the xs of these points allow. They sum to
+    1. `refusal` must be None for the points.
 
-    Each counts by its likelihood, averaged over all that it leaves open: its level, and exponents
-    from 0 to STEEPEST. So a law that could fit anything gains nothing by that.
+    Each law counts by its likelihood, averaged over all that the law leaves open: its level, and
+    exponents from 0 to STEEPEST. So a law that could fit anything gains nothing by that.
     """
     import numpy as np
 
@@ -123,10 +129,10 @@ def weights(points: Sequence[Point]) -> dict[str, float]:
 
 
 def difference(one: Sequence[Point], other: Sequence[Point]) -> Slope | None:
-    """The exponent of one less that of the other, paired by x; None where either, or what they
-    share, cannot carry a fit.
+    """Returns the exponent of `one` less that of `other`, over the xs that both have. Returns None
+    where the points of either at these xs cannot carry a fit.
 
-    Errors of a size that both have cancel.
+    An error of a size that both have in common cancels.
     """
     import numpy as np
 
@@ -150,15 +156,20 @@ class _Sizes:
     """The likelihood of a law's height at each size, for each scale and each error."""
 
     xs: Array
-    """(sizes,) in octaves from the middle of their range"""
+    """The sizes, in octaves from the middle of their range. Shape (sizes,)."""
     grid: Array
-    """(levels,)"""
+    """The evenly spaced heights, in octaves, at which the likelihood is known. Shape (levels,)."""
     log: Array
-    """(sizes, levels, scales · errors)"""
+    """The log likelihoods, which include the prior of scales and errors. Shape (sizes, levels,
+    scales · errors)."""
 
     @classmethod
     def of(cls, xs: Sequence[float], grid: Array, likelihoods: Iterable[Array]) -> _Sizes:
-        """likelihoods: (scales, levels) at each x."""
+        """Returns the log likelihoods at these xs, for each of SCALES and ERRORS, with the prior of
+        both.
+
+        grid: (levels,). likelihoods: (scales, levels) at each x.
+        """
         import numpy as np
 
         kernels = _kernels(grid)
@@ -172,8 +183,8 @@ class _Sizes:
         return float(self.xs.max() - self.xs.min())
 
     def density(self, start: Array, slopes: Array, shape: Array) -> Array:
-        """(starts, slopes): the likelihood of the laws start + slope · shape, up to a factor that
-        all laws have in common. shape: (sizes,)"""
+        """Returns the likelihood (starts, slopes) of the laws start + slope · shape, up to a factor
+        that all laws have in common. shape: (sizes,)"""
         import numpy as np
 
         found = np.zeros((len(start), len(slopes), self.log.shape[-1]), np.float32)
@@ -196,7 +207,7 @@ def _sizes(points: Sequence[Point]) -> tuple[Levels, _Sizes]:
 
 
 def _starts(levels: Levels) -> Array:
-    """Where a law may run at the middle size."""
+    """Returns the heights (starts,), in octaves, that a law may have at the middle size."""
     import numpy as np
 
     starts: Array = np.linspace(levels.low - SPARE / 2, levels.high + SPARE / 2, LEVELS)
@@ -204,7 +215,8 @@ def _starts(levels: Levels) -> Array:
 
 
 def _kernels(grid: Array) -> Array:
-    """(errors, levels, levels): where a size may lie if the law says so, for each error."""
+    """Returns the shares (errors, levels, levels) of the levels that a size may have (last axis)
+    where the law says a level (middle axis), for each of ERRORS."""
     import numpy as np
 
     apart = grid[:, None] - grid
@@ -214,7 +226,7 @@ def _kernels(grid: Array) -> Array:
 
 
 def _held_errors() -> Array:
-    """(errors,): what is held of a size's error beforehand."""
+    """Returns the prior probability (errors,) of each of ERRORS."""
     import numpy as np
 
     rising = np.array(ERRORS)
@@ -231,7 +243,7 @@ def _shares(weights: Sequence[float] | Array) -> Array:
 
 
 def _middle(xs: Sequence[float]) -> float:
-    """In octaves."""
+    """Returns the middle of the range of the xs, in octaves."""
     return (log2(min(xs)) + log2(max(xs))) / 2
 
 

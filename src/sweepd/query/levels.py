@@ -1,9 +1,10 @@
-"""What the trials at one size say of its level: the width at which half of the trials pass.
+"""What the trials at one size say about its level. That is the width at which half of the trials
+pass, in octaves.
 
-A trial passes with the probability of a logistic function of log2(width) - level. Every trial that
-ran speaks for itself. A width that was never tried at a size says nothing there, even where a
-smaller size failed with it. So what a search chose to try does not bend the answer: it chose by
-what it had seen, and all that it had seen is in the likelihood.
+The probability that a trial passes is a logistic function of log2(width) - level. Every trial that
+ran counts by itself. A width that was never tried at a size says nothing there, even where a
+smaller size failed with it. So the choice of what a search tried does not bias the answer. The
+search chose by what it had seen, and all that it had seen is in the likelihood.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ if TYPE_CHECKING:
     Array = npt.NDArray[np.float64]
 
 SCALES = (0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.95)
-"""Of the logistic function, in octaves: how far the seeds of a size lie apart. The data weigh
-them; beforehand a scale counts by its inverse, since most training scatters little."""
+"""The scales, in octaves, that the logistic function may have. They say how far the seeds of a size
+lie apart. The data weigh them. Beforehand each scale counts by its inverse, since most training
+scatters little."""
 STRAY = 0.02
-"""Chance that a trial comes out the other way whatever its width: it hung, or was lucky."""
+"""The probability that a trial passes however small its width is, and also that one fails however
+large it is. Such a trial was lucky, or it hung."""
 STEP = 0.1
-"""Octaves between the levels that are looked at, unless that would be more than MOST."""
+"""The distance, in octaves, between the levels at which the likelihood is computed. It is larger
+where that would take more than MOST steps."""
 MOST = 200
 MARGIN = 3.0
-"""Octaves beyond the tried values in which levels are looked at."""
+"""How far, in octaves, the levels reach beyond the tried values on either side."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Trials of one width at one size: how many passed, and how many failed."""
+    """How many trials of one width passed and failed at one size."""
 
     value: float
     passed: int
@@ -60,14 +64,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels, in octaves, that are looked at: evenly spaced over and around the values."""
+    """The evenly spaced levels, in octaves, at which the likelihood is computed. They cover the
+    tried values, from `low` to `high`, and MARGIN on either side."""
 
     low: float
     high: float
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Levels:
-        """For points with at least one trial; all values are above 0."""
+        """Returns the levels over all values that were tried at the points. At least one point must
+        have trials, and all values must be above 0."""
         import numpy as np
 
         tried = [one.value for point in points for one in point.tried]
@@ -75,12 +81,12 @@ class Levels:
 
     @property
     def height(self) -> float:
-        """Octaves from the least to the greatest value that was tried."""
+        """The octaves from the least to the greatest value that was tried."""
         return self.high - self.low
 
     @cached_property
     def grid(self) -> Array:
-        """(levels,)"""
+        """The levels (levels,), in octaves."""
         import numpy as np
 
         reach = self.height + 2 * MARGIN
@@ -88,7 +94,8 @@ class Levels:
         return np.linspace(self.low - MARGIN, self.high + MARGIN, count + 1)
 
     def likelihood(self, point: Point) -> Array:
-        """(scales, levels) of what was tried at one point, up to a factor for each scale alike."""
+        """Returns the likelihood (scales, levels) of what was tried at one point, up to a factor
+        that is the same for all scales and levels."""
         import numpy as np
 
         values = np.log2([one.value for one in point.tried])
@@ -102,10 +109,10 @@ class Levels:
 
 
 def between(one: Array, other: Array) -> Array:
-    """(scales, 2 levels - 1): the likelihood of the difference of two levels of one size.
+    """Returns the likelihood (scales, 2 levels - 1) of the difference of two levels of one size.
 
-    one, other: (scales, levels) over the same levels. What the two have in common, because the
-    size is harder or easier than a law says, cancels: it may be anything.
+    one, other: (scales, levels) over the same levels. An error that the two have in common, because
+    the size is harder or easier than a law says, cancels. It may be anything.
     """
     import numpy as np
 

@@ -1,9 +1,9 @@
-"""The view `metrics`: of each trial and step the newest attempt, wherever its row lies.
+"""The view `metrics`, which has for each trial and step the row of the newest attempt.
 
-Rows lie in the table `raw.loaded`, and in files that DuckDB scans. `raw.metrics` has all of them,
-some more than once. The store tells for which trials rows must be compared (`sweepd.store.runs`);
-all other rows count as they are. So a question over files without repetitions costs what DuckDB
-takes to scan them.
+The rows lie in the table `raw.loaded` and in files that DuckDB scans. `raw.metrics` has all of
+them, and some steps of a trial more than once. The store says for which trials rows must be
+compared (`sweepd.store.runs`). All other rows count as they are. So a question over files without
+repetitions costs no more than DuckDB's scan of them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sweepd.store.schema import METRICS
 from sweepd.store.tables import Live
 
 SCANNED = "sweepd://metrics/"
-"""Where DuckDB finds the scanned files (`sweepd.query.scanning`)."""
+"""The start of the paths under which DuckDB finds the scanned files (`sweepd.query.scanning`)."""
 
 
 def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Make or replace a table."""
+    """Makes or replaces a table of the database with the rows of an Arrow table."""
     con.register("arrow", table)
     con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
     con.unregister("arrow")
@@ -35,19 +35,20 @@ def attach(
     among: str = "",
     own: Sequence[str] = (),
 ) -> None:
-    """Make or replace `raw.metrics` and `metrics`, of all trials or of those in a table `among`.
+    """Makes or replaces `raw.metrics` and `metrics`, for all trials or for those in the table
+    `among`.
 
-    own: metrics of users' own tasks and loops, columns that only some files have. `failures` gets
-    the reason when a scanned file cannot be read later.
+    own: metrics of users' own tasks and loops, which are columns that only some files have.
+    `failures` gets the reason when a scanned file cannot be read later.
     """
     copy(con, "raw.loaded", live.table)
     add_columns(con, "raw.loaded", own)
     rows = "FROM raw.loaded"
     if live.scanned:
-        from sweepd.query.scanning import ScannedFiles  # which takes a while
+        from sweepd.query.scanning import ScannedFiles  # this import takes a while
 
         files = ScannedFiles(live.scanned.values(), failures)
-        if files.protocol in con.list_filesystems():  # else the former one would still be asked
+        if files.protocol in con.list_filesystems():  # else DuckDB would still ask the former one
             con.unregister_filesystem(files.protocol)
         con.register_filesystem(files)
         columns = "*" if own else ", ".join(METRICS.fixed)
@@ -63,7 +64,8 @@ def attach(
 
 
 def add_columns(con: duckdb.DuckDBPyConnection, table: str, scores: Iterable[str]) -> None:
-    """Have a table hold these scores, also where no trial that reports them has ended."""
+    """Adds a column to a table for each of these scores that it lacks. It lacks one if no trial
+    that reports the score has ended. The columns of all of these scores become doubles."""
     for name in map(quoted, scores):
         con.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {name} DOUBLE")
         con.execute(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE DOUBLE")

@@ -1,4 +1,4 @@
-"""The rows of `min`: what the cells of each group know of the least value that passes."""
+"""The rows of `min`: what the cells of each group say about the least value that passes."""
 
 from __future__ import annotations
 
@@ -21,48 +21,49 @@ from sweepd.query.grouping import Grouping
 from sweepd.statuses import STATUSES
 
 Sizes = Mapping[tuple[Any, ...], set[int]]
-"""Sizes by all that makes a cell but its size."""
+"""Sets of sizes, by the values of all columns that tell cells apart except those of the size."""
 
 
 @dataclass(frozen=True)
 class MinRow:
-    """The cells of one group, and what they say together."""
+    """The cells of one group, and what they say together about the least value that passes."""
 
     columns: dict[str, Any]
-    """Those of the group."""
+    """The columns of the group, with their values."""
     by_value: dict[Value, list[Cell]]
-    """By what is minimised, rising."""
+    """The cells by the value of what is minimised, from the least value to the greatest."""
     bound: Bound
 
     @property
     def passing(self) -> list[Cell]:
-        """Cells with the least value that pass."""
+        """The cells that pass with the least value that passes."""
         if self.bound.value is None:
             return []
         return [cell for cell in self.by_value[self.bound.value] if cell.outcome]
 
     @property
     def failing(self) -> list[Cell]:
-        """Cells with the largest smaller value that failed, if they failed themselves."""
+        """The cells that failed themselves at the row's `fail`, the largest smaller value that
+        failed at this size or at a smaller one."""
         if self.bound.fail is None:
             return []
         return [cell for cell in self.by_value[self.bound.fail] if cell.failed]
 
     @property
     def deciding(self) -> list[Cell]:
-        """Cells with the next smaller value, which decide whether the row's value is the least;
-        where nothing passes those with the largest."""
+        """The cells with the next smaller value, which decide whether the row's value is the least.
+        Where nothing passes, they are the cells with the largest value."""
         smaller = [v for v in self.by_value if self.bound.value is None or v < self.bound.value]
         return self.by_value[smaller[-1]] if smaller else []
 
     @property
     def passes_at_the_smallest(self) -> bool:
-        """Whether the least value that passes is the least of the group."""
+        """Whether the least value that passes is the least value of the group."""
         return self.bound.value == next(iter(self.by_value))
 
     @property
     def largest_tried(self) -> list[Cell]:
-        """Cells that were tried, with the largest value at which there are any."""
+        """The cells that were tried, at the largest value at which there are any."""
         for cells in reversed(list(self.by_value.values())):
             if tried := [cell for cell in cells if any(map(_tried, cell.points))]:
                 return tried
@@ -70,7 +71,8 @@ class MinRow:
 
 
 def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[MinRow]:
-    """The rows of these cells; a group without a single value of the expression has none."""
+    """Returns one row for each group of these cells. A group in which the expression has no value
+    anywhere has no row."""
     failed = _failed_sizes(views, cells) if grouping.across_sizes else {}
     found = []
     for columns, members in grouping.rows(cells):
@@ -91,7 +93,8 @@ def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[Mi
 
 
 def _candidate(views: Views, cells: Sequence[Cell], failed: Sizes) -> Candidate:
-    """What is known of the value that these cells of one group share."""
+    """Returns what is known of the value that these cells of one group share. failed: the sizes at
+    which a point of the grid failed (`_failed_sizes`)."""
     passed = None
     if any(cell.outcome for cell in cells):
         passed = True
@@ -115,7 +118,7 @@ def _tried(point: Cell) -> bool:
 
 
 def _failed_sizes(views: Views, cells: Sequence[Cell]) -> Sizes:
-    """The sizes at which a point of the grid failed."""
+    """Returns the sizes at which points of the grid failed, by all else that makes a cell."""
     sizes = defaultdict(set)
     for point in (point for cell in cells for point in cell.points):
         if point.failed:
@@ -124,7 +127,8 @@ def _failed_sizes(views: Views, cells: Sequence[Cell]) -> Sizes:
 
 
 def _but_size(views: Views, cell: Cell) -> tuple[Any, ...]:
-    """All that makes a cell except its size, and L and costs, which follow from it."""
+    """Returns all that makes a cell except its size. L and the task's size field are left out too,
+    since they follow from the size."""
     size_field = views.size_fields.get(cell.row["task"])
     row = cell.row
     return tuple([row[name] for name in views.identity if name not in ("size", "L", size_field)])

@@ -1,11 +1,11 @@
-"""Nuisance axes (`tune: [train.lr]`): a question is about each cell at its best over them.
+"""Nuisance axes (`tune: [train.lr]`). A question is about each cell at its best over these axes.
 
-Cells that differ in nuisance axes alone are taken as one, which stands for the best of them: see
-`cells.together`. Where the best value of an axis lies at the edge of those that were tried, a wider
-range may do better still.
+Cells that differ in nuisance axes alone are taken as one, and this one stands for the best of them
+(`cells.together`). Where the best value of an axis lies at the edge of those that were tried, a
+wider range may do better still.
 
-Where a sweep settles its answers, the steps are such an axis: a pass with fewer steps stays a pass,
-and a budget whose seeds have not all ended leaves the budgets below it as they are.
+Where a sweep settles its answers, the steps are such an axis. A pass with fewer steps stays a pass.
+A budget with seeds that have not ended yet does not change what the other budgets say.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def tuned(
     merit: Callable[[Cell], Any],
     budgets: str | None = None,
 ) -> list[Cell]:
-    """The cells, where one stands for all that differ in the nuisance `axes` alone.
+    """Returns the cells, where one stands for all that differ in the nuisance `axes` alone.
 
-    Such cells have the same first value and the same columns `rest`. `merit` rises with how good a
-    cell is. `budgets` is the one of the axes along which a pass stays a pass, if any is.
+    Such cells have the same first value and the same columns `rest`. `merit` is larger for a better
+    cell. `budgets` is the one of the axes along which a pass stays a pass, if there is one.
     """
     if not axes:
         return list(cells)
@@ -43,11 +43,11 @@ def tuned(
 
 
 def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
-    """For each budget of steps, the cells as they stand with at most that many: the same cell
-    with fewer steps counts, since a pass with fewer steps stays a pass.
+    """Returns, for each budget of steps, the cells as they stand with at most that many steps. The
+    same cell with fewer steps counts, since a pass with fewer steps stays a pass.
 
-    rest: all columns that tell cells apart; those in which the members of a family differ are the
-    steps and costs alone.
+    rest: all columns that tell cells apart. Cells are the same if they differ in no other of these
+    columns than the steps.
     """
     families: dict[Any, list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -95,7 +95,8 @@ def _as_one(
 
 def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
     """Returns the cells that count, of those that differ only in their budget and in the axes
-    `rest`. A budget that is open does not count where a smaller one is decided."""
+    `rest`. A budget that is open does not count where another one is decided. Where all budgets are
+    open, the first of the cells counts."""
     families: dict[Any, list[Cell]] = defaultdict(list)
     for rival in rivals:
         families[*(rival.row[axis] for axis in rest),].append(rival)
@@ -106,8 +107,8 @@ def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
 
 
 def at_edge(axis: str, best: Cell, rivals: Sequence[Cell]) -> bool:
-    """Whether no tried value of an axis lies on one side of the best one, where there are others at
-    all."""
+    """Returns whether the best cell has the least or the greatest of the tried values of an axis.
+    It is False where fewer than two values were tried, or where one of them has no order."""
     tried = {place(rival.row, axis) for rival in rivals if rival.measured}
     if not best.measured or None in tried or len(tried) < 2:
         return False
@@ -116,10 +117,10 @@ def at_edge(axis: str, best: Cell, rivals: Sequence[Cell]) -> bool:
 
 
 def place(row: Mapping[str, Any], axis: str) -> float | None:
-    """Where a cell stands on a nuisance axis; None if the axis has no order.
+    """Returns where a cell stands on a nuisance axis, or None if the cell's value has no order.
 
-    A learning rate, or a rule for it (JSON), stands at the peak rate that it gives at the cell's d.
-    So plain rates and rules that differ in more than `base` have one order.
+    A learning rate, or a rule for one (as JSON), stands at the peak rate that it gives at the
+    cell's d. So plain rates, and rules that differ in more than `base`, have one order.
     """
     value = row[axis]
     try:

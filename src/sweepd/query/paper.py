@@ -1,5 +1,5 @@
-"""Table 2 of Yang et al. 2024 (arXiv 2402.13934), beside our counts and what a store has measured:
-the least GFLOPs with accuracy above 90% on arithmetic.
+"""Table 2 of Yang et al. 2024 (arXiv 2402.13934), beside our counts and what a store has measured.
+The table gives the least GFLOPs with accuracy above 90% on arithmetic.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ TABLE2 = {
     "linear": {87: (0.422, 256), 221: (4.220, 512), 355: (6.756, 512), 505: (9.584, 512)},
     "sparse": {87: (0.106, 128), 221: (1.055, 256), 355: (1.690, 256), 505: (2.399, 256)},
 }
-"""By model and L: the published GFLOPs, and the min d that they imply.
+"""The published GFLOPs and the min d that they imply, by model and L.
 
-All exceed 24 · layers · d² · L, the weight products of one forward pass, by 0.5% to 5.3%.
+All of them exceed 24 · layers · d² · L, the FLOPs of the weight products of one forward pass, by
+0.5% to 5.3%.
 """
 LAYERS, HEADS, POSITIONS = 3, 4, "sinusoidal"
 SIZES = {
@@ -30,8 +31,8 @@ SIZES = {
     "edit_distance": (6, 12, 16, 20),
     "ed_local": (6, 12, 16, 20),
 }
-"""The sizes of the paper's figures. Those of ed_local are not published; they are taken as those
-of the edit distance."""
+"""The sizes of the paper's figures, by task. Those of ed_local are not published, so they are taken
+to be those of the edit distance."""
 
 TABLE2_COLUMNS = (
     *("kind", "model", "L", "operators", "published_gflops", "d", "gflops_weights", "ratio"),
@@ -42,15 +43,15 @@ TableRow = dict[str, Any]
 
 
 class Measured:
-    """Questions to the views of a store; without any, nothing was measured."""
+    """What the views of a store answer to questions. Without views nothing was measured."""
 
     def __init__(self, views: Views | None) -> None:
         self.views = views
         self.columns: set[str] = set()
         self.settings: tuple[str, ...] = ()
-        """axes that make cells differ, but for d, sizes and nuisance axes"""
+        """The axes that tell cells apart, except d, the sizes and the nuisance axes."""
         self.settles = False
-        """whether a sweep settles its answers, so that a fail that is not settled says nothing"""
+        """Whether a sweep settles its answers. Then a fail that is not settled says nothing."""
         self.notes: list[str] = []
         self.damaged: tuple[Damaged, ...] = ()
         if views is not None:
@@ -61,24 +62,28 @@ class Measured:
             self.notes, self.damaged = views.notes, views.damaged
 
     def rows(self, text: str, needs: Sequence[str] = ("d", "acc")) -> list[TableRow]:
-        """The rows of an answer; none if the store lacks one of the columns that it needs."""
+        """Returns the rows of the answer to a question. There are none if the store lacks one of
+        the columns that the question needs."""
         if self.views is None or not self.columns.issuperset(needs):
             return []
         return answer(self.views, text).rows
 
     @property
     def chains(self) -> str:
-        """The condition that a cell is of chains of thought, as all of the paper's are."""
+        """The condition that a cell was trained with chains of thought, as all of the paper's were.
+        It always holds in a store that has no column `cot`."""
         return "cot" if "cot" in self.columns else "true"
 
 
 def table2(measured: Measured) -> list[TableRow]:
-    """Each published figure, our counts at the d that it implies, and the store's own min d.
+    """Returns one row (TABLE2_COLUMNS) for each published figure, with our counts at the d that it
+    implies and with the min d that the store has measured.
 
-    gflops_weights is the paper's count and ratio the published figure over it; gflops counts
-    attention's own products too. Measured is with the paper's layers, heads and modulus.
+    gflops_weights counts as the paper does, and ratio is the published figure over it. gflops
+    counts attention's own products too. The measured min d is that of cells with the paper's
+    layers, heads and modulus.
     """
-    from sweepd.tasks.arithmetic import PUBLISHED_L  # and with it numba, which takes a while
+    from sweepd.tasks.arithmetic import PUBLISHED_L  # importing numba takes a while
 
     where = f"task = 'arithmetic' and modulus = 11 and layers = {LAYERS} and heads = {HEADS}"
     found = {
@@ -115,7 +120,8 @@ def table2(measured: Measured) -> list[TableRow]:
 
 
 def _gflops(model: str, operators: int, d: int) -> tuple[float, float]:
-    """Of the paper's model on arithmetic: by weights only, and with attention's own products."""
+    """Returns the GFLOPs of a forward pass of the paper's model on arithmetic: those of weight
+    products only, and those with attention's own products."""
     from sweepd.tasks.arithmetic import Arithmetic
 
     task = Arithmetic(operators)

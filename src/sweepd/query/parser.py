@@ -1,4 +1,4 @@
-"""A question's text → `Question`.
+"""Parses a question's text into a `Question`.
 
     min EXPR [by COL, …] [where PREDICATE]
     frontier COST, SCORE [by COL, …] [where PREDICATE]
@@ -6,7 +6,7 @@
     best COL [by COL, …] [where PREDICATE]
     max EXPR [by COL, …] [where PREDICATE]
 
-Here the text is cut into its clauses; `sweepd.query.syntax` reads the expressions in them.
+This module cuts the text into its clauses. `sweepd.query.syntax` reads the expressions in them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TAKES: dict[Verb, tuple[int, str]] = {
     "best": (1, "one column: an axis of the grid"),
     "max": (1, "one expression"),
 }
-"""How many items each verb takes, and in words."""
+"""How many items each verb takes, and what they are in words."""
 
 
 VERBS = tuple(_TAKES)
@@ -47,21 +47,24 @@ VERBS = tuple(_TAKES)
 class Question:
     verb: Verb
     expressions: tuple[tuple[str, Node], ...]
-    """Each as it was typed, and as it was understood. `best` has none: the score goes here."""
+    """Each expression as it was typed and as it was understood. `best` has none when it is parsed.
+    `with_score` then puts its score here."""
     along: str | None
-    """The column that `fit` fits along."""
+    """The column along which `fit` fits. None for any other verb."""
     best: str | None
-    """The column of which `best` asks for the best value."""
+    """The column of which `best` asks for the best value. None for any other verb."""
     by: tuple[str, ...] | None
-    """Columns named by the question; None for the default group."""
+    """The columns that the question names after `by`. None if it has no `by`, so that the default
+    columns group its rows."""
     where: Node | None
     condition: str = ""
-    """What follows `where`, as it was typed."""
+    """The text after `where`, as it was typed but on one line. Empty if there is none."""
 
 
 def parse(text: str, columns: Sequence[str], own: Scores) -> Question:
-    """Read a question over these columns of `cells`, the metrics of users' `own` loops among them.
-    UserError, with the place, if it is wrong."""
+    """Returns the question that the text asks. It may use these columns of `cells`, among which are
+    the metrics of users' `own` tasks and loops. Raises UserError, which shows the place, if the
+    text is wrong."""
     return _Parser(text, columns, own).question()
 
 
@@ -93,8 +96,9 @@ class _Parser(Reader):
         return Question(verb, expressions, along, best, by, where, condition)
 
     def clauses(self, tokens: list[re.Match[str]], divider: str) -> Iterator[tuple[str, list[int]]]:
-        """Each keyword and the places that divide what follows it: its start, the verb's dividers
-        or the commas of `by`, its end."""
+        """Yields each keyword and the places in the text that divide what follows it. These are the
+        start of what follows, each divider in it, and its end. After the verb the divider is
+        `divider`, later it is a comma."""
         word, places, depth = tokens[0].group().lower(), [tokens[0].end()], 0
         for token in tokens[1:]:
             symbol = token.group().lower()
@@ -107,16 +111,17 @@ class _Parser(Reader):
         yield word, [*places, len(self.text)]
 
     def items(self, places: list[int]) -> Iterator[tuple[int, int]]:
-        """The spans between the dividers."""
+        """Yields the start and the end of each span between the dividers."""
         for i, (start, end) in enumerate(pairwise(places)):
             yield start + (i > 0), end
 
     def fragment(self, start: int, end: int) -> str:
-        """A piece of the question on one line."""
+        """Returns a piece of the question on one line, with single spaces."""
         return " ".join(self.text[start:end].split())
 
     def named(self, start: int, end: int) -> str:
-        """The column that is named between two places of the text."""
+        """Returns the column that is named between two places of the text. Raises UserError if an
+        expression other than a name stands there."""
         node = self.expression(start, end)
         if not isinstance(node, Column):
             raise self.error("write names of columns here, not expressions", start)

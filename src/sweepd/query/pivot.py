@@ -1,11 +1,11 @@
-"""The rows of `min` as people read them: one row a size, one column a model.
+"""The rows of `min` as a table for people, with a row for each size and a column for each model.
 
     Least d with acc > 0.9 on lis (median of 3 seeds)
     n   L  linear  standard
     4  11  4 *     ≤ 4
     6  15  16 ?    16 (8 fails) ?
 
-A value without a mark is settled. Every other one has a mark, and the legend says what it means.
+A value without a mark is settled. Every other value has a mark, and a legend says what marks mean.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ MARKS = {
 }
 """What each mark means, in the order of the legend."""
 PROSE = 80
-"""How long lines of text are where there is no terminal."""
+"""The length of lines of text, in characters, where no width is given."""
 
 Tone = Literal["plain", "title", "settled", "open", "warning", "quiet"]
 Line = list[tuple[str, Tone]]
-"""A line of text in pieces, each with how it is to look."""
+"""A line of text, cut into pieces. Each piece has the tone in which it is shown."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What one row of `min` says: its value, and the marks of all that is uncertain about it."""
+    """What the table shows of one row of `min`: its value, and the marks of all that is uncertain
+    about it."""
 
     text: str
     marks: tuple[str, ...]
@@ -60,7 +61,7 @@ class Entry:
 
 
 def entry(row: Mapping[str, Any]) -> Entry:
-    """A row of `min` in a few characters. What is not settled has at least one mark."""
+    """Returns a row of `min` in a few characters. One that is not settled has at least one mark."""
     value, fail, verdict = cell(row["value"]), cell(row["fail"]), row["verdict"]
     fails = f" ({fail} fails)" if fail else ""
     text, marks = value, []
@@ -91,8 +92,9 @@ def entry(row: Mapping[str, Any]) -> Entry:
 
 
 def lines(answer: Answer, width: int | None) -> Iterator[Line]:
-    """An answer of `min` as lines of at most `width` characters: a table for each task, or for
-    as many models as fit side by side, with a legend of the marks that it uses."""
+    """Yields an answer of `min` as lines of at most `width` characters. There is a table for each
+    task, with a legend of the marks that it uses. Models that do not fit side by side continue
+    below in a table of their own. The last line says how much was run."""
     assert answer.summary is not None
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in answer.rows:
@@ -146,7 +148,8 @@ def _line(
     i: int,
     tones: Sequence[Tone],
 ) -> Line:
-    """Line `i` of the columns of a block, beside the columns of every block."""
+    """Returns line `i` of the columns of a block, beside the columns `stub` that stand in every
+    block."""
     pieces: Line = [(column[i], "quiet" if i == 0 else "plain") for column in stub]
     pieces += [(columns[at][i], tones[at]) for at in block]
     pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
@@ -159,7 +162,8 @@ def _line(
 def _side_by_side(
     stub: Sequence[Sequence[str]], columns: Sequence[Sequence[str]], width: int | None
 ) -> Iterator[list[int]]:
-    """The columns, in blocks that fit beside the stub; each holds at least one."""
+    """Yields the numbers of the columns in blocks that fit beside the stub. Each block holds at
+    least one column."""
     beside = sum(len(column[0]) + len(GAP) for column in stub)
     block: list[int] = []
     used = beside
@@ -173,14 +177,15 @@ def _side_by_side(
 
 
 def _amount(about: Summary) -> str:
-    """How much was run."""
+    """Returns a sentence that says how much was run."""
     spent = f": {about.train_flops:.2g} training FLOPs" if about.train_flops else ""
     ran = f"{about.trials} trials ran, in {about.tried} of {about.cells} cells{spent}"
     return f"{ran}. --wide says more."
 
 
 def _wrapped(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:
-    """Parts side by side, in lines that fit; one that is too long by itself is broken."""
+    """Returns the parts side by side, in lines that fit the width. A part that is too long by
+    itself is broken into lines."""
     room = width or PROSE
     found: list[str] = []
     for part in parts:

@@ -1,7 +1,8 @@
-"""How exactly a grid can know an exponent, before anything of it has run.
+"""Estimates how exactly a grid will tell an exponent, before any of its trials has run.
 
-The grid's own sizes, widths and seeds are simulated on a flat truth with the scatter below, and
-fitted as `fit d ~ L` will be. The median width of the intervals is what to expect.
+Outcomes are simulated at the grid's own sizes, widths and seeds. The true exponent is 0, and the
+scatter is that given below. The outcomes are fitted as `fit d ~ L` fits those of trials. The median
+width of the intervals is what to expect.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
     from sweepd.grid.plan import Plan
 
 NOISE, ERROR = 0.3, 0.2
-"""Scatter of the trials, and of a size, in octaves. Both are supposed: no run has measured them."""
+"""The standard deviations, in octaves, of the scatter of trials and of the error of a size. Both
+are assumed, since no run has measured them."""
 DRAWS = 7
 TELLING, HOPE = 0.28, 0.5
-"""Half widths: up to the first, 0 and ½ are told apart nine times in ten or more
-(results/inference); above the second, hardly ever."""
+"""Half widths of an interval. Up to TELLING, exponents of 0 and ½ are told apart nine times in ten
+or more (results/inference). Above HOPE they hardly ever are."""
 
 
 def precision_notes(plan: Plan) -> Iterator[str]:
-    """What to expect of `fit d ~ L`, in a sentence for each task and range of widths."""
+    """Yields a sentence on what to expect of `fit d ~ L`, for each task and each set of sizes and
+    widths in the plan."""
     lines: dict[tuple[str, tuple[int, ...], tuple[int, ...]], set[str]] = defaultdict(set)
     by_model: dict[tuple[str, str], tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
     for trial in plan.planned:
@@ -59,7 +62,8 @@ def _note(what: str, lengths: Sequence[int], widths: Sequence[int], seeds: int) 
 
 @lru_cache
 def half_width(lengths: Sequence[int], widths: Sequence[int], seeds: int) -> float | None:
-    """Half the median width of the 95% interval; None where most grids have no fit."""
+    """Returns half the median width of the exponent's 95% interval. Returns None where most of the
+    simulated grids cannot carry a fit."""
     import numpy as np
 
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What one verb of a question found, and what the verbs share."""
+"""The result of one verb of a question, and helpers that the verbs share."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from sweepd.query.grouping import Grouping
 from sweepd.query.minima import MinRow
 
 Merit = Callable[[Cell], Any]
-"""How good a cell is: it rises."""
+"""A function that says how good a cell is. Its result is greater for a better cell."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one verb found."""
+    """The result of one verb."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
     deciding: list[Cell]
-    """The cells on which the rows hang."""
+    """The cells on which the rows depend."""
     notes: list[str]
     tell_cells: Callable[[], Sequence[Mapping[str, Any]]] = tuple
-    """As of `Answer`."""
+    """The function that makes `Answer.cells`."""
 
 
 def deciding(found: Sequence[MinRow], merit: Merit) -> list[Cell]:
-    """The best cell at each end of what is known of a least value."""
+    """Returns the best cell at each end of what is known of each least value: among the cells that
+    pass with it, and among those that fail with the largest smaller value."""
     ends = [cells for row in found for cells in (row.passing, row.failing) if cells]
     return [max(cells, key=merit) for cells in ends]
 
 
 def told_of(grouping: Grouping, cell: Cell) -> dict[str, Any]:
-    """What a row tells of the one cell that it shows."""
+    """Returns the columns that tell a row's reader about the one cell that the row shows."""
     return {
         **{name: cell.row[name] for name in grouping.shown},
         "seeds": cell.row["ended"],
@@ -45,6 +46,7 @@ def told_of(grouping: Grouping, cell: Cell) -> dict[str, Any]:
 
 
 def merged_notes(grouping: Grouping, cells: Iterable[Cell]) -> list[str]:
-    """Says over which columns a row is the best, though the question does not speak of them."""
+    """Returns a list with one note, on the columns over which rows are the best though the question
+    does not mention them. The list is empty if there are no such columns."""
     merged = ", ".join(grouping.merged(cell for cell in cells if cell.has_values))
     return [f"merged: rows are the best over {merged}, which `by` leaves out"] if merged else []

@@ -1,4 +1,4 @@
-"""How far the trials are that run now: what `status` asks of the metrics."""
+"""How far the trials that run now have got. This is what `status` asks of the metrics."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ NEWEST = f"""
             AND NOT coalesce(bool_or(status IN {RAN}), false)
     ) USING (id) GROUP BY id
 """
-"""The runs tell which trials run, so that the rows of all others are left where they lie."""
+"""SQL that selects the newest recorded step of each trial that runs now. The table of runs tells
+which trials these are, so that the metrics of the others need not be read."""
 
 
 class Source(Protocol):
-    """What is needed of a store."""
+    """What this module needs of a store."""
 
     def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
 
@@ -35,10 +36,12 @@ class Source(Protocol):
 def newest_steps(
     source: Source, planned: pa.Table, ended: pa.Table, own: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """By id, the newest recorded step of each planned trial of which an attempt has not ended:
-    `attempt`, `step`, `acc`, the metrics `own` of users' loops, and `seconds`.
+    """Returns, by id, the newest recorded step of each planned trial whose newest attempt has not
+    ended. A step has the keys `attempt`, `step`, `acc`, the metrics `own` of users' tasks and
+    loops, and `seconds`. A trial of which an earlier attempt was completed, solved or diverged is
+    left out.
 
-    planned: trials, with their `id`. ended: endings, with `id`, `attempt` and `status`.
+    planned: trials, with their `id`. ended: endings, with `id`, `attempt` and `status`. Raises
     EnvironmentFailure if a file cannot be read.
     """
     con, failures = sandbox(), list[Exception]()

@@ -1,6 +1,6 @@
-"""The large files of metrics as a file system of DuckDB's: it has these files and nothing else.
+"""A file system for DuckDB that holds the large files of metrics and nothing else.
 
-DuckDB asks it for the columns and row groups that a question needs, wherever the store lies.
+DuckDB reads from it only the columns and row groups that a question needs, wherever the store lies.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from sweepd.query.metrics_sql import SCANNED
 from sweepd.store.parquet import Reader
 
 WRITTEN = datetime(1970, 1, 1, tzinfo=UTC)
-"""When each file was last changed, as far as DuckDB needs to know: they never are."""
+"""The time at which DuckDB is told that each file was last changed. It is always the same, since
+the files never change."""
 
 
 class Handle(Reader):
-    """An open file. DuckDB retells errors as its own, so `failures` has the true ones."""
+    """An open file. DuckDB raises errors of its own in place of those of a read, so `failures` gets
+    the original ones."""
 
     def __init__(self, file: Reader, failures: list[Exception]) -> None:
         super().__init__(file.folder, file.path, file.size)
@@ -35,7 +37,8 @@ class Handle(Reader):
 
 
 class ScannedFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Files by paths that count them: `SCANNED`0, `SCANNED`1, … There is no writing."""
+    """The scanned files, under the numbered paths `SCANNED`0, `SCANNED`1, … They can only be
+    read."""
 
     protocol = SCANNED.partition(":")[0]
     cachable = False

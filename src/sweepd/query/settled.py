@@ -1,5 +1,6 @@
-"""What more training would change about the rows of `min`: the rule of `search.settle`, asked of
-the cells that decide them; and the least values that some, most and all seeds reach."""
+"""What more training would change about the rows of `min`. The rule of `search.settle` is applied
+to the cells that decide the rows. This module also gives the least values that some, most and all
+seeds reach."""
 
 from __future__ import annotations
 
@@ -26,24 +27,24 @@ SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled",
 UNCONFIRMED = "its pass at the best of several is not confirmed on a fresh seed"
 RULES = ("any", "median", "all")
 Line = tuple[Any, ...]
-"""What rows have in common that differ in their size alone."""
+"""What rows that differ in their size alone have in common: the values of their other columns."""
 LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
 
 
 @dataclass(frozen=True)
 class Ends:
-    """What ended of cells: the final score of each of their seeds that ran there."""
+    """How the trials of cells ended. Only seeds that ran at a cell's own budget count."""
 
     by_cell: Mapping[int, Mapping[int, Final]]
     fresh: Mapping[int, int]
-    """how many fresh seeds of each cell ended"""
+    """How many fresh seeds of each cell have ended."""
     seconds: Mapping[int, float]
-    """for how long a seed of each cell trained, on average, from its first step on"""
+    """For how many seconds a seed of each cell trained on average, from its first step on."""
 
     @classmethod
     def of(cls, views: Views, goal: Goal, rows: Sequence[MinRow]) -> Ends:
-        """Reads them from the views, of the cells that decide rows. One that diverged has the worst
-        score."""
+        """Returns how the trials ended of the cells that decide these rows, read from the views. A
+        seed that diverged has the worst score."""
         deciding = {p.row["cell"] for row in rows for cell in row.deciding for p in cell.points}
         cells = ", ".join(map(str, sorted(deciding))) or "NULL"
         ended = views.fetch(
@@ -61,7 +62,7 @@ class Ends:
 
 
 def standings(views: Views, rows: Sequence[MinRow], condition: Node) -> list[Standing]:
-    """Whether more training would change each of the rows."""
+    """Returns, for each of the rows, whether more training would change it."""
     goal = goal_of(condition)
     ends = Ends.of(views, goal, rows) if goal else None
     slowest = _slowest(views, rows)
@@ -71,8 +72,8 @@ def standings(views: Views, rows: Sequence[MinRow], condition: Node) -> list[Sta
 def settled_columns(
     views: Views, rows: Sequence[MinRow], condition: Node, ends: Ends | None
 ) -> Iterator[dict[str, Any]]:
-    """SETTLED_COLUMNS of each of the rows. `ends` is None where the condition is not one on a
-    score."""
+    """Yields SETTLED_COLUMNS of each of the rows. `ends` is None where the condition is not a goal
+    on one score, or where the question minimises a score."""
     goal, slowest = goal_of(condition), _slowest(views, rows)
     for row in rows:
         deciding = row.deciding
@@ -93,8 +94,9 @@ def settled_columns(
 def _standing(
     views: Views, slowest: Mapping[Line, int], row: MinRow, goal: Goal | None, ends: Ends | None
 ) -> Standing:
-    """One of the rows without a value takes the budget that a pass needs from the rows of other
-    sizes that have one, as the search does: from `slowest`, as of `_slowest`."""
+    """Returns whether more training would change one row. A row without a value takes the budget
+    that a pass needs from the rows of other sizes, as the search does. These budgets stand in
+    `slowest`, which `_slowest` returns."""
     if ends is None or goal is None:
         return Standing("untested", "the question is not about one score")
     if row.bound.kind == "not monotone":
@@ -119,8 +121,10 @@ def _standing(
 
 
 def _price(deciding: Sequence[Cell], ends: Ends, found: Standing) -> str:
-    """What the next doubling of a cell that moves would take, with all its seeds in one slot, one
-    after the other: each from the state at the start of its decay; a user's own loop anew."""
+    """Returns words on how long the next doubling of the budget would take for a cell that moves,
+    with all its seeds in one slot, one after the other. Each seed continues from the state at the
+    start of its decay, but a user's own loop starts anew. The text is empty if no cell moves or if
+    no times are recorded."""
     if found.settled != "moving" or found.progress is None:
         return ""
     steps = found.progress.steps
@@ -134,12 +138,14 @@ def _price(deciding: Sequence[Cell], ends: Ends, found: Standing) -> str:
 
 
 def _least_steps(row: MinRow) -> int | None:
-    """The least budget with which the row's value passes."""
+    """Returns the least budget of steps with which the row's value passes. Returns None if nothing
+    passes, and 0 where the cells that pass have no `steps`."""
     return min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
 
 
 def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[Line, int]:
-    """The greatest of the budgets with which rows pass that differ in their size alone."""
+    """Returns, for each set of rows that differ in their size alone, the greatest budget that one
+    of them needs to pass. Rows without a value need none."""
     found: dict[Line, int] = {}
     for row in rows:
         if needed := _least_steps(row):
@@ -149,13 +155,14 @@ def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[Line, int]:
 
 
 def _line(views: Views, row: MinRow) -> Line:
-    """What rows of other sizes have in common with this one."""
+    """Returns what a row has in common with the rows that differ from it in their size alone."""
     size_field = views.size_fields.get(row.columns["task"])
     return tuple(v for name, v in row.columns.items() if name not in ("size", "L", size_field))
 
 
 def _rates(cell: Cell, ends: Ends) -> list[AtRate]:
-    """What ended of a cell, by all that its points differ in but the steps."""
+    """Returns how the trials of a cell ended, for each combination of its nuisance values other
+    than the steps."""
     by_rate: dict[Any, dict[int, dict[int, Final]]] = defaultdict(lambda: defaultdict(dict))
     for point in cell.points:
         rest = tuple((axis, point.row[axis]) for axis in cell.tuned if axis != "steps")
@@ -170,8 +177,9 @@ def _peak_lr(cell: Cell, axes: Mapping[str, Any]) -> float:
 
 
 def _confirmed(cell: Cell, ends: Ends) -> bool:
-    """Whether a cell passes at its only look, or fresh seeds confirm that it passes. Where one seed
-    is enough to pass there is nothing to confirm."""
+    """Returns whether the pass of a cell needs no confirmation, or fresh seeds have confirmed it. A
+    cell needs none if only one of its points was measured, so that its pass is not the best of
+    several, or if one seed is enough to pass."""
     points = [point for point in cell.points if point.measured]
     if len(points) == 1 or cell.row["pass"] == "any":
         return True
@@ -187,8 +195,9 @@ def _steps(point: Cell) -> int:
 
 
 def least_columns(row: MinRow) -> dict[str, Any]:
-    """LEAST_COLUMNS of one row: the least value that at least one, more than half and all of at
-    least LEAST_SEEDS seeds reach, each with its verdict."""
+    """Returns LEAST_COLUMNS of one row. These are the least values with which at least one seed,
+    more than half of the seeds, and all of them pass, each with its verdict. They are None where no
+    cell of the row has LEAST_SEEDS seeds that passed or failed."""
     found: dict[str, Any] = {}
     points = {
         value: [point for cell in cells for point in cell.points]
@@ -204,7 +213,8 @@ def least_columns(row: MinRow) -> dict[str, Any]:
 
 
 def _by_rule(point: Cell, rule: str) -> bool | None:
-    """Whether a point passes if so many of its seeds must; None while that is open."""
+    """Returns whether a point passes if `rule`, one of RULES, says how many of its seeds must.
+    Returns None while that is open."""
     seeds, passed, failed = point.row["seeds"], point.passed, point.decided - point.passed
     match rule:
         case "any":

@@ -1,5 +1,5 @@
-"""The rows of an answer as people read them, a line each: what belongs together in one column, and
-numbers in words where they need them."""
+"""The rows of an answer as people read them, one line for each row. Values that belong together
+stand in one column, and numbers have words beside them where they need some."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweepd.query.database import Answer
 
 
 def shown(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
-    """Columns and rows for people. Every row of `min` says whether it is settled."""
+    """Returns the columns and rows for people. Every row of `min` says whether it is settled."""
     if not answer.columns:
         return [], []
     if "exponent" in answer.columns:
@@ -20,7 +20,7 @@ def shown(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _columns(answer: Answer) -> list[str]:
-    """Columns of the table that people see of a `min` or a `frontier`."""
+    """Returns the columns of the table that people see of any answer but that of `fit`."""
     scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
     for score in sorted(answer.about - {"acc"}):
         scores += [score, f"seeds' {score}"]
@@ -36,7 +36,8 @@ def _columns(answer: Answer) -> list[str]:
 
 
 def _row(row: Row, about: Iterable[str]) -> dict[str, Any]:
-    """A row for people: what belongs together in one column, what is empty left out."""
+    """Returns a row for people, in which values that belong together stand in one column. Such a
+    column is empty where its values are missing."""
 
     def span(low: str, high: str, form: str) -> str:
         if row[low] is None and row[high] is None:
@@ -63,8 +64,9 @@ def _row(row: Row, about: Iterable[str]) -> dict[str, Any]:
 
 
 def _accuracy(row: Row) -> str:
-    """A test score, whether its interval holds the threshold, and the accuracy of whole chains. In
-    a frontier, that of a trial that stopped as solved is a bound from below."""
+    """Returns a cell's accuracy as text, with a word if its interval holds the threshold, and with
+    the accuracy of whole chains. In a frontier, the accuracy of a cell with seeds that stopped as
+    solved is a bound from below."""
     if row["acc"] is None:
         return ""
     beside = ["close"] if row.get("close") else []
@@ -75,7 +77,7 @@ def _accuracy(row: Row) -> str:
 
 
 def _factor(row: Row) -> str:
-    """How many times the steps one halving costs."""
+    """Returns words on how many times as many steps one halving of the minimised value costs."""
     if row.get("per_halving") is None:
         return ""
     low, high = row["per_halving_low"], row["per_halving_high"]
@@ -83,14 +85,14 @@ def _factor(row: Row) -> str:
 
 
 def _law_columns(answer: Answer) -> list[str]:
-    """Columns of the table that people see of a `fit`."""
+    """Returns the columns of the table that people see of a `fit`."""
     groups = answer.columns[: answer.columns.index("exponent")]
     told = ["exponent", "95%", "growth", "law", "points", "censored", "seeds", "over standard"]
     return [*groups, *told, "predicted", "at_hand", "agrees", "reason"]
 
 
 def _law(row: Row) -> dict[str, Any]:
-    """A row of `fit` for people. Of the laws it shows those that weigh a tenth or more."""
+    """Returns a row of `fit` for people. It shows the laws that have a weight of 0.1 or more."""
     prefix = "weight_"
     weights = {name.removeprefix(prefix): row[name] for name in row if name.startswith(prefix)}
     heavy = sorted((-w, name) for name, w in weights.items() if w is not None and w >= 0.1)
@@ -112,7 +114,8 @@ def _between(low: float | None, high: float | None) -> str:
 
 
 def _mark(row: Row) -> str:
-    """Whether more training would change a row's value, and why it is said."""
+    """Returns words on whether more training would change a row's value, with the reason if the row
+    is not settled."""
     if row["settled"] != "yes":
         return f"{row['settled']}: {row['why']}"
     return "yes, at one rate" if row["rates"] == 1 else "yes"

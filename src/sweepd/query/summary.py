@@ -12,37 +12,40 @@ from sweepd.query.parser import Question
 from sweepd.statuses import DONE
 
 _SPACED = re.compile(r"('(?:[^']|'')*')|\s*(<=|>=|<>|!=|==|[<>=])\s*")
-"""Texts, which stay as they are, and comparisons, which get a space on either side."""
+"""Matches a text in quotes, which stays as it is, or a comparison, which gets a space on either
+side."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What people read above and below an answer."""
+    """What people read above and below the answer to a `min`."""
 
     least: str
     """What is minimised, as it was typed."""
     condition: str
-    """When a cell passes, as it was typed; else the goal."""
+    """When a cell passes, in the words of the question. The goal comes first if the question says
+    nothing about scores."""
     seeds: str
-    """How the seeds of a cell count together, such as `median of 3 seeds`."""
+    """How the outcomes of a cell's seeds are combined, such as `median of 3 seeds`."""
     group: tuple[str, ...]
-    """The group's columns."""
+    """The columns that group the rows."""
     size_fields: Mapping[str, str]
-    """By task, the field that is its size."""
+    """The field that is the size of each task, by task."""
     trials: int
     """How many trials have ended."""
     tried: int
-    """How many cells have such a trial."""
+    """How many cells have a trial that has ended."""
     cells: int
     """How many cells the question is about."""
     train_flops: float
-    """Training FLOPs of those trials, each counted from its first step."""
+    """The training FLOPs of the trials that have ended, each counted from its first step."""
 
 
 def summary(
     views: Views, question: Question, condition: str, group: Iterable[str], cells: Sequence[Cell]
 ) -> Summary | None:
-    """Sums up an answer of `min` about these cells of the grid. condition: when one passes."""
+    """Returns the summary of an answer about these cells of the grid, or None if the verb is not
+    `min`. condition: when a cell passes."""
     if question.verb != "min":
         return None
     ids = {cell.row["cell"] for cell in cells}

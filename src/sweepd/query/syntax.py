@@ -1,7 +1,7 @@
-"""The text of one expression → checked nodes.
+"""Parses the text of one expression into checked nodes.
 
-DuckDB parses the text and runs nothing. Its syntax tree is read against a whitelist, so that what
-runs later is printed from checked nodes and never pasted from the text.
+DuckDB parses the text and runs nothing. Its syntax tree is checked against a whitelist. So the SQL
+that runs later is printed from checked nodes and never pasted from the text.
 """
 
 from __future__ import annotations
@@ -57,31 +57,32 @@ _NUMBER = re.compile(r"-?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?\d+)?", re.ASCII
 _SELECT = "SELECT "
 
 Tree = dict[str, Any]
-"""A node of DuckDB's syntax tree, from JSON."""
+"""A node of DuckDB's syntax tree, as read from JSON."""
 
 
 class Reader:
-    """Reads the expressions of a text; errors show the text with a mark under the place."""
+    """Reads the expressions of a text. Its errors show the text with a mark under the place."""
 
     def __init__(self, text: str, columns: Sequence[str], own: Scores) -> None:
-        self.text = text.encode(errors="replace").decode()  # no lone surrogates
+        self.text = text.encode(errors="replace").decode()  # replaces lone surrogates
         self.own = {**own, **{name: own[score] for name, (score, _) in extremes(own).items()}}
         self.names = {column.lower(): column for column in columns}
 
     def error(self, message: str, at: int) -> UserError:
-        """An error that shows the text, with a mark under what begins at `at`."""
+        """Returns an error that shows the text, with a mark under what begins at `at`."""
         shown = " ".join(re.split(r"\s", self.text))
         at = len(shown) - len(shown[at:].lstrip())
         return UserError(f"{message}\n  {shown}\n  {' ' * at}^")
 
     def expression(self, start: int, end: int) -> Node:
-        """The expression that stands between two places of the text."""
+        """Returns the expression that stands between two places of the text. Raises UserError if it
+        is missing or wrong."""
         if not self.text[start:end].strip():
             raise self.error("an expression is missing", start)
         sql = _SELECT + self.text[start:end]
 
         def place(offset: int) -> int:
-            """Where in the text a byte of what DuckDB read stands."""
+            """Returns the place in the text of a byte of the SQL that DuckDB read."""
             before = sql.encode()[:offset].decode(errors="ignore")
             return start + max(0, len(before) - len(_SELECT))
 
@@ -97,25 +98,28 @@ class Reader:
             raise self.error("too deeply nested", start) from None
 
     def column(self, name: str, at: int) -> Column:
-        """The column of this name, in any case."""
+        """Returns the column of this name, whose case does not matter. Raises UserError if there is
+        none."""
         if found := self.names.get(name.lower()):
             return Column(found, self.own.get(found))
         hint = closest(name, self.names.values())
         raise self.error(f'no column `{name}`{hint}; `sweepd sql "DESCRIBE cells"` lists all', at)
 
     def text_meant(self, name: str, at: int) -> UserError:
-        """The error for a name without quotes that is compared with a column."""
+        """Returns the error for a name without quotes that is compared with a column."""
         return self.error(f"no column `{name}`; a text stands in quotes: '{name}'", at)
 
 
 class _Tree:
-    """Checks one syntax tree. `place` tells where in the text a byte of the SQL stands."""
+    """Checks one syntax tree. `place` takes the offset of a byte in the SQL and returns its place
+    in the text."""
 
     def __init__(self, reader: Reader, place: Callable[[int], int]) -> None:
         self.reader, self.place = reader, place
 
     def node(self, tree: Tree) -> Node:
-        """Check one node of the tree and all below it."""
+        """Returns the checked node for one node of the tree and all below it. Raises UserError if a
+        question may not contain one of them."""
         if tree.get("alias"):
             raise self.error("one expression is wanted here", tree)
         match tree:
@@ -148,8 +152,9 @@ class _Tree:
         return tuple(map(self.node, trees))
 
     def compared(self, first: Tree, *others: Tree) -> tuple[Node, ...]:
-        """The nodes of what is compared with one another. A name that is no column, beside one
-        that is, is most likely a text without its quotes: unless it is like a column's name."""
+        """Returns the nodes of what is compared with one another. A name that is no column, beside
+        one that is, is most likely a text without its quotes, and UserError says so. It is not
+        taken for a text if it is like a column's name."""
         names = [_column_name(tree) for tree in (first, *others)]
         unknown = [name is not None and name.lower() not in self.reader.names for name in names]
         if any(name is not None and not odd for name, odd in zip(names, unknown, strict=True)):
@@ -203,7 +208,8 @@ class _Tree:
         return Other(form, self.nodes(*(argument["expression"] for argument in arguments)))
 
     def in_range(self, test: Comparison | Between | In, tree: Tree) -> Node:
-        """The test, unless it compares a share with a number that no share has."""
+        """Returns the test. Raises UserError if it compares a share with a number that is not from
+        0 to 1."""
         columns = (part for part in test.parts if isinstance(part, Column))
         share = next((column.name for column in columns if is_share(column.score)), None)
         for number in map(_number, test.parts):
@@ -237,7 +243,7 @@ def _number(node: Node) -> float | None:
 
 
 def _form(name: str, arguments: int) -> str | None:
-    """A call in SQL with a {} for each argument; None if it may not stand in a question."""
+    """Returns a call in SQL with a {} for each argument, or None if questions may not use it."""
     if name in _INFIX and arguments == 2:
         return f"({{}} {name} {{}})"
     if name in ("-", "+") and arguments == 1:
@@ -254,7 +260,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _syntax(sql: str) -> Tree:
-    """DuckDB's syntax tree of a statement, or its error; nothing is run."""
+    """Returns DuckDB's syntax tree of a statement, or its error. Nothing is run."""
     try:
         row = _parser().cursor().execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
     except duckdb.Error as error:
@@ -265,7 +271,8 @@ def _syntax(sql: str) -> Tree:
 
 
 def _frame(answer: Tree) -> list[Tree]:
-    """All of a syntax tree but what it selects: that of `SELECT 1` is the only one wanted."""
+    """Returns a syntax tree with the number of selected items in place of the items. The text of
+    one expression has the same frame as `SELECT 1`."""
     nodes = [statement["node"] for statement in answer["statements"]]
     return [{**node, "select_list": len(node.get("select_list", ()))} for node in nodes]
 

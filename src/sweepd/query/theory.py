@@ -1,4 +1,4 @@
-"""The exponents that theory predicts for min d in L, and what a measured one says about them."""
+"""The exponents that theory predicts for min d in L, and whether a measured exponent agrees."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ PREDICTED = {
     ("arithmetic", "sparse"): "0",
     ("arithmetic", "linear"): ">= 1/4",
 }
-"""Exponents of min d in L, by task and model, from the bounds of Yang et al. 2024 (Table 1).
+"""The exponents of min d in L that theory predicts, by task and model. They follow from the bounds
+of Yang et al. 2024 (Table 1).
 
-`0` is a bound from above, `>= 1/4` one from below, `1/2` both. Up to logarithms, with chains of
-thought. Both kinds of edit distance have a locality of the order of n and L of the order of n²;
-their sparse bound takes B of the order of n.
+`0` is an upper bound, `>= 1/4` is a lower bound, and `1/2` is both. They hold up to logarithms,
+with chains of thought. Both kinds of edit distance have a locality of the order of n, and their L
+is of the order of n². Their bound for the sparse model takes B of the order of n.
 """
 
 
 def at_hand(predicted: str, xs: Sequence[float]) -> float:
-    """The least exponent that a prediction leaves over these xs.
+    """Returns the least exponent that a prediction allows over these xs.
 
     The bounds hold up to logarithms, and at small L those matter: √(L / ln L) rises more slowly
-    than √L. Its mean slope from the least x to the largest is taken, and half of it for `>= 1/4`.
+    than √L. For `1/2` the exponent is the mean slope of √(L / ln L) from the least x to the
+    largest, and for `>= 1/4` it is half of that. It is 0 for `0`, and where an x is e or less.
     """
     first, last = min(xs), max(xs)
     if predicted == "0" or first <= e:
@@ -40,10 +42,12 @@ def at_hand(predicted: str, xs: Sequence[float]) -> float:
 
 
 def agrees(predicted: str, least: float, slope: Slope) -> bool | None:
-    """Whether a measured exponent agrees with a prediction, whose `least` is that of `at_hand`.
+    """Returns whether a measured exponent agrees with a prediction. `least` is what `at_hand`
+    returns for the prediction.
 
-    False only where it lies below a bound from below. One above a bound from above contradicts
-    nothing, since a model that was trained may need more than the best that there is: None.
+    The result is False only where the whole interval lies below a lower bound. It is None where the
+    whole interval lies above an upper bound. That contradicts nothing, since a trained model may
+    need more width than the best possible weights do.
     """
     if predicted == "0":
         return True if slope.low <= 0 else None

@@ -10,16 +10,16 @@ from sweepd.query.cells_sql import MEASURED, lineage_sql, quoted
 from sweepd.query.database import Views
 
 TRIAL_COLUMNS = ("id", "seed", "status", *MEASURED, "step", "seconds", "error")
-"""Of each trial that ended."""
+"""The columns of each trial that ended."""
 Curve = Sequence[tuple[int, float]]
-"""Steps and scores."""
+"""A learning curve, as steps and the score at each of them."""
 
 
 def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
-    """The trials of each cell that ended, by its number in `raw.cells`, each with TRIAL_COLUMNS
-    and the metrics of users' own tasks and loops.
+    """Returns the trials of each cell that ended, by the cell's number in `raw.cells`. Each trial
+    has TRIAL_COLUMNS and the metrics of users' own tasks and loops.
 
-    A score that is not finite, of a trial that diverged, is None.
+    A score that is not finite is None, as that of a trial that diverged may be.
     """
     names, scores = (*TRIAL_COLUMNS, *views.own), {**MEASURED, **views.own}
     columns = ", ".join(
@@ -39,12 +39,12 @@ def trials_of(views: Views) -> Mapping[int, Sequence[Mapping[str, Any]]]:
 
 
 def curves(views: Views, ids: Collection[str], score: str, most: int) -> Mapping[str, Curve]:
-    """What was measured of these trials while they were trained, from the first step on: accuracies
-    at checks, losses of training batches. Of a trial that continued another one's checkpoint, also
-    what that one had measured before.
+    """Returns, by id, what was measured of these trials while they were trained: accuracies at
+    checks, losses of training batches. The curve of a trial that continued another one's checkpoint
+    begins with what that one had measured before.
 
-    At most about `most` points of each curve, evenly spread, the last included.
-    The metrics must have been read (`Views.prepare`).
+    A curve has at most about `most` points, evenly spread. Its last point is always included. The
+    metrics must have been read (`Views.prepare`).
     """
     if not ids:
         return {}

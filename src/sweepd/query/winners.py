@@ -1,4 +1,4 @@
-"""The rows of `best` and `max`: in each group the one cell that is the best."""
+"""The rows of `best` and `max`, which show the best cell of each group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from sweepd.query.reply import Merit, Reply, merged_notes, told_of
 
 
 def with_score(views: Views, question: Question) -> Question:
-    """A question of `best` with the score by which it judges: what the condition or the goals are
-    about, a metric of a user's own before acc, and the loss only where it is that alone. Any
-    other question stays as it is."""
+    """Returns a question of `best` with the score by which it judges. Any other question stays as
+    it is.
+
+    The condition says which scores count, or the goals do where the condition mentions none. The
+    question judges by a metric of a user's own if one counts. Else it judges by the loss if that
+    alone counts, and by acc otherwise.
+    """
     if question.best is None:
         return question
     goals = frozenset(info.goal.partition(" ")[0] for info in views.infos.values())
@@ -34,10 +38,10 @@ def best(
     merit: Merit,
     scores: Sequence[str],
 ) -> Reply:
-    """The value of an axis with the best score in each group.
+    """Returns the answer to `best`: the value of an axis with the best score in each group.
 
-    values: how many values of the axis were compared. edge: names the axis too where its best value
-    lies at the end of them.
+    The column `values` says how many values of the axis were compared. The column `edge` names the
+    axis too where its best value is the least or the greatest of them.
     """
     axis, [(score, _)] = question.best, question.expressions
     assert axis is not None
@@ -61,7 +65,7 @@ def best(
 def greatest(
     question: Question, grouping: Grouping, cells: Sequence[Cell], scores: Sequence[str]
 ) -> Reply:
-    """The greatest value of an expression in each group."""
+    """Returns the answer to `max`: the greatest value of an expression in each group."""
     [(text, _)] = question.expressions
     columns = [*grouping.group, text, *grouping.shown, "seeds", *scores, "at", "edge"]
     rows, winners = [], []

@@ -1,5 +1,5 @@
-"""One driver runs one sweep: it locks the sweep, claims the trials that are to be done, runs them,
-and judges by the ledger how they ended."""
+"""One driver runs one sweep. It locks the sweep, claims the trials that are to be run, runs them,
+and reads in the ledger how they ended."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ def launch(
     listener: Listener,
     note: Note,
 ) -> Launched:
-    """Run what the search of a plan still wants; the same call again continues it.
+    """Runs what the search of a plan still wants. The same call again continues it.
 
-    Returns when nothing is wanted but trials that failed for good, or once `stopping` is set.
-    Raises EnvironmentFailure where another driver holds the sweep or the store can't be written.
+    Returns how the launch ended, when nothing is wanted but trials that failed for good, or once
+    `stopping` is set. Raises EnvironmentFailure where another driver holds the sweep or the store
+    can't be written.
     """
     plan = search.plan
     with driving(plan, store, stopping, note) as number:
@@ -80,11 +81,12 @@ def launch(
 
 @contextmanager
 def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> Iterator[int]:
-    """Be the only driver of a plan's sweep within this block. Yields the number of the launch.
+    """Holds a plan's sweep for the block, as its only driver. Yields the number of the launch.
 
-    The sweep is saved, what could not be written before is taken in, and until the block ends a
-    thread looks after the store. `stopping` is set when somebody cancels the launch or the store
-    gives the sweep to another driver.
+    First, what could not be written before is taken into the store, and the sweep is saved. Until
+    the block ends, a thread looks after the store. `stopping` is set when somebody cancels the
+    launch, or when the store gives the sweep to another driver. Raises EnvironmentFailure where
+    another driver holds the sweep.
     """
     name = plan.grid.name
 
@@ -114,7 +116,8 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
 
 @contextmanager
 def claimed(store: Store, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
-    """Yields those of the trials that no other driver runs; until the block ends no other can."""
+    """Claims those of the trials that no other driver runs, and yields them. No other driver can
+    run them until the block ends."""
     ids = store.claim([trial.id for trial in trials])
     try:
         yield [trial for trial in trials if trial.id in ids]
@@ -123,7 +126,7 @@ def claimed(store: Store, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
 
 
 def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
-    """What is saved of a plan besides its trials; `past` is what an earlier launch saved."""
+    """Returns what is saved of a plan besides its trials. `past`: what an earlier launch saved."""
     grid = plan.grid
     present = {digest: made.files for digest, made in plan.codes.items()}
     accepted = {trial.code for trial in plan.trials} - present.keys()
@@ -148,7 +151,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
 
 
 def _save(plan: Plan, store: Store) -> None:
-    """Freeze the sweep as it is now: its grid, its trials and what questions need of it."""
+    """Saves the sweep as it is now: its grid, its trials and what queries need to know of it."""
     name = plan.grid.name
     sweeps, _ = store.readable_sweeps()
     info = sweep_info(plan, sweeps.get(name))
@@ -161,8 +164,9 @@ def _save(plan: Plan, store: Store) -> None:
 def _look_after(
     store: Store, number: int, stopping: threading.Event, over: threading.Event, note: Note
 ) -> None:
-    """Until the launch is over, stop it if `sweepd cancel`, on whatever machine, asks for it, and
-    spare readers the many files of a long one."""
+    """Looks after the store until the launch is over. Stops the launch if `sweepd cancel` asks for
+    it on any machine. Compacts the many files that a long launch writes, which spares their
+    readers."""
     looked = time.monotonic()
     while not over.wait(POLL_SECONDS):
         with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
@@ -183,15 +187,15 @@ def _run_round(
     stopping: threading.Event,
     listener: Listener,
 ) -> None:
-    """Run those of the search's trials that nobody else runs, to the end of the search."""
+    """Runs those of the search's trials that no other driver runs, until the search ends."""
     plan = search.plan
     unsettled = [trial for trial in plan.trials if not search.taken(trial)]
     with claimed(store, unsettled) as owned:
-        # Read after claiming: what another driver ended meanwhile is not run again.
+        # Read after claiming, so that what another driver has ended meanwhile is not run again.
         search.learn(_known(plan, store), {trial.id for trial in owned})
         if search.finished:
             return
-        # Ray takes seconds to import: only where something is to be run.
+        # Ray takes seconds to import, so it is imported only where something is to be run.
         listener.preparing("importing Ray")
         from sweepd.run import engine
         from sweepd.run.worker import LaunchSpec

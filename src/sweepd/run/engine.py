@@ -1,8 +1,8 @@
-"""Ray Tune runs the trials, on a Ray of this machine's own or on one that runs already.
+"""Ray Tune runs the trials, on a private Ray of this machine or on one that runs already.
 
-Tune's own state is disposable: a sweep is continued by a new Tune run over the trials that have not
-ended. This module makes settings that Ray reads when it is imported, so it must be imported before
-anything else that imports Ray.
+Tune's own state is disposable, since a sweep is continued by a new Tune run over the trials that
+have not ended. This module makes settings that Ray reads when it is imported, so it must be
+imported before anything else that imports Ray.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 SETTINGS = {
-    # Tune's own records are not ours: no CSV, JSON and TensorBoard files, no state snapshots
-    # (each rewrites one JSON of all trials), no change of the working directory.
+    # Nothing reads Tune's own records, so it writes no CSV, JSON and TensorBoard files and no state
+    # snapshots (each rewrites one JSON of all trials), and does not change the working directory.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "100000000",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
@@ -58,11 +58,12 @@ LOOK_SECONDS = 1.0
 
 
 def start_ray(address: str | None) -> None:
-    """Join the Ray at an address, or start a private one on this machine, seen by nobody else.
+    """Joins the Ray at an address. Without an address, starts a private one on this machine, which
+    nobody else sees.
 
     The ports of a private one are open on the loopback interface only, and ask for a token that
-    other users of the machine do not have.
-    EnvironmentFailure if there is none to join.
+    other users of the machine do not have. Raises EnvironmentFailure if there is no Ray to join, or
+    if Ray did not start.
     """
     where: dict[str, Any] = {"address": address}
     if not address:
@@ -85,8 +86,9 @@ def start_ray(address: str | None) -> None:
 
 @contextlib.contextmanager
 def _watched(lost: Callable[[str], NoReturn]) -> Iterator[None]:
-    """Calls `lost` as soon as a private Ray is broken. Ray itself would end this process, after up
-    to a minute, with the exit code that stands for failed trials."""
+    """Calls `lost`, from another thread, if a process of a private Ray dies within the block. Ray
+    itself would end this process, after up to a minute, with the exit code that stands for failed
+    trials."""
     over = threading.Event()
 
     def look() -> None:
@@ -110,9 +112,9 @@ def run(
     listener: Listener,
     stopping: threading.Event,
 ) -> None:
-    """Run the search to its end, or until `stopping` is set. How trials ended, the ledger says.
+    """Runs the search to its end, or until `stopping` is set. The ledger says how trials ended.
 
-    EnvironmentFailure if results can't be written; whatever runs is then interrupted.
+    Raises EnvironmentFailure if results can't be written. Whatever runs is then interrupted.
     """
     if not ray.is_initialized():
         listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
@@ -162,7 +164,8 @@ def run(
 
 
 def _what_is_left(failure: str, store: Store) -> str:
-    """A failure to write results, with the folder where they wait, and what to do."""
+    """Returns the text of a failure to write results, with the folder where they wait, and what to
+    do."""
     waiting = store.spilled()
     if waiting and str(waiting) not in failure:
         failure += f"; what could not be written waits in {waiting}"

@@ -1,7 +1,7 @@
-"""Where code of the user's stands that takes long: a trial that makes no step, told in its log
-before its worker is killed, and a class that is inspected.
+"""Says at which line the user's code stands when it takes long. A trial that makes no step is noted
+in its log before its worker is killed. A class that is inspected is watched too.
 
-Code that holds Python's lock meanwhile, as some C code does, cannot be looked at.
+Code that holds Python's global lock all the while, as some C code does, cannot be looked at.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ trial out: with a larger share the worker of a short `hang_seconds` would be kil
 
 @contextmanager
 def stepping(hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]:
-    """Within this block `note` is told where this thread stands, once it has made no step for SHARE
-    of `hang_seconds`; 0: it may stand for ever."""
+    """Calls `note` if the block has not ended after SHARE of `hang_seconds`. `note` is told at
+    which file and line this thread stands. With 0 seconds the block may take for ever."""
     if not hang_seconds:
         yield
         return
@@ -33,8 +33,9 @@ def stepping(hang_seconds: float, note: Callable[[str], None]) -> Iterator[None]
 
 @contextmanager
 def watched(seconds: float, tell: Callable[[str], None]) -> Iterator[None]:
-    """Within this block `tell` is told once, after `seconds`, at which file and line this thread
-    stands: the user's own where it is called from one."""
+    """Calls `tell` once if the block has not ended after `seconds`. `tell` is told at which file
+    and line this thread stands. That is the innermost line of the user's own code, if there is
+    one."""
     thread = threading.get_ident()
 
     def look() -> None:

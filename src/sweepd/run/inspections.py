@@ -1,4 +1,4 @@
-"""Cases are looked at in a process of their own, which user code may hang or take down."""
+"""Cases are inspected in a process of their own, which user code may hang or take down."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROGRAM = "from sweepd.run.inspections import main; main()"
 
 
 def room(grid: Grid, site: Site) -> Finding:
-    """Whether there is room for the trials of a grid."""
+    """Returns a finding that says whether there is room for the trials of a grid."""
     resources = per_trial(grid, site)
     about = "resources", grid.name, str(resources)
     try:
@@ -42,8 +42,9 @@ def room(grid: Grid, site: Site) -> Finding:
 
 
 def goals(grid: Grid) -> Iterator[Finding]:
-    """Whether the goal of a grid, whose tasks are right, asks for more than always giving the same
-    answer."""
+    """Yields a finding for each task of a grid, whose tasks must be right. It says whether the goal
+    asks for more than always giving the same answer. Yields nothing for a goal that is not a least
+    acc."""
     from sweepd.trial.task_checks import commonest
 
     goal = grid.goal
@@ -63,8 +64,8 @@ def goals(grid: Grid) -> Iterator[Finding]:
 
 
 def findings(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> list[list[Finding]]:
-    """What is found of each case. Nothing more is looked at of a class that is wrong, nor of what
-    is tried with it. `say` is told of what takes long."""
+    """Returns the findings of each case. Once a class is found wrong, no further case of it, or
+    with it, is inspected. `say` is told of each case that takes long."""
     with tempfile.TemporaryDirectory(prefix="sweepd-inspection-") as folder:
         asked, told, stack = (Path(folder, name) for name in ("cases", "findings", "stack"))
         given = {
@@ -111,7 +112,7 @@ def _awaited(
     cases: Sequence[Case],
     say: Callable[[str], None],
 ) -> int:
-    """Wait for the process to end, and say meanwhile of each case that takes long where it stands.
+    """Waits for the process to end. Meanwhile says of each case that takes long where it stands.
     Returns the exit status."""
     said = 0
     try:
@@ -128,24 +129,25 @@ def _awaited(
                 )
             said = len(long)
     finally:
-        process.kill()  # where this one is interrupted; does nothing to one that has ended
+        process.kill()  # for when this process is interrupted; one that has ended stays as it is
 
 
 def _lines(told: Path) -> list[dict[str, Any]]:
-    """What the process has written so far, whole lines alone."""
+    """Returns the whole lines that the process has written so far, each read from JSON."""
     whole, _, _ = told.read_text().rpartition("\n")
     return list(map(json.loads, whole.splitlines()))
 
 
 def _place(trace: str) -> str:
-    """File and line of the user's code in what faulthandler wrote, the innermost first."""
+    """Returns the file and line of the user's code that is innermost in a trace by faulthandler.
+    Returns "" where there is none."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
     own = [f"{file}:{line}" for file, line in frames if is_own_file(file)]
     return own[0] if own else ""
 
 
 def main() -> None:
-    """Look at the cases of one file, and write what is found to another, a line a finding."""
+    """Inspects the cases of one file, and writes what is found to another, one line a finding."""
     with cycles.importing():
         import torch
 

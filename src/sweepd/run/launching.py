@@ -1,5 +1,5 @@
-"""What a launch would run, what that costs, and what surrounds a launch: plain functions that
-return data, for the command line and for Python."""
+"""What a launch would run, what that costs, and what surrounds a launch. These are plain functions
+that return data, for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class Site(Protocol):
 
 @dataclass(frozen=True)
 class Planned:
-    """A grid's trials beside what a store has of them.
+    """A grid's trials, and what a store has of them.
 
     search: knows which trials have ended. ended: the store's `trials`. other_code: how many trials
-    are done by versions of the code that were not accepted; changed: the files in which these
-    versions differ from the present one. defaults: what to tell of defaults of the user's classes
-    that changed since the last launch. damaged: files of the store that were skipped.
+    were done by versions of the code that are not accepted. changed: the files in which these
+    versions differ from the present one. defaults: sentences about defaults of the user's classes
+    that have changed since the last launch. damaged: files of the store that were skipped.
     """
 
     search: Search
@@ -80,7 +80,7 @@ class Planned:
         return self.search.plan
 
     def notes(self, resources: Resources) -> Iterator[str]:
-        """What the person who launches trials on these resources should know, in sentences."""
+        """Yields sentences for the person who launches trials on these resources."""
         for warning in self.plan.warnings:
             yield f"warning: {warning}"
         yield from self.plan.notes
@@ -105,8 +105,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a search has before it: counts of cells and trials, what is left to run by `BILLS`, how
-    many trials run at once, and the cost in dollars of what is likely left."""
+    """What a search has still to run: counts of cells and trials, what is left by each of `BILLS`,
+    how many trials run at once, and the cost in dollars of what is likely left."""
 
     sweep: str
     cells: int
@@ -122,8 +122,8 @@ class Forecast:
 
     @property
     def expected(self) -> Bill:
-        """What is likely left; of settling halfway between its least and its most. The time until
-        the first step is part of it."""
+        """What is likely left. Trials and FLOPs of settling count halfway between its least and its
+        most. The times include the start-up until the first step."""
         likely = self.bills.get("likely", self.bills["grid"])
         least, most = (self.bills.get(name, NOTHING) for name in SETTLING)
         trials = likely.trials + (least.trials + most.trials) / 2
@@ -137,7 +137,7 @@ class Forecast:
 
     @property
     def to_run(self) -> int:
-        """How many trials are likely left."""
+        """The number of trials that are likely left."""
         return round(self.expected.trials)
 
     @property
@@ -147,11 +147,11 @@ class Forecast:
 
     def bill(self, name: str) -> Bill:
         """Returns the bill of this name. Without a staircase all `BILLS` are the same. Where a grid
-        does not settle, those of `SETTLING` are nothing."""
+        does not settle, those of `SETTLING` are all zeros."""
         return self.bills.get(name, NOTHING if name in SETTLING else self.bills["grid"])
 
     def row(self) -> dict[str, Any]:
-        """All of it in one flat row."""
+        """Returns the forecast as one flat row."""
         return {
             "sweep": self.sweep,
             "cells": self.cells,
@@ -178,10 +178,10 @@ class Forecast:
 def planned(
     grid: Grid, store: Store | None, *, codes: Codes = "accepted", aim: Aim = "search"
 ) -> Planned:
-    """Plan a grid, and count as done what the store (None: there is none yet) has of it.
+    """Returns a grid's plan, with what the store has of it counted as done. Changes nothing.
 
-    Changes nothing. GridError for what only the tasks and models themselves can refuse, UserError
-    as of `refuse_namesakes`.
+    store: None where there is none yet. Raises GridError for what only the tasks and models
+    themselves can refuse, and UserError where `refuse_namesakes` does.
     """
     plan = planning.plan(grid)
     new_search = promotion_of if aim == "promote" else search_of
@@ -217,7 +217,7 @@ def planned(
 
 
 def forecast(planned: Planned, site: Site) -> Forecast:
-    """What the search of a plan still takes where it is to run."""
+    """Returns what the search of a plan has still to run, and what that takes at a site."""
     plan = planned.plan
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
@@ -241,15 +241,15 @@ def forecast(planned: Planned, site: Site) -> Forecast:
 
 
 def per_trial(grid: Grid, site: Site) -> Resources:
-    """What one trial occupies: what the grid says, else the cluster file."""
+    """Returns what one trial occupies, as the grid says, or else as the cluster file says."""
     return grid.resources if isinstance(grid.resources, Resources) else site.per_trial
 
 
 @contextmanager
 def saved_grid(store: Store, sweep: str | None, note: Callable[[str], None]) -> Iterator[Grid]:
-    """The frozen grid of a sweep, or of the one that was launched last. UserError if there is
-    none. Where the user's own code is gone, that of the store is used within the block, and
-    `note` is told so."""
+    """Yields the frozen grid of a sweep, or of the one that was launched last. Where the user's own
+    code is gone, the code in the store is used within the block, and `note` is told so. Raises
+    UserError if there is no such sweep."""
     if sweep is None:
         launched = [made["sweep"] for made in store.launches() if "sweep" in made]
         if not launched:
@@ -261,9 +261,9 @@ def saved_grid(store: Store, sweep: str | None, note: Callable[[str], None]) -> 
 
 
 def cancel(store: Store, sweep: str) -> bool:
-    """End a sweep's driver, on whatever machine it is, and wait for its end.
+    """Tells a sweep's driver to stop, on whatever machine it runs, and waits for its end.
 
-    Returns False if nobody drives the sweep. UserError if there is no such sweep,
+    Returns whether there was a driver. Raises UserError if there is no such sweep, and
     EnvironmentFailure if the driver still runs after `CANCEL_SECONDS`.
     """
     store.load_sweep(sweep)

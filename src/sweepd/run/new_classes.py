@@ -1,7 +1,7 @@
-"""Before the first trial of a class of the user's: is it right?
+"""Inspects a class of the user's before its first trial.
 
-What is known to be right is remembered in the store, for each version of its code and each largest
-size.
+The store remembers which classes are known to be right, for each version of their code and each
+largest size.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ VERSION = 3
 
 
 def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
-    """UserError with all that is wrong with the user's own classes of a grid, each looked at in its
-    smallest and its largest size. What raises is left to its trials, and said."""
+    """Inspects the user's own classes of a grid, each at its smallest and its largest size, unless
+    the store knows them to be right.
+
+    Raises UserError with all that is wrong with them. A class whose own code raises an error is
+    left to its trials, and `say` is told so.
+    """
     own = [case for case in cases_of(grid) if case.kind != "trial" and is_own(case.where)]
     cases = {_digest(case, grid.base): case for case in own}
     new = {digest: case for digest, case in cases.items() if not store.was_inspected(digest)}

@@ -31,10 +31,10 @@ def at_once(placement: Placement) -> int:
 
 
 def probe(store: Store, launch: int, placement: Placement, stopping: threading.Event) -> None:
-    """Check that all nodes reach the results of this launch. EnvironmentFailure names one that does
-    not.
+    """Checks that all nodes reach the results of this launch. Raises EnvironmentFailure with the
+    name of one that does not.
 
-    Where no node can hold a trial yet, wait for the first that can, or until `stopping` is set.
+    Where no node can hold a trial yet, waits for the first that can, or until `stopping` is set.
     """
     nodes = _alive()
     asking = ray.remote(reach)
@@ -55,15 +55,15 @@ def probe(store: Store, launch: int, placement: Placement, stopping: threading.E
             try:
                 ray.get(answer)
             except RayError as error:
-                if not id_ or id_ in _alive():  # a node that is lost by now is not used either
+                if not id_ or id_ in _alive():  # a node that is lost by now is no obstacle
                     name = nodes[id_]["NodeManagerHostname"] if id_ else "the first to come up"
                     told = getattr(error, "cause", None)  # by the node, without its traceback
                     raise EnvironmentFailure(str(told or f"node {name}: {error}")) from error
 
 
 def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
-    """Check that this node reads in the results the `record` that the driver of a launch wrote
-    there, and that it can write. EnvironmentFailure, with this node's name, if not."""
+    """Checks that this node reads in the results the `record` that the driver of a launch wrote
+    there, and that the node can write. Raises EnvironmentFailure, with this node's name, if not."""
     ip = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     here = f"node {socket.gethostname()} ({ip})"
     try:

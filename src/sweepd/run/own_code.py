@@ -1,5 +1,5 @@
-"""The user's own code in the store: kept at launch, put back where the original is gone or is
-another by now."""
+"""The user's own code in the store. It is kept at launch, and put back where the original is gone
+or has changed since."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Sources = dict[str, dict[str, dict[str, str]]]
 
 
 def keep_sources(plan: Plan, store: Store) -> Sources:
-    """Write the user's own files to the store. Returns what `SweepInfo.sources` says of this plan.
+    """Writes the user's own files to the store. Returns what `SweepInfo.sources` says of this plan.
 
-    UserError for a file above MOST_BYTES, or one that has changed since the plan was made.
+    Raises UserError for a file above MOST_BYTES, or one that has changed since the plan was made.
     """
     found: Sources = {}
     base = plan.grid.base
@@ -63,8 +63,8 @@ def _kept(file: Path, store: Store) -> str:
 def folder_of(
     sweep: str, info: SweepInfo, store: Store, say: Callable[[str], None]
 ) -> Iterator[Path]:
-    """The folder of a sweep's grid; where the user's classes are no longer found there, a temporary
-    one with the files that the store keeps."""
+    """Yields the folder of a sweep's grid. Where the user's classes are no longer found there, it
+    is a temporary folder with the files that the store keeps, and `say` is told so."""
     gone = [where for where in _own(info) if not _is_found(*where, Path(info.base))]
     if not (gone and info.sources):
         yield Path(info.base)
@@ -87,11 +87,11 @@ def as_launched(
     store: Store,
     stack: ExitStack,
 ) -> tuple[Path, str | None]:
-    """Load the user's classes of these trials as the launch found them, once for this process.
+    """Loads the user's classes of these trials as the launch found them, once for this process.
 
-    Returns the folder where their paths start: that of the grid, `base`. Where a file is another
-    now than in the launch, whose versions of the code are `codes`, it is a temporary one with the
-    files that the store keeps, which lasts as long as `stack`; then also what to note about it.
+    Returns the folder where their paths start, and what to note about it or None. The folder is
+    that of the grid, `base`. Where the code of a class is none of the launch's versions, `codes`,
+    it is a temporary folder with the files that the store keeps. That one lasts as long as `stack`.
     """
     every = dict.fromkeys(trial.classes for trial in trials)
     own = [classes for classes in every if any(is_own(where) for _, where in classes)]
@@ -109,7 +109,7 @@ def as_launched(
     for classes in own:
         for kind, where in classes:
             if is_own(where):
-                with suppress(UserError):  # which the trial will raise, and record
+                with suppress(UserError):  # the trial will raise it again, and record it
                     hold(kind, where, base)
     return base, note
 
@@ -128,7 +128,8 @@ def _is_found(kind: str, where: str, base: Path) -> bool:
 
 
 def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
-    """Put the files of the latest launch below `folder`. Returns where the grid's folder is."""
+    """Writes the kept files below `folder`, each as the latest launch had it. Returns the grid's
+    folder there. Raises EnvironmentFailure for a file that would lie outside of `folder`."""
     beside: dict[str, str] = {}
     packages: dict[str, str] = {}
     for files in info.sources.values():
@@ -148,14 +149,15 @@ def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
 
 
 def _provenance(sweep: str, store: Store) -> Mapping[str, str | None]:
-    """Commit and changes of the code as it was last launched."""
+    """Returns the commit and the uncommitted changes (`diff`) of the code as it was last
+    launched."""
     latest = [launch for launch in store.launches() if launch.get("sweep") == sweep][-1:]
     return {name: latest[0].get(name) if latest else None for name in ("commit", "diff")}
 
 
 @contextmanager
 def _importable(folder: str) -> Iterator[None]:
-    """Packages in `folder` can be imported, here and in the processes that are started."""
+    """Makes packages in `folder` importable for the block, here and in processes that it starts."""
     before = os.environ.get("PYTHONPATH")
     sys.path.insert(0, folder)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, before)))
@@ -171,8 +173,8 @@ def _importable(folder: str) -> Iterator[None]:
 
 
 def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
-    """UserError where another sweep of the store calls another class by a name of this grid: no
-    answer could tell the two apart."""
+    """Raises UserError where another sweep of the store calls another class by a name of this grid,
+    since no answer could tell the two apart."""
     for kind, block in own_blocks(grid):
         ours = source(kind, block.where, grid.base)
         for sweep, info in sweeps.items():

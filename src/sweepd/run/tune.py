@@ -1,4 +1,4 @@
-"""Ray Tune, as drivers and workers import it: without what only its own tables need."""
+"""Ray Tune, as drivers and workers import it, without what only its own tables need."""
 
 from __future__ import annotations
 

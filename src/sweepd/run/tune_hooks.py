@@ -43,24 +43,24 @@ class Listener(Protocol):
     """Is told what happens to the trials, from the driver's thread."""
 
     def preparing(self, what: str) -> None:
-        """Nothing runs yet, as this comes first: what takes the time, in a few words."""
+        """Nothing runs yet, since this comes first. `what` says in a few words what takes time."""
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
-        """A trial has trained on: `step`, and the scores of its latest check."""
+        """A trial has trained on. `report` has the `step` and the scores of its latest check."""
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        """An attempt has ended: `status`, `error`, and the scores that it has."""
+        """An attempt has ended. `report` has its `status`, its `error` and the scores it has."""
 
     def lost_ray(self, reason: str) -> NoReturn:
-        """Ray has died: nothing can run or be stopped any more. Called from another thread; must
-        end the process."""
+        """Ray has died, so nothing can run or be stopped any more. This is called from another
+        thread and must end the process."""
 
 
 class Disposable:
     """A part of a Tune run that is never saved.
 
-    Tune pickles its parts so that a run can be restored, which sweepd never does: they are pickled
-    as nothing. A copy is the part itself.
+    Tune pickles its parts so that a run can be restored. sweepd never restores one, so this part is
+    pickled as an empty object. A copy is the part itself.
     """
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -71,7 +71,7 @@ class Disposable:
 
 
 class Suggestions(Disposable, Searcher):
-    """Hands the search's trials to Tune, and their endings to the search."""
+    """Hands the search's trials to Tune, and tells the search how they ended."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Suggestions(Disposable, Searcher):
     ) -> None:
         trial = self.in_flight.pop(trial_id)
         if error:
-            return  # Watchdog knows why
+            return  # Watchdog knows why, and tells the search
         if result and result["failure"]:
             self.end.failure = self.end.failure or result["failure"]
         elif result and result["status"] is None:  # signals end the run without this call
@@ -117,10 +117,10 @@ class Suggestions(Disposable, Searcher):
             self.listener.ended(trial, result)
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is the truth."""
+        """Saves nothing, since the ledger is the truth."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is the truth."""
+        """Restores nothing, since the ledger is the truth."""
 
 
 class Watchdog(Disposable, tune.Callback):
@@ -141,8 +141,8 @@ class Watchdog(Disposable, tune.Callback):
         self.hung: set[TuneTrial] = set()
 
     def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
-        # A clock that stands still while the driver is held up: what its workers have reported
-        # meanwhile is still to be read.
+        # The clock passes at most a second while the driver is held up, since what its workers have
+        # reported meanwhile is still to be read.
         looked = time.monotonic()
         self.now += min(looked - self.looked, 1.0)
         self.looked = looked
@@ -197,7 +197,8 @@ class Watchdog(Disposable, tune.Callback):
         forget_history(trial)
 
     def _reason(self, trial: TuneTrial) -> str:
-        """Why the worker was lost; the first line of Tune's account only counts failures."""
+        """Returns why the worker was lost. The first line of Tune's account is left out, since it
+        only counts failures."""
         if trial in self.hung:
             return (
                 f"no step for {self.spec.hang_seconds:g} s (hang_seconds); the last that it "
@@ -208,13 +209,14 @@ class Watchdog(Disposable, tune.Callback):
 
 
 class Rules(Disposable, FIFOScheduler):
-    """First in, first out, giving up on trials by Tune's own rules where the grid asks for it.
+    """Runs trials first in, first out, and gives up on some by Tune's rules where the grid asks for
+    it.
 
-    A freed actor is not taken to a trial whose own is starting. FIFO offers the oldest pending
-    trial; Tune then gives it the freed actor and kills the one being started for it, so that
-    trials shorter than an actor's start end up running one at a time. With nothing offered,
-    pending trials start by Tune's other path, in the same order. Only for rules that never pause
-    a trial.
+    A freed actor is not given to a trial whose own actor is starting. FIFO would offer the oldest
+    pending trial. Tune would then give it the freed actor and kill the one that is being started
+    for it, so that trials shorter than an actor's start would end up running one at a time. So
+    nothing is offered, and pending trials start by Tune's other path, in the same order. This works
+    only with rules that never pause a trial.
     """
 
     def __init__(self, spec: LaunchSpec) -> None:
@@ -283,14 +285,14 @@ class Rules(Disposable, FIFOScheduler):
                 stop_last_trials=False,
             )
         rungs, nobody = self.rungs[group], None
-        known_as = SimpleNamespace(trial_id=trial.id)  # tried again, it is no new competitor
+        known_as = SimpleNamespace(trial_id=trial.id)  # tried again, a trial is no new competitor
         rungs.on_trial_add(nobody, known_as)
         decision = rungs.on_trial_result(nobody, known_as, {"step": step, "value": value})
         return bool(decision == self.STOP)
 
     def _stopped(self, trial: TuneTrial) -> bool:
-        """Have the worker end the attempt before Tune takes the trial away, since only the worker
-        knows where the trial stands. Returns whether it did; if not, the reason shows as the trial
+        """Has the worker end the attempt before Tune takes the trial away, since only the worker
+        knows where the trial stands. Returns whether it did. If not, the reason shows as the trial
         trains on."""
         try:
             given_up = actor_of(trial).give_up.remote()
@@ -301,7 +303,7 @@ class Rules(Disposable, FIFOScheduler):
 
 
 class EndOfRun(Disposable, tune.Stopper):
-    """Ends the run once the driver was asked to stop, or when results can't be written."""
+    """Ends the run once the driver is asked to stop, or when results can't be written."""
 
     def __init__(self, stopping: threading.Event) -> None:
         self.stopping = stopping

@@ -1,7 +1,7 @@
 """The processes in which Ray Tune runs trials.
 
-A trial is one actor's work in slices of a second or some more, so that results, interruption and
-schedulers reach it between slices.
+An actor runs a trial in slices of a second or a little more. Between slices it reports results, and
+interruptions and schedulers reach it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SLICES_TO_HANG = 4
 
 
 def slice_seconds(slots: int, hang_seconds: float) -> float:
-    """Returns how long a trial trains between two reports where so many run at once."""
+    """Returns how long a trial trains between two reports where `slots` trials run at once."""
     seconds = max(LEAST_SLICE_SECONDS, slots / REPORTS_A_SECOND)
     return min(seconds, hang_seconds / SLICES_TO_HANG) if hang_seconds else seconds
 
@@ -82,7 +82,7 @@ class Worker(tune.Trainable):
     """
 
     def setup(self, config: dict[str, Any], spec: LaunchSpec) -> None:  # type: ignore[override]
-        if spec.hang_seconds:  # the driver's watchdog begins once this has ended
+        if spec.hang_seconds:  # the driver's watchdog begins only after this method
             faulthandler.dump_traceback_later(spec.hang_seconds, exit=True)
         _die_with_parent()
         import torch
@@ -110,7 +110,7 @@ class Worker(tune.Trainable):
     def step(self) -> dict[str, Any]:
         try:
             attempt = self.attempt = self.attempt or self._begin()
-            news = attempt.news()  # what an earlier attempt checked comes before any training
+            news = attempt.news()  # checks of an earlier attempt are reported before any training
             if not news:
                 with stepping(self.spec.hang_seconds, attempt.note):
                     attempt.advance(self.spec.slice_seconds)
@@ -126,13 +126,14 @@ class Worker(tune.Trainable):
         }
 
     def give_up(self) -> None:
-        """End the attempt as `stopped`: a rule (`stop.plateau` or `stop.asha`), which runs in the
-        driver, has given up on the trial."""
+        """Ends the attempt as `stopped`. The driver calls this when a rule (`stop.plateau` or
+        `stop.asha`) has given up on the trial."""
         assert self.attempt is not None
         self.attempt.give_up()
 
     def cleanup(self) -> None:
-        """Save an unfinished attempt and end it as `interrupted`: Tune takes this actor away."""
+        """Saves an unfinished attempt and ends it as `interrupted`, since Tune takes this actor
+        away."""
         if self.attempt:
             self.attempt.interrupt()
             self.attempt = None
@@ -159,10 +160,10 @@ class Worker(tune.Trainable):
 
 
 def _die_with_parent() -> None:
-    """Have this process killed when its parent, Ray's raylet, dies; on Linux only.
+    """Has this process killed when its parent, Ray's raylet, dies. This works on Linux only.
 
-    A driver that is killed takes its Ray with it, and so this worker at once. By itself Ray takes
-    seconds, in which a trial could end that the next driver has begun anew.
+    A driver that is killed takes its Ray with it, and so this worker at once. Ray alone would take
+    seconds. In these a trial could end although the next driver has begun it anew.
     """
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None, use_errno=True).prctl

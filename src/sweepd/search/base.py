@@ -1,4 +1,5 @@
-"""Which trial to try next: what every search has in common, and the search of the whole grid."""
+"""What every search has in common, and the search of the whole grid. A search says which trial to
+run next."""
 
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of
 from sweepd.search.stairs import Stair, stairs
 
 MOST_MOVES = 10
-"""How often in a launch a trial may lose its node for free: one that takes nodes down must end."""
+"""The number of times in a launch that a trial may lose its node without this counting as a
+failure. There is a limit because a trial that itself brings nodes down must end."""
 
 
 class Allowance:
-    """What a launch may spend on trials that run on demand: training FLOPs, counted as if each
-    began at its first step, and seconds from the first of them on."""
+    """What a launch may spend on trials that run on demand. One limit is on training FLOPs,
+    counted as if each trial began at its first step. The other is on seconds, counted from when
+    the first of these trials is handed out."""
 
     def __init__(self, flops: float = math.inf, seconds: float = math.inf) -> None:
         self.flops, self.seconds = flops, seconds
@@ -40,16 +43,16 @@ class Allowance:
 class Search(ABC):
     """Hands out trials until the grid's question is settled.
 
-    `learn` tells it which trials have ended, and which of the others are its own to run. `next`
-    hands out a trial, or None while there is none to run; `ended` takes how it came out. A failed
-    trial is tried again, as often as the grid allows, and is abandoned then. An interrupted one,
-    whose node was lost, is handed out again.
+    `learn` tells the search which trials have ended, and which of the others it may run. `next`
+    returns a trial to run, or None while there is none. `ended` takes the outcome of a trial. A
+    failed trial is tried again as often as the grid allows, and is then abandoned. A trial that
+    was interrupted, because its node was lost, is handed out again.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.in_full: Collection[str] = ()
-        """ids of trials that count as ended only once they have run their whole budget"""
+        """The ids of trials that count as ended only once they have run their whole budget."""
         self.outcomes: dict[str, Outcome] = {}
         self.owned: Collection[str] = ()
         self.in_flight: set[str] = set()
@@ -58,10 +61,10 @@ class Search(ABC):
         self.moves: Counter[str] = Counter()
         self.allowance = Allowance()
         self.stairs: Sequence[Stair] = ()
-        """the lines of the grid, for searches that walk or settle them"""
+        """The lines of the grid, in searches that walk them or settle their answers."""
 
     def learn(self, outcomes: Outcomes, owned: Collection[str]) -> None:
-        """Start over from what is known; nothing runs now."""
+        """Starts over from the outcomes that are known, with no trial in flight."""
         self.outcomes = {
             id_: outcome
             for id_, outcome in outcomes.items()
@@ -96,46 +99,49 @@ class Search(ABC):
         return not self.in_flight and self.choose() is None
 
     def free(self, trial: Trial) -> bool:
-        """Whether the trial can be handed out."""
+        """Returns whether the trial can be handed out."""
         return self.affordable(trial) and trial.id in self.owned and not self.taken(trial)
 
     def affordable(self, trial: Trial) -> bool:
-        """Whether the allowance lasts for the trial. It is asked of those on demand alone."""
+        """Returns whether the allowance lasts for the trial. It limits only trials that run on
+        demand."""
         return not (trial.on_demand and self.allowance.is_spent)
 
     def over(self, trial: Trial) -> bool:
-        """Whether the trial has ended or was abandoned."""
+        """Returns whether the trial has ended or was abandoned."""
         return trial.id in self.outcomes or trial.id in self.abandoned
 
     def taken(self, trial: Trial) -> bool:
-        """Whether the trial has ended, was abandoned or is in flight."""
+        """Returns whether the trial has ended, was abandoned or is in flight."""
         return self.over(trial) or trial.id in self.in_flight
 
     @abstractmethod
     def wanted(self) -> list[Trial]:
-        """Trials that have not ended and are needed now, whoever runs them."""
+        """Returns the trials that have not ended and are needed now, whoever runs them."""
 
     def tally(self) -> Mapping[str, int]:
-        """How many cells were tried for what, where a search has several reasons."""
+        """Returns how many cells were tried for each reason, where a search has several reasons."""
         return {}
 
     @abstractmethod
     def choose(self) -> Trial | None:
-        """What to hand out next, if anything."""
+        """Returns the trial to hand out next, or None if there is none."""
 
     @abstractmethod
     def update(self, trial: Trial) -> None:
-        """Something has changed about this trial."""
+        """Takes account of a change in what is known of this trial."""
 
     @abstractmethod
     def rebuild(self) -> None:
-        """Everything may have changed."""
+        """Takes account of changes in what is known of any trial."""
 
 
 class GridSearch(Search):
-    """Every cell, seed by seed, and further seeds for close calls; failed trials come last.
+    """The search that runs every cell of the grid, seed by seed. It runs further seeds of cells
+    that are close calls. Failed trials come last.
 
-    Once all of them have ended, what settles the answers, if the grid asks for that.
+    Once all of these have ended, it runs the trials that settle the answers, if the grid asks for
+    that.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -146,7 +152,8 @@ class GridSearch(Search):
         if plan.grid.settle:
             self.stairs = list(stairs(plan, Staircase()))
         self.longer: list[Trial] | None = None
-        """trials that would settle the answers; None: nobody asked since something changed"""
+        """The trials that would settle the answers; None if they have to be found again because
+        something changed."""
 
     def wanted(self) -> list[Trial]:
         return list(self.waiting.values()) or list(filter(self.affordable, self.settling()))
@@ -181,7 +188,7 @@ class GridSearch(Search):
         self.waiting = {trial.id: trial for trial in order}
 
     def call(self, seeds: CellSeeds) -> None:
-        """Line up the seeds of a cell that count and have not run."""
+        """Adds the seeds of a cell that count and have not run to the waiting trials."""
         for trial in seeds.called(self.outcomes, self.abandoned):
             if not self.taken(trial):
                 self.waiting.setdefault(trial.id, trial)

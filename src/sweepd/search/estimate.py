@@ -1,11 +1,13 @@
-"""How long a plan will take: a rough model of a trial's time, corrected by what the store saw.
+"""How long a plan will take, by a rough model of a trial's time that recorded times correct.
 
-The model is the cost of dispatching a step plus the FLOPs at a core's rate, with constants
-measured on one core of a shared machine (2 layers, d = 8 to 64, batch 64); the range between its
-two lines is wide because machines differ. Trials that the store holds replace it by the 10th to
-90th percentile of the ratio of their times to the model's middle.
+The model's time is the cost of dispatching the steps plus the FLOPs at a core's rate. Its
+constants were measured on one core of a shared machine (2 layers, d = 8 to 64, batch 64). The
+range between its low and its high time is wide because machines differ. Where the store holds
+enough trials, another range replaces it. That one goes from the 10th to the 90th percentile of
+the ratio of their times to the middle of the model's range.
 
-Of a user's own loop nothing is known before: its time goes by its trials that the store holds.
+Nothing is known beforehand of a user's own loop. Its time is judged by its trials that the store
+holds.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from sweepd.search.staircase import StaircaseSearch
 STEP_SECONDS = (2.5e-3, 8e-3)
 FLOPS_PER_SECOND = (60e9, 8e9)
 ENOUGH = 5
-"""Recorded trials from which on their own times are used."""
+"""The number of recorded trials from which on their measured times are used."""
 
 
 def trial_seconds(steps: int, train_flops: float) -> tuple[float, float]:
-    """The model's low and high time of one trial on one core."""
+    """Returns the model's low and high time of one trial on one core, in seconds."""
     low, high = (
         steps * step + train_flops / rate
         for step, rate in zip(STEP_SECONDS, FLOPS_PER_SECOND, strict=True)
@@ -41,8 +43,8 @@ def trial_seconds(steps: int, train_flops: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Bill:
-    """What is left to run: how many trials, their training FLOPs, and low and high wall time,
-    without an end where nobody knows it."""
+    """What is left to run: how many trials, their training FLOPs, and low and high wall time. The
+    high wall time is infinite where nobody knows it."""
 
     trials: float
     train_flops: float
@@ -51,9 +53,13 @@ class Bill:
 
 
 def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
-    """What is left of the whole `grid` and, if the search is a staircase, the `least`, `likely`
-    and `worst` of that; `settle_least` and `settle_most` of settling it, if the grid asks for that.
-    So many trials run at once; their times are judged by the store's `trials` table."""
+    """Returns what is left to run, by name. `grid` is the whole grid. If the search is a
+    staircase, `least`, `likely` and `worst` are what it may run of the grid. If the grid asks for
+    settling, `settle_least` and `settle_most` are what that may run.
+
+    slots: how many trials run at once. recorded: the store's `trials` table, by which the times
+    are judged.
+    """
     grid = search.plan.grid
     first = set(grid.seeds[: grid.first_seeds])
     left = [
@@ -103,7 +109,9 @@ def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float]) -> Bi
 
 
 def _factors(recorded: pa.Table) -> tuple[float, float] | None:
-    """10th and 90th percentile of real over modelled time, of trials that ran their budget."""
+    """Returns the 10th and the 90th percentile of real over modelled time, of trials that ran
+    their budget. Returns None if the store has fewer than `ENOUGH` such trials. Loops do not
+    count."""
     ratios = [
         row["seconds"] / (sum(trial_seconds(row["step"], row["train_flops"])) / 2)
         for row in _completed(recorded)
@@ -116,17 +124,18 @@ def _factors(recorded: pa.Table) -> tuple[float, float] | None:
 
 
 def _seconds_of_loops(recorded: pa.Table) -> dict[str, tuple[float, float]]:
-    """By a loop's name, the least and the most seconds that it took for each unit of effort."""
+    """Returns, by a loop's name, the least and the most seconds that its trials took for each
+    unit of effort."""
     seen: dict[str, list[float]] = defaultdict(list)
     for row in _completed(recorded):
-        if row["L"] is None:  # no loop has tokens
+        if row["L"] is None:  # a loop, which has no tokens
             effort = row["train_flops"] or row.get("steps") or 1
             seen[row["model"]].append(row["seconds"] / effort)
     return {model: (min(found), max(found)) for model, found in seen.items()}
 
 
 def _completed(recorded: pa.Table) -> Iterator[dict[str, Any]]:
-    """The trials that ran their budget."""
+    """Yields the rows of the trials that ran their budget."""
     names = ("status", "L", "model", "step", "steps", "train_flops", "seconds")
     columns = [name for name in names if name in recorded.column_names]
     for row in recorded.select(columns).to_pylist():

@@ -1,13 +1,14 @@
 """The frontier of one line of the grid, found without trying every cell.
 
-A line holds the cells that differ in two axes only: the minimised one (d) and the one along which
-the problem grows (the size). On it the frontier is assumed monotone: what a width cannot solve it
-cannot solve at larger sizes either. The walk (saddleback search; Dijkstra, Bird 2006) starts at
-the smallest size and width; a cell that passes leads to the next size, one that fails to the next
-width. So rows + columns - 1 cells decide the line, and no width above the frontier is tried.
+A line holds the cells that differ in two axes only. One is the minimised axis (the width d). The
+other is the axis along which the problem grows (the size). The frontier is assumed to be
+monotone: a width that fails at one size also fails at larger sizes. The walk (saddleback search;
+Dijkstra, Bird 2006) starts at the smallest size and width. After a cell that passes it goes to
+the next size, after one that fails to the next width. So rows + columns - 1 cells decide the
+line, and no width above the frontier is tried.
 
-Every function here is a function of what is known, not of how it came to be known: continuing a
-search, or finding that another sweep has run half of it, is the same as going on.
+Every function here depends on what is known, not on how it came to be known. So it makes no
+difference whether a search was interrupted, or whether another sweep has run half of it.
 """
 
 from __future__ import annotations
@@ -22,43 +23,47 @@ from itertools import combinations_with_replacement
 from typing import Literal
 
 Position = tuple[float, float]
-"""A size, and a width."""
+"""A position on a line: a size and a width."""
 Known = Mapping[Position, bool | None]
-"""Settled positions: passed, failed, or (None) undecided for good, as where trials failed
-or were stopped early. The walk then goes on as after a failure; answers will not call it one."""
+"""The settled positions. True means that the position passed, and False that it failed. None means
+that it stays undecided, for example where trials failed or were stopped early. The walk then goes
+on as after a failure, but answers do not call it one."""
 Role = Literal["walk", "spot check", "widened", "speculation"]
 
 MOST_FRONTIERS = 300
-"""How many of a line's possible frontiers `frontiers` goes through."""
+"""The most of a line's possible frontiers that `frontiers` goes through."""
 
 
 @dataclass(frozen=True)
 class SearchLine:
-    """costs: of each position of the line; spot_checks: how many on either side."""
+    """One line of the grid. costs: the cost of each position. spot_checks: how many cells to
+    check on either side of the frontier."""
 
     costs: Mapping[Position, float]
     spot_checks: int
 
     @cached_property
     def rows(self) -> list[tuple[float, list[float]]]:
-        """Each size with its widths, both rising."""
+        """Each size with its widths, both in rising order."""
         widths = defaultdict(list)
         for size, width in sorted(self.costs):
             widths[size].append(width)
         return list(widths.items())
 
     def wanted(self, known: Known) -> list[Position]:
-        """Positions, not yet known, that the answer needs now; empty when it is complete."""
+        """Returns the positions, not yet known, that the answer needs now. There are none when
+        the answer is complete."""
         _, step = self.walk(known)
         found = [step] if step else self.checks(known)
         found += self.around_contradictions(known)
         return [position for position in dict.fromkeys(found) if position not in known]
 
     def walk(self, known: Known) -> tuple[list[Position], Position | None]:
-        """The known positions that the walk passes through, and the one that it needs next."""
+        """Returns the known positions that the walk passes through, and the position that it
+        needs next. The latter is None when the walk is finished."""
         path: list[Position] = []
         failed = -math.inf
-        """the largest width that failed at a smaller size"""
+        """The largest width that failed at a smaller size."""
         for size, widths in self.rows:
             outcomes = {width: known[size, width] for width in widths if (size, width) in known}
             here = max((w for w, passed in outcomes.items() if passed is False), default=-math.inf)
@@ -78,10 +83,10 @@ class SearchLine:
         return path, None
 
     def checks(self, known: Known) -> list[Position]:
-        """Cells off the finished staircase that put the assumption to the test: those nearest to
-        the frontier, of these the cheapest, on either side. Below it, they are also the next
-        smaller width of each size that has a pass: what is only inferred to fail there would
-        otherwise let the frontier climb and never fall."""
+        """Returns cells off the finished staircase that test the assumption. On either side of
+        the frontier they are the nearest ones, and of equally near ones the cheapest. They
+        include the next smaller width of each size that has a pass. Were its failure only
+        inferred, the frontier could climb but never fall."""
         if not self.spot_checks:
             return []
         path, _ = self.walk(known)
@@ -101,8 +106,9 @@ class SearchLine:
         return list(dict.fromkeys([*nearest, *inferred]))
 
     def around_contradictions(self, known: Known) -> list[Position]:
-        """The neighbours of every two cells that contradict the assumption: one failed, and one
-        of at most its width passed at its size or at a larger one."""
+        """Returns the neighbours of every two cells that contradict the assumption. One of the
+        two failed. The other passed with at most the same width, at the same size or at a larger
+        one."""
         failures = [position for position, passed in known.items() if passed is False]
         found: dict[Position, None] = {}
         for position, passed in known.items():
@@ -112,15 +118,15 @@ class SearchLine:
         return list(found)
 
     def _beside(self, position: Position) -> Iterator[Position]:
-        """The next positions in either direction at the same size, and at the same width."""
+        """Yields the next positions in either direction at the same size, and at the same width."""
         for axis in (0, 1):
             same = sorted(p for p in self.costs if p[1 - axis] == position[1 - axis])
             at = same.index(position)
             yield from same[max(0, at - 1) : at] + same[at + 1 : at + 2]
 
     def forecast(self, known: Known, least: float) -> Iterator[tuple[Position, float]]:
-        """Positions that the walk will need, with a chance of at least that share, after the one
-        that it needs now."""
+        """Yields positions that the walk may need after the one that it needs now, each with its
+        chance. The chance is `least` or more."""
         _, step = self.walk(known)
         if step is None or least > 1:
             return
@@ -135,14 +141,14 @@ class SearchLine:
                     yield position, chance * share
 
     def chance(self, step: Position) -> float:
-        """How likely the walk's next position passes, if all monotone frontiers that agree with
-        what is known are equally likely."""
+        """Returns how likely it is that the walk's next position passes, if all monotone
+        frontiers that agree with what is known are equally likely."""
         sizes = sum(size >= step[0] for size, _ in self.rows)
         widths = sum(p[0] == step[0] and p[1] >= step[1] for p in self.costs)
         return sizes / (sizes + widths)
 
     def roles(self, tried: Collection[Position], known: Known) -> dict[Position, Role]:
-        """What each tried position was for, seen from what is known now."""
+        """Returns what each tried position was for, judged by what is known now."""
         path, step = self.walk(known)
         checks = self.checks(known) if step is None else []
         widened = self.around_contradictions(known)
@@ -157,14 +163,16 @@ class SearchLine:
         return {position: role(position) for position in tried}
 
     def complete(self, known: Known, passes: Callable[[Position], bool]) -> dict[Position, bool]:
-        """What the search tries in addition to what is known, if these are the outcomes."""
+        """Returns the positions that the search tries in addition to the known ones, each with
+        whether it passes, if `passes` gives the outcomes."""
         tried: dict[Position, bool] = {}
         while wanted := self.wanted({**known, **tried}):
             tried |= {position: passes(position) for position in wanted}
         return tried
 
     def frontiers(self) -> Iterator[Callable[[Position], bool]]:
-        """Every monotone frontier; of very many the extremes and a fixed sample."""
+        """Yields every monotone frontier, as a function that says whether a position passes. If
+        there are more than `MOST_FRONTIERS`, yields the extreme ones and a fixed sample."""
         sizes = [size for size, _ in self.rows]
         widths = sorted({width for _, width in self.costs})
         choices = [*widths, math.inf]

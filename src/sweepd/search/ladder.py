@@ -1,8 +1,9 @@
-"""The budgets of one cell, from the shortest up: what its seeds say together at each of them.
+"""The budgets of one cell, from the shortest up, and what its seeds say together at each of them.
 
-A seed that met the goal is not trained for longer, and a pass stays a pass. So at a larger budget a
-seed that has not run there counts with its latest score, as a trial that stopped as solved does: at
-least as good. Questions apply the same rule in SQL (`query.cells_sql`).
+A seed that met the goal is not trained for longer, and a pass stays a pass. So at a larger budget
+a seed that has not run there counts with its latest score. Its true score there counts as at
+least as good, as with a trial that stopped as solved. Questions apply the same rule in SQL
+(`query.cells_sql`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from sweepd.search.settle import AtRate, Final
 class Ladder:
     """A cell at one combination of nuisance values.
 
-    rungs: its seeds at each budget, the least budget first. The first rung of a cell `in_reserve`
-    is run only where the best of the other rates is at the edge of those tried.
+    rungs: its seeds at each budget, the least budget first. in_reserve: whether its first rung is
+    run only where the best of the other rates is at the edge of those tried.
     """
 
     rungs: tuple[CellSeeds, ...]
@@ -36,19 +37,21 @@ class Ladder:
 
     @property
     def peak_lr(self) -> float:
-        """The place of its rate among those of other cells at the same position."""
+        """The highest learning rate of its training, by which the ladders of one position are
+        ordered."""
         trial = self.base.trials[0]
         return trial.train.peak_lr(trial.values.model.get("d", 1))
 
     def passed(self, outcomes: Outcomes, abandoned: Collection[str]) -> CellSeeds | None:
-        """The first rung at which the cell passes."""
+        """Returns the first rung at which the cell passes, or None if there is none."""
         for i, rung in enumerate(self.rungs):
             if rung.passes(self._carried(i, outcomes), abandoned if i == 0 else ()):
                 return rung
         return None
 
     def next_trials(self, level: int, outcomes: Outcomes) -> list[Trial]:
-        """The trials of a rung whose seeds did not meet the goal on the rungs below."""
+        """Returns the trials of a rung whose seeds did not meet the goal on the rungs below.
+        Extra and fresh seeds are left out."""
         goal = self.base.goal
         met = {
             trial.seed
@@ -62,7 +65,8 @@ class Ladder:
         return [trial for trial in rung.trials[: rung.first] if trial.seed not in met]
 
     def ended(self, outcomes: Outcomes) -> AtRate:
-        """What ended, for `settle`."""
+        """Returns the final scores of the trials that have ended, as `settle` takes them. A trial
+        that diverged has the worst score."""
         found: dict[int, dict[int, Final]] = {}
         for trial in (trial for rung in self.rungs for trial in rung.planned):
             outcome = outcomes.get(trial.id)
@@ -76,7 +80,8 @@ class Ladder:
         return AtRate(self.peak_lr, found)
 
     def _carried(self, i: int, outcomes: Outcomes) -> Outcomes:
-        """The outcomes with those of seeds that have not run at rung i, from the rungs below."""
+        """Returns the outcomes at rung i. A seed that has not run there has its outcome on the
+        last rung below where it has run, as if it had stopped as solved."""
         if i == 0:
             return outcomes
         latest: dict[int, Outcome] = {}

@@ -1,4 +1,5 @@
-"""What the store's record says about planned trials: which are done, which another code made."""
+"""What the store's record says about planned trials: which are done, and which another version of
+the code has done."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from sweepd.store.endings import counting
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """The ending of one trial that counts."""
+    """The one ending of a trial that counts (`endings.counting`)."""
 
     id: str
     trunk: str
@@ -32,8 +33,9 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class Standing:
-    """How planned trials stand. `other` maps a trial's id to its ending under another code.
-    unscored: those of `todo` that are done but for the scores at other `lengths`."""
+    """How planned trials stand. failed: those of `todo` whose ending is a failure. other: by a
+    trial's id, its ending under another version of the code. unscored: those of `todo` that are
+    done but for the scores at other `lengths`."""
 
     done: tuple[Trial, ...]
     todo: tuple[Trial, ...]
@@ -42,7 +44,8 @@ class Standing:
     unscored: tuple[Trial, ...] = ()
 
     def accepting(self, codes: Collection[str]) -> tuple[Trial, ...]:
-        """The planned trials; those that one of `codes` has done, under that code's identity."""
+        """Returns the planned trials. A trial that one of `codes` has done has the ids that it
+        has under that code."""
         return tuple(
             replace(trial, id=ending.id, trunk=ending.trunk, config=ending.config, code=ending.code)
             if (ending := self.other.get(trial.id)) and ending.code in codes
@@ -52,14 +55,15 @@ class Standing:
 
 
 def counting_endings(trials: pa.Table) -> dict[str, LedgerRow]:
-    """The ending that counts of each trial in the store's `trials` table, by id."""
+    """Returns, by a trial's id, its ending that counts in the store's `trials` table."""
     ended = counting(trials)
     columns = (ended.column(field.name).to_pylist() for field in fields(LedgerRow))
     return {row.id: row for row in map(LedgerRow, *columns)}
 
 
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
-    """Sort `trials` by the store's `trials` table. `failed` ones are part of `todo`."""
+    """Returns how `trials` stand by the store's `trials` table. The `failed` ones are part of
+    `todo`."""
     endings = counting_endings(table)
     ended = {(e.task, e.model, e.config): e for e in endings.values() if e.status in DONE}
     done, todo, failed, unscored, other = [], [], [], [], {}
@@ -82,7 +86,7 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
 
 
 def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
-    """How those of a plan's trials came out that are done."""
+    """Returns, by id, how those trials of a plan came out that are done."""
     endings, metric = counting(table), plan.grid.goal.metric
     names = ("id", "status", metric, "total", "independent")
     columns = [endings[name].to_pylist() for name in names if name in endings.column_names]
@@ -102,7 +106,8 @@ def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
 def changed_files(
     ours: Mapping[str, Mapping[str, str]], theirs: Mapping[str, Mapping[str, str]], codes: set[str]
 ) -> list[str]:
-    """Files that differ between the present codes and those of `codes` ({code: {file: digest}})."""
+    """Returns the files of `codes` that the present code lacks or has with another content. ours:
+    the present codes. theirs: the store's. Both are {code: {file: digest}}."""
     present = {file: digest for files in ours.values() for file, digest in files.items()}
     past = [theirs[code] for code in codes if code in theirs]
     return sorted(

@@ -1,4 +1,5 @@
-"""The seeds of a cell as one score. Questions apply the same rules in SQL (`query.cells_sql`)."""
+"""The score of a cell from the scores of its seeds. Questions apply the same rules in SQL
+(`query.cells_sql`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from sweepd.intervals import wilson
 
 
 def pooled(scores: Sequence[float], rule: PassRule, better: Better) -> float:
-    """The scores of a cell's seeds by the pass rule: `all` takes the worst and `any` the best."""
+    """Returns the score of a cell from its seeds' scores by the pass rule. The rule `all` takes
+    the worst score, and `any` the best."""
     rising = sorted(scores)
     worst, best = (rising[0], rising[-1]) if better == "up" else (rising[-1], rising[0])
     match rule:
@@ -27,15 +29,16 @@ def pooled(scores: Sequence[float], rule: PassRule, better: Better) -> float:
 
 
 def _mean(scores: Sequence[float], better: Better) -> float:
-    """With the infinitely bad score of a seed that diverged, it is that bad, however good a seed
-    may be that has not ended."""
+    """Returns the mean. A seed that diverged has an infinitely bad score. The mean is then that
+    bad too, even if a seed that has not ended counts as infinitely good."""
     worst = -inf if better == "up" else inf
     return worst if worst in scores else fmean(scores)
 
 
 def is_near(scores: Sequence[float], totals: Sequence[int], goal: Goal, rule: PassRule) -> bool:
-    """Whether Wilson's interval of the cell's score holds the goal. totals: sizes of the test
-    samples that are known. Scores that are no shares have no such interval."""
+    """Returns whether Wilson's interval of the cell's score contains the goal's threshold.
+    totals: the sizes of the test samples that are known. Scores that are not shares have no such
+    interval, so the answer for them is False."""
     if not scores or not totals or not is_share(goal.metric):
         return False
     total = sum(totals) if rule == "mean" else max(totals)

@@ -1,9 +1,10 @@
 """The seeds of one cell: when they have decided whether it passes, and which are still needed.
 
-What is known of a seed's score is an interval: a point for one that ran its budget, from its
-score up for one that stopped as solved, everything for one that has not ended. The pass rule
-applied to the lower and to the upper ends bounds the cell's score; the cell is decided where both
-bounds meet the goal or both miss it. Questions apply the same rule in SQL (`views`, `cells`).
+What is known of a seed's score is an interval. For a seed that ran its whole budget it is a
+point. For a seed that stopped as solved it goes from its score to the best score there is. For a
+seed that has not ended it holds all scores. The pass rule, applied to the lower and to the upper
+ends, bounds the cell's score. The cell is decided where both bounds meet the goal or both miss
+it. Questions apply the same rule in SQL (`query.cells_sql`).
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a trial ended. score: the goal's metric; total: size of the test sample."""
+    """How a trial ended. score: its value of the goal's metric. total: the size of the test
+    sample."""
 
     status: str
     score: float | None = None
     total: int | None = None
 
     def bounds(self, goal: Goal) -> Bounds:
-        """What the trial's score, had it run its whole budget, may have been."""
+        """Returns the least and the greatest score that the trial may have had if it had run its
+        whole budget."""
         least, greatest = range_of(goal.metric)
         lower_is_better = goal.better == "down"
         if self.status == "diverged":
@@ -46,34 +49,34 @@ class Outcome:
 
 
 Outcomes = Mapping[str, Outcome]
-"""By a trial's id; of trials that are done."""
+"""The outcomes of trials that are done, by the id of the trial."""
 
 
 @dataclass(frozen=True, eq=False)
 class CellSeeds:
     """The seeds of one cell.
 
-    Every cell is judged by its `first` seeds. Where those that have ended leave a close call that
-    one more may turn, that one is called, and then counts like them.
+    Every cell is judged by its `first` seeds. If those that have ended leave a close call that
+    one more seed may turn, that seed is called. It then counts like the others.
     """
 
     goal: Goal
     rule: PassRule
     trials: tuple[Trial, ...]
-    """in the order in which seeds are tried"""
+    """The trials of the cell, in the order in which its seeds are tried."""
     first: int
     fresh: int = 0
-    """how many of the trials, at the end, confirm a pass: they run only where one is to be
-    confirmed, and one of them that fails refuses it"""
+    """The number of trials, at the end of `trials`, that only confirm a pass. They run only where
+    there is a pass to confirm. If one of them fails, the cell does not pass."""
 
     @property
     def steps(self) -> int:
-        """Its budget."""
+        """The cell's training budget."""
         return self.trials[0].train.steps
 
     @property
     def planned(self) -> tuple[Trial, ...]:
-        """Those that every search may run."""
+        """The trials that every search may run, which are all but the fresh ones."""
         return self.trials[: len(self.trials) - self.fresh]
 
     @property
@@ -81,21 +84,21 @@ class CellSeeds:
         return self.trials[len(self.trials) - self.fresh :]
 
     def passes(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool | None:
-        """Whether the cell passes; None while its seeds do not decide that.
+        """Returns whether the cell passes. Returns None while its seeds do not decide that.
 
-        abandoned: ids of trials that will not end (they failed).
+        abandoned: ids of trials that will not end because they failed.
         """
         found = self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
         refused = any(self._passes(t, outcomes) is False for t in self.fresh_trials)
         return False if found and refused else found
 
     def _passes(self, trial: Trial, outcomes: Outcomes) -> bool | None:
-        """Whether the trial meets the goal by itself."""
+        """Returns whether the trial meets the goal by itself. Returns None while that is open."""
         return self._vote(*self._bounds(trial, outcomes))
 
     def close(self, outcomes: Outcomes) -> bool:
-        """Whether more seeds may turn the outcome: those that ran disagree, or the interval of
-        the evaluation error holds the goal's threshold."""
+        """Returns whether more seeds may turn the outcome. They may if the seeds that ran
+        disagree, or if the interval of the evaluation error contains the goal's threshold."""
         ran = [outcomes[trial.id] for trial in self.planned if trial.id in outcomes]
         votes = {self._decide([outcome.bounds(self.goal)]) for outcome in ran}
         if {True, False} <= votes:
@@ -105,7 +108,7 @@ class CellSeeds:
         return is_near(scores, totals, self.goal, self.rule)
 
     def called(self, outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:
-        """The seeds that count by now, whether or not they have ended."""
+        """Returns the trials of the seeds that count by now, whether or not they have ended."""
         extra = self.planned[self.first :]
         called = [*self.planned[: self.first], *(t for t in extra if t.id in outcomes)]
         more = [t for t in extra if t.id not in outcomes and t.id not in abandoned][:1]
@@ -117,9 +120,10 @@ class CellSeeds:
     def needed(
         self, outcomes: Outcomes, abandoned: Collection[str] = ()
     ) -> tuple[Trial, ...] | None:
-        """Trials without which nothing is decided: as many as decide it if they agree.
+        """Returns the trials without which nothing is decided. They are as many as decide it if
+        they agree.
 
-        Empty once there is one; None if there can't be.
+        There are none once the cell is decided. Returns None if it cannot be decided.
         """
         called = self.called(outcomes, abandoned)
         waiting = [t for t in called if t.id not in outcomes and t.id not in abandoned]
@@ -144,8 +148,8 @@ class CellSeeds:
 
 
 def decide(goal: Goal, rule: PassRule, bounds: Sequence[Bounds]) -> bool | None:
-    """Whether a cell passes whose seeds' scores lie within these bounds, at least one; None while
-    that is open."""
+    """Returns whether a cell passes if its seeds' scores lie within these bounds. Returns None
+    while that is open. The bounds of at least one seed must be given."""
     if rule in ("all", "any"):
         votes = [_vote(goal, *each) for each in bounds]
         decisive = rule == "any"
@@ -160,7 +164,7 @@ def _vote(goal: Goal, low: float, high: float) -> bool | None:
 
 
 def cells_of(plan: Plan) -> list[CellSeeds]:
-    """The cells of a plan."""
+    """Returns the cells of a plan."""
     grid = plan.grid
     cells: dict[tuple[Any, ...], list[Trial]] = defaultdict(list)
     for trial in plan.trials:

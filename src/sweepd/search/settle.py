@@ -1,18 +1,20 @@
 """Whether more training would change an answer: the rule behind `settled`.
 
 The least d that passes is a property of the architecture only if the next smaller d fails however
-long it is trained. That cell *decides* the answer. It is trained on budgets that double, each with
-a decay of its own, and judged by the final test scores after each: scores on the way say little,
-since a rate that has not decayed hides what the weights can do. The cell stands still if the gain
-that is still to come, with 95% confidence, is less than what it misses to the goal.
+long it is trained. The cell at that smaller d *decides* the answer. It is trained on budgets that
+double, each with a decay of its own, and judged by the final test scores after each. Scores on
+the way say little, since a rate that has not decayed hides what the weights can do. The cell
+stands still if the gain that is still to come, with 95% confidence, is less than what is missing
+from its score to the goal.
 
-The gain still to come is extrapolated. Where a score approaches its limit as a power of the steps,
-c · steps^-β, each doubling gains 2^-β times as much as the one before, and all that follow the last
-one gain 1 / (2^β - 1) times as much as that one. `STILL_TO_COME` is that factor for the slowest
-approach that is allowed for. A jump that comes later than the last budget cannot be foreseen.
+The gain still to come is extrapolated. Where a score approaches its limit as a power of the
+steps, c · steps^-β, each doubling gains 2^-β times as much as the one before. All doublings that
+follow the last one gain 1 / (2^β - 1) times as much as that one. `STILL_TO_COME` is that factor
+for the slowest approach that is allowed for. A jump that comes later than the last budget cannot
+be foreseen.
 
-Everything here is a function of trials that have ended. A search asks it what to train next, and a
-question what its rows may claim.
+Everything here is a function of trials that have ended. A search asks it what to train next. A
+question asks it what its rows may claim.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from sweepd.grid.options import LEAST_SEEDS, Goal, PassRule, Settle
 from sweepd.search.pooling import is_near, pooled
 
 STILL_TO_COME = 2.0
-"""Gain of all further doublings, as a multiple of the last one's: β = .58."""
+"""The gain of all further doublings, as a multiple of the last one's. It corresponds to β = .58."""
 NEXT_GAIN = STILL_TO_COME / (1 + STILL_TO_COME)
-"""Gain of the next doubling, as a multiple of the last one's, by the same β."""
+"""The gain of the next doubling, as a multiple of the last one's, for the same β."""
 Z = 1.645
-"""Standard errors above which 5% of a normal distribution lie."""
+"""The number of standard errors above which 5% of a normal distribution lie."""
 BEST_RATES = 2
-"""How many of a cell's rates are trained for longer: the best at first need not be the best
-later."""
+"""The number of a cell's rates that are trained for longer. It is more than one, since the best
+rate at first need not be the best later."""
 
 Settled = Literal["yes", "moving", "untested"]
 
@@ -48,12 +50,13 @@ class Final:
 
 
 Runs = Mapping[int, Mapping[int, Final]]
-"""What ended of one cell at one rate: by seed and by steps."""
+"""The final scores of one cell at one rate, by seed and then by steps."""
 
 
 @dataclass(frozen=True)
 class AtRate:
-    """What ended of a cell at one combination of nuisance values. peak_lr: its highest rate."""
+    """The final scores of a cell at one combination of nuisance values. peak_lr: the highest
+    learning rate of its training."""
 
     peak_lr: float
     runs: Runs
@@ -64,19 +67,21 @@ class Progress:
     """What more training did to a cell that fails, at one rate."""
 
     steps: int
-    """the largest budget at which it failed with at least LEAST_SEEDS seeds"""
+    """The largest budget, in steps, to which all seeds that fail were trained."""
     gain: float
-    """by which its failing seeds' scores rose over the last doubling of the budget, on average"""
+    """The average rise of the failing seeds' scores for each doubling of the budget, since the
+    budget before the last."""
     missing: float
-    """from its score to the goal"""
+    """The distance from the cell's score to the goal."""
     error: float
-    """standard error of `gain`, evaluation error and seeds included"""
+    """The standard error of `gain`. It includes the evaluation error and the spread of the
+    seeds."""
     close: bool
-    """its seeds disagree, or the evaluation error holds the goal"""
+    """Whether the seeds disagree, or the goal lies within the evaluation error."""
 
     @property
     def ahead(self) -> float:
-        """The upper 95% end of the gain still to come."""
+        """The upper end, with 95% confidence, of the gain still to come."""
         return STILL_TO_COME * (max(self.gain, 0.0) + Z * self.error)
 
     @property
@@ -85,13 +90,13 @@ class Progress:
 
     @property
     def moves(self) -> bool:
-        """Whether it is plain that it does not stand still: the gain still to come, without its
-        error, is more than what is missing."""
+        """Whether the cell plainly does not stand still. That is so if the gain still to come,
+        without its error, is more than what is missing."""
         return STILL_TO_COME * self.gain > self.missing
 
     @property
     def promising(self) -> bool:
-        """Whether the next doubling is likely to tell: the cell then passes, or stands still."""
+        """Whether the next doubling is likely to tell. The cell then passes, or stands still."""
         gain = NEXT_GAIN * max(self.gain, 0.0)
         missing = self.missing - gain
         return missing < 0 or STILL_TO_COME * (gain + Z * self.error) < missing
@@ -104,12 +109,13 @@ class Standing:
     settled: Settled
     reason: str
     progress: Progress | None = None
-    """of the rate that came nearest to the goal"""
+    """The progress at the rate on which the verdict rests, where there is one."""
 
 
 def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -> Progress | None:
-    """What more training did to the cell; None where that cannot be told: it has less than `least`
-    seeds, those that fail were not all trained at two budgets, or the cell passes."""
+    """Returns what more training did to the cell. Returns None where that cannot be told. That is
+    so if the cell has fewer than `least` seeds, if those that fail were not all trained at two
+    budgets, if the cell passes, or if what it misses is not finite."""
     passed = {seed: _passed_at(finals, goal) for seed, finals in runs.items()}
     failing = [seed for seed, at in passed.items() if at is None]
     if not failing or len(runs) < least:
@@ -143,9 +149,10 @@ def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -
 def standing(
     rates: Sequence[AtRate], goal: Goal, rule: PassRule, settle: Settle, budget: int
 ) -> Standing:
-    """Whether a cell that fails, at each of its rates, would still fail after more training.
+    """Returns whether a cell that fails, at each of its rates, would still fail after more
+    training.
 
-    budget: steps with which the next larger value passed.
+    budget: the steps with which the next larger value passed.
     """
     needed = settle.needed(budget)
     if needed > settle.most:
@@ -176,8 +183,9 @@ def standing(
 
 
 def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
-    """The seed on which the cell hangs by its first budget: the best for `any`, the worst for
-    `all`, else the middle one. It is trained for longer before the others are."""
+    """Returns the seed on which the cell's result depends, by the scores at the seeds' first
+    budgets. It is the best one for `any`, the worst one for `all`, and otherwise the middle one.
+    It is trained for longer before the others are."""
     sign = 1 if goal.comparison.startswith(">") else -1
     order = sorted(runs, key=lambda seed: (sign * runs[seed][min(runs[seed])].score, seed))
     place = {"any": len(order) - 1, "all": 0}
@@ -185,7 +193,8 @@ def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
 
 
 def lead_progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
-    """What more training did to the lead; None where that cannot be told, or it passes."""
+    """Returns what more training did to the lead. Returns None where that cannot be told, or
+    where the lead passes."""
     if not runs:
         return None
     seed = lead(runs, goal, rule)
@@ -193,12 +202,14 @@ def lead_progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
 
 
 def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
-    """The best rates, the best first, by their first budgets' mean scores.
+    """Returns at most `BEST_RATES` rates, the best first, by the mean scores at their first
+    budgets.
 
-    Scores within one standard error of the best count as equal (Breiman et al. 1984, the one-SE
-    rule): where all rates stand at chance, noise alone would choose one. Of equal ones the one
-    further from the ends of the tried range comes first, so that a rate at an end is the best only
-    if it is plainly better than those within.
+    A score counts as equal to the best if the two differ by at most one standard error of their
+    difference (after Breiman et al. 1984, the one-SE rule). Otherwise, where all rates stand at
+    chance, noise alone would choose one. Of equal rates the one further from the ends of the
+    tried range comes first. So a rate at an end is the best only if it is plainly better than
+    those within.
     """
     sign = 1 if goal.comparison.startswith(">") else -1
     tried = [(rate, *_at_first(rate.runs, sign)) for rate in rates if rate.runs]
@@ -208,7 +219,8 @@ def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
     _, best, its_error = max(tried, key=lambda one: one[1])
 
     def merit(one: tuple[AtRate, float, float]) -> tuple[int, float]:
-        """How far within the equally good ones lie, and -1 for the others; then the score."""
+        """Returns a key to sort by: first how far within the tried range an equally good rate
+        lies, or -1 for the other rates; then the score."""
         rate, score, error = one
         place = peaks.index(rate.peak_lr)
         equal = score == best or best - score <= math.hypot(error, its_error)
@@ -218,8 +230,9 @@ def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
 
 
 def _at_first(runs: Runs, sign: int) -> tuple[float, float]:
-    """The mean score over seeds after their first budgets, more being better, and its standard
-    error, evaluation error and seeds included."""
+    """Returns the mean score over seeds after their first budgets, and its standard error. The
+    mean is signed so that more is better. The error takes in both the evaluation error and the
+    spread of the seeds."""
     finals = [by_steps[min(by_steps)] for by_steps in runs.values()]
     scores = [sign * final.score for final in finals]
     error = math.sqrt(sum(_error(final) ** 2 for final in finals)) / len(finals)
@@ -229,7 +242,8 @@ def _at_first(runs: Runs, sign: int) -> tuple[float, float]:
 
 
 def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None:
-    """At which end of the tried rates the best one lies; None where there is no other rate."""
+    """Returns at which end of the tried rates the best one lies. Returns None where it lies at
+    neither, or where there is no other rate."""
     peaks = {rate.peak_lr for rate in rates if rate.runs}
     if len(peaks) > 1 and best.peak_lr == min(peaks):
         return "low"
@@ -237,13 +251,14 @@ def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None
 
 
 def _passed_at(finals: Mapping[int, Final], goal: Goal) -> int | None:
-    """The least budget at which a seed met the goal."""
+    """Returns the least budget at which a seed met the goal, or None if it never did."""
     return min((steps for steps, final in finals.items() if goal.met(final.score)), default=None)
 
 
 def _error(final: Final) -> float:
-    """Standard error of a share, by Agresti and Coull's two more answers of either kind; 0 for a
-    score that is none, as the one of a run that diverged."""
+    """Returns the standard error of a share, with Agresti and Coull's two more answers of either
+    kind. Returns 0 for a score that is not a share, as a run that diverged may have, or where the
+    size of the sample is unknown."""
     if not final.total or not 0 <= final.score <= 1:
         return 0.0
     total = final.total + 4

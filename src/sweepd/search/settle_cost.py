@@ -19,13 +19,14 @@ def settling_ranges(
     outcomes: Outcomes,
     weights: Sequence[Callable[[Trial], float]],
 ) -> tuple[list[float], list[float]]:
-    """A low and a high sum of each weight over the trials that settling may still run, over every
-    monotone frontier.
+    """Returns a low and a high sum of each weight over the trials that settling may still run.
+    They are the least and the greatest over every monotone frontier.
 
-    Low: each deciding cell fails at one rate and stands still as soon as it may. High: in each row
-    the dearest of the failing cells is trained at its best rates for as long as `settle` allows.
-    That is no bound, since a value may fall more than once. The first weight counts trials. By the
-    others a trial that continues a shorter one weighs the share of its steps that it adds.
+    Low: each deciding cell fails at one rate and stands still as soon as it may. High: in each
+    row the dearest of the failing cells is trained at its best rates for as long as `settle`
+    allows. That is no bound, since a value may fall more than once. The first weight counts
+    trials. By the other weights a trial that continues a shorter one weighs the share of its
+    steps that it adds.
     """
     least, greatest = [0.0] * len(weights), [0.0] * len(weights)
     for stair in stairs:
@@ -51,7 +52,7 @@ def _over_rows(
     cost: Mapping[Position, Sequence[float]],
     passes: Callable[[Position], bool],
 ) -> tuple[float, float]:
-    """What settling costs at the least and the most if this is the frontier."""
+    """Returns what settling costs at the least and at the most if this is the frontier."""
     low = high = 0.0
     for size, widths in stair.line.rows:
         failing = [(size, width) for width in widths if not passes((size, width))]
@@ -64,8 +65,9 @@ def _over_rows(
 def _settling(
     ladders: Sequence[Ladder], settle: Settle, outcomes: Outcomes
 ) -> tuple[list[tuple[Trial, float]], list[tuple[Trial, float]]]:
-    """Trials with which a position stands still as soon as it may, and with which it never does:
-    each with the share of its steps that it adds to the run before it."""
+    """Returns the trials with which a position stands still as soon as it may, and those with
+    which it never does. Each trial comes with the share of its steps that it adds to the run
+    before it."""
     found = []
     for most, rates in ((None, 1), (settle.most, BEST_RATES)):
         trials: list[tuple[Trial, float]] = []

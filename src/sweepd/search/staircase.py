@@ -1,8 +1,8 @@
-"""The staircase search: of the whole grid, only the cells that the frontier hangs on.
+"""The staircase search: of the whole grid, only the cells that the frontier depends on.
 
-`frontier` says which cells those are; here they become trials: seeds by the grid's pass rule,
-nuisance values of which one that passes is enough, the cheapest trial first, and trials run ahead
-of their turn where slots would be idle.
+`frontier` says which cells those are. Here they become trials. The grid's pass rule says which
+seeds run. Of the nuisance values, one combination that passes is enough. The cheapest trial runs
+first. Trials run ahead of their turn where slots would be idle.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sweepd.search.seeds import CellSeeds
 from sweepd.search.stairs import Stair, stairs
 
 WORTH_A_GUESS = 1.0
-"""Time that a guess must save on average, for each unit that it wastes: see `worth_it`."""
+"""The time that a guess must save on average for each unit of time that it wastes (`worth_it`)."""
 LEAST_CHANCE = 0.5
-"""A less likely position is never worth a guess, since it costs as much as the step or more
-(`worth_it`)."""
+"""The least chance at which the trials of a position are worth a guess. They cost as much as the
+step or more, so at a smaller chance they would waste more than they save (`worth_it`)."""
 
 
 class StaircaseSearch(Search):
-    """The cells that the frontier of each line hangs on (`staircase`), cheapest first.
+    """Runs the cells that the frontier of each line depends on (`frontier`), the cheapest first.
 
-    With slots to spare it runs ahead, where that saves more than it risks.
+    With slots to spare it runs trials ahead of their turn, where that saves more than it risks.
     """
 
     def __init__(self, plan: Plan, rules: Staircase) -> None:
@@ -44,15 +44,17 @@ class StaircaseSearch(Search):
             for position in stair.cells
             for trial in stair.trials(position)
         }
-        """of a trial: its stair and the position there"""
+        """For each trial's id, the number of its stair and its position there."""
         self.passed: dict[CellSeeds, bool | None] = {}
         self.known: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
-        """the settled positions of each stair"""
+        """The settled positions of each stair."""
         self.needs: list[list[Trial]] = [[] for _ in self.stairs]
         self.guesses: list[list[tuple[Trial, float]] | None] = [None for _ in self.stairs]
-        """trials that may be needed after those, each with its chance; None: nobody asked yet"""
+        """For each stair, the trials that may be needed after those in `needs`, each with its
+        chance; None if they have to be found again."""
         self.chosen: list[Trial | None] = []
-        """the choice, until something changes: Tune asks again and again"""
+        """The trial that was chosen, kept until something changes, since Tune asks again and again.
+        Empty if none was chosen since."""
 
     def wanted(self) -> list[Trial]:
         return [trial for needs in self.needs for trial in needs if self.affordable(trial)]
@@ -85,7 +87,7 @@ class StaircaseSearch(Search):
             self.refresh_needs(i)
 
     def refresh_needs(self, i: int) -> None:
-        """See what a stair needs, by what is known of it."""
+        """Finds out which trials a stair needs, from what is known of it."""
         stair = self.stairs[i]
         wanted = stair.line.wanted(self.known[i])
         self.needs[i] = [trial for at in wanted for trial in self.needed(stair, at)]
@@ -97,7 +99,7 @@ class StaircaseSearch(Search):
         self.guesses[i] = None
 
     def judge(self, i: int, position: Position) -> None:
-        """See whether a position is settled."""
+        """Finds out whether a position is settled."""
         cells, known = self.stairs[i].cells[position], self.known[i]
         for seeds in cells:
             self.passed[seeds] = seeds.passes(self.outcomes, self.abandoned)
@@ -111,19 +113,20 @@ class StaircaseSearch(Search):
             known[position] = None
 
     def open_cells(self, cells: Sequence[CellSeeds]) -> list[CellSeeds]:
-        """Those that trials yet to end will decide."""
+        """Returns those of the cells that trials yet to end will decide."""
         return [seeds for seeds in cells if seeds.needed(self.outcomes, self.abandoned)]
 
     def needed(self, stair: Stair, position: Position) -> Sequence[Trial]:
-        """The trials that a position wants next: of its most promising nuisance values, or of
-        all where these compete with each other."""
+        """Returns the trials that a position wants next. They are those of its most promising
+        nuisance values, or of all nuisance values where these compete with each other."""
         cells = [self.candidate(stair, position)]
         if any(seeds.trials[0].values.stop.asha for seeds in cells):
             cells = self.open_cells(stair.cells[position])
         return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
 
     def candidate(self, stair: Stair, position: Position) -> CellSeeds:
-        """Of a position's open cells the one with the most promising nuisance values."""
+        """Returns, of a position's open cells, the one with the most promising nuisance values.
+        They are those that passed at the most positions of the line."""
         wins = Counter(
             i
             for cells in stair.cells.values()
@@ -134,7 +137,8 @@ class StaircaseSearch(Search):
         return self.open_cells([seeds for _, seeds in cells])[0]
 
     def guessed(self) -> Iterator[tuple[Trial, float]]:
-        """Trials that may be needed after those that are, each with its chance."""
+        """Yields trials that may be needed after those that are needed now, each with its
+        chance."""
         for i, guesses in enumerate(self.guesses):
             if guesses is None:
                 guesses = self.guesses[i] = list(self.guess(i))
@@ -156,16 +160,17 @@ class StaircaseSearch(Search):
 
     @staticmethod
     def worth_it(stair: Stair, step: Position, position: Position, chance: float) -> bool:
-        """Whether to run a position's trials beside the step that is to say if they are needed: if
-        so, the time of that step is saved, else their own is wasted; time goes with FLOPs."""
+        """Returns whether to run a position's trials beside the step that will say whether they
+        are needed. If they are, the time of that step is saved. If not, their own time is wasted.
+        Time is taken to grow with FLOPs."""
         saved, wasted = chance * stair.line.costs[step], (1 - chance) * stair.line.costs[position]
         return saved >= WORTH_A_GUESS * wasted
 
     def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
-        """The least, mean and greatest sum of each weight over the trials still to be run.
+        """Returns the least, mean and greatest sum of each weight over the trials still to be run.
 
-        Least and greatest over every monotone frontier and every way in which seeds may vote, the
-        mean over frontiers, halfway between few and many seeds.
+        The least and the greatest are over every monotone frontier and every way in which seeds
+        may vote. The mean is over frontiers, halfway between few and many seeds.
         """
         sums = [[0.0, 0.0, 0.0] for _ in weights]
         for stair, known in zip(self.stairs, self.known, strict=True):
@@ -184,19 +189,19 @@ class StaircaseSearch(Search):
         return [(least, mean, greatest) for least, mean, greatest in sums]
 
     def fewest(self, stair: Stair, position: Position, passed: bool) -> list[Trial]:
-        """The trials that settle a position if all seeds agree, and, where it passes, the first
-        nuisance value does."""
+        """Returns the trials that settle a position if all seeds agree. Where it passes, its
+        first open nuisance values are taken to pass."""
         open_cells = self.open_cells(stair.cells[position])
         cells = open_cells[:1] if passed else open_cells
         return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
 
     def left(self, stair: Stair, position: Position) -> list[Trial]:
-        """All trials of a position that have not ended."""
+        """Returns all trials of a position's cells that have neither ended nor been abandoned."""
         trials = (trial for seeds in stair.cells[position] for trial in seeds.trials)
         return [trial for trial in trials if not self.over(trial)]
 
     def tally(self) -> Mapping[str, int]:
-        """How many cells were tried for what, seen from what is known now."""
+        """Returns how many cells were tried for each reason, judged by what is known now."""
         tally: Counter[str] = Counter()
         for stair, known in zip(self.stairs, self.known, strict=True):
             tried = [
@@ -211,13 +216,14 @@ class StaircaseSearch(Search):
 
 
 def search_of(plan: Plan) -> Search:
-    """The search that the grid asks for."""
+    """Returns the search that the grid asks for."""
     rules = plan.grid.search
     return GridSearch(plan) if rules == "grid" else StaircaseSearch(plan, rules)
 
 
 def promotion_of(plan: Plan) -> Search:
-    """A search that has trials which a rule stopped run in full, where the answer hangs on them."""
+    """Returns a search that runs trials in full which a rule stopped, where the answer depends on
+    them."""
     rules = Staircase() if plan.grid.search == "grid" else plan.grid.search
     search = StaircaseSearch(plan, replace(rules, spot_checks=0, speculate=False))
     search.in_full = frozenset(trial.id for trial in plan.trials)

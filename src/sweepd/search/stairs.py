@@ -1,5 +1,5 @@
-"""A line of the grid with the trials at each of its positions: which positions pass, and which
-trials would settle the answers that hang on them (`search.settle`)."""
+"""A line of the grid with the trials at each of its positions. It says which positions pass, and
+which trials would settle the answers that depend on them (`search.settle`)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from sweepd.search.settle import Standing, best_rates, edge, lead, progress, sta
 class LineAnswer:
     """What is known of one size of a line.
 
-    value: the least width that passes. passing: where it does so at the least budget. deciding: the
-    next smaller position, or the largest one where nothing passes; None where there is none.
-    budget: steps with which the value passes. Where nothing passes it is taken from the size that
-    needs the most, or, where no size has a pass, the first budget.
+    value: the least width that passes, if any. passing: where it does so at the least budget.
+    deciding: the next smaller position, or the largest one where nothing passes; None where there
+    is none. budget: the steps with which the value passes. Where nothing passes, the budget is
+    that of the size that needs the most. Where no size has a pass, it is the first budget.
     """
 
     value: float | None
@@ -36,11 +36,11 @@ class LineAnswer:
 
 @dataclass(frozen=True)
 class Stair:
-    """A line of the grid.
+    """A line of the grid with its cells.
 
-    cells: at each position one for each combination of nuisance values, of which one that passes
-    is enough. ladders: the same with their longer budgets, in the order of the rate, and with the
-    rates in reserve; empty unless the grid settles.
+    cells: at each position one for each combination of nuisance values. One of them that passes
+    is enough. ladders: the same cells with their longer budgets, in the order of the rate, and
+    with the rates in reserve. There are none unless the grid asks for settling.
     """
 
     line: SearchLine
@@ -48,14 +48,15 @@ class Stair:
     ladders: Mapping[Position, Sequence[Ladder]]
 
     def trials(self, position: Position) -> Iterator[Trial]:
-        """All trials of a position, those that run on demand among them."""
+        """Yields all trials of a position, including those that run on demand."""
         yield from (trial for cell in self.cells[position] for trial in cell.trials)
         yield from (trial for ladder in self.ladders.get(position, ()) for trial in ladder.trials)
 
     def passing(
         self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
     ) -> tuple[Ladder, CellSeeds] | None:
-        """The ladder and the rung at which a position passes at the least budget."""
+        """Returns the ladder and the rung at which a position passes at the least budget, or None
+        if it does not pass."""
         found = [
             (ladder, rung)
             for ladder in self.ladders.get(position, ())
@@ -66,8 +67,8 @@ class Stair:
     def passes(
         self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
     ) -> bool | None:
-        """Whether one of its cells passes, at any budget; False where all fail at their first one.
-        None while that is open."""
+        """Returns whether one of the position's cells passes, at any budget. Returns False where
+        all of them fail at their first budget, and None while that is open."""
         votes = {cell.passes(outcomes, abandoned) for cell in self.cells[position]}
         if True in votes or self.passing(position, outcomes, abandoned):
             return True
@@ -76,7 +77,7 @@ class Stair:
     def settling(
         self, grid: Grid, outcomes: Outcomes, abandoned: Collection[str]
     ) -> Iterator[Trial]:
-        """`longer`, by what all positions of the line say now."""
+        """Returns what `longer` yields, by what all positions of the line say now."""
         assert grid.settle is not None
         found = {at: self.passes(at, outcomes, abandoned) for at in self.cells}
         known = {at: passed for at, passed in found.items() if passed is not None}
@@ -85,7 +86,7 @@ class Stair:
     def longer(
         self, known: Known, settle: Settle, outcomes: Outcomes, abandoned: Collection[str]
     ) -> Iterator[Trial]:
-        """Trials that would settle the answers of this line, and have not ended: those that can
+        """Yields the trials that would settle the answers of this line, have not ended and can
         run next. known: which positions pass, or fail at their first budgets."""
         for at in self.answers(known, outcomes, abandoned).values():
             if at.passing:
@@ -105,13 +106,13 @@ class Stair:
 
     @property
     def first_budget(self) -> int:
-        """The steps of the grid itself."""
+        """The grid's own budget, in steps."""
         return next(iter(self.ladders.values()))[0].base.steps
 
     def answers(
         self, known: Known, outcomes: Outcomes, abandoned: Collection[str]
     ) -> dict[float, LineAnswer]:
-        """What is known of each size."""
+        """Returns what is known of each size, by size."""
         values = {
             size: next((width for width in widths if known.get((size, width))), None)
             for size, widths in self.line.rows
@@ -132,7 +133,7 @@ class Stair:
         return answers
 
     def standing(self, answer: LineAnswer, settle: Settle, outcomes: Outcomes) -> Standing:
-        """Whether more training would change what is known of a size."""
+        """Returns whether more training would change what is known of a size."""
         if answer.deciding is None:
             return Standing("untested", "the grid has no smaller value")
         every = self.ladders[answer.deciding]
@@ -142,9 +143,10 @@ class Stair:
     def _passed(
         self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes, abandoned: Collection[str]
     ) -> Sequence[Trial]:
-        """What a cell that passes needs before its budget is certain. First all seeds of the
-        budgets below: it may pass there too, and a seed that met the goal there counts at this
-        budget before the others have run there. Then its seeds at this budget, with fresh ones."""
+        """Returns what a cell that passes needs before its budget is certain. First come all
+        seeds at the longer budgets below this one. The cell may pass there too, and a seed that
+        met the goal there counts at this budget before the others have run there. Then come its
+        seeds at this budget, with the fresh ones."""
         level = ladder.rungs.index(rung)
         for lower in range(1, level):
             if left := _left(ladder.next_trials(lower, outcomes), outcomes, abandoned):
@@ -153,8 +155,9 @@ class Stair:
         return _left([*seeds, *self._confirming(ladder, rung)], outcomes, abandoned)
 
     def _confirming(self, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
-        """The fresh seeds of a cell that passed as the best of several looks: one that passes by
-        luck at one of them would otherwise count."""
+        """Returns the fresh seeds of a cell that passed as the best of several looks. Without
+        them a cell that passes by luck at one of the looks would count. Returns none if there was
+        only one look, or if the pass rule is `any`."""
         looked_once = all(len(found) == 1 for found in self.ladders.values()) and (
             rung is ladder.base
         )
@@ -163,7 +166,8 @@ class Stair:
     def _first(
         self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
     ) -> Iterator[Trial]:
-        """What a position that was only inferred to fail needs to be judged at its own size."""
+        """Yields the trials by which a position that was only inferred to fail is judged at its
+        own size."""
         for cell in self.cells[position]:
             if needed := cell.needed(outcomes, abandoned):
                 yield from needed
@@ -177,7 +181,8 @@ class Stair:
         outcomes: Outcomes,
         abandoned: Collection[str],
     ) -> Iterator[Trial]:
-        """What the cell that decides an answer needs next. budget: with which the value passed."""
+        """Yields the trials that the cell that decides an answer needs next. budget: the steps
+        with which the value passed."""
         every = self.ladders[position]
         goal, rule = every[0].base.goal, every[0].base.rule
         if settle.needed(budget) > settle.most:
@@ -216,11 +221,13 @@ class Stair:
         needed: int,
         outcomes: Outcomes,
     ) -> Iterator[Sequence[Trial]]:
-        """The trials that the best rates of a deciding cell need, in groups, one after the other.
+        """Yields the trials that the best rates of a deciding cell need, in groups, one after the
+        other.
 
-        First their first budgets; then, of each rate, the lead alone, until it no longer moves,
-        meets the goal, or moves and no single doubling is likely to end that; then the other seeds
-        of the best rate. Most cells that move are seen to move by the lead.
+        First come their first budgets. Then comes, for each rate, the lead seed alone. It is
+        trained until it no longer moves, until it meets the goal, or until it moves and no single
+        doubling is likely to end that. Then come the other seeds of the best rate. Most cells
+        that move are seen to move by the lead.
         """
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
@@ -250,7 +257,7 @@ class Stair:
 
 
 def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
-    """The lines of a plan, in the order of its trials."""
+    """Yields the lines of a plan, in the order of its trials."""
     size_fields = plan.size_fields
     nuisance = {name.rpartition(".")[2] for name in plan.grid.tune}
     lines: dict[Any, dict[Position, list[CellSeeds]]] = defaultdict(lambda: defaultdict(list))
@@ -279,7 +286,8 @@ def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
 
 
 def _ladders(cells: Sequence[CellSeeds], planned: Sequence[CellSeeds]) -> list[Ladder]:
-    """The cells of one position by rate: each with its budgets, the least first."""
+    """Returns a ladder for each combination of nuisance values of one position, in the order of
+    the rate. Each ladder has its budgets, the least first."""
     by_rate: dict[Any, list[CellSeeds]] = defaultdict(list)
     for cell in cells:
         axes = {**cell.trials[0].axes}
@@ -293,7 +301,8 @@ def _ladders(cells: Sequence[CellSeeds], planned: Sequence[CellSeeds]) -> list[L
 
 
 def _added(trial: Trial) -> float:
-    """The effort of a trial that continues one with half the steps, where that can be continued."""
+    """Returns the effort that a trial adds to one with half the steps that it continues. Where
+    that one cannot be continued, it is the trial's whole effort."""
     half = replace(trial.train, steps=max(1, trial.train.steps // 2))
     kept = half.trunk_end if half.extensible else 0
     return trial.effort * (1 - kept / trial.train.steps)

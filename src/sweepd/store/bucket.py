@@ -1,7 +1,7 @@
-"""Objects of a bucket: `s3://bucket/prefix` and `gs://bucket/prefix`, by way of obstore.
+"""Objects of a bucket (`s3://bucket/prefix` and `gs://bucket/prefix`), by way of obstore.
 
-pyarrow.fs was not taken: it has no conditional put (so no exclusive creation and no lease), closes
-a stream that failed into a short object, and has no request time-out on Linux.
+pyarrow.fs was not taken. It has no conditional put, so no exclusive creation and no lease. When
+it closes a stream that failed, it leaves a short object. It has no request time-out on Linux.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Object(NamedTuple):
 
 
 class ObjectFolder:
-    """See `storage.Folder`. Also compares and swaps, which only object stores can.
+    """The objects below an address of a bucket (see `storage.Folder`). It also compares and
+    swaps, which only object stores can.
 
     Addresses, regions and credentials come from the environment (AWS_ENDPOINT_URL, AWS_REGION,
     AWS_ACCESS_KEY_ID, …; GOOGLE_APPLICATION_CREDENTIALS, …), from the machine's role, and, where
@@ -63,7 +64,7 @@ class ObjectFolder:
         request_seconds: float = REQUEST_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """UserError for an address that is none. Asks the store nothing yet."""
+        """Raises UserError for an address of another form. Asks the store nothing yet."""
         self.address = address.rstrip("/")
         self._retry_seconds = retry_seconds
         self._store = _connect(self.address, request_seconds, retry_seconds)
@@ -76,9 +77,10 @@ class ObjectFolder:
         return f"{self.address}/{name}" if name else self.address
 
     def make(self) -> None:
-        """Nothing is made: a folder is there as soon as something is in it, and buckets are the
-        user's. EnvironmentFailure if the store overwrites where it was told not to, as some that
-        speak S3 do: exclusive creation and leases rest on that."""
+        """Makes nothing, but checks that the store can be used. A folder is there as soon as
+        something is in it, and buckets are the user's. Raises EnvironmentFailure if the store
+        overwrites where it was told not to, as some that speak S3 do. Exclusive creation and
+        leases depend on that."""
         probe = aside_name()
         made = self.create(probe, b"1")
         try:
@@ -97,7 +99,7 @@ class ObjectFolder:
 
     def is_empty(self) -> bool:
         def is_empty() -> bool:
-            pages = obstore.list(self._store)  # of which the first will do
+            pages = obstore.list(self._store)  # the first page is enough
             return all(is_aside(meta["path"]) for page in pages for meta in page)
 
         return self._trying("list", "", is_empty)
@@ -112,7 +114,7 @@ class ObjectFolder:
         return self._trying("read", name, get_range)
 
     def get(self, name: str) -> Object:
-        """FileNotFoundError if there is no such object."""
+        """Returns the object. Raises FileNotFoundError if there is no such object."""
 
         def get() -> Object:
             found = obstore.get(self._store, name)
@@ -135,10 +137,10 @@ class ObjectFolder:
         return self.swap(name, data, None) is not None
 
     def swap(self, name: str, data: bytes, version: str | None) -> str | None:
-        """Make `name` hold `data` if its version is still this one (None: if there is nothing).
+        """Makes `name` hold `data` if its version is still this one. None stands for no object.
 
-        Returns its new version, or None if it was another one. A try whose answer was lost may have
-        done it, so every call marks what it writes.
+        Returns its new version, or None if it was another one. A try whose answer was lost may
+        have done it, so every call marks what it writes and looks for its own mark.
         """
         mark = uuid.uuid4().hex
         mode: Any = "create" if version is None else {self._version_key: version}
@@ -174,7 +176,7 @@ class ObjectFolder:
         def delete() -> None:
             try:
                 obstore.delete(self._store, list(names))
-            except FileNotFoundError:  # of a store that deletes one by one, and stops there
+            except FileNotFoundError:  # a store that deletes one by one stops at a missing one
                 for name in names:
                     with suppress(FileNotFoundError):
                         obstore.delete(self._store, name)
@@ -200,8 +202,11 @@ class ObjectFolder:
         return sorted(self._trying("list", below, listed), key=lambda file: file.name)
 
     def _trying(self, what: str, name: str, act: Callable[[], _Result]) -> _Result:
-        """obstore tries again by itself where a request changes nothing by being sent twice; here
-        the others are, and reads whose answer broke off."""
+        """Returns what `act` returns, and tries again after errors that may pass. obstore itself
+        tries again only where a request changes nothing by being sent twice. Other requests are
+        tried again here, and so are reads whose answer broke off. Raises UserError if there is no
+        such bucket, EnvironmentFailure if the store refuses, and Unreachable once the time for
+        trying is over."""
         until, delay = time.monotonic() + self._retry_seconds, 0.1
         while True:
             try:
@@ -228,7 +233,7 @@ def _connect(address: str, request_seconds: float, retry_seconds: float) -> Obje
     client: ClientConfig = {
         "timeout": timedelta(seconds=request_seconds),
         "connect_timeout": timedelta(seconds=min(5.0, request_seconds)),
-        "allow_http": True,  # an endpoint that is named with http:// is meant so
+        "allow_http": True,  # a user who names an http:// endpoint means it
     }
     retry: RetryConfig = {
         "max_retries": 10 if retry_seconds else 0,
@@ -245,19 +250,21 @@ def _connect(address: str, request_seconds: float, retry_seconds: float) -> Obje
 
 
 def _profile() -> Any:
-    """The credentials of an AWS profile or single sign-on, where only boto3 can tell them."""
+    """Returns a source of the credentials of an AWS profile or single sign-on, which only boto3
+    can read. Returns None if the environment gives the credentials or says that none are needed,
+    or if boto3 cannot tell."""
     if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_SKIP_SIGNATURE" in os.environ:
         return None
     try:
         from obstore.auth.boto3 import Boto3CredentialProvider
 
         return Boto3CredentialProvider()
-    except (ImportError, ValueError):  # no boto3, or none that it knows
+    except (ImportError, ValueError):  # no boto3, or it knows no credentials
         return None
 
 
 def _reason(error: Exception) -> str:
-    """What the store itself said, else the first line of the client's account."""
+    """Returns what the store itself said, or else the first line of the client's message."""
     text = str(error)
     if said := re.search(r"<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", text, re.DOTALL):
         return f"{said[1]}: {said[2]}"

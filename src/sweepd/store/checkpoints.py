@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Checkpoint:
     """A saved state of a trial, in the folder of its trunk.
 
-    kept: every trial of the trunk that trains on passes through this state.
+    kept: whether every trial of the trunk that trains on passes through this state.
     """
 
     step: int
@@ -23,6 +23,6 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, name: str) -> Checkpoint | None:
-        """None for a name that is no checkpoint's."""
+        """Returns the checkpoint of this name, or None for a name that is not a checkpoint's."""
         found = re.fullmatch(r"(\d+)-(\w+)(\.keep)?\.pt", name)
         return found and cls(int(found[1]), found[2], bool(found[3]))

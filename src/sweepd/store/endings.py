@@ -1,8 +1,8 @@
 """Which ending of a trial counts, and how the trials of a sweep stand.
 
-Whoever reads tables in Python asks here. The views `trials` and `sweeps` of `sweepd.query` say the
-same in SQL, since they are evaluated only where a question names them;
-`tests/store/test_endings.py` holds them to what stands here.
+Python code that reads tables asks here. The views `trials` and `sweeps` of `sweepd.query` say the
+same in SQL, since they are evaluated only where a question names them.
+`tests/store/test_endings.py` checks that both agree.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def counting(trials: pa.Table) -> pa.Table:
-    """The ending of each trial that counts, of a table of trials: that of the highest attempt that
-    ran to its end (`RAN`), else that of the highest attempt.
+    """Returns, of a table of trials, the one ending of each trial that counts. That is the ending
+    of the highest attempt that ran to its end (`RAN`), or else of the highest attempt.
 
     So a trial that has run to its end stays so, whatever another store adds to it later.
     """
@@ -38,7 +38,8 @@ def counting(trials: pa.Table) -> pa.Table:
 
 
 def find_trial(store: Store, start: str) -> str:
-    """The id of the one trial whose id begins so. UserError if there are none or several."""
+    """Returns the id of the one trial whose id begins with `start`. Raises UserError if there are
+    none or several."""
     known = set(store.read_plans().table.column("id").to_pylist())
     known |= set(store.read_trials().table.column("id").to_pylist())
     matching = sorted(id_ for id_ in known if id_.startswith(start))
@@ -53,7 +54,7 @@ def find_trial(store: Store, start: str) -> str:
 
 
 def statuses(trials: pa.Table) -> dict[str, str]:
-    """By id, the status of the ending of each trial that counts."""
+    """Returns, by a trial's id, the status of its ending that counts."""
     ended = counting(trials)
     return dict(zip(ended["id"].to_pylist(), ended["status"].to_pylist(), strict=True))
 
@@ -61,7 +62,7 @@ def statuses(trials: pa.Table) -> dict[str, str]:
 def count_trials(
     plan: pa.Table, trials: pa.Table, extra_seeds: Mapping[str, Collection[int]]
 ) -> dict[str, Counter[str]]:
-    """How many trials of each sweep have which status, `UNTRIED` being one.
+    """Returns how many trials of each sweep have which status, `UNTRIED` being one.
 
     extra_seeds: by the sweep's name, the seeds that are kept for close calls. A trial with such a
     seed, or one that is planned `on_demand`, is counted once an attempt of it has ended.

@@ -1,4 +1,5 @@
-"""What may be deleted of a store: never a row that is nowhere else, nor what a driver may need."""
+"""Finds what may be deleted of a store. That is never a row that is nowhere else, nor what a
+driver may need."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Garbage:
-    """An object that may be deleted. kind: of KINDS; name: in its store; size: bytes."""
+    """An object that may be deleted. kind: one of KINDS. name: its name in its store. size: its
+    bytes."""
 
     kind: str
     name: str
@@ -38,10 +40,11 @@ def find(
     plans: pa.Table,
     written_until: float,
 ) -> list[Garbage]:
-    """All garbage written up to a time by the folder's clock.
+    """Returns all garbage that was written until a time by the folder's clock.
 
-    `trials` tells which trials have ended, `in_use` the trunks of sweeps that a driver runs, and
-    `plans` the trials of all sweeps: states from which one may still train for longer are kept.
+    `trials` tells which trials have ended. `in_use` names the trunks of sweeps that a driver
+    runs. `plans` holds the trials of all sweeps, because states from which one may still train
+    for longer are kept.
     """
     found: list[tuple[str, str, File]] = []
     for table in tables:

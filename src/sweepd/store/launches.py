@@ -1,4 +1,4 @@
-"""How launches and attempts are numbered, and where what is kept of a launch lies."""
+"""How launches and attempts are numbered, and where the objects of a launch lie."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ TRIES = 1000
 
 
 def attempt_number(launch: int, tried: int) -> int:
-    """The number of the attempt of a trial that this launch makes as its first, second, … try."""
+    """Returns the number of an attempt of a trial. `tried` counts the tries of its launch, from
+    1."""
     return launch * TRIES + tried
 
 
 def record_of(launch: int) -> str:
-    """Where the record of a new launch lies."""
+    """Returns the name of the object that holds the record of a launch."""
     return f"launches/{launch:06d}.json"
 
 
 def cancel_of(launch: int) -> str:
-    """Where it is written that the driver of a launch is to stop."""
+    """Returns the name of the object that tells the driver of a launch to stop."""
     return f"launches/{launch:06d}.cancel"
 
 
 def records(folder: Folder) -> dict[int, str]:
-    """Where the record of each launch lies, by its number."""
+    """Returns, by a launch's number, the name of the object that holds its record."""
     names = (file.name for file in folder.files("launches"))
     found = filter(None, (re.fullmatch(r"(\d+)\.json", name) for name in names))
     return {int(one[1]): f"launches/{one[0]}" for one in found}

@@ -1,15 +1,15 @@
-"""Named locks on an object store, where nothing dies with a process: leases.
+"""Leases: named locks on an object store, where nothing ends by itself when its process dies.
 
-A process that holds any lock has one lease, `leases/<owner>.json`, which a thread renews. Which
-locks it holds is written in one table for all, `leases/held.json`: however many they are, taking
-them is a few requests. Both change by compare-and-swap alone, so of two processes that want the
-same one succeeds and the other looks again.
+A process that holds any lock has one lease, `leases/<owner>.json`, which a thread renews. One
+table for all processes, `leases/held.json`, says which locks each of them holds. So taking locks
+is a few requests, however many they are. Lease and table change by compare-and-swap alone. So of
+two processes that want the same lock one succeeds and the other looks again.
 
-A lease that was not renewed for `TERM_SECONDS` may be ended by anyone: by putting a last version
-in its place, so that its owner's next renewal fails. Its age is the difference of two times by the
-store's own clock (its last renewal, and our renewal just now), so that machines' clocks need not
-agree. Only `held_elsewhere`, in a process that holds nothing and so writes nothing, has to compare
-its own clock with the store's.
+Anyone may end a lease that was not renewed for `TERM_SECONDS`. Whoever does so puts a last
+version in its place, so that its owner's next renewal fails. The age of a lease is the difference
+of two times by the store's own clock: its last renewal, and our renewal just now. So machines'
+clocks need not agree. Only `held_elsewhere`, in a process that holds nothing and so writes
+nothing, has to compare its own clock with the store's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FOLDER, TABLE = "leases", "leases/held.json"
 
 
 class Leases:
-    """See `locks.Locks`. Safe to use from several threads."""
+    """Locks on an object store (see `locks.Locks`). Several threads may use them at once."""
 
     def __init__(self, folder: ObjectFolder) -> None:
         self._folder = folder
@@ -135,7 +135,7 @@ class Leases:
     # The lease
 
     def _begin(self) -> None:
-        """Take out a lease if there is none, and have it renewed."""
+        """Takes out a lease if there is none, and starts the thread that renews it."""
         with self._lease_guard:
             self.confirm()
             if self._version:
@@ -147,11 +147,12 @@ class Leases:
             threading.Thread(target=self._keep, args=[self._over], daemon=True).start()
 
     def _keep(self, over: threading.Event) -> None:
-        """Renew the lease until it is given up or lost."""
+        """Renews the lease until it is given up or lost. If it is lost, says so to all who
+        asked."""
         while not over.wait(RENEW_SECONDS):
             with self._lease_guard, suppress(EnvironmentFailure):
-                # A try that fails does no harm: nobody can end the lease without a later try,
-                # once one arrives, finding that out.
+                # A renewal that fails does no harm. If another process ends the lease meanwhile,
+                # the next renewal that arrives finds that out.
                 if not over.is_set():
                     self._renew(self._brisk)
         if self._lost:
@@ -164,7 +165,7 @@ class Leases:
         asked = time.monotonic()
         self._beats += 1
         version = folder.swap(self._path(), self._content(), self._version)
-        if version is None:  # unless an earlier try of ours arrived without our knowing
+        if version is None:  # perhaps an earlier try of ours arrived unknown to us
             with suppress(FileNotFoundError):
                 found = folder.get(self._path())
                 if not json.loads(found.data).get("ended"):
@@ -195,7 +196,7 @@ class Leases:
     # The others
 
     def _dead(self, owners: Collection[str]) -> set[str]:
-        """Returns the owners whose lease is over. It stays so."""
+        """Returns the owners whose lease is over. A lease that is over stays so."""
         if not owners:
             return set()
         with self._lease_guard:
@@ -205,12 +206,13 @@ class Leases:
         return {owner for owner in owners if owner not in written or self._evict(owner, now)}
 
     def _written(self) -> dict[str, float]:
-        """When each lease was renewed, by owner and the store's clock."""
+        """Returns, by owner, when each lease was last renewed. The times are by the store's
+        clock."""
         files = self._folder.files(FOLDER)
         return {file.name.removesuffix(".json"): file.written for file in files}
 
     def _evict(self, owner: str, now: float) -> bool:
-        """End a lease that was not renewed for its term. Returns whether it is over."""
+        """Ends a lease that was not renewed for its term. Returns whether it is over."""
         try:
             lease = self._folder.get(self._path(owner))
         except FileNotFoundError:
@@ -223,7 +225,8 @@ class Leases:
         return True
 
     def _lease_of_holder(self, name: str) -> Mapping[str, Any] | None:
-        """What the holder last wrote in its lease, if there is a holder with one."""
+        """Returns what the holder of a lock last wrote in its lease. Returns None if there is no
+        holder, or none with a lease."""
         table, _ = self._read_table()
         for owner, held in table.items():
             if name in held:
@@ -236,7 +239,8 @@ class Leases:
     # The table
 
     def _read_table(self) -> tuple[dict[str, set[str]], str | None]:
-        """The locks of each owner, and the table's version (None: there is none yet)."""
+        """Returns the locks of each owner, and the table's version. The version is None if there
+        is no table yet."""
         try:
             found = self._folder.get(TABLE)
         except FileNotFoundError:
@@ -245,9 +249,10 @@ class Leases:
         return {owner: set(names) for owner, names in held.items()}, found.version
 
     def _swap_table(self, table: Mapping[str, set[str]], version: str | None) -> bool:
-        """Whether the table still was of that version. Holders of nothing are left out."""
+        """Writes the table if the stored one is still of that version. Returns whether it was.
+        Owners that hold nothing are left out."""
         held = {owner: sorted(names) for owner, names in table.items() if names}
-        content = to_json({"revision": uuid.uuid4().hex, "held": held})  # no two alike
+        content = to_json({"revision": uuid.uuid4().hex, "held": held})  # no two tables are alike
         if self._folder.swap(TABLE, content, version) is None:
             time.sleep(random.uniform(0, 0.2))
             return False

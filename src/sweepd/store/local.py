@@ -1,4 +1,5 @@
-"""Objects as files of a local folder: written aside, flushed, and renamed or linked into place."""
+"""Objects as files of a local folder. A file is written aside, flushed, and renamed or linked
+into place."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _LASTING = frozenset(
 
 
 class LocalFolder:
-    """See `storage.Folder`; durable also when the machine stops."""
+    """The objects of a local folder (see `storage.Folder`). All but logs also outlast a machine
+    that stops."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -40,7 +42,7 @@ class LocalFolder:
         return str(self.path(name))
 
     def make(self) -> None:
-        """UserError if there is a file in its place or on the way."""
+        """Makes the folder. Raises UserError if there is a file in its place or on the way."""
         try:
             _make_folder(self.root, Path(self.root.anchor))
         except FileExistsError as error:
@@ -103,7 +105,8 @@ class LocalFolder:
             raise _failure("write", path, error) from error
 
     def flush(self) -> None:
-        """Nothing: the system has it, and a process that is killed takes nothing with it."""
+        """Does nothing, since the system already has the text. A process that is killed loses
+        none."""
 
     def delete(self, names: Collection[str]) -> None:
         for name in names:
@@ -170,7 +173,7 @@ def _write_aside(path: Path, data: bytes, publish: Callable[[Path, Path], None])
 
 
 def _make_folder(folder: Path, root: Path) -> None:
-    """Durably make what is missing below `root`, which must exist."""
+    """Makes what is missing below `root`, durably. `root` must exist."""
     if folder != root and not folder.is_dir():
         _make_folder(folder.parent, root)
         folder.mkdir(exist_ok=True)
@@ -178,7 +181,8 @@ def _make_folder(folder: Path, root: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Without this a new name may be lost with the power."""
+    """Makes the names in a folder durable. Without this a new name may be lost when the power
+    fails."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -187,8 +191,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _file(entry: os.DirEntry[str], name: str) -> File | None:
-    """None if it is gone or no file. Its version is not told: a file may change within one tick
-    of the clock."""
+    """Returns what the listing says of a file, or None if it is gone or is not a file. Its
+    version is left out, since a file may change within one tick of the clock."""
     try:
         status = entry.stat()
     except FileNotFoundError:

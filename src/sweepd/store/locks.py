@@ -1,10 +1,10 @@
-"""Named locks: what they promise (`Locks`), and how local files keep it (`FileLocks`).
+"""Named locks. `Locks` says what they promise, and `FileLocks` keeps it with local files.
 
-A lock is one byte of a file, at an offset hashed from its name, under a POSIX record lock (fcntl).
-Such locks belong to a process: a forked child does not inherit them, threads share them, and
-closing *any* descriptor of the file drops them all. So this module opens each file once a process
-and never closes it, and nothing else in the process may open it. There are several files because
-Linux looks at all locks of a file to take one more (docs/scale.md).
+A lock is one byte of a file, at an offset hashed from its name, under a POSIX record lock
+(fcntl). Such locks belong to a process. A forked child does not inherit them. Threads share them.
+Closing *any* descriptor of the file drops them all. So this module opens each file once in a
+process and never closes it, and nothing else in the process may open it. There are several files
+because Linux looks at all locks of a file to take one more (docs/scale.md).
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ from sweepd.errors import EnvironmentFailure
 
 
 class Locks(Protocol):
-    """Locks by name, by the thousand, that outlive their holder by `leases.TERM_SECONDS` at most.
+    """Locks by name, of which there may be thousands. They outlive their holder by
+    `leases.TERM_SECONDS` at most.
 
-    Between all processes that reach the store. Two threads, or two `Locks` of one process,
-    exclude each other as two processes do.
+    They hold between all processes that reach the store. Two threads, or two `Locks` of one
+    process, exclude each other as two processes do.
     """
 
     def acquire(self, names: Collection[str]) -> set[str]:
-        """Take those that are free, without waiting. Returns those that were."""
+        """Takes those of these locks that are free, without waiting. Returns their names."""
 
     def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
-        """Take a lock unless its holder lives, waiting only until that is certain. Returns whether
-        it was taken. `note` is told why it waits."""
+        """Takes a lock unless its holder lives. It waits only until that is certain, and `note`
+        is told why it waits. Returns whether the lock was taken."""
 
     def release(self, names: Collection[str]) -> None:
-        """Free those of these locks that this process holds."""
+        """Frees those of these locks that this process holds."""
 
     def held_elsewhere(self, names: Collection[str]) -> set[str]:
-        """Those that another process holds; takes nothing, and needs no write access."""
+        """Returns those of these locks that another process holds. It takes no lock and needs no
+        write access."""
 
     def confirm(self) -> None:
-        """EnvironmentFailure if what this process took was taken from it."""
+        """Raises EnvironmentFailure if what this process took was taken from it."""
 
     def when_lost(self, tell: Callable[[str], None]) -> None:
-        """`tell` is told why, from another thread, once what this process took is taken from it."""
+        """Has `tell` called if what this process took is taken from it. It is called from another
+        thread and told why."""
 
 
 FILES = 256
@@ -66,7 +69,7 @@ _guard = threading.RLock()
 
 
 def _forget() -> None:
-    """A forked child holds none of its parent's locks (the descriptors it got stay open)."""
+    """Forgets the parent's locks, none of which a forked child holds. The descriptors stay open."""
     global _guard
     _files.clear()
     _guard = threading.RLock()
@@ -76,10 +79,11 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class FileLocks:
-    """Locks on the files of a folder, made when first needed; they die with their process.
+    """Locks on the files of a folder, which are made when first needed. Locks end with their
+    process.
 
-    They reach all machines that share the file system, as far as that supports record locks (NFS
-    does; EnvironmentFailure where it does not).
+    They reach all machines that share the file system, if that supports record locks, as NFS
+    does. Where it does not, taking a lock raises EnvironmentFailure.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -102,7 +106,7 @@ class FileLocks:
         with _guard:
             for name in names:
                 if not self._path(name).exists():
-                    continue  # deleted, and the lock with it: there may be worse news to tell
+                    continue  # deleted, and the lock with it; an error here might hide a worse one
                 file = self._open(name)
                 if name in file.held:
                     fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, _offset(name))
@@ -117,10 +121,10 @@ class FileLocks:
                 raise self._failure(error) from error
 
     def confirm(self) -> None:
-        """Always so."""
+        """Does nothing, since nobody can take a file lock from its process."""
 
     def when_lost(self, tell: Callable[[str], None]) -> None:
-        """Never so."""
+        """Does nothing, since nobody can take a file lock from its process."""
 
     def _lock(self, file: _LockFile, name: str) -> bool:
         try:
@@ -166,7 +170,7 @@ def _open_descriptor(path: Path) -> int:
 
 
 def _is_locked(descriptor: int, name: str) -> bool:
-    """By another process."""
+    """Returns whether another process holds the lock of this name."""
     query = _flock(fcntl.F_WRLCK, _offset(name))
     return _flock_type(fcntl.fcntl(descriptor, fcntl.F_GETLK, query)) != fcntl.F_UNLCK
 
@@ -176,7 +180,8 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _offset(name: str) -> int:
-    """62 bits, so that offset + 1 is a file offset; two names meet with odds of 2^-62."""
+    """Returns the place of a lock in its file. It has 62 bits, so that offset + 1 is a file
+    offset too. Two names have the same one with odds of 2^-62."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) >> 2
 
 

@@ -1,4 +1,5 @@
-"""What lies in files: read whole, or, of large ones, examined once and then remembered."""
+"""Looks at what lies in files. They are read whole, or, if they are large, examined once and then
+remembered."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ Choice = Callable[[Collection[File]], Collection[File]]
 class Loader:
     """Reads Parquet files of one layout, several at once.
 
-    What the place says is unchanged since it was last read (`File.version`) is not read again, up
-    to `REMEMBERED_BYTES` in all.
+    A file is not read again if the place says that it is unchanged since it was last read
+    (`File.version`). This holds for up to `REMEMBERED_BYTES` in all.
     """
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
@@ -41,7 +42,7 @@ class Loader:
         self._room = REMEMBERED_BYTES
 
     def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
-        """By the names of the files. FileNotFoundError if one is gone."""
+        """Returns what the files hold, by their names. Raises FileNotFoundError if one is gone."""
         if not files:
             return {}
         with ThreadPoolExecutor(READERS) as pool:
@@ -60,7 +61,7 @@ class Loader:
 
 
 class Looker:
-    """Looks at the files of one layout in one folder. FileNotFoundError if one is gone."""
+    """Looks at the files of one layout in one folder. Raises FileNotFoundError if one is gone."""
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
@@ -68,24 +69,26 @@ class Looker:
         self._loader = Loader(folder, layout)
 
     def load(self, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
-        """What is in files that are read whole, by their names."""
+        """Returns what is in files, by their names. The files are read whole."""
         return self._loader.load(self.layout.name, files)
 
     def look(self, files: Sequence[File], whole: Choice) -> dict[str, Looked]:
-        """What is in each of a few files."""
+        """Returns what is in each of a few files, by name. Those that `whole` chooses are read
+        whole."""
         read = whole(files)
         loaded = self.load(read)
         return {**loaded, **self.examined(others(files, read))}
 
     def examined(self, files: Collection[File]) -> dict[str, Looked]:
-        """What is known of files that are not read whole, by their names."""
+        """Returns what is known of files that are not read whole, by their names."""
         if not files:
             return {}
         with ThreadPoolExecutor(EXAMINERS) as pool:
             return dict(pool.map(lambda file: (file.name, self._recalled(file)), files))
 
     def _recalled(self, file: File) -> Looked:
-        """What is known of a file, or what there is to know."""
+        """Returns what is remembered of a file. If nothing is, the file is examined and the
+        result is remembered."""
         if known := self.remembered.recall(file):
             return known
         found = self.examine(file)
@@ -94,7 +97,7 @@ class Looker:
         return found
 
     def runs(self, examined: Examined) -> pa.Table:
-        """The runs of a file. EnvironmentFailure if it is no longer what it was."""
+        """Returns the runs of a file. Raises EnvironmentFailure if it is no longer what it was."""
         if examined.runs is not None:
             return examined.runs
         if (known := self.remembered.recall_runs(examined.file)) is not None:
@@ -107,12 +110,12 @@ class Looker:
         raise EnvironmentFailure(f"{examined.file.name}: {reason}; ask again")
 
     def examine(self, file: File) -> Looked:
-        """What there is to know of a file, whatever is remembered of it."""
+        """Returns what there is to know of a file, whatever is remembered of it."""
         return examine(self.folder, self.layout.name, file, self.layout)
 
     def small(self, files: Collection[File]) -> list[File]:
-        """Those of these files that are read even where they need not be: small ones, and all
-        whose rows make no runs."""
+        """Returns those of these files that are read whole even where they need not be. They are
+        the small ones, or all of a layout whose rows make no runs."""
         if self.layout.key != KEY:
             return list(files)
         room, small = ROOM_BYTES, []
@@ -125,6 +128,6 @@ class Looker:
 
 
 def others(files: Iterable[File], than: Iterable[File]) -> list[File]:
-    """Files but these."""
+    """Returns the files that are not among the others."""
     names = {file.name for file in than}
     return [file for file in files if file.name not in names]

@@ -23,16 +23,17 @@ on them."""
 def sweeps(
     ours: SweepFolder, theirs: SweepFolder, renamed: Mapping[str, str], damaged: list[Damaged]
 ) -> list[Step]:
-    """The sweeps of theirs to bring here. `damaged` gets those that cannot be read.
+    """Returns the steps that bring sweeps of theirs here. `damaged` gets those that cannot be read.
 
     A sweep that both stores have under one name is the same if no answer depends on what differs.
     If one store went on with the other's sweep, the version that plans all trials of the other is
-    kept. UserError where they differ otherwise, and for a new name of a sweep that is not there.
+    kept. Raises UserError where they differ otherwise, where two sweeps would get one name, and
+    for a new name of a sweep that is not there.
     """
     infos, unreadable = theirs.readable()
     damaged += unreadable
     if unknown := set(renamed).difference(infos):
-        theirs.load(min(unknown))  # says what there is
+        theirs.load(min(unknown))  # raises, and says which sweeps there are
     names = [checked(renamed.get(name, name)) for name in infos]
     if clashing := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"--rename: two sweeps would be called {clashing[0]}; choose another name")
@@ -73,7 +74,8 @@ def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Tab
 
 
 def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str) -> bool:
-    """Whether the other version of a sweep is the one to keep. UserError if that cannot be told."""
+    """Returns whether the other version of a sweep is the one to keep. Raises UserError if that
+    cannot be told."""
     my_trials, trials = _trials(my_plan), _trials(plan)
     differing = [
         field.name
@@ -95,13 +97,13 @@ def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table,
 
 
 def _trials(plan: pa.Table) -> set[tuple[str, bool]]:
-    """The planned trials, each with whether it runs on demand."""
+    """Returns the ids of the planned trials, each with whether the trial runs on demand."""
     on_demand = (bool(value) for value in plan["on_demand"].to_pylist())
     return set(zip(plan["id"].to_pylist(), on_demand, strict=True))
 
 
 def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
-    """A sweep that also knows the files and classes of another version of it."""
+    """Returns a sweep that also knows the files and classes of an earlier version of it."""
     kinds = {*earlier.own_classes, *info.own_classes}
     return replace(
         info,

@@ -1,11 +1,12 @@
 """What one store has and another lacks, as steps that bring it there.
 
-An attempt is known by its launch and its try, and a launch by its record, which no other launch
-has byte for byte. A launch that is new here gets a number of its own, and its attempts with it. So
-no row of one store has the key of another's, the second merge finds what the first has brought,
-and one that was cut off goes on where it was. Which ending of a trial counts: `endings.counting`.
+An attempt is known by its launch and its try. A launch is known by its record, and by how many
+equal records come before it. A launch that is new here gets a number of its own, and its attempts
+with it. So no row of one store has the key of another's. The second merge finds what the first
+has brought, and one that was cut off goes on where it was. `endings.counting` says which ending
+of a trial counts.
 
-Each step may be the last: launches come before the rows that they number, metrics before the
+Each step may be the last. So launches come before the rows that they number, metrics before the
 checkpoints and the endings after them, and sweeps last.
 """
 
@@ -37,7 +38,8 @@ Attempts = set[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Step:
-    """Something that a store lacks. kind: as people call it. count: how many of them."""
+    """Something that a store lacks. kind: what people call it. count: how many of them. bring:
+    brings it."""
 
     kind: str
     count: int
@@ -60,9 +62,9 @@ class Place:
 
 
 def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[Step]:
-    """What `theirs` has and `ours` lacks, but for sweeps, in the order in which it must come.
+    """Yields what `theirs` has and `ours` lacks, except sweeps, in the order in which it must come.
 
-    renamed: new names of their sweeps. FileNotFoundError if a file of theirs disappears.
+    renamed: new names of their sweeps. Raises FileNotFoundError if a file of theirs disappears.
     """
     our_endings, their_endings = ours.endings(), theirs.endings()
     live = theirs.metrics.live()
@@ -106,10 +108,11 @@ def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[St
 def _numbers(
     ours: Folder, theirs: Place, numbered: Iterable[int], taken: Iterable[int]
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    """For each launch of theirs its number there and here, and its record if that is new here.
+    """Yields, for each launch of theirs, its number there and here, and its record if that is new
+    here.
 
-    A new launch keeps its number if that is above all of ours, else it gets the next one. numbered,
-    taken: launches that attempts of theirs and of ours name.
+    A new launch keeps its number if that is above all of ours. Otherwise it gets the next one.
+    numbered, taken: the launches that attempts of theirs and of ours name.
     """
     known = {record: number for number, record in _told_apart(_records(ours))}
     last = max([0, *known.values(), *taken])
@@ -126,8 +129,8 @@ def _numbers(
 
 
 def _told_apart(records: Mapping[int, bytes]) -> Iterator[tuple[int, tuple[bytes, int]]]:
-    """By number, each record with how many like it came before: one process may launch twice in a
-    second."""
+    """Yields each launch's number and its record, with how many equal records came before. One
+    process may launch twice in a second, which makes equal records."""
     before: Counter[bytes] = Counter()
     for number in sorted(records):
         yield number, (records[number], before[records[number]])
@@ -148,8 +151,8 @@ def _bring_launch(folder: Folder, number: int, record: bytes) -> None:
 def _rows(
     ours: TableFolder, table: pa.Table, known: Attempts, there: Iterable[str] = ()
 ) -> Iterator[Step]:
-    """The rows of a table that our folder lacks. known: attempts of which it has rows; there: names
-    of files whose rows it has."""
+    """Yields the steps that bring the rows of a table that our folder lacks. known: attempts of
+    which it has rows. there: names of files whose rows it has."""
     table = ours.layout.unique(table)
     for start in range(0, table.num_rows, MOST_ROWS):
         part = table.slice(start, MOST_ROWS)
@@ -166,7 +169,7 @@ def _rows(
 
 
 def _lacking(layout: Layout, table: pa.Table, mine: pa.Table) -> pa.Table:
-    """The rows whose key `mine` lacks, or that count before its row of that key."""
+    """Returns the rows whose key `mine` lacks, and those that count before its row of that key."""
     names = (*layout.key, layout.first_by)
 
     def keyed(rows: pa.Table) -> Iterator[tuple[tuple[object, ...], object]]:
@@ -179,12 +182,13 @@ def _lacking(layout: Layout, table: pa.Table, mine: pa.Table) -> pa.Table:
 
 
 def _before(value: object, other: object) -> bool:
-    """Whether a row with this value of `Layout.first_by` counts before one with the other."""
+    """Returns whether a row with this value of `Layout.first_by` counts before one with the
+    other."""
     return value is not None and (other is None or value < other)  # type: ignore[operator]
 
 
 def _renumbered(table: pa.Table, numbers: Mapping[int, int]) -> pa.Table:
-    """Rows with our numbers of their attempts."""
+    """Returns the rows with the attempts renumbered as in our store."""
     attempts = table["attempt"].to_numpy()
     launches, where = np.unique(attempts // TRIES, return_inverse=True)
     ours = np.array([numbers[int(launch)] for launch in launches], dtype=np.int64)
@@ -197,8 +201,8 @@ def _resweeped(endings: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
 
 
 def _may_move(table: pa.Table) -> bool:
-    """Whether all that a file of theirs replaces is named by its content, so that a file of ours
-    by one of these names is the same."""
+    """Returns whether a file of theirs may be copied as it is. It may if all that it replaces is
+    named by its content, so that a file of ours by one of these names is the same."""
     return all(NAME.fullmatch(name) for name in replaces(table.schema))
 
 
@@ -218,7 +222,8 @@ def _files(
     kind: str,
     is_whole: Callable[[str, bytes], bool],
 ) -> Iterator[Step]:
-    """Files that are named by their content."""
+    """Yields the steps that bring the files of a folder that ours lacks. They are named by their
+    content. One that is not whole is noted as damaged."""
     there = {file.name for file in ours.files(below)}
     for file in theirs.folder.files(below):
         name = f"{below}/{file.name}"
@@ -234,8 +239,8 @@ def _is_source(name: str, data: bytes) -> bool:
 
 
 def _checkpoints(ours: Folder, theirs: Place, status_of: Mapping[str, str]) -> Iterator[Step]:
-    """States from which a trial may still train on: kept ones, and those of trials that have not
-    run to their end."""
+    """Yields the steps that bring states from which a trial may still train on. They are kept
+    ones, and those of trials that have not run to their end."""
     there = {file.name for file in ours.files("checkpoints")}
     for file in theirs.folder.files("checkpoints"):
         checkpoint = Checkpoint.parse(file.name.rpartition("/")[2])
@@ -253,8 +258,9 @@ def _checkpoints(ours: Folder, theirs: Place, status_of: Mapping[str, str]) -> I
 
 
 def _logs(ours: Folder, theirs: Folder) -> Iterator[Step]:
-    """What logs hold and ours do not. A file is named by the digest of its first line, so what came
-    of a log that has grown since is replaced by all of it."""
+    """Yields the steps that bring what logs hold and ours do not. Where our text is how theirs
+    begins, only the rest is new. A file is named by the digest of the first line of what it
+    holds, so that a longer text with the same first line replaces it."""
     mine = _texts(ours)
     for trial, texts in _texts(theirs).items():
         held = mine.get(trial, [])
@@ -267,10 +273,11 @@ def _logs(ours: Folder, theirs: Folder) -> Iterator[Step]:
 
 
 def _texts(folder: Folder) -> dict[str, list[bytes]]:
-    """By trial, what it logged: in this store, in parts, as one text, and what came from others."""
+    """Returns, by trial, what it logged. What it logged in this store, joined from its parts, is
+    the first text. What came from other stores follows."""
     own: dict[str, bytes] = {}
     brought: dict[str, list[bytes]] = {}
-    for file in folder.files("logs"):  # NNN.log, TRIAL.log or TRIAL/NNN.log, TRIAL/DIGEST.log
+    for file in folder.files("logs"):  # TRIAL.log, TRIAL/NNN.log or TRIAL/DIGEST.log (brought)
         trial, _, part = file.name.removesuffix(".log").partition("/")
         text = folder.read(f"logs/{file.name}")
         if len(part) == DIGEST_LENGTH:

@@ -1,4 +1,4 @@
-"""One Parquet file of a store: written, read whole, or examined without keeping its rows."""
+"""One Parquet file of a store. It is written, read whole, or examined without keeping its rows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Damaged:
 class Examined:
     """A file that is whole and has exactly the fixed columns, so that DuckDB may scan it.
 
-    replaces: the names of files whose rows it holds. runs: those of `store.runs`; None if this is
-    remembered, and they are yet to be recalled.
+    replaces: the names of files whose rows it holds. runs: its runs (`store.runs`), or None if
+    all this is remembered and the runs are yet to be recalled.
     """
 
     file: File
@@ -53,9 +53,9 @@ class Examined:
 
 
 class Reader(io.RawIOBase):
-    """A file of a folder, read in parts where they are asked for.
+    """A file of a folder of which only the parts are read that are asked for.
 
-    Each thread has a place of its own in it. DuckDB's threads share an open file: each seeks and
+    Each thread has a place of its own in it. DuckDB's threads share an open file. Each seeks and
     then reads, and another may come between.
     """
 
@@ -97,9 +97,10 @@ def to_parquet(table: pa.Table) -> bytes:
 
 
 def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
-    """One file as a table of this layout. FileNotFoundError if there is none.
+    """Returns one file as a table of this layout, or as `Damaged`. Raises FileNotFoundError if
+    there is none.
 
-    Unreachable if the place can't be asked: that is no damage.
+    Raises Unreachable if the place can't be asked, since that is no damage.
     """
     try:
         data = folder.read(name)
@@ -117,10 +118,10 @@ def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
 def examine(
     folder: Folder, below: str, file: File, layout: Layout
 ) -> Examined | pa.Table | Damaged:
-    """What there is to know of one file, read in parts.
+    """Returns what there is to know of one file. It is read in parts.
 
-    A file that is not named by a digest, that has other columns or types, or whose rows make no
-    runs, is read whole. Errors as of `load`.
+    A file is read whole if it is not named by a digest, if it has other columns or types, or if
+    its rows make no runs. Raises the errors of `load`.
     """
     path = f"{below}/{file.name}"
     reader = Reader(folder, path, file.size)
@@ -144,8 +145,8 @@ def examine(
 
 
 def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
-    """The rows of an examined file that are filed by one of these values, from the row groups that
-    may hold them. EnvironmentFailure if they can't be read."""
+    """Returns the rows of an examined file that are filed by one of these values. Only the row
+    groups that may hold them are read. Raises EnvironmentFailure if they cannot be read."""
     try:
         parquet = pq.ParquetFile(reader)
         column = parquet.schema_arrow.get_field_index(layout.filed_by)
@@ -170,7 +171,8 @@ def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.T
 
 
 def _keys(parquet: pq.ParquetFile, layout: Layout) -> Iterator[pa.Table]:
-    """The keys of a file, row group by row group. ValueError if one is not whole."""
+    """Yields the keys of a file, row group by row group. Raises ValueError if a key is not
+    whole."""
     for group in range(parquet.num_row_groups):
         keys = parquet.read_row_group(group, KEY, use_threads=False)
         layout.check_key(keys)
@@ -178,14 +180,14 @@ def _keys(parquet: pq.ParquetFile, layout: Layout) -> Iterator[pa.Table]:
 
 
 def replaces(schema: pa.Schema) -> list[str]:
-    """The names of the files whose rows one of this schema holds. ValueError if they can't be
-    told."""
+    """Returns the names of the files whose rows a file with this schema holds. Raises ValueError
+    if they can't be told."""
     names: list[str] = from_json((schema.metadata or {}).get(REPLACES, b"[]"), [str])
     return names
 
 
 def replacing(table: pa.Table, names: list[str]) -> pa.Table:
-    """A table whose file will replace those of these names."""
+    """Returns the table with metadata that say which files its own file will replace."""
     return table.replace_schema_metadata({REPLACES: json.dumps(names)})
 
 

@@ -1,5 +1,5 @@
-"""What was found out about large files, so that a question need not read and hash gigabytes that
-have not changed since the last one (`sweepd.cache`)."""
+"""Remembers what was found out about large files (in `sweepd.cache`). So a question need not read
+and hash gigabytes that have not changed since the last one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Remembered:
         self._folder = f"{digest(address.encode())}-{below}"
 
     def recall(self, file: File) -> Examined | None:
-        """What was found out about a file, without its runs; None if nothing was."""
+        """Returns what was found out about a file, without its runs. Returns None if nothing
+        was."""
         data = cache.recall(f"{self._folder}/{_key(file)}")
         if data is None:
             return None
@@ -44,7 +45,8 @@ class Remembered:
         return None if data is None else _table(data)
 
     def keep(self, found: Examined) -> None:
-        """Remember a file and its runs, if what the place says of it tells every later change."""
+        """Remembers a file and its runs, if what the place says of the file tells every later
+        change."""
         if not _is_settled(found.file):
             return
         name = f"{self._folder}/{_key(found.file)}"
@@ -53,20 +55,22 @@ class Remembered:
         cache.keep(name, json.dumps(known).encode())
 
     def recall_overlapping(self, files: Collection[File]) -> pa.Table | None:
-        """Which trials have overlapping runs in these files together; None if that is not known."""
+        """Returns which trials have overlapping runs in these files together. Returns None if
+        that is not known."""
         data = cache.recall(f"{self._folder}/{OVERLAPPING}")
         if data is None or data[:DIGEST_LENGTH] != _key(*files).encode():
             return None
         return _table(data[DIGEST_LENGTH:])
 
     def keep_overlapping(self, files: Collection[File], found: pa.Table) -> None:
-        """Remember that of these files, in place of all others."""
+        """Remembers which trials have overlapping runs in these files, in place of what was
+        remembered of others."""
         if all(map(_is_settled, files)):
             data = _key(*files).encode() + to_parquet(found)
             cache.keep(f"{self._folder}/{OVERLAPPING}", data)
 
     def forget_others(self, files: Collection[File]) -> None:
-        """Drop what is known of each file but these."""
+        """Drops what is known of all files except these."""
         kept = {OVERLAPPING}
         for file in files:
             kept |= {_key(file), f"{_key(file)}.runs"}

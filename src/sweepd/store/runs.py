@@ -1,9 +1,9 @@
-"""Runs: what a file of rows tells of its keys without its rows.
+"""Runs: what is known of the keys in a file of rows without its rows.
 
 A run is a stretch of rows of one trial and attempt whose steps grow. A file sorted by its key has
 one for each attempt, so an index of runs is a thousand times smaller than the rows. Two rows with
-the same trial and step lie in two runs of that trial that overlap: where no runs overlap, every row
-counts, and nothing needs to be compared.
+the same trial and step lie in two runs of that trial that overlap. So where no runs overlap,
+every row counts, and nothing needs to be compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ KEY = ("id", "attempt", "step")
 
 
 def runs_of(rows: pa.Table) -> pa.Table:
-    """The runs, as RUNS, of rows with the columns of KEY, in the order in which they lie."""
+    """Returns the runs, as RUNS, of rows with the columns of KEY. They are in the order of the
+    rows."""
     if not rows.num_rows:
         return no_runs()
     ids, attempts, steps = key_numbers(rows, KEY)
@@ -34,7 +35,8 @@ def runs_of(rows: pa.Table) -> pa.Table:
 
 
 def overlapping(runs: pa.Table) -> pa.Table:
-    """The trials, as a column `id`, of which two runs may share a step; some more than once.
+    """Returns the trials, as a column `id`, of which two runs may share a step. Some come more
+    than once.
 
     Sorted by their first steps, the runs of a trial are apart if each is apart from the next.
     """
@@ -52,5 +54,5 @@ def no_runs() -> pa.Table:
 
 
 def joined(parts: Sequence[pa.Table]) -> pa.Table:
-    """Runs of several files."""
+    """Returns the runs of several files as one table."""
     return pa.concat_tables([no_runs(), *parts])

@@ -5,8 +5,8 @@ Tables are put together by name, and an axis takes the narrowest type that holds
 
     null < bool < text        null < whole number < number < text
 
-No value is changed on the way (whole numbers stay within ±2^53, which a float64 holds exactly),
-so the result does not depend on which tables were put together first.
+No value is changed on the way, since whole numbers stay within ±2^53, which a float64 holds
+exactly. So the result does not depend on which tables were put together first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEW = 10_000
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of one kind of table: `before`, then the axes, then `after`."""
+    """The columns of one kind of table. First come `before`, then the axes, then `after`."""
 
     name: str
     before: Mapping[str, pa.DataType]
@@ -52,7 +52,8 @@ class Layout:
         return {**self.before, **self.after}
 
     def table(self, rows: Sequence[Row]) -> pa.Table:
-        """Rows as a table; an absent value is null. ValueError for what a column cannot hold."""
+        """Returns rows as a table. An absent value is null. Raises ValueError for what a column
+        cannot hold, and for a row that lacks a part of its key."""
         types = dict(self.before)
         for name in dict.fromkeys(name for row in rows for name in row):
             if name not in self.fixed:
@@ -63,7 +64,8 @@ class Layout:
         return table
 
     def conform(self, table: pa.Table) -> pa.Table:
-        """A table from anywhere with this layout's types; ValueError if it is something else.
+        """Returns a table from anywhere with this layout's types. Raises ValueError if it is
+        something else.
 
         The table's own metadata is kept.
         """
@@ -75,7 +77,8 @@ class Layout:
         return conforming.replace_schema_metadata(table.schema.metadata)
 
     def concat(self, tables: Iterable[pa.Table]) -> pa.Table:
-        """Conforming tables as one, unified by name. No table at all gives the fixed columns."""
+        """Returns conforming tables as one, put together by name. If there are none, it has the
+        fixed columns."""
         by_schema: dict[pa.Schema, list[pa.Table]] = {}
         for table in tables:
             by_schema.setdefault(table.schema.remove_metadata(), []).append(table)
@@ -88,7 +91,7 @@ class Layout:
         return pa.concat_tables([_empty(types), *parts]).combine_chunks()
 
     def unique(self, table: pa.Table) -> pa.Table:
-        """One row of each key."""
+        """Returns one row of each key, which is the one that counts (`first_by`)."""
         key = list(self.key)
         if not _repeats(table, key):
             return table
@@ -98,17 +101,18 @@ class Layout:
         return table.take(first.sort())
 
     def check_key(self, table: pa.Table) -> None:
-        """ValueError if a row lacks a part of its key."""
+        """Raises ValueError if a row lacks a part of its key."""
         for name in self.key:
             if table[name].null_count:
                 raise ValueError(f"a row of {self.name} has no {name}")
 
 
 def key_numbers(table: pa.Table, key: Sequence[str]) -> list[Numbers]:
-    """For each column of a key a number for each row; those of text tell only equal from unequal.
+    """Returns, for each column of a key, a number for each row. Those of text tell only equal
+    from unequal.
 
-    Arrow's own grouping, and most ways out of Arrow, would import pandas: a fifth of a second for
-    each query.
+    Arrow's own grouping, and most ways out of Arrow, would import pandas. That takes a fifth of a
+    second for each query.
     """
     return [_numbers(table[name].combine_chunks()) for name in key]
 
@@ -123,26 +127,27 @@ def _numbers(column: pa.Array) -> Numbers:
 
 
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:
-    """Rows of a table by their numbers. (pa.array would import pandas.)"""
+    """Returns rows of a table by their numbers. It does without pa.array, which would import
+    pandas."""
     buffer = pa.py_buffer(rows.astype(np.int64))
     return table.take(pa.Array.from_buffers(INT, len(rows), [None, buffer]))
 
 
 def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """The table with other values in one of its columns."""
+    """Returns the table with other values in one of its columns."""
     return table.set_column(table.column_names.index(name), name, values)
 
 
 def with_one_of(table: pa.Table, column: str, values: Collection[str]) -> pa.Table:
-    """The rows that have one of these texts in a column. (To import pyarrow.compute takes longer
-    than to look at 100,000 texts here.)"""
+    """Returns the rows that have one of these texts in a column. It does without pyarrow.compute,
+    since importing that takes longer than looking at 100,000 texts here."""
     wanted = set(values)
     found = [row for row, text in enumerate(table[column].to_pylist()) if text in wanted]
     return table if len(found) == len(table) else taken(table, np.array(found, np.int64))
 
 
 def _repeats(table: pa.Table, key: Sequence[str]) -> bool:
-    """Whether two rows have the same key."""
+    """Returns whether two rows have the same key."""
     if table.num_rows < 2:
         return False
     numbers = key_numbers(table, key)
@@ -152,12 +157,12 @@ def _repeats(table: pa.Table, key: Sequence[str]) -> bool:
 
 
 def _empty(types: Mapping[str, pa.DataType]) -> pa.Table:
-    """No rows; made of no array, since pa.array imports pandas too."""
+    """Returns a table of no rows. It is made of no array, since pa.array imports pandas too."""
     return pa.Table.from_batches([], pa.schema(types.items()))
 
 
 def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The narrowest type that holds the values of both."""
+    """Returns the narrowest type that holds the values of both."""
     if a == b or b == NULL:
         return a
     if a == NULL:
@@ -166,7 +171,7 @@ def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def _widened(kind: pa.DataType) -> pa.DataType:
-    """The type that an axis of a foreign type is read as."""
+    """Returns the type that an axis of a foreign type is read as."""
     if kind in (NULL, BOOL):
         return kind
     if pa.types.is_integer(kind):
@@ -205,7 +210,7 @@ def _column(name: str, rows: Sequence[Row], kind: pa.DataType) -> pa.Array:
 
 
 def _text(value: object) -> str:
-    """Equal numbers have equal texts, whatever their type."""
+    """Returns a value as text. Equal numbers have equal texts, whatever their type."""
     match value:
         case bool():
             return str(value).lower()
@@ -222,7 +227,7 @@ _CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {INT: operator.index, FLOAT:
 
 
 def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Columns in the order and types given; a column that the table lacks is null."""
+    """Returns the columns in the order and types given. A column that the table lacks is null."""
     schema = pa.schema(types.items())
     if table.schema == schema:
         return table

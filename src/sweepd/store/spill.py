@@ -1,4 +1,4 @@
-"""Where on this machine results wait whose store can't be written, until it can be again."""
+"""Where on this machine results wait while their store can't be written."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ KINDS = ("metrics", "checkpoints", "trials")
 
 
 def place(address: str) -> Path:
-    """The spill of the store at that address: below $SWEEPD_RESCUE, or in a folder for temporary
-    files that no other user can write to. It need not exist."""
+    """Returns the spill folder of the store at that address. It lies below $SWEEPD_RESCUE, or in
+    a folder for temporary files that no other user can write to. It need not exist."""
     given = os.environ.get("SWEEPD_RESCUE")
     root = Path(given) if given else Path(tempfile.gettempdir()) / f"sweepd-rescue-{os.getuid()}"
     return root.absolute() / hashlib.blake2b(address.encode(), digest_size=8).hexdigest()
 
 
 def make(address: str) -> Path:
-    """The same, made if it does not exist. EnvironmentFailure if that fails."""
+    """Returns the spill folder of the store at that address, which it makes if it does not exist.
+    Raises EnvironmentFailure if that fails, or if another user made it."""
     folder = place(address)
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -36,10 +37,11 @@ def make(address: str) -> Path:
 
 
 def take_in(folder: Folder) -> int:
-    """Move everything from a folder's spill to where it belongs. Returns how many objects.
+    """Moves everything from a folder's spill to where it belongs. Returns how many objects
+    besides logs.
 
-    Each is whole, under a name that tells its content, and may be moved by several processes at
-    once or be there already.
+    Each object is whole and has a name that tells its content. So several processes may move it
+    at once, and it may be there already.
     """
     waiting = place(folder.address)
     if not waiting.exists():
@@ -62,7 +64,8 @@ def take_in(folder: Folder) -> int:
 
 
 def _own(folder: Path) -> Path:
-    """EnvironmentFailure if another user made it: results must not come from there."""
+    """Returns the folder. Raises EnvironmentFailure if another user made it, since results must
+    not come from there."""
     if folder.lstat().st_uid != os.getuid():
         raise EnvironmentFailure(f"{folder} belongs to another user: set SWEEPD_RESCUE")
     return folder

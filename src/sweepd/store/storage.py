@@ -1,7 +1,8 @@
-"""What the store asks of a place that keeps its objects: `local.py`, `bucket.py`.
+"""What the store asks of a place that keeps its objects. `local.py` and `bucket.py` are such
+places.
 
-The floors above speak of whole objects by relative name (`trials/x.parquet`) and do not know
-which kind of place they are in.
+The modules above them speak of whole objects by relative name (`trials/x.parquet`). They do not
+know which kind of place they are in.
 """
 
 from __future__ import annotations
@@ -45,64 +46,67 @@ class File:
 class Folder(Protocol):
     """Objects that appear whole or not at all, and last once the call that wrote them returns.
 
-    What fails raises EnvironmentFailure with the object's address and the reason, writing and
-    remote reading after some tries.
+    What fails raises EnvironmentFailure with the object's address and the reason. Writing and
+    remote reading do so after some tries.
     """
 
     address: str
     """absolute: it means the same in every process"""
 
     def where(self, name: str) -> str:
-        """The address of an object."""
+        """Returns the address of an object."""
 
     def make(self) -> None:
-        """Make the folder itself if it is missing and can be made."""
+        """Makes the folder itself if it is missing and can be made."""
 
     def now(self) -> float:
-        """The time by the clock that dates files. Writes, so it also tells whether one can."""
+        """Returns the time by the clock that dates files. It writes to learn it, so it also tells
+        whether one can write."""
 
     def is_empty(self) -> bool:
-        """Whether nothing lies here or below."""
+        """Returns whether nothing lies here or below."""
 
     def read(self, name: str) -> bytes:
-        """FileNotFoundError if there is no such object."""
+        """Returns the content of an object. Raises FileNotFoundError if there is no such object."""
 
     def read_part(self, name: str, start: int, length: int) -> bytes:
-        """`length` bytes (at least 1) of an object from byte `start`, fewer where it ends.
-        FileNotFoundError if there is no such object. Several threads may call it at once."""
+        """Returns `length` bytes (at least 1) of an object from byte `start`, or fewer where it
+        ends. Raises FileNotFoundError if there is no such object. Several threads may call it at
+        once."""
 
     def files(self, below: str = "") -> list[File]:
-        """All that lies in a folder or below, by name; nothing if there is no such folder."""
+        """Returns all that lies in a folder or below, sorted by name. Returns nothing if there is
+        no such folder."""
 
     def asides(self) -> list[File]:
-        """What writers are writing, or left behind when they died."""
+        """Returns what writers are writing, or left behind when they died."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Make `name` hold `data`, in place of what it held."""
+        """Makes `name` hold `data`, in place of what it held."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make `name` hold `data` unless it exists. Returns False where it exists."""
+        """Makes `name` hold `data` unless it exists. Returns False where it exists."""
 
     def append(self, name: str, text: str) -> None:
-        """Add to a log: to the file `name`.log, or as a file in the folder `name`.
+        """Adds text to a log, which is the file `name`.log or a folder `name` of files.
 
-        The one write that is not durable at once: `flush` makes it so.
+        This is the one write that is not durable at once. `flush` makes it so.
         """
 
     def flush(self) -> None:
-        """Write out what was appended."""
+        """Writes out what was appended."""
 
     def delete(self, names: Collection[str]) -> None:
-        """Nothing happens to a name that is gone already."""
+        """Deletes these objects. Nothing happens to a name that is gone already."""
 
 
 def is_name(name: str) -> bool:
-    """Whether a name from outside may be part of a path."""
+    """Returns whether a name from outside may be part of a path."""
     return re.fullmatch(NAME, name) is not None
 
 
 def checked(name: str) -> str:
-    """A name from outside that may be part of a path, or UserError."""
+    """Returns a name from outside that may be part of a path. Raises UserError if it may not."""
     if not is_name(name):
         raise UserError(
             f"{name!r}: a name has 1 to 100 letters, digits, '.', '_' and '-', and no '.' in front"
@@ -111,17 +115,17 @@ def checked(name: str) -> str:
 
 
 def digest(data: bytes) -> str:
-    """Hexadecimal digits that tell whether data is what was written."""
+    """Returns hexadecimal digits that tell whether data is what was written."""
     return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
 def sealed(data: bytes) -> bytes:
-    """Data with its digest behind it."""
+    """Returns data with its digest behind it."""
     return data + digest(data).encode()
 
 
 def unsealed(stored: bytes) -> bytes:
-    """The data of what was sealed. ValueError if it is damaged."""
+    """Returns the data of what was sealed. Raises ValueError if it is damaged."""
     data, told = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
     if digest(data).encode() != told:
         raise ValueError("truncated or changed: it does not end in its digest")
@@ -133,8 +137,9 @@ def to_json(info: Mapping[str, Any]) -> bytes:
 
 
 def from_json(data: bytes, shape: Any) -> Any:
-    """What JSON text holds. ValueError if it is none, or not of this shape: a type; `[shape]`, a
-    list; `{str: shape}`, a mapping of names; or a mapping of which some keys are known."""
+    """Returns what JSON text holds. Raises ValueError if the text is not JSON, or not of this
+    shape. A shape is a type; `[shape]` for a list; `{str: shape}` for a mapping of names; or a
+    mapping that gives the shapes of some keys."""
     try:
         found = json.loads(data)
     except RecursionError:

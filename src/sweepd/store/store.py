@@ -43,33 +43,34 @@ LOOK_SECONDS = 5.0
 class Store:
     """A results folder, local or on an object store, that any number of processes use at once.
 
-    **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step) as
-    Parquet files, `sweeps/<sweep>/` (frozen grid, plan, `sweep.json`), `launches/<number>.json`,
-    `checkpoints/<trunk>/`, `logs/`, the user's own `code/`, what of it was `checked/`, and who
-    holds which lock. docs/store.md tells the format.
+    **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step)
+    hold Parquet files. `sweeps/<sweep>/` holds the frozen grid, the plan and `sweep.json`. There
+    are also `launches/<number>.json`, `checkpoints/<trunk>/`, `logs/`, the user's own `code/`,
+    what of it was `checked/`, and who holds which lock. docs/store.md tells the format.
 
-    **Whole or absent.** Every object but a log appears whole, is durable when the call that wrote
-    it returns, and is never changed, save the three of a sweep: a writer killed at any moment
-    leaves nothing half-written that a reader sees. A sweep exists once its `sweep.json` does.
+    **Whole or absent.** Every object but a log appears whole and is durable when the call that
+    wrote it returns. It is never changed, except for the three of a sweep. So a writer killed at
+    any moment leaves nothing half-written that a reader sees. A sweep exists once its
+    `sweep.json` does.
 
     **Writing** is tried again after errors that may pass. What could not be written raises
     EnvironmentFailure with path and reason.
 
-    **Reading** goes by files: one that is truncated, changed or not ours is skipped and named in
-    `Read.damaged`, and never moved, deleted or compacted away. Rows come in no order, once per
+    **Reading** goes by files. One that is truncated, changed or not ours is skipped and named in
+    `Read.damaged`. It is never moved, deleted or compacted away. Rows come in no order, once per
     key (`sweepd.store.schema`). Reading needs no write access. What an object store says is
     unchanged is not fetched twice.
 
     **Compacting** many files into one changes nothing for readers, whenever it is cut off.
 
-    **Locks** (`claim`, `lock_sweep`) do not outlive their process, on an object store by more
-    than `leases.TERM_SECONDS`: see `sweepd.store.locks`.
+    **Locks** (`claim`, `lock_sweep`) do not outlive their process. On an object store they may,
+    by `leases.TERM_SECONDS` at most (see `sweepd.store.locks`).
 
     A store is cheap to open and may be pickled.
     """
 
     def __init__(self, folder: Folder, locks: Locks) -> None:
-        """Use `create` or `open`, which check what the folder is."""
+        """Callers use `create` or `open` instead, which check what the folder is."""
         self._folder = folder
         self._trials = TableFolder(folder, TRIALS)
         self._metrics = TableFolder(folder, METRICS)
@@ -81,10 +82,10 @@ class Store:
 
     @classmethod
     def create(cls, address: str) -> Store:
-        """The store there, made if there is nothing.
+        """Returns the store at this address, which it makes if there is nothing.
 
-        UserError if the folder holds something else or a newer format; EnvironmentFailure if it
-        cannot be written.
+        Raises UserError if the folder holds something else or a newer format. Raises
+        EnvironmentFailure if it cannot be written.
         """
         folder, _ = _place(address)
         folder.make()
@@ -101,7 +102,8 @@ class Store:
 
     @classmethod
     def open(cls, address: str) -> Store:
-        """The store there, which need not be writable. UserError if there is none."""
+        """Returns the store at this address, which need not be writable. Raises UserError if
+        there is none, or if its format is newer or damaged."""
         folder, locks = _place(address)
         try:
             mark = folder.read(MARK)
@@ -120,77 +122,82 @@ class Store:
 
     @classmethod
     def find(cls, address: str) -> Store | None:
-        """The store there, or None if there is nothing at all. Soon gives up on a place that does
-        not answer."""
+        """Returns the store at this address, or None if there is nothing at all. Soon gives up on
+        a place that does not answer."""
         folder, _ = _place(address, LOOK_SECONDS)
         return None if folder.is_empty() else cls.open(address)
 
     @classmethod
     def prospect(cls, address: str) -> Store:
-        """The store there, or, where there is nothing, one that reads as empty and makes nothing
-        before it is created."""
+        """Returns the store at this address. Where there is nothing, it reads as empty and makes
+        nothing before it is created."""
         return cls.find(address) or cls(*_place(address))
 
     def check_writable(self) -> None:
-        """EnvironmentFailure if this process can't write here."""
+        """Raises EnvironmentFailure if this process can't write here."""
         self._folder.now()
 
     @property
     def address(self) -> str:
-        """Absolute, so that it means the same in every process of the machine."""
+        """The store's address. It is absolute, so that it means the same in every process of the
+        machine."""
         return self._folder.address
 
     # When it can't be written
 
     def spill_store(self) -> Store:
-        """A store on this machine for what this one can't take now; EnvironmentFailure if there
-        can be none. What is written there comes back with `take_in_spill`."""
+        """Returns a store on this machine for what this one can't take now. `take_in_spill`
+        brings back what is written there. Raises EnvironmentFailure if there can be none."""
         return Store.create(str(spill.make(self.address)))
 
     def spilled(self) -> Path | None:
-        """Where on this machine results wait that could not be written here, if there are any."""
+        """Returns the folder on this machine where results wait that could not be written here.
+        Returns None if there is none."""
         waiting = spill.place(self.address)
         return waiting if waiting.exists() else None
 
     def take_in_spill(self) -> int:
-        """Move here what was written to this machine's spill folder. Returns how many objects."""
+        """Moves here what was written to this machine's spill folder. Returns how many objects
+        besides logs."""
         return spill.take_in(self._folder)
 
     # Trials and metrics
 
     def write_trials(self, rows: Collection[Row]) -> None:
-        """Add one row per ended attempt, as one new file."""
+        """Adds one row per ended attempt, as one new file."""
         self.flush_logs()
         self._trials.write(rows)
 
     def write_metrics(self, rows: Collection[Row]) -> None:
-        """Add one row per step, as one new file."""
+        """Adds one row per step, as one new file."""
         self._metrics.write(rows)
 
     def read_trials(self, configs: Collection[str] | None = None) -> Read:
-        """The endings of all trials, or of those with these `config`s, which opens fewer files."""
+        """Returns the endings of all trials, or of those with these `config`s, which opens fewer
+        files."""
         return self._trials.read(configs)
 
     def read_metrics(self, ids: Collection[str] | None = None) -> Read:
-        """The metrics of all trials or of those named, which opens fewer files, all in memory:
-        100 bytes a row."""
+        """Returns the metrics of all trials, or of those named, which opens fewer files. All are
+        in memory, at 100 bytes a row."""
         return self._metrics.read(ids)
 
     def live_metrics(self, ids: Collection[str] | None = None) -> Live:
-        """The metrics of all trials, or of files that may hold some of those named, where they
-        lie: for scans that need no more memory than they give out."""
+        """Returns the metrics of all trials, or of files that may hold some of those named, where
+        they lie. Scans of them need no more memory than they give out."""
         return self._metrics.live(ids)
 
     def damaged_metrics(self) -> list[Damaged]:
-        """The damaged files of metrics; every byte is read, whatever was found out before."""
+        """Returns the damaged files of metrics. Every byte is read, whatever was found out
+        before."""
         return self._metrics.damaged()
 
     def compact(self, at_least: int = 2) -> int:
-        """Merge new files of endings, and those of metrics, where there are that many. Returns how
-        many were merged.
+        """Merges new files of endings, and those of metrics, where there are at least `at_least`.
+        Returns how many were merged.
 
-        For the driver of a sweep; EnvironmentFailure if it no longer is. The files that are
-        replaced stay until `gc`.
+        Only the driver of a sweep calls this. Raises EnvironmentFailure if it no longer is the
+        driver. The files that are replaced stay until `gc`.
         """
         self._locks.confirm()
         return self._trials.compact(at_least) + self._metrics.compact(at_least)
@@ -200,12 +207,14 @@ class Store:
     def lacks(
         self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
     ) -> Iterator[Step]:
-        """What another store has and this one lacks, as steps in the order in which it must come.
+        """Yields what another store has and this one lacks, as steps in the order in which it
+        must come.
 
-        renamed: new names of the other's sweeps. `damaged` gets what could not be read. UserError
-        for two sweeps of one name that differ; EnvironmentFailure if the other store changes.
+        renamed: new names of the other's sweeps. `damaged` gets what could not be read. Raises
+        UserError for two sweeps of one name that differ, and if both stores are the same. Raises
+        EnvironmentFailure if a file of the other store is deleted meanwhile.
         """
-        from sweepd.store import merged_sweeps, merging  # which only this needs
+        from sweepd.store import merged_sweeps, merging  # imported here: only merging needs them
 
         if other.address == self.address:
             raise UserError(f"{self.address}: a store cannot be merged into itself")
@@ -225,10 +234,11 @@ class Store:
     def merge(
         self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
     ) -> Iterator[Step]:
-        """Bring what `lacks` tells. Yields each step once it is done.
+        """Brings what `lacks` tells. Yields each step once it is done.
 
-        Cut off, it goes on when it is called again. EnvironmentFailure while a driver runs one of
-        this store's sweeps: its attempts have lower numbers than those that come now.
+        A merge that was cut off goes on when it is called again. Raises EnvironmentFailure while
+        a driver runs one of this store's sweeps, since its attempts have lower numbers than those
+        that come now.
         """
         from sweepd.store.merging import LAUNCHES  # as above
 
@@ -239,7 +249,7 @@ class Store:
             numbered = False
             for step in self.lacks(other, renamed, damaged):
                 if not numbered and step.kind != LAUNCHES:
-                    # Who drives from now on has a launch of a higher number than these.
+                    # A driver that starts from now on has a launch with a higher number than these.
                     self._refuse_drivers(self.driven_elsewhere(self.sweeps()))
                     numbered = True
                 self._locks.confirm()
@@ -258,8 +268,10 @@ class Store:
     # Garbage
 
     def garbage(self, older_than_seconds: float) -> list[Garbage]:
-        """What may be deleted now. EnvironmentFailure while another process is at it."""
-        if not self._locks.acquire(["gc"]):  # with which `driven_elsewhere` is exact
+        """Returns what may be deleted now and is older than that many seconds. Raises
+        EnvironmentFailure while another process asks for garbage, or if the plan of a sweep that
+        runs is damaged."""
+        if not self._locks.acquire(["gc"]):  # holding it makes `driven_elsewhere` exact
             raise EnvironmentFailure(f"{self.address}: another gc is running")
         try:
             now = self._folder.now()
@@ -279,7 +291,7 @@ class Store:
             self._locks.release(["gc"])
 
     def delete(self, found: Collection[Garbage], older_than_seconds: float) -> list[Garbage]:
-        """Delete what of this is still garbage. Returns what was deleted."""
+        """Deletes what of this is still garbage. Returns what was deleted."""
         still = set(self.garbage(older_than_seconds))
         doomed = [one for one in found if one in still]
         self._folder.delete([one.name for one in doomed])
@@ -290,47 +302,53 @@ class Store:
     def save_sweep(
         self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]
     ) -> None:
-        """Make or replace a sweep; the time at which it was first `created` is filled in.
-        UserError for a name that cannot be a folder's."""
+        """Makes or replaces a sweep. The time at which it was first `created` is filled in.
+        Raises UserError for a name that cannot be a folder's."""
         self._sweeps.save(name, grid_text, info, plan_rows)
 
     def load_sweep(self, name: str) -> SweepInfo:
-        """UserError if there is no such sweep, EnvironmentFailure if it is damaged."""
+        """Returns what is known of a sweep besides its trials. Raises UserError if there is no
+        such sweep, and EnvironmentFailure if it is damaged."""
         return self._sweeps.load(name)
 
     def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
-        """All that are not damaged, in the order of creation, and the files of those that are."""
+        """Returns all sweeps that are not damaged, in the order of creation, and the files of
+        those that are."""
         return self._sweeps.readable()
 
     def load_grid(self, name: str) -> str:
-        """The text of a sweep's frozen grid; errors as of `load_sweep`."""
+        """Returns the text of a sweep's frozen grid. Raises the errors of `load_sweep`."""
         return self._sweeps.load_grid(name)
 
     def sweeps(self) -> list[str]:
-        """Names in the order of creation; those that are damaged come first."""
+        """Returns the names of all sweeps in the order of creation. Those that are damaged come
+        first."""
         return self._sweeps.names()
 
     def read_plans(self, sweeps: Sequence[str] | None = None) -> Read:
-        """The planned trials of these sweeps or of all. UserError for an unknown sweep."""
+        """Returns the planned trials of these sweeps or of all. Raises UserError for an unknown
+        sweep."""
         return self._sweeps.read_plans(sweeps)
 
     # Launches
 
     def new_launch(self, info: Mapping[str, Any]) -> int:
-        """Record a driver's run under the next free number, from 1; no two processes share one."""
+        """Records a driver's run under the next free number, from 1. Returns that number, which
+        no two processes share."""
         number = max(records(self._folder), default=0) + 1
         while not self._folder.create(record_of(number), to_json(info)):
             number += 1
         return number
 
     def launches(self) -> list[dict[str, Any]]:
-        """What `new_launch` was given, with its `number`, in that order. For a record that cannot
-        be read, `number` and `damaged`, the reason."""
+        """Returns what `new_launch` was given for each launch, with its `number`, in the order of
+        the numbers. For a record that cannot be read, it has `number`, and the reason as
+        `damaged`."""
         found = sorted(records(self._folder).items())
         return [self._launch(number, path) for number, path in found]
 
     def launch(self, number: int) -> dict[str, Any]:
-        """One of `launches`. FileNotFoundError if there is none."""
+        """Returns one of `launches`. Raises FileNotFoundError if there is none."""
         return self._launch(number, record_of(number))
 
     def _launch(self, number: int, path: str) -> dict[str, Any]:
@@ -341,7 +359,7 @@ class Store:
         return {**info, "number": number}
 
     def request_cancel(self, launch: int) -> None:
-        """Ask the driver of a launch to stop, wherever it runs."""
+        """Asks the driver of a launch to stop, wherever it runs."""
         self._folder.put(cancel_of(launch), b"")
 
     def cancel_requested(self, launch: int) -> bool:
@@ -354,13 +372,14 @@ class Store:
     # The user's code
 
     def keep_source(self, data: bytes) -> str:
-        """Keep the content of a file, once. Returns the name by which `read_source` finds it."""
+        """Keeps the content of a file, once. Returns the name by which `read_source` finds it."""
         name = hashlib.sha256(data).hexdigest()
         self._folder.create(_source(name), data)
         return name
 
     def read_source(self, name: str) -> bytes:
-        """EnvironmentFailure if it is gone or damaged."""
+        """Returns what `keep_source` kept under this name. Raises EnvironmentFailure if it is
+        gone or damaged."""
         path = _source(name)
         try:
             data = self._folder.read(path)
@@ -371,7 +390,7 @@ class Store:
         return data
 
     def note_inspected(self, digest: str, info: Mapping[str, Any]) -> None:
-        """Remember that this code was inspected and nothing was wrong with it."""
+        """Records that this code was inspected and nothing was wrong with it."""
         self._folder.create(_inspected(digest), to_json(info))
 
     def was_inspected(self, digest: str) -> bool:
@@ -388,27 +407,28 @@ class Store:
         self._folder.put(_checkpoint(trunk, name), sealed(data))
 
     def get_checkpoint(self, trunk: str, name: str) -> bytes:
-        """FileNotFoundError if it is gone, ValueError if it is damaged: torch would not notice."""
+        """Returns the data of a checkpoint. Raises FileNotFoundError if it is gone, and
+        ValueError if it is damaged, which torch would not notice."""
         return unsealed(self._folder.read(_checkpoint(trunk, name)))
 
     def checkpoints(self, trunk: str) -> list[str]:
-        """Names, sorted."""
+        """Returns the names of a trunk's checkpoints, sorted."""
         return [file.name for file in self._folder.files(f"checkpoints/{checked(trunk)}")]
 
     def delete_checkpoint(self, trunk: str, name: str) -> None:
-        """Nothing happens if it is gone already."""
+        """Deletes a checkpoint. Nothing happens if it is gone already."""
         self._folder.delete([_checkpoint(trunk, name)])
 
     def append_log(self, trial_id: str, text: str) -> None:
-        """Add to a trial's log. On an object store it appears with what is next written of any
-        trial's ending or checkpoint, or with `flush_logs`."""
+        """Adds text to a trial's log. On an object store it appears with what is next written of
+        any trial's ending or checkpoint, or with `flush_logs`."""
         self._folder.append(_log(trial_id), text)
 
     def flush_logs(self) -> None:
         self._folder.flush()
 
     def read_log(self, trial_id: str) -> str:
-        """Empty if nothing was logged."""
+        """Returns the text of a trial's log. It is empty if nothing was logged."""
         log = _log(trial_id)
         parts = [f"{log}/{part.name}" for part in self._folder.files(log)]
         found = []
@@ -420,7 +440,7 @@ class Store:
     # Locks
 
     def claim(self, trial_ids: Collection[str]) -> set[str]:
-        """Take for this process those of these trials that nobody holds. Returns their ids."""
+        """Takes for this process those of these trials that nobody holds. Returns their ids."""
         locks = {f"trial {trial_id}": trial_id for trial_id in trial_ids}
         return {locks[lock] for lock in self._locks.acquire(locks)}
 
@@ -430,11 +450,12 @@ class Store:
     def lock_sweep(
         self, name: str, note: Callable[[str], None], lost: Callable[[str], None]
     ) -> bool:
-        """Become the sweep's driver unless there is one. Returns False where there is one.
+        """Makes this process the sweep's driver unless there is one. Returns False where there is
+        one.
 
-        On an object store, where the last driver may have died, this waits until that is certain,
-        and `note` is told so. Should this process later lose what it holds, which only happens
-        there, `lost` is told why, from another thread.
+        On an object store the last driver may have died. Then this waits until that is certain,
+        and `note` is told so. There this process may also lose later what it holds. Then `lost`
+        is told why, from another thread.
         """
         self._locks.when_lost(lost)
         return self._locks.acquire_or_wait(_sweep_lock(name), note)
@@ -443,13 +464,14 @@ class Store:
         self._locks.release([_sweep_lock(name)])
 
     def driven_elsewhere(self, sweeps: Collection[str]) -> set[str]:
-        """Those of these sweeps that another process drives."""
+        """Returns those of these sweeps that another process drives."""
         locks = {_sweep_lock(name): name for name in sweeps}
         return {locks[lock] for lock in self._locks.held_elsewhere(locks)}
 
 
 def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
-    """Each kind of address with its kind of locks. Imported here: it takes a while.
+    """Returns the folder at an address, and the locks for its kind of address. The modules for
+    object stores are imported here because that takes a while.
 
     `patience`: for how many seconds an object store is asked again, if not as long as usual.
     """

@@ -1,4 +1,4 @@
-"""What was asked for: a folder a sweep, with its frozen grid, its plan and `sweep.json`."""
+"""What was asked for. Each sweep has a folder with its frozen grid, its plan and `sweep.json`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ SHAPE = {
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
-    """What launches and questions need to know of a sweep besides its trials: `sweep.json`."""
+    """What launches and questions need to know of a sweep besides its trials. `sweep.json` holds
+    it."""
 
     goal: str
     """as written, e.g. `acc > 0.9`"""
@@ -88,21 +89,23 @@ class SweepInfo:
     from where the package is imported. The latest launch's come last"""
 
     def class_of(self, kind: str, name: str) -> str:
-        """Where the class is that results call `name`, as a grid writes it."""
+        """Returns where the class is that results call `name`, as a grid writes it."""
         own = self.own_classes.get(kind, {}).get(name)
         return name if own is None else str(own["where"])
 
     def classes_of(
         self, task: str, model: str
     ) -> tuple[tuple[Literal["task", "model", "loop"], str], ...]:
-        """The classes that trials of this task and model run: a loop is called by its model."""
+        """Returns the classes that trials of this task and model run. Results name a loop as the
+        model."""
         if model in self.own_classes.get("loop", {}):
             return (("loop", self.class_of("loop", model)),)
         return ("task", self.class_of("task", task)), ("model", self.class_of("model", model))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The content of a `sweep.json`, of the types in SHAPE. ValueError without a goal."""
+        """Returns the sweep that the content of a `sweep.json` describes. The content must have
+        the types in SHAPE. Raises ValueError if it has no goal."""
         if "goal" not in data:
             raise ValueError("it has no goal")
         known = {_FIELDS.get(key, key): data[key] for key in SHAPE if key in data}
@@ -113,7 +116,7 @@ class SweepInfo:
         return cls(**known)
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `sweep.json`."""
+        """Returns the content of `sweep.json`."""
         found = {key: getattr(self, _FIELDS.get(key, key)) for key in SHAPE}
         return {key: value for key, value in found.items() if value is not None}
 
@@ -125,7 +128,8 @@ _FIELDS = {"pass": "pass_rule"}
 
 
 class SweepFolder:
-    """`sweeps/<sweep>/`. A sweep exists once its `sweep.json`, written last, does."""
+    """The sweeps of a store, each in `sweeps/<sweep>/`. A sweep exists once its `sweep.json`
+    does, which is written last."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -135,7 +139,8 @@ class SweepFolder:
         """Version of each sweep.json by the latest listing; version and content as last read."""
 
     def save(self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]) -> None:
-        """Make or replace a sweep, which keeps the time at which it was `created`."""
+        """Makes or replaces a sweep. One that is replaced keeps the time at which it was
+        `created`."""
         rows = iter(plan_rows)
         parts = iter(lambda: [{**row, "sweep": name} for row in islice(rows, BATCH)], [])
         plan = PLAN.concat(map(PLAN.table, parts))
@@ -146,7 +151,8 @@ class SweepFolder:
         self.write(name, grid_text, replace(info, created=created), plan)
 
     def write(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
-        """Make or replace a sweep by one that was `created` before. plan: with its name."""
+        """Makes or replaces a sweep by one whose `created` is filled in. plan: its rows must have
+        the sweep's name."""
         content = {"format": FORMAT, "name": name, **info.to_json()}
         self.folder.put(_path(name, GRID), grid_text.encode())
         self.folder.put(_path(name, PLANNED), to_parquet(plan))
@@ -212,7 +218,7 @@ class SweepFolder:
             return [name for _, name in sorted(pool.map(self._created, self._listed))]
 
     def _created(self, name: str) -> tuple[str, str]:
-        """When a sweep was made (empty if that can't be read), and its name."""
+        """Returns when a sweep was created, and its name. The time is empty if it can't be read."""
         try:
             return self._info(name).created, name
         except Unreachable:
@@ -221,7 +227,8 @@ class SweepFolder:
             return "", name
 
     def _info(self, name: str) -> SweepInfo:
-        """FileNotFoundError if there is none, ValueError if it is damaged."""
+        """Returns what a `sweep.json` says. Raises FileNotFoundError if there is none, and
+        ValueError if it is damaged."""
         info = SweepInfo.from_json(from_json(self._info_text(name), SHAPE))
         if not info.created:
             raise ValueError("it does not say when the sweep was created")

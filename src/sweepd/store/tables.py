@@ -50,8 +50,8 @@ class Live:
     """All rows where they lie, some of them more than once.
 
     scanned: large files with the fixed columns alone, by name. table: the rows of the others.
-    overlapping: the trials (`id`) of which rows may repeat a step. runs: gives those of
-    `store.runs`, of all rows.
+    overlapping: the trials (`id`) of which rows may repeat a step. runs: returns the runs of all
+    rows (`store.runs`).
     """
 
     table: pa.Table
@@ -62,7 +62,7 @@ class Live:
 
     @classmethod
     def of(cls, table: pa.Table) -> Live:
-        """Rows that lie in memory."""
+        """Returns rows that lie in memory as `Live`."""
         return cls(table, {}, overlapping(runs_of(table)), lambda: runs_of(table), ())
 
 
@@ -76,8 +76,8 @@ class Packed:
 
 @dataclass
 class _Found:
-    """What is in files: tables, in parts, files that were only examined, the names of all whose
-    rows these hold, and what is damaged."""
+    """What is in files. tables: rows that were read, in parts. examined: files that were only
+    examined. names: those of all files whose rows these hold. damaged: files that are damaged."""
 
     tables: list[pa.Table] = field(default_factory=list)
     examined: list[Examined] = field(default_factory=list)
@@ -90,9 +90,9 @@ class _Found:
 
 
 class TableFolder:
-    """The rows of one kind.
+    """The files that hold the rows of one kind.
 
-    A file's name ends in a digest of its bytes, so a reader knows a damaged file before parsing
+    A file's name ends in a digest of its bytes. So a reader knows a damaged file before parsing
     it, and no two files differ under one name. A file put there by other means is read too.
     """
 
@@ -105,7 +105,8 @@ class TableFolder:
         """files that these replace"""
 
     def write(self, rows: Collection[Row]) -> None:
-        """Add rows as one new file. EnvironmentFailure if that fails, ValueError for bad rows."""
+        """Adds rows as one new file. Raises EnvironmentFailure if that fails, and ValueError for
+        bad rows."""
         if rows:
             table = self.layout.table(list(rows))
             values = set(table[self.layout.filed_by].to_pylist())
@@ -114,24 +115,25 @@ class TableFolder:
             self._put(only if named else ROWS, table)
 
     def add(self, packed: Packed) -> None:
-        """Add many rows as one new file."""
+        """Adds many rows as one new file."""
         self.folder.put(f"{self.layout.name}/{packed.name}", packed.data)
 
     def pack(self, table: pa.Table, replaced: Sequence[str] = ()) -> Packed:
-        """Rows as a compacted file, which replaces those of these names."""
+        """Returns rows as a compacted file, which replaces the files of these names."""
         table = table.sort_by([(name, "ascending") for name in self.layout.key])
         data = to_parquet(replacing(table, list(replaced)))
         return Packed(f"{COMPACTED}-{digest(data)}.parquet", data)
 
     def names(self) -> set[str]:
-        """The names of all files whose rows are here: those that lie here, and those replaced."""
+        """Returns the names of all files whose rows are here. They are those that lie here, and
+        those replaced."""
         files = self._files()
         compacted = self._looker.look(_compacted(files), self._looker.small)
         return {file.name for file in files} | _replaced_by(compacted)
 
     def read(self, only: Collection[str] | None = None) -> Read:
-        """All rows, or those whose `layout.filed_by` is among these: of a large file, the row
-        groups that may hold them."""
+        """Returns all rows, or those whose `layout.filed_by` is among these. Of a large file,
+        only the row groups that may hold these are then read."""
         found = self._find(only, list if only is None else self._looker.small)
         for one in found.examined:
             found.tables.append(read_groups(self._reader(one.file), self.layout, only or ()))
@@ -141,8 +143,8 @@ class TableFolder:
         return Read(table, tuple(found.damaged))
 
     def live(self, only: Collection[str] | None = None) -> Live:
-        """All rows where they lie, or those of files that may hold some of these trials: metrics
-        in little memory, however many they are."""
+        """Returns all rows where they lie, or those of files that may hold some of these trials.
+        So metrics take little memory, however many they are."""
         found = self._find(only, self._looker.small)
         table = self.layout.concat(found.tables)
         files = [one.file for one in found.examined]
@@ -159,25 +161,25 @@ class TableFolder:
         return Live(table, scanned, repeated, runs, tuple(found.damaged))
 
     def damaged(self) -> list[Damaged]:
-        """All damaged files, whatever is remembered of them."""
+        """Returns all damaged files, whatever is remembered of them."""
         looked = (self._looker.examine(file) for file in self._files())
         return [one for one in looked if isinstance(one, Damaged)]
 
     def compact(self, at_least: int = 2) -> int:
-        """Write the rows of all readable files that were not compacted before as one file that
-        replaces them, or as several of about `MOST_ROWS`. Returns how many they replace. With fewer
-        than `at_least`, nothing is done.
+        """Writes the rows of all readable files that were not compacted before as one file that
+        replaces them, or as several of about `MOST_ROWS`. Returns how many they replace. With
+        fewer than `at_least`, nothing is done.
 
-        Compacted files go with them, the smallest first, while they hold at most twice the rows of
-        those before and there is room. So each that is left, up to the full ones, is more than
+        Compacted files go with them, the smallest first, while they hold at most twice the rows
+        of those before and there is room. So each that is left, up to the full ones, is more than
         twice the next smaller one, and a row is rewritten only where its file grows by half. What
-        is replaced stays until it is deleted (`replaced`). To be called by one process at a time;
-        two at once only waste space.
+        is replaced stays until it is deleted (`replaced`). Only one process at a time should call
+        this. Two at once waste space but do no harm.
         """
         files = self._files()
         known = self._compacted.keys() | self._replaced
         new = [file for file in files if file.name not in known]
-        if len(new) < at_least:  # told without reading
+        if len(new) < at_least:  # known without reading any file
             return 0
         try:
             self._note_compacted(new)
@@ -188,10 +190,10 @@ class TableFolder:
             return 0  # another process is at it
 
     def replaced(self, written_until: float) -> list[File]:
-        """Readable files that a readable compacted file, written until then, replaces.
+        """Returns the readable files that a readable compacted file, written until then, replaces.
 
-        They may be deleted: a reader that listed them meanwhile lists again. The age spares it
-        most of that.
+        They may be deleted. A reader that has listed them and finds them gone lists again.
+        Because of the age, few readers have to.
         """
         files = self._files()
         try:
@@ -229,8 +231,8 @@ class TableFolder:
         return replaced + self._replace(found)
 
     def _add_smaller(self, files: Collection[File], found: _Found) -> None:
-        """Add the compacted ones of these files that are not much larger than all before, and the
-        names of what they replace."""
+        """Adds those of these files that are compacted and not much larger than all before, and
+        the names of what they replace."""
         live = [f for f in files if f.name in self._compacted and f.name not in self._replaced]
         for file in sorted(live, key=lambda file: self._compacted[file.name]):
             if self._compacted[file.name] > min(2 * found.rows, MOST_ROWS - found.rows):
@@ -241,17 +243,17 @@ class TableFolder:
             found.names += (f.name for f in files if f.name in replaced)
 
     def _replace(self, found: _Found) -> int:
-        """Write what was found as one file that replaces those that hold it. Returns how many."""
+        """Writes what was found as one file that replaces those that hold it. Returns how many."""
         if not found.names:
             return 0
         table = self.layout.unique(self.layout.concat(found.tables))
-        found.tables.clear()  # it takes as much memory again
+        found.tables.clear()  # the joined table takes as much memory again
         names = sorted(set(found.names))
         self.add(self.pack(table, names))
         return len(names)
 
     def _note_compacted(self, files: Iterable[File]) -> None:
-        """Note which of these files were compacted, and what they replace."""
+        """Notes which of these files were compacted, and what they replace."""
         looked = self._looker.look(_compacted(files), self._looker.small)
         for name, it in looked.items():
             if not isinstance(it, Damaged):
@@ -259,8 +261,9 @@ class TableFolder:
         self._replaced |= _replaced_by(looked)
 
     def _find(self, only: Collection[str] | None, whole: Choice) -> _Found:
-        """What is in all files, or in those that may hold rows of some trials; those of `whole`
-        are read, the others examined."""
+        """Returns what is in all files, or in those that may hold rows of some trials. Those that
+        `whole` chooses are read, and the others are examined. Raises EnvironmentFailure if files
+        keep disappearing."""
         prefixes = None if only is None else {*only, ROWS}
         for _ in range(_LISTINGS):
             files, found = self._files(), _Found()
@@ -293,7 +296,7 @@ class TableFolder:
 
 
 def _batches(files: Iterable[File]) -> Iterator[list[File]]:
-    """Files in parts of at most TOGETHER, which end where they come to TOGETHER_BYTES."""
+    """Yields files in parts of at most TOGETHER. A part ends once it has TOGETHER_BYTES."""
     batch: list[File] = []
     size = 0
     for file in files:
@@ -311,7 +314,7 @@ def _compacted(files: Iterable[File]) -> list[File]:
 
 
 def _replaced_by(looked: Mapping[str, Looked]) -> set[str]:
-    """The names of all files that readable ones among these replace."""
+    """Returns the names of all files that readable ones among these replace."""
     found: set[str] = set()
     for it in looked.values():
         if isinstance(it, Examined):
@@ -322,6 +325,7 @@ def _replaced_by(looked: Mapping[str, Looked]) -> set[str]:
 
 
 def _may_hold(name: str, prefixes: Collection[str] | None) -> bool:
-    """Whether rows are wanted of a file so named: of all files if `prefixes` is None."""
+    """Returns whether a file so named may hold wanted rows. If `prefixes` is None, those of all
+    files are wanted."""
     match = NAME.fullmatch(name)
     return prefixes is None or match is None or match["prefix"] in prefixes

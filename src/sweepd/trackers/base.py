@@ -1,4 +1,4 @@
-"""What an experiment tracker is told, and which there are.
+"""What an experiment tracker is told, and which trackers there are.
 
 A tracker is somebody else's program: TensorBoard, Weights & Biases, MLflow, trackio. sweepd's own
 store does not depend on one. Each is used through its own client, which is imported only here.
@@ -32,18 +32,18 @@ class Run:
 
 
 class Tracker(Protocol):
-    """A client. Runs may be told of in any order, several at a time."""
+    """The client of a tracker. It may be told of runs in any order, and of several at a time."""
 
     def begin(self, run: Run) -> None: ...
 
     def log(self, run: Run, step: int, values: Values) -> None:
-        """Numbers at a step, which is later than that of the call before."""
+        """Reports numbers at a step, which is later than that of the run's previous call."""
 
     def end(self, run: Run, status: str, scores: Values) -> None:
-        """How the run ended, as `sweepd.statuses` has it, and its final scores."""
+        """Reports how the run ended, as `sweepd.statuses` has it, and its final scores."""
 
     def close(self) -> None:
-        """Wait until everything has been handed over."""
+        """Waits until everything has been handed over."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ KINDS = {
 
 
 def connect(name: str, folder: Path) -> Tracker:
-    """The client of a tracker. folder: where one that writes files puts them, unless its own
-    settings (WANDB_DIR, MLFLOW_TRACKING_URI and so on) say otherwise.
+    """Returns the client of a tracker. folder: where a tracker that writes files puts them, unless
+    its own settings (WANDB_DIR, MLFLOW_TRACKING_URI and so on) say otherwise.
 
-    UserError for an unknown name, or where its package is missing.
+    Raises UserError for an unknown name, or where the tracker's package is missing.
     """
     if name not in KINDS:
         raise UserError(f"{name!r}: a tracker is one of {', '.join(KINDS)}")

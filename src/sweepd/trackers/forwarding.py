@@ -1,7 +1,8 @@
-"""Handing on to a tracker what happens, without waiting for it.
+"""Hands on to a tracker what happens, without waiting for it.
 
-A tracker may hang, fail or fill its disk: the sweep goes on. It is told of from a thread of its
-own. When a call fails, the person is told once, and this tracker is left alone from then on.
+A tracker may hang, fail or fill its disk, and the sweep goes on. Each tracker is called from a
+thread of its own. When a call fails, the person is told once, and this tracker is left alone from
+then on.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Call = Callable[[], None]
 
 
 class Forwarder:
-    """A tracker that never fails and never makes its caller wait."""
+    """A tracker that never fails and never makes its caller wait. Only `close` waits, for at most
+    PATIENCE_SECONDS."""
 
     def __init__(self, name: str, tracker: Tracker, note: Callable[[str], None]) -> None:
         self.name, self.tracker, self.note = name, tracker, note

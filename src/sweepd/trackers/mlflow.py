@@ -1,4 +1,4 @@
-"""MLflow: an experiment is a sweep, a run a trial."""
+"""MLflow: an experiment is a sweep, and a run is a trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handing on to a tracker what a store has."""
+"""Hands on to a tracker what a store has."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Row = Mapping[str, Any]
 
 
 def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]:
-    """Tell a tracker of all trials that ended, with their learning curves. Returns how many they
-    are, and the files of metrics that were skipped."""
+    """Tells a tracker of all trials that ended, with their learning curves. Returns how many trials
+    these are, and the files of metrics that were skipped."""
     damaged = views.prepare("metrics")
     varying = _varying(views)
     told_of = ["id", "sweep", "task", "model", *views.axes, *COSTS, *FINAL, *views.own]
@@ -41,7 +41,7 @@ def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]
 
 
 def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> Run:
-    """A trial as trackers know it."""
+    """Returns a trial as trackers know it. varying: the axes that are part of its name."""
     fields = [f"{name}={row[name]}" for name in varying if row[name] is not None]
     shown = " ".join([row["task"], row["model"], *fields, f"seed={row['seed']}"])
     names = ("task", "model", *axes, *COSTS)
@@ -50,7 +50,7 @@ def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> Run:
 
 
 def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
-    """Those of the named values that are finite numbers."""
+    """Returns those of the named values that are finite numbers."""
     found = {name: row.get(name) for name in names}
     return {
         name: float(value)
@@ -60,7 +60,7 @@ def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
 
 
 def _tell(tracker: Tracker, ended: Row, run: Run, curve: Iterable[Row], own: Iterable[str]) -> None:
-    """own: the metrics of users' own tasks and loops."""
+    """Tells a tracker of one trial that ended. own: the metrics of users' own tasks and loops."""
     tracker.begin(run)
     for row in curve:
         if values := numbers(row, (*LOGGED, *own)):
@@ -69,7 +69,7 @@ def _tell(tracker: Tracker, ended: Row, run: Run, curve: Iterable[Row], own: Ite
 
 
 def _varying(views: Views) -> list[str]:
-    """The axes of which the trials have several values."""
+    """Returns the axes of which the trials have several values."""
     if not views.axes:
         return []
     counts = ", ".join(f"count(DISTINCT {quoted(name)})" for name in views.axes)
@@ -78,7 +78,7 @@ def _varying(views: Views) -> list[str]:
 
 
 def _rows(views: Views, view: str, names: Sequence[str], order: str) -> Iterator[Row]:
-    """Rows of a view, a few at a time."""
+    """Yields the rows of a view, which are fetched a few at a time."""
     selected = ", ".join(map(quoted, names))
     for rows in views.batches(f"SELECT {selected} FROM {view} ORDER BY {order}"):
         yield from (dict(zip(names, row, strict=True)) for row in rows)

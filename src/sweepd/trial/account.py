@@ -36,9 +36,10 @@ Settings = Mapping[str, Mapping[str, Any]]
 class Account:
     """What a store has of one trial.
 
-    settings: by block of the grid. curve: its rows of `metrics` by step, those of its parents
-    before its own. sources: the user's files as they ran, by path from the grid's folder or, for
-    those of packages, from where these are imported.
+    settings: the fields of each block of the grid. curve: its rows of `metrics` by step; those of
+    its parents come before its own. sources: the text of the user's files as they ran. Each file is
+    named by its path from the grid's folder. A file of a package is named by its path from the
+    folder from which the package is imported.
     """
 
     id: str
@@ -63,7 +64,7 @@ class Account:
     """launches it again, under the same id as long as the code is the same"""
 
     def checks(self) -> list[Mapping[str, Any]]:
-        """The rows of the curve with a score."""
+        """Returns the rows of the curve that have a score, and the last row in any case."""
         scores = ("acc", *self.metrics)
         return [
             row
@@ -73,9 +74,11 @@ class Account:
 
 
 def account_of(store: Store, start: str) -> Account:
-    """What is known of the trial whose id begins so. UserError where that is no one trial, or where
-    its sweep no longer has its task or model; EnvironmentFailure where its sweep or its code is
-    damaged."""
+    """Returns what is known of the trial whose id begins with `start`.
+
+    Raises UserError where not exactly one id begins so, or where the trial's sweep no longer has
+    its task or model. Raises EnvironmentFailure where its sweep or its code is damaged.
+    """
     id_ = find_trial(store, start)
     planned = [row for row in store.read_plans().table.to_pylist() if row["id"] == id_]
     endings = {row["id"]: row for row in counting(store.read_trials().table).to_pylist()}
@@ -116,7 +119,7 @@ def account_of(store: Store, start: str) -> Account:
 
 
 def changed_settings(one: Account, other: Account) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yields block, field and both values where two trials differ."""
+    """Yields the block, the field and both values of each setting in which two trials differ."""
     for block in dict.fromkeys((*one.settings, *other.settings)):
         mine, theirs = (of.settings.get(block, {}) for of in (one, other))
         for name in dict.fromkeys((*mine, *theirs)):
@@ -128,8 +131,9 @@ def changed_settings(one: Account, other: Account) -> Iterator[tuple[str, str, A
 
 
 def changed_code(one: Account, other: Account) -> Iterator[str]:
-    """Yields the lines in which the code of two trials differs, from the other's to the one's: of
-    the user's files what is different in them, of sweepd's own files which they are."""
+    """Yields the lines in which the code of two trials differs, from the other's to the one's. Of
+    the user's files it yields what differs in them. Of sweepd's own files it names those that
+    differ."""
     for name in dict.fromkeys((*other.sources, *one.sources)):
         before, after = (of.sources.get(name, "").splitlines() for of in (other, one))
         yield from difflib.unified_diff(
@@ -144,8 +148,8 @@ def changed_code(one: Account, other: Account) -> Iterator[str]:
 
 
 def write_out(account: Account, folder: Path) -> None:
-    """Write a trial's own grid, and the user's files that it runs, to a new folder. UserError if
-    there is something already, or if a file would lie outside of it."""
+    """Writes a trial's own grid, and the user's files that it runs, to a new folder. Raises
+    UserError if the folder is not empty, or if a file would lie outside of it."""
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty: name a new folder")
     for name, text in {**account.sources, "grid.yaml": account.grid}.items():
@@ -157,7 +161,8 @@ def write_out(account: Account, folder: Path) -> None:
 
 
 def _block(frozen: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> dict[str, Any]:
-    """The fields of one block, and for a task, a model or a loop its `name` (and `as`)."""
+    """Returns the fields of one block. A task, a model or a loop also has its `name` and, where the
+    grid gives one, its alias `as`. Raises UserError if the sweep no longer has the class."""
     blocks = frozen[kind] if isinstance(frozen[kind], list) else [frozen[kind]]
     if kind in SETTINGS:
         fields, named = list(parameters(SETTINGS[kind])), {}
@@ -183,7 +188,8 @@ def _block(frozen: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> d
 
 
 def _read(kind: str, value: Any) -> Any:
-    """A value as a grid has it: rules are stored as JSON, and numbers beside rules as text."""
+    """Returns a value as a grid has it. Results hold rules as JSON. In a column that has rules,
+    they hold numbers as text."""
     if kind in SETTINGS and isinstance(value, str):
         with suppress(ValueError):
             return json.loads(value)
@@ -191,7 +197,7 @@ def _read(kind: str, value: Any) -> Any:
 
 
 def _named(kind: str, block: Mapping[str, Any]) -> dict[str, Any]:
-    """A block as it is written in a grid; settings without their defaults."""
+    """Returns a block as it is written in a grid. Settings with their defaults are left out."""
     if kind not in SETTINGS:
         return dict(block)
     defaults = {name: plain(p.default) for name, p in parameters(SETTINGS[kind]).items()}
@@ -206,7 +212,8 @@ def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 def _curve(
     store: Store, id_: str, endings: Mapping[str, Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """The rows of metrics of a trial, of its newest attempts, behind those of its parents."""
+    """Returns a trial's rows of metrics by step. Rows of its parents come before its first own row.
+    Where several attempts have a row for a step, the newest attempt's is taken."""
     found: dict[int, Mapping[str, Any]] = {}
     whose: str | None = id_
     while whose:
@@ -231,8 +238,9 @@ def _sources(store: Store, info: SweepInfo, code: str) -> Iterator[tuple[str, st
 
 
 def _command(store: Store, sweep: str, info: SweepInfo, alone: Mapping[str, Any]) -> str:
-    """Launches a grid of this sweep with all blocks set. The grid is the one that was launched,
-    where it is still there, else the frozen one, whose folder is no place for the user's files."""
+    """Returns the command that launches a grid of this sweep with all blocks set. It names the grid
+    file that was launched, where that still exists, since the user's files lie beside it. Otherwise
+    it names the frozen grid, which lies in the store."""
     sets = [
         option for name, value in alone.items() for option in ("--set", f"{name}={_flow(value)}")
     ]
@@ -252,5 +260,5 @@ def _grid_file(store: Store, sweep: str, info: SweepInfo) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML in one line."""
+    """Returns a value as YAML in one line."""
     return value if isinstance(value, str) else json.dumps(value)

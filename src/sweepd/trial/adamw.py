@@ -10,8 +10,9 @@ _AdamW = torch.optim.AdamW
 
 
 class AdamW(_AdamW):
-    """The same numbers. Torch wraps these methods against its compiler, and to do so loads it:
-    1.4 seconds of processor time in every worker, for trials that may take no longer."""
+    """Torch's AdamW, with the same numbers. Torch wraps these methods to keep its compiler out of
+    them, and loads the compiler to do so. That takes 1.4 seconds of processor time in every worker,
+    and a trial may take no longer."""
 
     add_param_group = unwrap(_AdamW.add_param_group)
     zero_grad = unwrap(_AdamW.zero_grad)

@@ -1,9 +1,9 @@
-"""One attempt of a trial: training, with everything worth keeping put into the store.
+"""One attempt of a trial: it trains, and puts everything worth keeping into the store.
 
-The order of writes is what makes interruption safe. Metric rows up to a step are durable before
-the checkpoint of that step appears. The row that ends the attempt is written after its metrics
-and before its checkpoints are dropped. Whatever is cut off in between is done again from the last
-checkpoint, with the same numbers, under a newer attempt.
+The order of writes is what makes interruption safe. Metric rows up to a step are durable before the
+checkpoint of that step appears. The row that ends the attempt is written after its metrics and
+before its checkpoints are dropped. Work that is cut off in between is done again from the last
+checkpoint, by a newer attempt and with the same numbers.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "error")
 
 
 class Attempt:
-    """Trains one trial in slices: `begin`, then `advance` until `status` is no longer None.
+    """Trains one trial in slices: call `begin`, then `advance` until `status` is no longer None.
 
-    An exception of the user's classes or of torch ends the attempt as `failed`, with its text.
-    EnvironmentFailure is raised to the caller when the store can't be written.
+    An exception of the user's classes or of torch ends the attempt as `failed`, with its text. When
+    the store can't be written, EnvironmentFailure is raised to the caller.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class Attempt:
 
     @property
     def status(self) -> str | None:
-        """How the attempt ended; None while it goes on."""
+        """How the attempt ended, or None while it goes on."""
         return self.ending["status"] if self.ending else None
 
     def begin(self) -> None:
-        """Make what trains, and take it up where the trial stands."""
+        """Makes the run that trains, and continues it from where the trial stands."""
         with self._recording_failure():
             self.training = started(self.trial, self.base, self.device)
             self._restore(self.training)
 
     def advance(self, seconds: float) -> None:
-        """Train for about `seconds`, to the end, or to a check that a rule waits for."""
+        """Trains for about `seconds`, to the end, or to a check that a rule waits for."""
         with self.spiller.guarding():
             if self.status is None:
                 assert self.training is not None
@@ -90,14 +90,14 @@ class Attempt:
                     self._train(self.training, time.monotonic() + seconds)
 
     def news(self) -> list[Check]:
-        """The checks that were not handed out before, those of earlier attempts among them."""
+        """Returns the checks that were not returned before, those of earlier attempts included."""
         checks = self.training.checks[self.heard :] if self.training else []
         self.heard += len(checks)
         return list(checks)
 
     def report(self) -> dict[str, Any]:
-        """How the attempt stands: its REPORTED columns. Before the end these are the step, and
-        the scores of the latest check; the others are None."""
+        """Returns how the attempt stands: its REPORTED columns and the metrics of its trial. Before
+        the end, only the step and the scores of the latest check are known. The others are None."""
         names = [*REPORTED, *self.trial.metrics]
         if self.ending:
             return {name: self.ending.get(name) for name in names}
@@ -108,14 +108,14 @@ class Attempt:
         }
 
     def interrupt(self) -> None:
-        """Save where training stands and end the attempt as `interrupted`."""
+        """Saves where training stands and ends the attempt as `interrupted`."""
         with self.spiller.guarding():
             if self.status is None:
                 with self._recording_failure():
                     self._interrupt()
 
     def give_up(self) -> None:
-        """End the attempt as `stopped`, and keep where training stands in case somebody wants the
+        """Ends the attempt as `stopped`, and keeps the state of training in case somebody wants the
         trial in full after all."""
         with self.spiller.guarding():
             if self.status is None:
@@ -129,7 +129,7 @@ class Attempt:
                     self._end("stopped")
 
     def save_all(self) -> None:
-        """Write everything that is still in memory, and end the attempt."""
+        """Writes everything that is still in memory, and ends the attempt."""
         assert self.training is not None
         if self.training.result:
             self._finish(self.training)
@@ -173,7 +173,8 @@ class Attempt:
         self.flushed = time.monotonic()
 
     def _save(self, run: Run, checkpoint: Checkpoint) -> bool:
-        """Returns whether the run can be saved at all."""
+        """Writes the waiting metric rows and then the checkpoint. Returns whether the run can be
+        saved at all."""
         self._flush()
         snapshot = run.snapshot()
         if snapshot is not None:
@@ -181,7 +182,7 @@ class Attempt:
         return snapshot is not None
 
     def _checkpoint(self, run: Run) -> None:
-        """Save the present state; its predecessor goes once this one is complete."""
+        """Saves the present state, and deletes its predecessor once the new one is complete."""
         checkpoint = Checkpoint(run.step, self.trial.id, kept=False)
         saved = self._save(run, checkpoint)
         self.checkpointed = time.monotonic()
@@ -193,11 +194,11 @@ class Attempt:
         self.own_checkpoints = [checkpoint.name]
 
     def _keep(self, run: Run) -> None:
-        """Save a state that every trial of the trunk passes through, until `gc`."""
+        """Saves a state that every trial of the trunk passes through. It stays until `gc`."""
         self._save(run, Checkpoint(run.step, self.trial.id, kept=True))
 
     def _restore(self, run: Run) -> None:
-        """Continue from the furthest readable state that lies on this trial's way."""
+        """Continues from the furthest readable state that this trial passes through, if any."""
         self.store.take_in_spill()
         ways = reachable(self.trial, self.store.checkpoints(self.trial.trunk))
         self.own_checkpoints = [found.name for found in ways if not found.kept]
@@ -219,7 +220,8 @@ class Attempt:
                 return
 
     def _finish(self, run: Run) -> None:
-        """Training has come to an end by itself."""
+        """Ends the attempt of a run that has come to its own end. The last state is kept first
+        where other trials may train on from it."""
         assert run.result is not None
         others_may_train_on = self._on_trunk(run) and (
             self.trial.train.extensible or run.step < self.trial.train.steps
@@ -237,7 +239,7 @@ class Attempt:
         self._end("interrupted")
 
     def _end(self, status: str, error: str | None = None) -> None:
-        """Write the attempt's row: from here on it has ended."""
+        """Writes the row that ends the attempt, and drops its checkpoints if the trial is done."""
         self._flush()
         columns = ledger_columns(self.trial, self.number, self.sweep)
         row = ending_row(columns, status, error, self.training, self.latest, self.started)
@@ -249,7 +251,7 @@ class Attempt:
                 self.store.delete_checkpoint(self.trial.trunk, name)
 
     def note(self, line: str) -> None:
-        """Write a line to the trial's log, at once."""
+        """Writes a line to the trial's log, at once."""
         self._log(line)
         self.store.flush_logs()
 
@@ -258,7 +260,8 @@ class Attempt:
 
     @contextmanager
     def _recording_failure(self) -> Iterator[None]:
-        """What the trial prints goes to its log; what it raises becomes its `failed` ending."""
+        """Writes what the trial prints within the block to its log. An exception ends the attempt
+        as `failed`."""
         try:
             with redirect_stdout(self.printed), redirect_stderr(self.printed):
                 yield

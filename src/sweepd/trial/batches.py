@@ -1,4 +1,4 @@
-"""The batches of a trial's steps, where its model is. For a GPU they are drawn ahead."""
+"""The batches of a trial's steps, on the device of its model. For a GPU they are drawn ahead."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Fed:
 
 
 class Batches:
-    """Draws the batch of each step. What it holds is no state: a step's batch depends on nothing
-    but the step.
+    """Draws the batch of each step. What it holds is not part of a trial's state, since a step's
+    batch depends on nothing but the step.
 
-    For a GPU a thread draws, so that Python does so while the GPU computes, and puts each batch
-    into pinned memory. From there it is copied without waiting for what the GPU still does.
+    For a GPU a thread draws the batches while the GPU computes, and puts each into pinned memory.
+    From there it is copied without waiting for the GPU's present work.
     """
 
     def __init__(self, draw: Callable[[int], Batch], device: torch.device) -> None:
@@ -38,7 +38,7 @@ class Batches:
         self.coming: dict[int, Future[Fed]] = {}
 
     def take(self, step: int) -> Fed:
-        """The batch of a step. Whatever `draw` raises."""
+        """Returns the batch of a step. Raises whatever `draw` raises."""
         if not self.ahead:
             return self._fed(step)
         for later in range(step, step + AHEAD):

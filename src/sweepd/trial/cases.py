@@ -1,4 +1,4 @@
-"""What of a grid is looked at, as plain data that another process can be handed."""
+"""What is inspected of a grid, as plain data that another process can be given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Extent = Literal["smallest", "largest"]
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to look at. Names are those of results, places (`where`) as in the grid."""
+    """One thing to inspect. Names are those in results, and places (`where`) those in the grid."""
 
     kind: Kind
     extent: Extent
@@ -35,12 +35,12 @@ class Case:
 
     @property
     def where(self) -> str:
-        """Where the class is that is looked at."""
+        """The place of the class that is inspected, as the grid names it."""
         return self.task_where if self.kind == "task" else self.model_where
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """What results call the class that is inspected."""
         return self.task_name if self.kind == "task" else self.model_name
 
     def __str__(self) -> str:
@@ -61,9 +61,12 @@ def _width(choice: Choice) -> float:
 
 
 def cases_of(grid: Grid) -> list[Case]:
-    """The cases of a grid: each task and each model at its smallest and its largest size, and each
-    in the smallest trial. A model's width is always the smallest: what is wrong with a wide one is
-    wrong with a narrow one too, and seen sooner."""
+    """Returns the cases of a grid: each task and each model at its smallest and its largest size,
+    and each in the smallest trial. A grid of loops has each loop at its smallest size.
+
+    A model's width is always the smallest. What is wrong with a wide model is wrong with a narrow
+    one too, and is seen sooner there.
+    """
     if grid.blocks["loop"]:
         return [_loop_case(block) for block in grid.blocks["loop"]]
     tasks = sorted(_choices(grid, "task"), key=lambda choice: choice[1].value.size)
@@ -113,7 +116,7 @@ def _case(kind: Kind, task: Choice, model: Choice, batch_size: int) -> Case:
 
 
 def _loop_case(block: Block) -> Case:
-    """A loop at its smallest size: a larger one may take long."""
+    """Returns the case of a loop at its smallest size, since a larger one may take long."""
     value: Any = min(
         (variant.value for variant in block.variants),
         key=lambda value: getattr(value, value.size_field),

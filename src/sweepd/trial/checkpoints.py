@@ -1,7 +1,7 @@
-"""Where a trial may start: at a state that was saved of it, or at one kept of its trunk; and why a
-trial has to start again although a shorter run came before it.
+"""Where a trial may start: at a saved state of its own, or at one that was kept of its trunk. Also
+why a trial has to start again although a shorter run came before it.
 
-What is said here before a launch goes by the names of checkpoints and by the ledger. The trial
+What is said here before a launch rests on the names of checkpoints and on the ledger. The trial
 itself reads the checkpoints and skips those that are damaged.
 """
 
@@ -34,7 +34,8 @@ SPENT = ("status", "step", "tokens", "seconds")
 
 
 def reachable(trial: Trial, names: Iterable[str]) -> list[Checkpoint]:
-    """The checkpoints of its trunk that lie on a trial's way, the furthest first."""
+    """Returns the checkpoints that a trial passes through, the furthest first: its own, and the
+    kept ones up to the end of its trunk. names: those of the checkpoints of its trunk."""
     found = filter(None, map(Checkpoint.parse, names))
     on_the_way = (
         one
@@ -54,7 +55,7 @@ class Outlook:
     """by id of a trial that starts at the beginning although a shorter run came before it, why"""
 
     def lines(self) -> Iterator[str]:
-        """Sentences for the person who launches."""
+        """Yields sentences for the person who launches."""
         if self.continued:
             low, high = min(self.continued.values()), max(self.continued.values())
             steps = f"step {low}" if low == high else f"steps {low} to {high}"
@@ -66,13 +67,15 @@ class Outlook:
 def outlook(
     todo: Sequence[Trial], ended: pa.Table, checkpoints: Callable[[str], Iterable[str]]
 ) -> Outlook:
-    """Compare trials that are to run with the store's `trials` table and with the names of the
-    `checkpoints` of a trunk."""
+    """Returns which of the trials that are to run can continue earlier runs.
+
+    ended: the store's `trials` table. checkpoints: gives the names of the checkpoints of a trunk.
+    """
     if not todo:
         return Outlook({}, {})
     both = TRIALS.concat([ended, TRIALS.table([{**t.row(), "attempt": 0} for t in todo])])
     both = both.drop_columns([name for name in TRIALS.after if name not in SPENT])
-    rows = both.to_pylist()  # put together, so that equal values are equal
+    rows = both.to_pylist()  # of one table, so that equal values compare as equal
     past, planned = rows[: ended.num_rows], rows[ended.num_rows :]
     same = [name for name in both.column_names if name not in FREE]
     kin: dict[Any, list[dict[str, Any]]] = defaultdict(list)
@@ -103,8 +106,8 @@ def outlook(
 def _passes(
     trial: Trial, row: Mapping[str, Any], checkpoint: Checkpoint, maker: Mapping[str, Any] | None
 ) -> bool:
-    """Returns what `Training.passes` will say, as far as the ledger tells. It has the last step of
-    the trial that made the checkpoint."""
+    """Returns whether the trial can continue from a checkpoint, which `Training.passes` decides, as
+    far as the ledger tells. The ledger knows only the last step of the trial that made it."""
     if checkpoint.trial == trial.id:
         return True
     if maker is None:
@@ -122,7 +125,8 @@ def _why(
     found: Sequence[Checkpoint],
     saved: Sequence[str],
 ) -> str:
-    """Why a trial can't continue the shorter runs; `saved` names the checkpoints of its trunk."""
+    """Returns why a trial can't continue the shorter runs. `saved` names the checkpoints of its
+    trunk, and `found` holds those that the trial passes through."""
     if isinstance(trial.train, LoopBudget):
         return "a loop may do other things with other `steps`, so it runs anew with each number"
     if all(run["trunk"] != trial.trunk for run in shorter):

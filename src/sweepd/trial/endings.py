@@ -25,13 +25,14 @@ MOST_TOLD = 10_000
 
 
 def log_line(number: int, line: str) -> str:
-    """What the log of a trial says of one of its attempts, now."""
+    """Returns a line for a trial's log, with the present time and the number of the attempt."""
     return f"{datetime.now(UTC).isoformat(timespec='seconds')} attempt {number}: {line}\n"
 
 
 def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:
-    """The columns of an attempt's row that are known before it starts: those of the plan, whose
-    `train_flops` are a budget that the attempt has yet to spend, and which attempt it is."""
+    """Returns the columns of an attempt's row that are known before it starts: those of the plan,
+    and which attempt it is. `train_flops` is None, since the plan's is a budget that the attempt
+    has yet to spend."""
     return {
         **trial.row(),
         "train_flops": None,
@@ -51,9 +52,9 @@ def ending_row(
 ) -> dict[str, Any]:
     """Returns the row that ends an attempt now.
 
-    columns: `ledger_columns`. run: None where the user's classes could not be made.
-    latest: the newest row of metrics, whose loss stands in for that of a missing test score.
-    A `stopped` trial has no scores at all: nobody knows what the rest of its budget would give.
+    columns: `ledger_columns`. run: None where the user's classes could not be made. latest: the
+    newest row of metrics. Its loss stands in for that of a missing test score. A `stopped` trial
+    has no scores at all, since nobody knows what the rest of its budget would give.
     """
     loss = latest.columns().get("loss") if latest and status != "stopped" else None
     scores = run.result.columns() if run and run.result else {}
@@ -77,8 +78,9 @@ def ending_row(
 
 
 def described(error: Exception) -> str:
-    """An exception as it is stored: its class and its text, behind the line of the user's own code
-    that raised it, if any did. A UserError says all that itself."""
+    """Returns an exception as it is stored: its class and its text. In front stands the line of the
+    user's own code that raised it, if any did. Of a UserError only the text is stored, which says
+    all that itself."""
     try:
         text = str(error)
     except Exception:  # a user's class may do anything
@@ -90,5 +92,6 @@ def described(error: Exception) -> str:
 
 
 def storable(text: str) -> str:
-    """An error's text as it is stored: no colours for terminals, no lone surrogates, no flood."""
+    """Returns an error's text as it is stored: without colours for terminals, without lone
+    surrogates, and at most MOST_TOLD characters long."""
     return re.sub(r"\x1b\[[\d;]*m", "", text).encode(errors="replace").decode()[:MOST_TOLD]

@@ -1,8 +1,9 @@
-"""How good a model is on a sample: chains by decoding, all other targets where they stand.
+"""How good a model is on a sample. Chains are decoded; all other targets are judged at their own
+positions.
 
-A chain counts by its final answer, greedily decoded to <eos>. Greedy decoding reproduces the
+A chain is judged by its final answer, greedily decoded to <eos>. Greedy decoding reproduces the
 reference chain if and only if the teacher-forced argmax is right at every chain position, <eos>
-included. So one parallel pass settles every row without an error; the others agree with the
+included. So one parallel pass settles every row without an error. The others agree with the
 reference up to their first error and are decoded from there.
 """
 
@@ -29,14 +30,14 @@ ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over one sample of `total` chains, or of `total` targets or rows that count by
-    themselves (`Task.right`); loss: mean over all targets, see `loss_of`.
+    """Counts over one sample.
 
-    chain_correct is None without chains, and correct where nothing is right or wrong, as with real
-    numbers. independent: how many independent answers the sample is worth, at most `total`; fewer
-    where several targets of one row share inputs. commonest: the accuracy of always giving the
-    commonest answer; None for real numbers. profile: loss and accuracy by position. own: the
-    metrics of the task's own.
+    total: the number of chains. Without chains it is the number of targets, or of rows where
+    `Task.right` judges rows. correct: None where nothing is right or wrong, as with real numbers.
+    chain_correct: None without chains. loss: the mean over all targets, see `loss_of`. independent:
+    how many independent answers the sample is worth, at most `total`. There are fewer where several
+    targets of one row share inputs. commonest: the accuracy of always giving the commonest answer;
+    None for real numbers. profile: loss and accuracy by position. own: the task's own metrics.
     """
 
     total: int
@@ -57,7 +58,7 @@ class Score:
         return None if self.chain_correct is None else self.chain_correct / self.total
 
     def columns(self) -> dict[str, float | str | None]:
-        """All of it, as columns of `trials`."""
+        """Returns the score as columns of `trials`."""
         return {
             "acc": self.acc,
             "chain_acc": self.chain_acc,
@@ -76,7 +77,8 @@ class Score:
 def loss_of(
     outputs_BTV: Tensor, targets_BT: Tensor, reduction: Literal["mean", "sum"] = "mean"
 ) -> Tensor:
-    """Cross entropy in nats where targets are ids, squared error where they are real numbers."""
+    """Returns the cross entropy in nats where targets are ids, and the squared error where they are
+    real numbers. It is the mean or the sum over all targets."""
     if targets_BT.is_floating_point():
         scored_BT = ~targets_BT.isnan()
         missed_BT = torch.where(scored_BT, outputs_BTV.squeeze(-1).float() - targets_BT, 0.0)
@@ -87,7 +89,8 @@ def loss_of(
 
 
 def losses_of(outputs_BTV: Tensor, targets_BT: Tensor) -> np.ndarray:
-    """(B, T) what each target adds to `loss_of`; anything where there is none."""
+    """Returns (B, T) what each target adds to the sum of `loss_of`. Where there is no target, the
+    value has no meaning."""
     if targets_BT.is_floating_point():
         squared = (outputs_BTV.squeeze(-1).float() - targets_BT) ** 2
         return squared.cpu().numpy()
@@ -102,7 +105,8 @@ def losses_of(outputs_BTV: Tensor, targets_BT: Tensor) -> np.ndarray:
 
 @torch.inference_mode()
 def evaluate(model: nn.Module, task: Task, sample: Chains | Batch) -> Score:
-    """Score `model` on a sample of the task; the model is left in the mode it came in."""
+    """Returns the score of `model` on a sample of the task. The model is left in the mode (training
+    or evaluation) in which it came."""
     was_training = model.training
     model.eval()
     if isinstance(sample, Chains):
@@ -115,7 +119,8 @@ def evaluate(model: nn.Module, task: Task, sample: Chains | Batch) -> Score:
 
 
 def score_targets(model: nn.Module, task: Task, batch: Batch) -> Score:
-    """Each target counts where it stands: one parallel pass settles it."""
+    """Returns the score of a sample without chains. Each target is judged at its own position, so
+    one parallel pass is enough."""
     device = next(model.parameters()).device
     real = batch.targets.dtype.kind == "f"
     scored, found = batch.scored, np.zeros_like(batch.targets)
@@ -141,7 +146,8 @@ def score_targets(model: nn.Module, task: Task, batch: Batch) -> Score:
 
 
 def right_of(task: Task, found: Rows, batch: Batch) -> Flags | None:
-    """What `right` of a task says. Unusable if it is something else than `Task.right` tells."""
+    """Returns what the task's `right` gives. Raises Unusable if that is not what `Task.right` says
+    it must be."""
     right = task.right(found, batch)
     shapes = batch.targets.shape, batch.targets.shape[:1]
     if right is None or (
@@ -153,9 +159,10 @@ def right_of(task: Task, found: Rows, batch: Batch) -> Flags | None:
 
 
 def own_scores(task: Task, found: Any, wanted: Any) -> dict[str, float]:
-    """What `scores` of a task reports. Unusable if that is not what its `metrics` name.
+    """Returns the task's own metrics, which its `scores` reports. Raises Unusable if `scores`
+    reports others than its `metrics` name, or what is no number.
 
-    found, wanted: as for `Task.scores`; of chains the answers as ids.
+    found, wanted: as for `Task.scores`, but the answers of chains are ids.
     """
     names = metrics.own(task.metrics)
     if not names:
@@ -169,7 +176,8 @@ def own_scores(task: Task, found: Any, wanted: Any) -> dict[str, float]:
 
 
 def per_row(right: Flags, scored: Flags) -> tuple[IntArray, IntArray]:
-    """(B,) how many things are right in each row, and of how many: targets (B, T), or rows (B,)."""
+    """Returns (B,) how much is right in each row, and (B,) out of how much. Targets are counted if
+    `right` is (B, T), and rows if it is (B,)."""
     if right.ndim == 1:
         counted: Flags = np.asarray(scored.any(axis=1))
         return (right & counted).astype(np.int64), counted.astype(np.int64)
@@ -179,7 +187,7 @@ def per_row(right: Flags, scored: Flags) -> tuple[IntArray, IntArray]:
 
 
 def commonest_target(task: Task, batches: Sequence[Batch]) -> tuple[int, float]:
-    """The commonest target, an id, and the accuracy of always giving it."""
+    """Returns the id of the commonest target, and the accuracy of always giving it."""
     targets = np.concatenate([batch.targets[batch.scored] for batch in batches])
     ids, counts = np.unique(targets, return_counts=True)
     always = int(ids[counts.argmax()])
@@ -193,7 +201,8 @@ def commonest_target(task: Task, batches: Sequence[Batch]) -> tuple[int, float]:
 
 
 def score_chains(model: nn.Module, task: ChainTask, chains: Chains) -> Score:
-    """A row counts if its answer is right, whatever precedes it; its chain if all of it is."""
+    """Returns the score of a sample of chains. A row is correct if its answer is right, whatever
+    precedes the answer. Its chain is correct if all of it is right."""
     correct = chain_correct = tokens = 0
     loss = 0.0
     answers: list[tuple[int, ...]] = []
@@ -227,9 +236,10 @@ def score_chains(model: nn.Module, task: ChainTask, chains: Chains) -> Score:
 def teacher_forced(
     model: nn.Module, chains: Chains, profile: Profile | None = None
 ) -> tuple[np.ndarray, float, int]:
-    """One parallel pass over the reference rows; `profile` takes it in, from the first target on.
+    """Runs one parallel pass over the reference rows, and adds it to `profile`, if that is given.
+    There, each row's first target is at position 0.
 
-    Returns (B,) the first position whose argmax misses its target (-1 where none does), the
+    Returns (B,) the first position at which the argmax misses the target (-1 where none does), the
     summed loss in nats, and the number of target tokens.
     """
     device = next(model.parameters()).device
@@ -249,10 +259,11 @@ def teacher_forced(
 def decode(
     model: nn.Module, task: ChainTask, tokens: np.ndarray, given: np.ndarray
 ) -> list[list[int] | None]:
-    """Greedily continue each row of `tokens` (B, T) after its first `given` (B,) tokens.
+    """Greedily continues each row of `tokens` (B, T) after its first `given` (B,) tokens.
 
-    Returns, per row, prompt and continuation without <eos>; None where no <eos> came within the
-    task's capacity. Each row stands at its own position; rows leave as they end.
+    Returns, for each row, the given tokens and their continuation without <eos>; None where no
+    <eos> came within the task's capacity. Each row is at its own position, and leaves the batch
+    when it ends.
     """
     done: list[list[int] | None] = [None] * len(tokens)
     if not len(tokens):

@@ -13,10 +13,11 @@ from sweepd.grid.fingerprint import PACKAGE, trial_files
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check saw of one class in one setting.
+    """What one check found of one class in one setting.
 
-    ok: None where it was not looked at. detail: what was measured; or what is wrong, and what to
-    do. place: file and line of what is wrong. raised: whether the user's code raised instead.
+    ok: None where it was not looked at. detail: what was measured, or what is wrong and what to do.
+    place: the file and line of what is wrong. raised: whether the user's code raised an error
+    before the check could decide.
     """
 
     check: str
@@ -34,8 +35,8 @@ class Finding:
 class Wrong(Exception):
     """A check has found something wrong.
 
-    sign: how the culprit's line looks. culprit: a class or function of which it is a part; the
-    user's class where there is none, or where it is not the user's own.
+    sign: a pattern of the line that is at fault. culprit: the class or function that contains that
+    line. The user's class stands in for it where none is given, or where it is not the user's own.
     """
 
     def __init__(
@@ -51,14 +52,15 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """A class that is looked at. name: as results call it."""
+    """A class that is inspected. name: what results call it."""
 
     name: str
     found: type
 
     def place(self, sign: re.Pattern[str] | None = None, culprit: object = None) -> str:
-        """File and line of the sign, inside the culprit, the class, or their files; without one,
-        those where the culprit or the class begins."""
+        """Returns the file and line of the sign. It is looked for in the culprit, in the class and
+        then in the class's files. Without a sign, or where it is not found, returns the file and
+        line where the culprit or the class begins."""
         files = self.files()
         own = [one for one in (culprit, self.found) if one is not None and _file(one) in files]
         for one in own if sign else ():
@@ -72,7 +74,8 @@ class Subject:
         return f"{_file(one)}:{blame.line_of(one)}"
 
     def files(self) -> list[Path]:
-        """The user's files that the class runs, its own first; those of a class of ours too."""
+        """Returns the user's files that the class runs, its own first. For a class of sweepd's it
+        returns that class's file."""
         file = _file(self.found)
         found = [file, *trial_files(file, file)] if file.suffix == ".py" else [file]
         theirs = [path for path in found if not path.is_relative_to(PACKAGE)]

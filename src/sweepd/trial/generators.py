@@ -1,8 +1,8 @@
-"""Global random generators. torch's is what dropout draws from; a run that is not ours may draw
-from Python's and NumPy's too.
+"""The global random generators of Python, NumPy and torch.
 
-They belong to the process, in which others draw too: so a run that is not ours swaps its own in
-while its code is at work, and their state is saved with it.
+Dropout draws from torch's. A training loop of the user's own may draw from the others too. The
+generators belong to the process, in which other code draws as well. So such a loop swaps in its own
+states while its code is at work, and these states are saved with it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ State = tuple[Any, Any, torch.Tensor]
 
 
 def seed_torch(seed: int, device: torch.device | None = None) -> None:
-    """Seed torch's generator of the CPU, and those of GPUs if a device is one.
+    """Seeds torch's generator of the CPU, and those of the GPUs if `device` is one.
 
-    For GPUs that nobody has used yet `torch.manual_seed` notes where it was called from, which
-    takes longer than to seed.
+    `torch.manual_seed` is not called for the CPU. For GPUs that nobody has used yet it notes where
+    it was called from, which takes longer than seeding.
     """
     if device is None or device.type == "cpu":
         torch.default_generator.manual_seed(seed)
@@ -32,7 +32,7 @@ def seed_torch(seed: int, device: torch.device | None = None) -> None:
 
 
 class Generators:
-    """Generators that begin with a seed, 0 or more. On the CPU only."""
+    """The states of the global generators after a seed, which is 0 or more. On the CPU only."""
 
     def __init__(self, seed: int) -> None:
         with _kept():
@@ -43,7 +43,7 @@ class Generators:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Within this block the process draws from these generators."""
+        """Makes the process draw from these generators for the block."""
         with _kept():
             _set(self.state)
             try:
@@ -52,12 +52,12 @@ class Generators:
                 self.state = _state()
 
     def to_json(self) -> list[Any]:
-        """Their state as plain data."""
+        """Returns their state as plain data."""
         python, (name, words, *rest), drawn = self.state
         return [python, [name, words.tolist(), *rest], drawn.tolist()]
 
     def from_json(self, data: list[Any]) -> None:
-        """Go on from what `to_json` gave."""
+        """Continues from what `to_json` returned."""
         (version, words, gauss), (name, keys, *rest), drawn = data
         numpy = (name, np.array(keys, dtype=np.uint32), *rest)
         self.state = (version, tuple(words), gauss), numpy, torch.tensor(drawn, dtype=torch.uint8)
@@ -75,7 +75,7 @@ def _set(state: State) -> None:
 
 @contextmanager
 def _kept() -> Iterator[None]:
-    """After this block the process draws as it did before."""
+    """Restores the global generators after the block to their states before it."""
     before = _state()
     try:
         yield

@@ -1,5 +1,5 @@
-"""What training on a GPU needs beside the training: its share of the card, algorithms that repeat,
-and steps that are recorded once.
+"""What training on a GPU needs besides the training itself: a share of the card, deterministic
+algorithms, and steps that are recorded once as CUDA graphs.
 
 None of it changes what a step computes. `docs/gpu.md` has what was measured.
 """
@@ -27,33 +27,35 @@ Step = Callable[[Tensor, Tensor], Tensor]
 
 
 def take_share(gpus: float) -> None:
-    """Prepare this process for trials that hold `gpus` of a card.
+    """Prepares this process for trials that hold `gpus` of a card.
 
-    It gets at most that share of the card's memory, so that no trial takes that of its neighbours:
-    one that needs more fails, with torch's OutOfMemoryError. cuBLAS reads its setting when it
-    starts, so this comes before any work.
+    The process gets at most that share of the card's memory, so that no trial takes the memory of
+    its neighbours. A trial that needs more fails with torch's OutOfMemoryError. cuBLAS reads its
+    setting when it starts, so this function must be called before any work.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.cuda.set_per_process_memory_fraction(min(1.0, gpus))
 
 
 def repeat(*, strictly: bool) -> None:
-    """Take algorithms that repeat bit for bit from now on.
+    """Makes torch use deterministic algorithms from now on, which repeat bit for bit.
 
-    strictly: an operation that has none raises RuntimeError. Otherwise torch warns of it, and some
-    that have one do not take it (the attention of `scaled_dot_product_attention` in float32).
+    strictly: an operation that has none raises RuntimeError. Otherwise torch only warns of it, and
+    some operations that have one do not use it (the attention of `scaled_dot_product_attention` in
+    float32).
     """
     torch.use_deterministic_algorithms(True, warn_only=not strictly)
-    # Otherwise it would first write all memory that is asked for.
+    # Otherwise torch would first fill all memory that it allocates.
     deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 class Recorded:
-    """A step that is recorded as a CUDA graph and replayed: one launch in place of hundreds.
+    """A step that is recorded as a CUDA graph and replayed, with one launch in place of hundreds.
 
     The same kernels run on the same numbers, so the results are those of the step itself. A batch
     of another shape gets a recording of its own. Whatever the step does in Python happens only
-    while it is recorded: a model whose `forward` depends on more than its input can't be.
+    while it is recorded. So a model whose `forward` depends on more than its input can't be
+    recorded.
     """
 
     def __init__(self, step: Step) -> None:
@@ -73,7 +75,7 @@ class Recorded:
         return self.recordings[shape].replay(inputs, targets)
 
     def _beside(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The step on a stream of its own, as a recording will be."""
+        """Runs the step on a CUDA stream of its own, as a recording will. Returns the loss."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             loss = self.step(inputs, targets)
@@ -85,7 +87,7 @@ class _Recording:
     def __init__(self, step: Step, inputs: Tensor, targets: Tensor, pool: Any) -> None:
         self.inputs, self.targets = inputs.clone(), targets.clone()
         self.graph = torch.cuda.CUDAGraph()
-        # thread_local: what the thread that draws batches asks of CUDA is no part of it.
+        # thread_local: CUDA calls of the thread that draws batches are no part of the recording.
         try:
             with torch.cuda.graph(self.graph, pool, capture_error_mode="thread_local"):
                 self.loss = step(self.inputs, self.targets)

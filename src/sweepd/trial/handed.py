@@ -1,5 +1,5 @@
-"""What a user's code hands over while it trains or scores: read as numbers, or refused with the
-file and the line of the method that did."""
+"""Reads what a user's code hands over while it trains or scores. It is read as numbers, or refused
+with the file and the line of the method that gave it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST_SHOWN = 60
 
 
 class Unusable(UserError):
-    """What the user's code handed over cannot be used. place: file and line of the method that did;
-    empty where it was not written in a file."""
+    """What the user's code handed over cannot be used. place: the file and line of the method that
+    gave it; empty where the method was not written in a file."""
 
     def __init__(self, told: str, place: str) -> None:
         super().__init__(told, place)
@@ -33,7 +33,7 @@ class Unusable(UserError):
 
 
 def unusable(owner: Any, method: str, told: str) -> Unusable:
-    """An error that says where the method stands which did something wrong."""
+    """Returns an error that says which method did something wrong, and its file and line."""
     found: Any = getattr(type(owner), method, type(owner))
     told = f"{type(owner).__name__}.{method} {told}"
     try:
@@ -46,8 +46,9 @@ def unusable(owner: Any, method: str, told: str) -> Unusable:
 def numbers(
     owner: Any, method: str, given: object, wanted: Collection[str], allowed: Collection[str] = ()
 ) -> dict[str, float]:
-    """A mapping that a method returned, as numbers by their names: all that are wanted, perhaps
-    those allowed, and no other. Unusable if it is something else."""
+    """Returns a mapping that a method returned as numbers by their names. It must have all names
+    that are wanted, may have those that are allowed, and no others. Raises Unusable if it is
+    anything else."""
     if not isinstance(given, Mapping):
         names = ", ".join(wanted)
         told = f"returned {shown(given)}; it must return a mapping of its metrics ({names})"
@@ -66,12 +67,13 @@ def numbers(
 
 
 def _number(owner: Any, method: str, name: str, value: Any) -> float:
-    """A value of a row: a number, or what holds a single one, as NumPy's and torch's do."""
+    """Returns a value of a row as a number. NumPy's and torch's arrays that hold a single number
+    are read too. Raises Unusable for anything else, and for a number out of its range."""
     try:
         if isinstance(value, str | bytes | bool):
             raise TypeError
         number = float(value)
-    # OverflowError: of a whole number beyond all floats; RuntimeError: torch's, of several numbers
+    # OverflowError: an integer too large for a float; RuntimeError: torch's, for several numbers
     except (TypeError, ValueError, OverflowError, RuntimeError):
         told = f"reported {name} = {shown(value)}; it must be one number"
         raise unusable(owner, method, told) from None
@@ -85,7 +87,7 @@ def _number(owner: Any, method: str, name: str, value: Any) -> float:
 
 
 def shown(value: object) -> str:
-    """A value, shortened, with its kind."""
+    """Returns the text of a value, shortened, with the name of its type."""
     try:
         text = repr(value)
     except Exception:  # a user's class may do anything

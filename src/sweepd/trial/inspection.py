@@ -1,4 +1,4 @@
-"""Looks at a task, a model, both in a trial, or a loop: what is right, and what is wrong and where.
+"""Inspects a task, a model, both in a trial, or a loop: says what is right, or what is wrong where.
 
 These are the checks of `sweepd check`. Those of tasks, models and loops run by themselves before
 the first trial of a user's class.
@@ -53,7 +53,7 @@ def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterat
 
 
 def _subject(case: Case, base: Path) -> tuple[Subject, Callable[[], Any]]:
-    """The class of a case, and what makes of it that which its checks look at."""
+    """Returns the class of a case, and a function that makes the object that its checks look at."""
     if case.kind == "loop":
         loop_class = registry.find_loop(case.where, base)
         return Subject(case.name, loop_class), lambda: Tryout(loop_class(**case.loop))
@@ -104,7 +104,7 @@ def _found(
 
 @contextmanager
 def _own_generators() -> Iterator[None]:
-    """The global generators are afterwards as they were."""
+    """Restores the global generators after the block to their states before it."""
     before = np.random.get_state(), random.getstate(), torch.get_rng_state()
     try:
         yield

@@ -1,8 +1,9 @@
-"""Training whose model is, once it is trained, also scored on longer rows of its own task.
+"""Training that, once its model is trained, also scores it on longer rows of the same task.
 
-Nothing is trained for it. The weights go into a model that has room for the longer rows, and that
-is built for the length of training in all else: a block of `sparse` stays as wide as it was. Rows
-are drawn as those of the test are: from the same generator, and from inputs that are held out.
+Nothing is trained for this. The weights are loaded into a model that has room for the longer rows.
+In all else that model is built for the length of training: a block of `sparse` stays as wide as it
+was. Rows are drawn as those of the test are: from the same generator, and from inputs that are held
+out.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class ScoredLonger(Training):
         self.factors, self.architecture = factors, architecture
 
     def ended(self, status: str, score: Score) -> TrainingResult:
-        """The result with what could be measured. The test score is there in any case; its `error`
-        says what could not."""
+        """Returns the result with the scores at other lengths that could be measured. It keeps its
+        test score in any case. Its `error` says which scores could not be measured."""
         result = super().ended(status, score)
         metric = lengths.scored(directions(self.task.metrics))
         if result.score is None or metric is None:
@@ -49,7 +50,7 @@ class ScoredLonger(Training):
         return replace(result, score=score, error="; ".join(errors) or None)
 
     def score_at(self, factor: float) -> Score:
-        """The score of the present weights on the task at `factor` times its length."""
+        """Returns the score of the present weights on the task at `factor` times its length."""
         there = lengths.longer(self.task, factor)
         words, unused = len(self.task.vocab), torch.Generator()
         model = self.architecture.build(words, self.task.L, there.capacity, unused)

@@ -1,7 +1,7 @@
 """What trains a trial, as an attempt sees it.
 
-The built-in `Training` is one such `Run`, a loop of the user's own another (`own_loop`). Attempts,
-workers, searches and questions know no more of either than what stands here.
+The built-in `Training` is one such `Run`. A loop of the user's own is another (`own_loop`).
+Attempts, workers, searches and questions know no more of either than what this module says.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Row(Protocol):
     def step(self) -> int: ...
     @property
     def scores(self) -> Mapping[str, float]:
-        """What was measured at this step, by metric; nothing where no check was made."""
+        """What was measured at this step, by metric. It is empty where no check was made."""
 
     def columns(self) -> dict[str, Any]:
-        """Its columns of `metrics`."""
+        """Returns its columns of `metrics`."""
 
 
 class Check(Protocol):
-    """What a check saw: the rules that give up on trials watch it."""
+    """What a check measured. The rules that give up on trials watch it."""
 
     @property
     def step(self) -> int: ...
@@ -49,7 +49,7 @@ class Result(Protocol):
     @property
     def error(self) -> str | None: ...
     def columns(self) -> dict[str, Any]:
-        """Its scores, as columns of `trials`; nothing without a score."""
+        """Returns its scores as columns of `trials`. The mapping is empty without a score."""
 
 
 class Run(Protocol):
@@ -64,38 +64,39 @@ class Run(Protocol):
     def tokens(self) -> int | None: ...
     @property
     def seconds(self) -> float:
-        """Time that training took, over all attempts."""
+        """The time that training took, over all attempts."""
 
     @property
     def train_flops(self) -> float | None:
-        """Training FLOPs so far."""
+        """The training FLOPs so far, or None where nobody knows them."""
 
     @property
     def checks(self) -> Sequence[Check]:
-        """Made so far, by this run or the one that it continues."""
+        """The checks made so far, by this run or by the one that it continues."""
 
     @property
     def result(self) -> Result | None:
-        """None while it goes on."""
+        """How the run ended, or None while it goes on."""
 
     def advance(self) -> Iterator[Row | None]:
-        """Train on, yielding after each step: a row, or None where nothing is recorded."""
+        """Trains on and yields after each step: a row, or None where nothing is recorded."""
 
     def snapshot(self) -> bytes | None:
-        """Returns all that `restore` needs; None where the run can't be saved."""
+        """Returns all that `restore` needs, or None where the run can't be saved."""
 
     def read(self, snapshot: bytes) -> Any:
         """Returns a snapshot's content. Any error may be raised where it is damaged."""
 
     def passes(self, state: Any) -> bool:
-        """Whether this run would come through a state that another run of its trunk reached."""
+        """Returns whether this run would pass through a state that another run of its trunk
+        reached."""
 
     def restore(self, state: Any) -> None:
-        """Continue from a state of the same trunk, as if this run had just come there."""
+        """Continues from a state of the same trunk, as if this run had just reached it."""
 
 
 def started(trial: Trial, base: Path, device: str) -> Run:
-    """The run of a trial at its first step. Whatever the user's code raises."""
+    """Returns the run of a trial, at its first step. Raises whatever the user's code raises."""
     values = trial.values
     if device == "cuda":
         gpu.repeat(strictly=not any(registry.is_own(where) for _, where in trial.classes))

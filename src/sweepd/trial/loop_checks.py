@@ -1,8 +1,8 @@
 """Checks of a training loop of the user's own: its rows can be used, they depend on the seed alone,
-and a loop that was saved goes on as if it had not been.
+and a loop that was saved and loaded goes on as if it had never stopped.
 
-A loop that does otherwise runs, and its numbers mean nothing. Its rows are read here as a trial
-reads them.
+A loop that fails a check would still run, and its numbers would mean nothing. Its rows are read
+here as a trial reads them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ Scores = Mapping[str, float]
 
 
 class Diverged(Unusable):
-    """A loop has reported what is no finite number. Its trials may have other settings."""
+    """A loop has reported a value that is no finite number. Its trials are run all the same, since
+    they may have other settings."""
 
 
 class Tryout:
-    """The first rows of a loop. The checks are its methods."""
+    """The first rows of a loop. The checks are its methods: each returns what it found, in words,
+    and raises Wrong or Unusable for what is wrong."""
 
     rows: Sequence[Scores]
     saved: bytes | None
@@ -44,8 +46,9 @@ class Tryout:
         self.seconds = 0.0
 
     def check_rows(self) -> str:
-        """Each row has all metrics and nothing else, as finite numbers. What the loop says of its
-        costs and its budget can be used too."""
+        """Checks that each row has all metrics and nothing else, as finite numbers. Checks that
+        what the loop says of its costs and its budget can be used too. A slow loop gives its first
+        row alone, whose numbers need not be finite."""
         facts(self.loop)
         began = time.monotonic()
         run = self._run()
@@ -75,7 +78,7 @@ class Tryout:
         return self.seconds > MOST_SECONDS
 
     def check_seed(self) -> str:
-        """The same seed gives the same rows."""
+        """Checks that the same seed gives the same rows."""
         if self.slow:
             return "not run again, as it is slow"
         again = self._run()
@@ -89,7 +92,7 @@ class Tryout:
         return "the same seed gives the same rows"
 
     def check_checkpoint(self) -> str:
-        """A state that is loaded goes on as if nothing had been."""
+        """Checks that a loop that loads a saved state goes on as if it had never stopped."""
         if self.slow:
             return "not run again, as it is slow"
         if self.saved is None:
@@ -112,13 +115,13 @@ class Tryout:
 
 
 def _next(run: OwnLoop) -> Scores:
-    """The scores of a run's next row; nothing at its end."""
+    """Returns the scores of a run's next row. They are empty at its end."""
     row = next(run.advance(), None)
     return row.scores if row else {}
 
 
 def _differing(rows: Sequence[Scores], others: Sequence[Scores]) -> str | None:
-    """Where the rows of two runs differ first, in words. A NaN is like another."""
+    """Returns where the rows of two runs first differ, in words, or None. A NaN equals another."""
     for row, other in zip(rows, others, strict=True):
         if row.keys() != other.keys():
             return "one of two runs ends earlier"

@@ -1,6 +1,6 @@
 """Checks of a model: it is causal, keeps rows apart, decodes as it trains, and costs what it says.
 
-A model that sees later tokens runs, and its numbers mean nothing.
+A model that sees later tokens would still run, and its numbers would mean nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ TORCHS_OWN = vars(nn.Module()).keys()
 
 
 class Network:
-    """What an architecture builds, beside rows (B, T) of the task. The checks are its methods."""
+    """What an architecture builds, and rows (B, T) of the task. The checks are its methods: each
+    returns what it found, in words, and raises Wrong for what is wrong."""
 
     model: nn.Module
     outputs: Tensor
@@ -54,7 +55,8 @@ class Network:
         self.rows = torch.from_numpy(batch.inputs)
 
     def check_weights(self) -> str:
-        """`build` gives a module that holds all of its weights, which the seed decides."""
+        """Checks that `build` gives a module that holds all of its weights, and that the seed
+        decides them."""
         seed_all(1)
         self.model = self._built()
         if not isinstance(self.model, nn.Module):
@@ -98,7 +100,8 @@ class Network:
         return f"{count:,} parameters, decided by the seed"
 
     def _hides_weights(self, value: Any) -> bool:
-        """Whether an attribute of a module holds weights that are none of the model's."""
+        """Returns whether an attribute of a module holds weights that the model does not
+        register."""
         match value:
             case list() | tuple():
                 return any(map(self._hides_weights, value))
@@ -118,7 +121,8 @@ class Network:
         return self.architecture.build(self.vocab, self.task.L, self.task.capacity, initial)
 
     def check_outputs(self) -> str:
-        """Outputs are logits (B, T, V), or real numbers (B, T, 1)."""
+        """Checks that outputs are logits (B, T, V), or real numbers (B, T, 1), that none is NaN,
+        and that the model leaves its input as it is."""
         self.model.eval()
         given = self.rows.clone()
         outputs = self.model(self.rows)
@@ -155,7 +159,7 @@ class Network:
         return f"{wanted}"
 
     def check_repeats(self) -> str:
-        """In evaluation the same row gives the same outputs."""
+        """Checks that in evaluation the same row gives the same outputs."""
         _stir(self.model)
         seed_all(1)
         first = self.model(self.rows)
@@ -181,7 +185,7 @@ class Network:
         return "the same row gives the same outputs"
 
     def check_rows_apart(self) -> str:
-        """A row changes no other row's outputs."""
+        """Checks that a row changes no other row's outputs."""
         for changed in (0, len(self.rows) - 1):
             others = self.rows.clone()
             others[changed] = self._changed(others[changed])
@@ -200,7 +204,7 @@ class Network:
         return "no row sees another"
 
     def check_causal(self) -> str:
-        """No later token changes an earlier output."""
+        """Checks that no later token changes an earlier output."""
         last, middle = self.rows.shape[1] - 1, self.rows.shape[1] // 2
         for first in dict.fromkeys((last, last - 1, middle + 1, middle, middle - 1, 3, 2, 1)):
             if not 1 <= first <= last:
@@ -221,7 +225,8 @@ class Network:
         return "no later token changes an earlier output"
 
     def check_decoding(self) -> str:
-        """Token by token gives what all at once gives, from any state and after rows left."""
+        """Checks that decoding token by token gives what one pass over all tokens gives. It starts
+        after prefixes of several lengths, and some rows leave on the way."""
         if not self._can_decode():
             return "no `prefill` and `step`: the prefix is run again for each token"
         count, length = self.rows.shape
@@ -258,8 +263,9 @@ class Network:
         )
 
     def _can_decode(self) -> bool:
-        """Whether the model gives `prefill` and `step`. Only chains make use of them, so for other
-        tasks they may be left out."""
+        """Returns whether the model can decode with `prefill` and `step`, on rows of at least 3
+        tokens. Only chains make use of the two, so for other tasks they may be left out or raise
+        NotImplementedError."""
         if not can_decode(self.model) or self.rows.shape[1] < 3:
             return False
         if isinstance(self.task, ChainTask):
@@ -273,7 +279,7 @@ class Network:
         return True
 
     def check_cost(self) -> str:
-        """The FLOPs that the architecture states are those that torch counts."""
+        """Checks that the FLOPs that the architecture states are those that torch counts."""
         asked = self.vocab, self.task.L
         try:
             with sparing_the_compiler():
@@ -301,16 +307,16 @@ class Network:
         return f"{stated:,} FLOPs a row of {self.task.L} tokens, as torch counts"
 
     def _changed(self, tokens: Tensor) -> Tensor:
-        """Other tokens, or numbers, at every position."""
+        """Returns other tokens, or other numbers, at every position."""
         return (tokens + 1) % self.vocab if self.vocab else tokens + 1
 
     def _wrong(self, fault: str, remedy: str, sign: re.Pattern[str] | None = None) -> Wrong:
-        """Something wrong with what the module computes."""
+        """Returns the error for something wrong with what the module computes."""
         return Wrong(fault, remedy, sign, type(self.model).forward)
 
 
 def _stir(model: nn.Module) -> None:
-    """Move every weight a little."""
+    """Moves every weight a little."""
     noise = torch.Generator().manual_seed(0)
     for weight in model.parameters():
         if weight.is_floating_point() and weight.numel():
@@ -325,7 +331,7 @@ def _close(one: Tensor, other: Tensor, within: float) -> bool:
 
 
 def _totals(parts: Iterable[Part]) -> tuple[int, int]:
-    """All FLOPs, and those of products with weights."""
+    """Returns the FLOPs of all parts, and those of their products with weights."""
     counts = [(part.flops, part.flops_weights) for part in parts]
     return sum(all_ for all_, _ in counts), sum(weights for _, weights in counts)
 

@@ -1,7 +1,7 @@
 """A training loop of the user's own (`loop: {name: mine.py:Run, …}`), run as the built-in one is.
 
-What its class gives, and what the object does that its `start` returns, is told in docs/own.md. All
-that it hands over is checked here: what is wrong is said with the file and the line.
+docs/own.md says what its class gives, and what the object does that its `start` returns. All that
+they hand over is checked here. An error names the file and the line of what is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ METHODS = ("advance", "save", "load")
 
 @dataclass(frozen=True)
 class LoopRow:
-    """A row of a loop, at each of its steps. Each is a check."""
+    """The row that a loop gives at each of its steps. Each row is also a check."""
 
     step: int
     seconds: float
@@ -45,7 +45,7 @@ class LoopRow:
 
 @dataclass(frozen=True)
 class LoopResult:
-    """How a loop ended: completed, with the scores of its last row, or diverged, without."""
+    """How a loop ended: completed, with the scores of its last row, or diverged, without scores."""
 
     status: str
     last: LoopRow | None
@@ -62,8 +62,8 @@ class LoopResult:
 class OwnLoop:
     """The training that a loop's `start` has begun. See `loop.Run`.
 
-    steps: after so many rows it is over; 0: when it says so. Unusable for what the user's code
-    hands over and cannot be used.
+    steps: the number of rows after which the run is over; with 0 the loop itself says when. Raises
+    Unusable where what the user's code hands over cannot be used.
     """
 
     def __init__(
@@ -104,13 +104,14 @@ class OwnLoop:
 
     @property
     def train_flops(self) -> float | None:
-        """Training FLOPs so far: a share of those of its whole budget; None where nobody knows."""
+        """The training FLOPs so far, as a share of those of the whole budget, or None where nobody
+        knows them."""
         if self.flops is None or not (self.steps or self.result):
             return None
         return self.flops * (self.step / self.steps if self.steps else 1.0)
 
     def advance(self) -> Iterator[LoopRow | None]:
-        """Train on, yielding the row of each step."""
+        """Trains on and yields the row of each step."""
         while self.result is None:
             began = time.perf_counter()
             with self.generators.at_work():
@@ -137,7 +138,8 @@ class OwnLoop:
             yield row
 
     def snapshot(self) -> bytes | None:
-        """What `save()` returns, behind a line of JSON with the rest; None without `save`."""
+        """Returns a line of JSON with the run's own state, followed by what the loop's `save()`
+        returns. Returns None where the loop has no `save`."""
         if not self.can_be_saved:
             return None
         with self.generators.at_work():

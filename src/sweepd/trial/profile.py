@@ -17,7 +17,8 @@ DIGITS = 4
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Sums over rows, by position: (T,) targets, their losses, and how many were right."""
+    """Sums over rows at each position: (T,) the number of targets, the sum of their losses, and how
+    many were right."""
 
     count: Array
     loss: Array
@@ -42,8 +43,10 @@ class Profile:
         scored: Flags,
         first: npt.NDArray[np.intp] | None = None,
     ) -> None:
-        """Take in rows: (B, T) losses, whether each is right (None: real numbers), and whether
-        there is a target. first: (B,) the position that counts as 0; without it, that of the row.
+        """Adds rows: (B, T) losses, whether each target is right, and whether there is a target.
+
+        right: None for real numbers. first: (B,) the position of each row that counts as 0; without
+        it, a row's first position does.
         """
         row, at = np.nonzero(scored)
         position = at if first is None else at - first[row]
@@ -53,11 +56,13 @@ class Profile:
             np.add.at(self.right, position, right[row, at])
 
     def loss_json(self) -> str:
-        """A JSON array of the mean loss at each position; null where there is no target."""
+        """Returns a JSON array of the mean loss at each position. It is null where there is no
+        target, or where the mean is not finite."""
         return self._json(self.loss)
 
     def acc_json(self) -> str:
-        """A JSON array of the share that was right at each position, for ids."""
+        """Returns a JSON array of the share of targets that were right at each position. It is for
+        targets that are ids."""
         return self._json(self.right)
 
     def _json(self, sums: Array) -> str:
@@ -70,12 +75,13 @@ class Profile:
 
 
 def worth_of(right: npt.NDArray[np.integer], targets: npt.NDArray[np.integer]) -> int:
-    """How many independent answers would have the sampling error of these.
+    """Returns how many independent answers would have the sampling error of these, which is at most
+    the number of targets.
 
-    right, targets: (B,) of each row. The error of the share is estimated over rows, which are
-    independent, as in the variance of a ratio of sums (Cochran 1977, 6.4). At most the number of
-    targets. Where all are right, or none, rows say nothing of how far they hang together; then
-    each row counts as one answer.
+    right, targets: (B,) how many targets of each row are right, and how many it has. The error of
+    the share is estimated over rows, which are independent, as in the variance of a ratio of sums
+    (Cochran 1977, 6.4). Where all targets are right, or none, the rows do not show how far the
+    answers within a row depend on each other. Then each row counts as one answer.
     """
     total, rows = int(targets.sum()), int((targets > 0).sum())
     share = right.sum() / total

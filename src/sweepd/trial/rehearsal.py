@@ -26,7 +26,8 @@ ANSWERS = 16
 
 
 class Rehearsal:
-    """Trains a model on a task as a trial does. The checks are its methods."""
+    """Trains a model on a task as a trial does. The checks are its methods: each returns what it
+    found, in words, and raises Wrong for what is wrong."""
 
     def __init__(self, task: Task, architecture: Model, batch_size: int) -> None:
         self.task, self.architecture = task, architecture
@@ -39,7 +40,7 @@ class Rehearsal:
         return Training(self.task, self.architecture, self.train, few, Stop(), 0, 0.0, "cpu")
 
     def check_training(self) -> str:
-        """Three steps give finite losses, and every weight a gradient."""
+        """Checks that three steps give finite losses, and that every weight gets a gradient."""
         self.straight = self._training()
         module = type(self.straight.model)
         seconds: list[float] = []
@@ -71,10 +72,10 @@ class Rehearsal:
         return "losses " + ", ".join(f"{loss:.3f}" for loss in self.losses)
 
     def check_checkpoint(self) -> str:
-        """A state that is restored trains on as if nothing had been, bit for bit."""
+        """Checks that a restored state trains on as if it had never stopped, bit for bit."""
         resumed = self._training()
         resumed.restore(resumed.read(self.snapshot))
-        seed_all(99)  # what the global generators give elsewhere
+        seed_all(99)  # in another process the global generators have other states
         while resumed.step < STEPS:
             resumed.train_step()
         kept = self.straight.model.state_dict()
@@ -90,7 +91,7 @@ class Rehearsal:
         return f"restored after {KEPT} steps, the next gives the same weights bit for bit"
 
     def check_scores(self) -> str:
-        """A test sample is decoded and scored."""
+        """Checks that a test sample can be scored."""
         started = time.perf_counter()
         score = self.straight.test_score()
         seconds = time.perf_counter() - started
@@ -98,7 +99,7 @@ class Rehearsal:
         return f"{ANSWERS} rows in {seconds:.2f} s, {told}"
 
     def check_time(self) -> str:
-        """How long a step takes. The first one, in which libraries warm up, does not count."""
+        """Returns how long the fastest step took. In the first one libraries warm up."""
         rows = self.train.batch_size
         return (
             f"{self.step_seconds * 1000:.1f} ms a step of {rows} rows on one core of this machine"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Spiller:
     """Saves on this machine what an attempt holds in memory when its store can't be written.
 
-    What it saves is taken to the store by the next launch on this machine (`sweepd.store.spill`).
+    The next launch on this machine takes what it saved to the store (`sweepd.store.spill`).
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -24,8 +24,9 @@ class Spiller:
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """Within this block, an EnvironmentFailure spills the attempt, says where its results are
-        now, and is raised again by every later use: the attempt is over."""
+        """Guards the block against a store that can't be written. An EnvironmentFailure in it saves
+        the attempt on this machine, and is raised with a note of where its results are now. The
+        attempt is then over, so every later use raises the failure again."""
         if self.failure:
             raise self.failure
         try:
@@ -35,7 +36,8 @@ class Spiller:
             raise self.failure from error
 
     def _spill(self) -> str:
-        """Returns what has become of the trial, for the message."""
+        """Saves the attempt on this machine if it has something to save. Returns what has become of
+        the trial, for the message."""
         attempt, store = self.attempt, self.attempt.store
         trial = f"trial {attempt.trial.id}"
         if attempt.status is not None or attempt.training is None:

@@ -1,7 +1,8 @@
-"""Checks of a task: its rows can be trained on, are decided by the seed, and its splits share none.
+"""Checks of a task: its rows can be trained on, the seed decides them, and no input is in two
+splits.
 
-A task that draws from a global generator or whose splits overlap runs, and its numbers mean
-nothing.
+A task that draws from a global generator or whose splits overlap would still run, and its numbers
+would mean nothing. Each check returns what it found, in words, and raises Wrong for what is wrong.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ GENERATORS: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
 
 
 def seed_all(seed: int) -> None:
-    """Seed the global generators."""
+    """Seeds the global generators."""
     np.random.seed(seed)
     random.seed(seed)
     seed_torch(seed)
 
 
 def check_rows(task: Task) -> str:
-    """Shapes, types, ids and lengths fit, and each row has an answer."""
+    """Checks that shapes, types, ids and lengths fit, and that each row has an answer."""
     if isinstance(task, ChainTask) and tuple(task.vocab[: len(SPECIALS)]) != SPECIALS:
         raise Wrong(
             f"has a vocab that begins with {' '.join(task.vocab[: len(SPECIALS)])}",
@@ -100,7 +101,8 @@ def check_rows(task: Task) -> str:
 
 
 def _check_ids(what: str, rows: np.ndarray, vocab: int) -> None:
-    """Types with which torch can train, and ids of the vocabulary."""
+    """Raises Wrong unless torch can train with the type of these rows, and the vocabulary has their
+    ids."""
     target = what.startswith("targets")
     if vocab:
         types = [np.dtype(np.int64), *([] if target else [np.dtype(np.int32)])]
@@ -124,7 +126,8 @@ def _check_ids(what: str, rows: np.ndarray, vocab: int) -> None:
 
 
 def check_seeds(task: Task) -> str:
-    """The same generator gives the same rows, whatever global generators do; another others."""
+    """Checks that the same generator gives the same rows, whatever the global generators do, and
+    that another generator gives other rows."""
     seed_all(1)
     before = {name: str(state()) for name, (state, _) in GENERATORS.items()}
     first = _drawn(task, 0)
@@ -149,7 +152,7 @@ def check_seeds(task: Task) -> str:
 
 
 def check_splits(task: Task) -> str:
-    """No input is in two splits."""
+    """Checks that no input is in two splits."""
     seen = {split: _inputs(task, split) for split in Split}
     for one, other in (("TRAIN", "TEST"), ("TRAIN", "CHECK"), ("CHECK", "TEST")):
         both = seen[Split[one]] & seen[Split[other]]
@@ -165,7 +168,7 @@ def check_splits(task: Task) -> str:
 
 
 def check_answers(task: Task) -> str:
-    """There is something to learn: not always the same answer."""
+    """Checks that there is something to learn: the answer is not always the same."""
     answer, share = commonest(task)
     if share > CONSTANT:
         raise Wrong(
@@ -179,8 +182,9 @@ def check_answers(task: Task) -> str:
 
 
 def commonest(task: Task) -> tuple[str, float]:
-    """The commonest answer of a sample, and the accuracy of always giving it. An answer is all
-    that follows a chain's last separator, or a single target; ("", 0) for real numbers."""
+    """Returns the commonest answer of a sample, and the accuracy of always giving it. An answer is
+    all that follows a chain's last separator, or a single target. Returns ("", 0) for real
+    numbers."""
     if not task.vocab:
         return "", 0.0
     samples = list(_samples(task, Split.TRAIN))
@@ -196,14 +200,15 @@ def commonest(task: Task) -> tuple[str, float]:
 
 
 def _answers(task: Task, rows: Chains | Batch) -> list[tuple[int, ...]]:
-    """The answers of chains, as ids."""
+    """Returns the answers of chains, as ids."""
     assert isinstance(task, ChainTask) and isinstance(rows, Chains)
     pairs = zip(rows.tokens, rows.lengths, strict=True)
     return [task.answer(row[: end - 1]) for row, end in pairs]
 
 
 def check_metrics(task: Task) -> str:
-    """What `right` and `scores` make of right answers can be used, and is the same again."""
+    """Checks that `right` counts the right answers as right, and that `scores` gives metrics for
+    them that can be used, and the same ones a second time."""
     _, sample = _drawn(task, 0)
     told = {}
     if isinstance(sample, Batch):

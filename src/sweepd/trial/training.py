@@ -1,8 +1,9 @@
-"""One trial's training: a loop whose every step is a function of the settings, seed and step.
+"""One trial's training: a loop in which every step is a function of the settings, seed and step.
 
 Nothing random carries state from step to step: data, dropout and samples come from counter-based
-generators keyed by (seed, stream, step). So weights, optimizer and the step number are the whole
-state of a trial, and one continued from a checkpoint gives the numbers of one never interrupted.
+generators keyed by (seed, stream, step). So the weights, the optimizer and the step number are the
+whole state of a trial. A trial that is continued from a checkpoint gives the numbers of one that
+was never interrupted.
 """
 
 from __future__ import annotations
@@ -48,19 +49,24 @@ class Stream(IntEnum):
 
 
 def generator(seed: int, stream: Stream, step: int) -> np.random.Generator:
-    """The generator of one purpose at one step: independent of every other, without history."""
+    """Returns the generator of one purpose at one step. It is independent of every other generator,
+    and of what was drawn before."""
     return np.random.Generator(np.random.Philox(key=[seed, (stream << 48) | step]))
 
 
 def torch_seed(seed: int, stream: Stream, step: int) -> int:
-    """A 63-bit seed for torch's generators, drawn from `generator`."""
+    """Returns a 63-bit seed for torch's generators, drawn from `generator`."""
     return int(generator(seed, stream, step).integers(2**63))
 
 
 @dataclass(frozen=True)
 class MetricRow:
-    """What is recorded of one step. acc, chain_acc and the task's own metrics are those of its
-    check, the last step's those of the test score; elsewhere None, and no metrics."""
+    """What is recorded of one step.
+
+    acc, chain_acc and `own`, the task's own metrics, are those of the check at this step. At the
+    last step they are those of the test score. At a step without either, acc and chain_acc are
+    None, and `own` is empty.
+    """
 
     step: int
     loss: float
@@ -74,7 +80,7 @@ class MetricRow:
 
     @property
     def scores(self) -> dict[str, float]:
-        """What its check measured; nothing where it measured the loss alone."""
+        """What its check measured. It is empty where that was the loss alone."""
         acc = {} if self.acc is None else {"acc": self.acc}
         return {"loss": self.loss, **acc, **self.own} if acc or self.own else {}
 
@@ -86,7 +92,7 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Check:
-    """What a check saw, by metric."""
+    """What a check measured, by metric."""
 
     step: int
     acc: float | None
@@ -108,15 +114,16 @@ class TrainingResult:
     error: str | None = None
 
     def columns(self) -> dict[str, Any]:
-        """Its score as columns of `trials`."""
+        """Returns its score as columns of `trials`. The mapping is empty without a score."""
         return self.score.columns() if self.score else {}
 
 
 class Training:
     """The model, optimizer and position of one trial: the built-in `loop.Run`.
 
-    `advance()` trains a step at a time and sets `result` when the trial is over; it may be left
-    after any step and called again. `snapshot()` and `restore()` carry the state over.
+    `advance()` trains a step at a time and sets `result` when the trial is over. It may be left
+    after any step and called again. `snapshot()` and `restore()` carry the state over to another
+    run.
     """
 
     def __init__(
@@ -147,7 +154,7 @@ class Training:
         )
         self.lr = torch.tensor(self.peak_lr, device=self.device)
         """where a recorded step reads its rate"""
-        # Neither knows this run, so that a GPU's memory is free as soon as the run is dropped.
+        # Neither refers to this run, so that a GPU's memory is free as soon as the run is dropped.
         self.batches = Batches(partial(drawn, task, train.batch_size, seed), self.device)
         update = partial(updated, self.model, self.optimizer, train)
         self.update: Step = Recorded(update) if self.recorded else update
@@ -161,8 +168,8 @@ class Training:
         self.result: TrainingResult | None = None
 
     def advance(self) -> Iterator[MetricRow | None]:
-        """Train on, yielding after each step: a row every LOG_EVERY steps, at each check and at
-        the last step, None otherwise."""
+        """Trains on and yields after each step: a row every LOG_EVERY steps, at each check and at
+        the last step, and None otherwise."""
         while self.result is None:
             started, before = time.perf_counter(), self.seconds
             lr, loss = self.train_step()
@@ -196,11 +203,11 @@ class Training:
 
     @property
     def train_flops(self) -> float:
-        """Training FLOPs so far."""
+        """The training FLOPs so far."""
         return self.step * self.flops_per_step
 
     def train_step(self) -> tuple[float, Tensor]:
-        """One optimizer step on fresh data; returns its learning rate and its loss."""
+        """Takes one optimizer step on fresh data. Returns its learning rate and its loss."""
         fed = self.batches.take(self.step)
         seed_torch(torch_seed(self.seed, Stream.DROPOUT, self.step), self.device)
         lr = self.peak_lr * lr_factor(self.train, self.step)
@@ -215,13 +222,15 @@ class Training:
         return self.step % self.evaluation.check_every == 0
 
     def check(self) -> Score:
-        """Accuracy of the present weights on a fresh check sample."""
+        """Scores the present weights on a fresh check sample, and records the check. Returns the
+        score."""
         score = self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
         self.checks.append(Check(self.step, score.acc, score.chain_acc, score.loss, score.own))
         return score
 
     def test_score(self) -> Score:
-        """Accuracy on a test sample: no input of it was trained on or checked before."""
+        """Returns the score of the present weights on a test sample. No input of it was trained on
+        or checked before."""
         return self._score(Stream.TEST, Split.TEST, self.evaluation.verdict_samples)
 
     def _score(self, stream: Stream, split: Split, count: int) -> Score:
@@ -231,7 +240,8 @@ class Training:
         return evaluate(self.model, self.task, sample)
 
     def after_check(self) -> TrainingResult | None:
-        """A check that crosses the success mark draws the test sample, which must confirm it."""
+        """Returns the result if the latest check ends the trial, else None. Where a check reaches
+        the success mark, a test sample is drawn, which must confirm it."""
         mark = self.stop.success
 
         def reached(acc: float | None) -> bool:
@@ -245,7 +255,8 @@ class Training:
         return self.spoilt(score.own) or TrainingResult(status, score)
 
     def spoilt(self, own: Mapping[str, float]) -> TrainingResult | None:
-        """`diverged` where a metric of the task's own is no finite number, as one of a loop's."""
+        """Returns a `diverged` result where one of the task's own metrics is no finite number, else
+        None. The metrics of a loop are judged alike."""
         wild = [f"{name} = {value}" for name, value in own.items() if not math.isfinite(value)]
         if not wild:
             return None
@@ -253,7 +264,7 @@ class Training:
         return TrainingResult("diverged", None, str(told))
 
     def snapshot(self) -> bytes:
-        """Everything that `restore` needs; loadable with torch's weights_only."""
+        """Returns everything that `restore` needs. It can be loaded with torch's weights_only."""
         buffer = io.BytesIO()
         torch.save(
             {
@@ -272,22 +283,22 @@ class Training:
         return buffer.getvalue()
 
     def read(self, snapshot: bytes) -> Snapshot:
-        """A snapshot's content. Any error of torch's reader may be raised."""
+        """Returns a snapshot's content. Any error of torch's reader may be raised."""
         state: Snapshot = torch.load(
             io.BytesIO(snapshot), map_location=self.device, weights_only=True
         )
         return state
 
     def passes(self, state: Snapshot) -> bool:
-        """Whether this run would come through a state of its trunk that another one reached:
-        neither solved before nor with a budget used up."""
+        """Returns whether this run would pass through a state of its trunk that another run
+        reached. It does unless it would have been solved before, or its budget would be used up."""
         same_checks = state["evaluate"] == asdict(self.evaluation)
         return unsolved(self.stop.success, state["success"], same_checks) and not self.stop.spent(
             state["tokens"], state["seconds"]
         )
 
     def restore(self, state: Snapshot) -> None:
-        """Continue from a state of the same trunk, as if this run had just come there."""
+        """Continues from a state of the same trunk, as if this run had just reached it."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for group in self.optimizer.param_groups:  # the state may come from another device
@@ -305,7 +316,7 @@ class Training:
 
 
 def drawn(task: Task, rows: int, seed: int, step: int) -> Batch:
-    """The training batch of a step. ValueError unless it can be trained on."""
+    """Returns the training batch of a step. Raises ValueError unless it can be trained on."""
     batch = task.batch(generator(seed, Stream.DATA, step), rows, Split.TRAIN)
     batch.check(rows)
     return batch
@@ -314,7 +325,7 @@ def drawn(task: Task, rows: int, seed: int, step: int) -> Batch:
 def updated(
     model: nn.Module, optimizer: AdamW, train: Train, inputs: Tensor, targets: Tensor
 ) -> Tensor:
-    """Take one step of the optimizer on a batch; returns the loss before it."""
+    """Takes one step of the optimizer on a batch. Returns the loss before the step."""
     mixed = train.precision == "bf16"
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
         outputs = model(inputs)
@@ -327,7 +338,7 @@ def updated(
 
 
 def lr_factor(train: Train, step: int) -> float:
-    """Learning rate of step `step` (from 0) as a share of the peak rate."""
+    """Returns the learning rate of step `step` (counted from 0) as a share of the peak rate."""
     warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
     start = train.decay_start
     if step < start:

@@ -1,0 +1,53 @@
+"""What every kind of cluster inherits: how many trials its nodes hold, what trials cost there, and
+which places for results its nodes cannot reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweepd.cluster.address import Address
+from sweepd.cluster.base import Work
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid.options import Nodes, Resources
+
+
+def cluster(**nodes: Nodes) -> Address:
+    return Address(kind="address", address="http://127.0.0.1:8265", nodes=nodes)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/results", "gs://bucket", "/shared/results"])
+def test_results_that_all_nodes_may_reach(address: str) -> None:
+    cluster().check_results(address)
+
+
+@pytest.mark.parametrize("address", ["results", "./results", "ftp://host/results"])
+def test_results_in_a_folder_of_this_machine_are_refused(address: str) -> None:
+    with pytest.raises(UserError, match=f"{address}: the nodes of a cluster do not see"):
+        cluster().check_results(address)
+
+
+def test_slots_are_those_of_all_nodes() -> None:
+    mixed = cluster(small=Nodes(3, 4), large=Nodes(2, 8, 1))
+    assert mixed.slots(Resources(2)) == 3 * 2 + 2 * 4
+    assert mixed.slots(Resources(1, 0.5)) == 2 * 2
+    assert cluster().slots(Resources(2)) == 0, "only the cluster knows"
+    with pytest.raises(EnvironmentFailure, match="the largest node has"):
+        mixed.slots(Resources(16))
+
+
+def test_the_cost_is_that_of_the_cheapest_nodes_and_of_the_dearest() -> None:
+    """Of a trial an hour: 1 dollar on a cheap node of two, 6 dollars on a dear node of one."""
+    head = Nodes(1, 0.5, price=0.3, least=1)
+    mixed = cluster(head=head, cheap=Nodes(2, 2, price=2), dear=Nodes(4, 1, price=6))
+    for at_once, low, high in ((1, 2, 6), (2, 2, 12), (5, 4 + 6, 24 + 2)):
+        found = mixed.cost(Resources(1), at_once, 3600, 7200)
+        assert found == pytest.approx((low + 0.3, 2 * (high + 0.3)))
+
+
+def test_work_is_one_command_for_a_shell() -> None:
+    work = Work("s", "/it's", ("launch", "grid.yaml", "--results", "/it's"), Path())
+    assert work.command("/my env/python") == (
+        "'/my env/python' -m sweepd launch grid.yaml --results '/it'\"'\"'s'"
+    )

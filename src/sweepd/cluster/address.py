@@ -18,10 +18,11 @@ class Address(Remote):
 
     kind: Literal["address"]
     address: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]
-    """of its dashboard, as http://127.0.0.1:8265"""
+    """The address of the cluster's dashboard, such as http://127.0.0.1:8265."""
     after: Literal["keep"] = "keep"
     nodes: dict[str, Nodes] = Field(default_factory=dict)
-    """by type, what it has or may grow to; if nothing is said, what it has when the driver joins"""
+    """The nodes that the cluster has or may grow to, by type. If empty, it has what is there when
+    the driver joins."""
 
     def types(self) -> Mapping[str, Nodes]:
         return self.nodes

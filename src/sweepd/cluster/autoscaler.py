@@ -28,12 +28,13 @@ from sweepd.grid.yamlfile import Keys
 Config = Mapping[str, Any]
 
 HOME = ".sweepd/clusters"
-"""Below the home of whoever brings clusters up, and of their nodes."""
+"""The folder of clusters below the home folder, both of the user who brings clusters up and of
+their nodes."""
 DASHBOARD_PORT = 8265
 TUNNEL_SECONDS = 60.0
 POLL_SECONDS = 0.2
 HEAD_CONFIG = Path("~/ray_bootstrap_config.yaml")
-"""Where Ray leaves the config on the head of a cluster."""
+"""The file on the head of a cluster in which Ray leaves the config."""
 HEAD_POLL_SECONDS = 5.0
 RAY = (sys.executable, "-m", "ray.scripts.scripts")
 PLAIN = ("--log-style", "pretty", "--log-color", "false")
@@ -42,7 +43,8 @@ import sys
 from ray.autoscaler.sdk import run_on_cluster
 run_on_cluster(sys.argv[1], cmd="cat", port_forward=(int(sys.argv[2]), int(sys.argv[3])))
 """
-"""`cat` ends when its input does, so that no tunnel outlives the process that opened it."""
+"""A program that opens a tunnel. `cat` ends when its input does, so that no tunnel outlives the
+process that opened it."""
 
 
 @dataclass(frozen=True)

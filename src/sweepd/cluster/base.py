@@ -17,7 +17,7 @@ from sweepd.grid.options import Nodes, Placement, Resources, no_room, slots
 from sweepd.grid.yamlfile import Keys
 
 Note = Callable[[str], None]
-"""Who is told, in lines for a person, what is going on."""
+"""A function that is called with each line that tells people what is going on."""
 
 
 class ClusterFile(BaseModel, ABC):
@@ -26,9 +26,9 @@ class ClusterFile(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     results: str | None = None
-    """where results lie if `--results` does not say"""
+    """The folder or address of the results, if `--results` does not say."""
     per_trial: Resources = Resources()
-    """what one trial occupies where the grid says `resources: auto`"""
+    """The resources that one trial occupies where the grid says `resources: auto`."""
 
     def faults(self) -> Iterator[tuple[Keys, str]]:
         """Yields what is wrong with the file besides its types: where, and why. Uses no network."""
@@ -83,9 +83,9 @@ class Work:
     sweep: str
     results: str
     arguments: tuple[str, ...]
-    """of `python -m sweepd`, to be run in `folder`"""
+    """The arguments of `python -m sweepd`, which is to be run in `folder`."""
     folder: Path
-    """what `pack` has filled; gone when `start` has returned"""
+    """The folder that `pack` has filled. It is gone once `start` has returned."""
 
     def command(self, python: str) -> str:
         """Returns the shell command that drives the sweep."""
@@ -100,12 +100,12 @@ class Remote(ClusterFile):
     """
 
     lasting: ClassVar[bool] = True
-    """whether it is there before and after the sweeps that run there"""
+    """Whether the cluster is there before and after the sweeps that run on it."""
 
     after: Literal["keep", "down"] = "keep"
-    """what becomes of the cluster when a sweep has ended, however it ended"""
+    """What happens to the cluster when a sweep has ended, however it ended."""
     python: str = "python"
-    """what runs Python on its nodes: a name or a path"""
+    """The name or path of the command that runs Python on the cluster's nodes."""
 
     @abstractmethod
     def up(self, note: Note) -> None:

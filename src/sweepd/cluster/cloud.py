@@ -14,7 +14,7 @@ class Cloud(Launcher):
     """Nodes that cost money: the head while the cluster is up, and each worker while it is up."""
 
     prices: dict[str, float]
-    """dollars an hour, for each of the section's `available_node_types`"""
+    """The price in dollars an hour of each of the section's `available_node_types`."""
 
     def own_faults(self) -> Iterator[tuple[Keys, str]]:
         yield from super().own_faults()

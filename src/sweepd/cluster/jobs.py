@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient as JobSubmissionClient
 
 STOPPING = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
-"""`ray job stop` lets a driver save what runs, as Ctrl-C does, before Ray kills it."""
+"""The settings of a job with which `ray job stop` lets a driver save what runs, as Ctrl-C does,
+before Ray kills it."""
 
 
 def connect(address: str, token: str | None = None) -> JobSubmissionClient:

@@ -26,14 +26,14 @@ from sweepd.grid.options import Nodes
 from sweepd.grid.yamlfile import Keys, dump
 
 MOUNT, PACKAGE = "/sweepd", "package.zip"
-"""Where the pods have the code that was sent."""
+"""The folder in the pods that holds the code that was sent, and the name of its file there."""
 MOST_BYTES = 1_000_000
-"""What a ConfigMap holds, in round figures."""
+"""The most bytes that a ConfigMap holds, as a round number."""
 LABEL = "app.kubernetes.io/managed-by=sweepd"
 SWEEP, RESULTS = "sweepd/sweep", "sweepd/results"
-"""Annotations of a job."""
+"""The annotations of a job that name its sweep and its results."""
 ENDED = ("Complete", "Failed", "ValidationFailed")
-"""Stages of jobs that are over; before their submitter has run there is no output."""
+"""The stages of jobs that are over. Before a job's submitter has run there is no output."""
 GONE = "gone"
 POLL_SECONDS = 2.0
 
@@ -71,7 +71,7 @@ class Container(_Part):
 
 class Pod(_Part):
     containers: Annotated[list[Container], Field(min_length=1)]
-    """Ray's own is the first"""
+    """The containers of the pod. The first is the one in which Ray runs."""
 
 
 class Template(_Part):
@@ -101,7 +101,7 @@ class Workers(Group):
 
 class RayCluster(_Part):
     ray_version: str
-    """KubeRay asks for a token where it knows that this Ray does"""
+    """The version of Ray. KubeRay asks for a token where it knows that this version does."""
     head_group_spec: Group
     worker_group_specs: list[Workers]
 
@@ -111,14 +111,15 @@ class KubeRay(Batch):
 
     kind: Literal["kuberay"]
     context: str | None = None
-    """kubectl's; the current one if nothing is said"""
+    """The context of kubectl; None stands for the current one."""
     namespace: str = "default"
     prices: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """dollars an hour and pod, by the name of its group, `head` for the head"""
+    """The price of a pod in dollars an hour, by the name of its group. The group of the head is
+    `head`."""
     ray: RayCluster
-    """a RayClusterSpec, in KubeRay's words"""
+    """A RayClusterSpec, as KubeRay defines it."""
     after: Literal["keep", "down"] = "down"
-    """whether the pods of a sweep stay when it has ended, to be looked at"""
+    """Whether the pods of a sweep stay when it has ended, so that people can look at them."""
 
     def faults(self) -> Iterator[tuple[Keys, str]]:
         groups = ("head", *(group.group_name for group in self.ray.worker_group_specs))

@@ -37,15 +37,16 @@ START = {
         "ulimit -n 65536; ray start --address=$RAY_HEAD_IP:6379 --object-manager-port=8076",
     ],
 }
-"""Ray's own, but for the dashboard, which Ray would open to the whole network."""
+"""The commands that start Ray. They are Ray's own, except that Ray would open the dashboard to the
+whole network."""
 SETUP: dict[str, list[str]] = {
     "setup_commands": [],
     "head_setup_commands": [],
     "worker_setup_commands": [],
 }
-"""Without the packages of Ray's examples."""
+"""The setup commands. They are empty, since the packages of Ray's examples are not needed."""
 START_SECONDS = 60.0
-"""How long the dashboard of a cluster that has just come up may take to answer."""
+"""The seconds that the dashboard of a cluster that has just come up may take to answer."""
 
 
 class Launcher(Remote):
@@ -53,9 +54,9 @@ class Launcher(Remote):
     it. That holds a token, without which nobody gets in, and the versions of the packages here."""
 
     provider: ClassVar[str]
-    """Ray's name of what gives the nodes"""
+    """Ray's name for the provider of the nodes."""
     extra: ClassVar[str] = "cluster"
-    """the extra of sweepd's that its nodes and its launching machine need"""
+    """The extra of sweepd that the nodes and the launching machine need."""
 
     ray: dict[str, Any]
 

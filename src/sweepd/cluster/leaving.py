@@ -10,7 +10,7 @@ import time
 from sweepd.cluster import autoscaler, jobs
 
 GRACE_SECONDS = 60.0
-"""For whoever follows to read the last lines."""
+"""The seconds that whoever follows the sweep has to read its last lines."""
 
 
 def main() -> None:

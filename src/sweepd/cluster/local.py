@@ -18,10 +18,10 @@ class Local(ClusterFile):
 
     kind: Literal["local"]
     ray: str | None = None
-    """address of a Ray to join, `auto` for the one on this machine: how a driver that was handed
-    over finds its cluster"""
+    """The address of a Ray cluster to join, or `auto` for the one on this machine. With it, a
+    driver that was handed over finds its cluster."""
     nodes: dict[str, Nodes] = Field(default_factory=dict)
-    """what that Ray may grow to"""
+    """The nodes to which that Ray cluster may grow, by type."""
 
     def types(self) -> Mapping[str, Nodes]:
         return self.nodes

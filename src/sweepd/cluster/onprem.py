@@ -20,7 +20,8 @@ class OnPrem(Launcher):
 
     kind: Literal["onprem"]
     nodes: dict[str, Nodes] = Field(default_factory=dict)
-    """by type, what the machines have; if nothing is said, what Ray finds when the driver joins"""
+    """What the machines have, by type of node. If empty, they have what Ray finds when the driver
+    joins."""
 
     def types(self) -> Mapping[str, Nodes]:
         return self.nodes

@@ -18,9 +18,11 @@ from sweepd.grid.yamlfile import dump
 from sweepd.provenance import ORIGIN, home, provenance
 
 PLACE = "cluster.yaml"
-"""The cluster file in the folder, for the driver: it joins the Ray that it finds."""
+"""The name of the cluster file in the folder. The driver reads it, and joins the Ray cluster that
+it finds."""
 MOST_BYTES = 20_000_000
-"""Only source text travels: more than this is a mistake."""
+"""The most bytes of code that are sent. Only source text is sent, so more than this is a
+mistake."""
 
 
 def pack(grid: Grid, cluster: Remote, folder: Path) -> str:

@@ -63,11 +63,11 @@ export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 # ports on the loopback interface onl
 NODES = "head=$(hostname -I | cut -d ' ' -f 1)"
 POLL_SECONDS = 2.0
 SAVING_SECONDS = 150.0
-"""How long `down` waits for drivers to save what runs."""
+"""The seconds that `down` waits for drivers to save what runs."""
 SIGHT_SECONDS = 60.0
-"""How long a shared folder may take to show what a node has written."""
+"""The seconds that a shared folder may take to show what a node has written."""
 PENDING, ENDED = "PENDING", ("COMPLETED", "FAILED")
-"""States of jobs that wait, and whose script has come to its end."""
+"""The state of jobs that wait, and the states of jobs whose script has come to its end."""
 KILLED = (
     *("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED"),
     "TIMEOUT",
@@ -76,7 +76,7 @@ OURS = {
     *("job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "chdir"),
     *("output", "error", "open-mode", "no-kill", "signal", "array", "wrap", "wait", "test-only"),
 }
-"""Options of sbatch that the script depends on."""
+"""The options of sbatch that the script depends on. A cluster file must not set them."""
 
 
 class Slurm(Batch):
@@ -84,19 +84,19 @@ class Slurm(Batch):
 
     kind: Literal["slurm"]
     folder: Annotated[str, Field(pattern=r"^/[\w./+-]*$")]
-    """where the code, the script, the token and the output of each job lie"""
+    """The folder for the code, the script, the token and the output of each job."""
     nodes: Annotated[int, Field(ge=1)] = 1
-    """of one job"""
+    """The number of nodes of one job."""
     cpus: Annotated[int, Field(ge=1)]
-    """of a node"""
+    """The number of cores of a node."""
     gpus: Annotated[int, Field(ge=0)] = 0
-    """of a node"""
+    """The number of GPUs of a node."""
     price: Annotated[float, Field(ge=0)] = 0.0
-    """dollars an hour and node"""
+    """The price of a node in dollars an hour."""
     setup: str = ""
-    """shell commands before Ray is started, as `module load cuda`"""
+    """Shell commands that run before Ray is started, such as `module load cuda`."""
     sbatch: dict[str, Literal[True] | StrictInt | str] = Field(default_factory=dict)
-    """further options of sbatch, as `partition: main`; one without a value is `true`"""
+    """Further options of sbatch, such as `partition: main`. An option without a value is `true`."""
     after: Literal["down"] = "down"
 
     def faults(self) -> Iterator[tuple[Keys, str]]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sweepd.models.base import Model, Part
 
 BACKWARD = 2
-"""The FLOPs of a backward pass divided by those of its forward pass. There are two products for
-each product of the forward pass, since each of them has two gradients."""
+"""The FLOPs of a backward pass as a multiple of those of its forward pass. It is 2, since each
+product has two gradients."""
 FLOAT_BYTES = 4
 
 

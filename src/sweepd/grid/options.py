@@ -207,9 +207,9 @@ class Settle:
     """The failing cell is trained for at least this many times the steps with which the passing
     cell passed."""
     least: int = 2000
-    """The number of steps that the failing cell is trained for in any case."""
+    """The least number of steps that the failing cell is trained for."""
     most: int = 32_000
-    """The largest number of steps of a trial."""
+    """The largest budget of a trial, in steps."""
     share: float = 1.0
     """The most that one step of settling may cost, as a share of the cost of the line's whole grid
     at the first budget."""

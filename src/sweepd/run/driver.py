@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from sweepd.run.tune_hooks import Listener
 
 Note = Callable[[str], None]
-"""Who is told, in lines for a person, what is going on."""
+"""A function that is called with each line that tells people what is going on."""
 
 POLL_SECONDS = 2.0
-"""How often the store is asked for a request to cancel, and for trials that another sweep's driver
-runs."""
+"""The seconds after which the store is asked again. It is asked for a request to cancel, and for
+trials that another sweep's driver runs."""
 
 COMPACTION_SECONDS = 60.0
-"""How often the driver of a running sweep checks whether there are files to compact."""
+"""The seconds after which the driver of a running sweep checks again whether there are files to
+compact."""
 FILES_WHILE_RUNNING, FILES_AT_THE_END = 1000, 64
-"""How many new files are compacted."""
+"""The least number of new files that are compacted while a sweep runs, and at its end."""
 
 
 @dataclass(frozen=True)
 class Launched:
-    """How a launch ended. failed: trials that failed as often as they may."""
+    """How a launch ended. failed: the trials that failed as often as they may."""
 
     standing: Standing
     failed: tuple[Trial, ...]

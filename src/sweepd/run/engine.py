@@ -54,7 +54,7 @@ from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 
 LOOK_SECONDS = 1.0
-"""How often the driver checks that the processes of a private Ray still run."""
+"""The seconds after which the driver checks again that the processes of a private Ray still run."""
 
 
 def start_ray(address: str | None) -> None:

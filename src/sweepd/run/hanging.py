@@ -15,8 +15,9 @@ from traceback import extract_stack
 from sweepd.grid.blame import is_own_file
 
 SHARE = 0.5
-"""Of the time after which a worker is killed. The driver's clock starts earlier, when it hands the
-trial out: with a larger share the worker of a short `hang_seconds` would be killed before."""
+"""The share of `hang_seconds` after which a trial without a step is noted in its log. The driver's
+clock starts earlier, when it hands the trial out. So with a larger share, the worker of a short
+`hang_seconds` would be killed before the note."""
 
 
 @contextmanager

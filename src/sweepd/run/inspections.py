@@ -25,9 +25,9 @@ from sweepd.trial.cases import Case
 from sweepd.trial.findings import Finding
 
 MOST_SECONDS = 120
-"""How long one case may take."""
+"""The seconds that the inspection of one case may take."""
 LONG_SECONDS = 10
-"""After how long it is said where a case stands."""
+"""The seconds after which people are told where the inspection of a case stands."""
 PROGRAM = "from sweepd.run.inspections import main; main()"
 
 

@@ -27,21 +27,22 @@ from sweepd.store.store import Damaged, Store
 from sweepd.trial.checkpoints import Outlook, outlook
 
 Codes = Literal["accepted", "all"]
-"""Which other versions of the code have their trials counted as done: those that an earlier launch
+"""The other versions of the code whose trials count as done. They are those that an earlier launch
 of the sweep accepted, or all."""
 Aim = Literal["search", "promote"]
-"""What a launch runs: the search of the grid; or, in full, the trials that a rule stopped and on
-which the answer hangs."""
+"""What a launch runs. `search` runs the search of the grid. `promote` runs in full the trials that
+a rule stopped and on which the answer depends."""
 BILLS = ("grid", "least", "likely", "worst")
-"""What is compared: the whole grid, and how the staircase may turn out."""
+"""The names of the bills that are compared. They are for the whole grid, and for the ways in which
+the staircase may turn out."""
 SETTLING = ("settle_least", "settle_most")
-"""What settling adds to that, at the least and at the most."""
+"""The names of the bills of what settling adds, at the least and at the most."""
 STARTUP_SECONDS = (8.0, 60.0)
-"""From a launch to its first step: importing Ray and torch, starting Ray and a worker. Measured on
-2 cores, idle and busy."""
+"""The seconds from a launch to its first step, low and high. They pass while Ray and torch are
+imported and Ray and a worker start. They were measured on 2 cores, idle and busy."""
 NOTHING = Bill(0.0, 0.0, 0.0, 0.0)
 CANCEL_SECONDS = 120.0
-"""How long a driver may take to stop after it was told to."""
+"""The seconds that a driver may take to stop after it was told to."""
 CANCEL_POLL_SECONDS = 1.0
 
 
@@ -60,10 +61,11 @@ class Site(Protocol):
 class Planned:
     """A grid's trials, and what a store has of them.
 
-    search: knows which trials have ended. ended: the store's `trials`. other_code: how many trials
-    were done by versions of the code that are not accepted. changed: the files in which these
-    versions differ from the present one. defaults: sentences about defaults of the user's classes
-    that have changed since the last launch. damaged: files of the store that were skipped.
+    search: the search, which knows the trials that have ended. ended: the store's `trials` table.
+    other_code: the number of trials that were done by versions of the code that are not accepted.
+    changed: the files in which these versions differ from the present one. defaults: sentences
+    about defaults of the user's classes that have changed since the last launch. damaged: the files
+    of the store that were skipped.
     """
 
     search: Search

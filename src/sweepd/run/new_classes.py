@@ -20,7 +20,7 @@ from sweepd.store.store import Store
 from sweepd.trial.cases import Case, cases_of
 
 VERSION = 3
-"""Of the checks: what earlier ones found right is looked at again."""
+"""The version of the checks. A class that an earlier version found right is inspected again."""
 
 
 def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:

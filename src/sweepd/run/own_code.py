@@ -23,7 +23,7 @@ from sweepd.provenance import ORIGIN
 from sweepd.store.store import Store, SweepInfo
 
 MOST_BYTES = 2**20
-"""Of one file: what is larger is data, not code."""
+"""The largest size of a file of code, in bytes. A larger file holds data, not code."""
 
 Sources = dict[str, dict[str, dict[str, str]]]
 

@@ -32,11 +32,11 @@ from sweepd.store.store import Store
 from sweepd.trial.endings import ledger_columns, log_line, storable
 
 NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
-"""What Ray's errors say where an actor was lost with its node, or where Ray could not find out
-within a minute whether it was."""
+"""A pattern of Ray's errors about an actor that was lost with its node. It also matches the error
+for an actor of which Ray could not find out within a minute whether it was lost."""
 
 MOST_STEPS = 2**31
-"""Where nobody says after how many steps a trial ends."""
+"""The number of steps that is assumed where nobody says after how many steps a trial ends."""
 
 
 class Listener(Protocol):
@@ -137,7 +137,7 @@ class Watchdog(Disposable, tune.Callback):
         self.listener, self.end = listener, end
         self.now, self.looked = 0.0, time.monotonic()
         self.moved: dict[TuneTrial, float] = {}
-        """for each trial that runs, when it last made a step"""
+        """For each trial that runs, the time at which it last made a step."""
         self.hung: set[TuneTrial] = set()
 
     def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
@@ -226,10 +226,11 @@ class Rules(Disposable, FIFOScheduler):
         steps = {trial.train.steps for trial in spec.trials}
         self.horizon = max(steps) if all(steps) else MOST_STEPS
         self.heard: dict[str, int] = {}
-        """the step of each trial's latest check: a trial tried again repeats earlier checks"""
+        """The step of each trial's latest check. A trial that is tried again repeats earlier
+        checks, and these are skipped."""
         self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
         self.rungs: dict[tuple[Any, ...], Any] = {}
-        """an AsyncHyperBandScheduler for each group of competitors"""
+        """An AsyncHyperBandScheduler for each group of competitors."""
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         return None

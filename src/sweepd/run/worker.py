@@ -30,13 +30,15 @@ with cycles.importing():  # spares a quarter of what a worker takes to come up
     from sweepd.trial.attempt import Attempt
 
 PR_SET_PDEATHSIG = 1
-"""Of Linux's prctl(2): which signal a process gets when its parent dies."""
+"""The option of Linux's prctl(2) that sets which signal a process gets when its parent dies."""
 LEAST_SLICE_SECONDS = 1.0
-"""How long a trial trains between two reports, where few enough run at once."""
+"""The seconds that a trial trains between two reports, if few enough trials run at once."""
 REPORTS_A_SECOND = 400
-"""Most that the driver is to hear: they keep it busy for a third of its time (docs/scale.md)."""
+"""The most reports a second that the driver is to get. So many keep it busy for a third of its time
+(docs/scale.md)."""
 SLICES_TO_HANG = 4
-"""Slices that fit at least into `hang_seconds`, by which the driver tells who hangs."""
+"""The least number of slices that fit into `hang_seconds`. The driver tells from the reports
+between slices which trial hangs."""
 
 
 def slice_seconds(slots: int, hang_seconds: float) -> float:
@@ -56,22 +58,23 @@ class LaunchSpec:
     checkpoint_seconds: float
     trials: tuple[Trial, ...]
     goal: Goal
-    """the metric of the goal is what the rules watch that give up on trials"""
+    """The goal of the sweep. The rules that give up on trials watch its metric."""
     attempt: type[Attempt] = Attempt
-    """what runs a trial; a simulation brings its own"""
+    """The class that runs a trial. A simulation brings its own."""
     codes: frozenset[str] = frozenset()
-    """digests of the versions of the code that this launch runs"""
+    """The digests of the versions of the code that this launch runs."""
     tune: tuple[str, ...] = ()
-    """nuisance axes, in which competitors differ"""
+    """The nuisance axes, in which competitors differ."""
     in_full: frozenset[str] = frozenset()
-    """ids of trials that no rule may give up on"""
+    """The ids of trials that no rule may give up on."""
     hang_seconds: float = 0.0
-    """how long a trial may make no step before its worker is killed; 0: for ever"""
+    """The seconds that a trial may go without a step before its worker is killed; 0 means for
+    ever."""
     slice_seconds: float = LEAST_SLICE_SECONDS
-    """how long a trial trains between two reports, unless a rule waits for a check"""
+    """The seconds that a trial trains between two reports, unless a rule waits for a check."""
     record: Mapping[str, Any] | None = None
-    """the store's record of this launch, by which a worker on another machine sees that it reaches
-    the same store; None where all workers run on this machine"""
+    """The store's record of this launch; None where all workers run on this machine. By this
+    record, a worker on another machine sees that it reaches the same store."""
 
 
 class Worker(tune.Trainable):

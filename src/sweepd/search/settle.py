@@ -69,8 +69,8 @@ class Progress:
     steps: int
     """The largest budget, in steps, to which all seeds that fail were trained."""
     gain: float
-    """The average rise of the failing seeds' scores for each doubling of the budget, since the
-    budget before the last."""
+    """The average improvement of the failing seeds' scores for each doubling of the budget, from
+    the budget before `steps` to `steps`."""
     missing: float
     """The distance from the cell's score to the goal."""
     error: float

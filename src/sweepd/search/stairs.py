@@ -22,10 +22,11 @@ from sweepd.search.settle import Standing, best_rates, edge, lead, progress, sta
 class LineAnswer:
     """What is known of one size of a line.
 
-    value: the least width that passes, if any. passing: where it does so at the least budget.
-    deciding: the next smaller position, or the largest one where nothing passes; None where there
-    is none. budget: the steps with which the value passes. Where nothing passes, the budget is
-    that of the size that needs the most. Where no size has a pass, it is the first budget.
+    value: the least width that passes, if any. passing: the ladder and the rung with which it
+    passes at the least budget. deciding: the position with the next smaller width, or with the
+    largest one where nothing passes; None where there is none. budget: the steps with which the
+    value passes. Where nothing passes, the budget is that of the size that needs the most. Where no
+    size has a pass, it is the first budget.
     """
 
     value: float | None

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 REQUEST_SECONDS = 30.0
-"""How long one request may take; large objects are sent in parts, a request each."""
+"""The seconds that one request may take. Large objects are sent in parts, with one request for
+each."""
 RETRY_SECONDS = 60.0
-"""How long a request that failed is tried again, with growing pauses."""
+"""The seconds for which a failed request is tried again, with growing pauses."""
 LONGEST_PAUSE = 5.0
 
 _REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")
-"""The store answered, and would answer the same again."""
+"""A pattern of errors with which the store refuses a request. It would answer the same again."""
 
 _Result = TypeVar("_Result")
 
@@ -46,7 +47,8 @@ class Object(NamedTuple):
     data: bytes
     version: str
     written: float
-    """seconds since 1970 by the store's clock, which may have whole seconds only"""
+    """The time of writing in seconds since 1970, by the store's clock. This may have whole seconds
+    only."""
 
 
 class ObjectFolder:

@@ -25,7 +25,7 @@ KINDS = {
 @dataclass(frozen=True)
 class Garbage:
     """An object that may be deleted. kind: one of KINDS. name: its name in its store. size: its
-    bytes."""
+    size in bytes."""
 
     kind: str
     name: str

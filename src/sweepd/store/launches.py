@@ -7,7 +7,8 @@ import re
 from sweepd.store.storage import Folder
 
 TRIES = 1000
-"""More than the times that one launch may try a trial."""
+"""A number above the times that one launch may try a trial. It keeps the attempt numbers of
+launches apart."""
 
 
 def attempt_number(launch: int, tried: int) -> int:

@@ -32,9 +32,10 @@ from sweepd.store.storage import to_json
 TERM_SECONDS = 30.0
 RENEW_SECONDS = 5.0
 TRUST_SECONDS = 10.0
-"""How long a renewal is relied on without renewing again."""
+"""The seconds for which a renewal is relied on without another one."""
 REQUEST_SECONDS = 4.0
-"""How long a renewal in the background may take; it is not tried again before the next is due."""
+"""The seconds that a request to renew in the background may take. It is not tried again before the
+next renewal is due."""
 POLL_SECONDS = 2.0
 
 FOLDER, TABLE = "leases", "leases/held.json"

@@ -14,7 +14,8 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.storage import File, aside_name, failure, is_aside
 
 RETRY_DELAYS: tuple[float, ...] = (0.1, 0.5, 2.0)
-"""Seconds to wait before writing again after an error that may pass (disk full, network)."""
+"""The seconds to wait before each further try to write, after an error that may pass, such as a
+full disk or a network error."""
 _LASTING = frozenset(
     [
         errno.EACCES,

@@ -17,16 +17,16 @@ from sweepd.store.schema import Layout
 from sweepd.store.storage import File, Folder
 
 READERS = 16
-"""Files read at once."""
+"""The number of files that are read at once."""
 EXAMINERS = 4
-"""Large files examined at once, each in some ten megabytes of memory."""
+"""The number of large files that are examined at once. Each takes some ten megabytes of memory."""
 SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
-"""A file that is to be scanned is read whole all the same if it is small, and if all small ones
-together leave this room: to open a file costs more than to read a small one."""
+"""The largest size of a file that is read whole even where it could be scanned, and the most bytes
+that all such files may have together. To open a file costs more than to read a small one."""
 REMEMBERED_BYTES = 2**28
 Looked: TypeAlias = "pa.Table | Examined | Damaged"
 Choice = Callable[[Collection[File]], Collection[File]]
-"""Which of some files are read whole."""
+"""A function that chooses which of some files are read whole."""
 
 
 class Loader:

@@ -16,8 +16,8 @@ from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged
 
 WHERE = ("created", "base", "code_files", "own_classes", "sources")
-"""Fields of SweepInfo that say where a sweep was launched and with which files: no answer depends
-on them."""
+"""The fields of SweepInfo that say where a sweep was launched and with which files. No answer
+depends on them."""
 
 
 def sweeps(

@@ -33,13 +33,13 @@ from sweepd.store.tables import MOST_ROWS, TableFolder
 
 LAUNCHES, ROWS, ENDINGS = "launches", "rows of metrics", "endings"
 Attempts = set[tuple[str, int]]
-"""Trials, each with the number of an attempt."""
+"""The ids of trials, each with the number of an attempt."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that a store lacks. kind: what people call it. count: how many of them. bring:
-    brings it."""
+    """Something that a store lacks. kind: the word that people see for it. count: how many such
+    things there are. bring: a function that brings them."""
 
     kind: str
     count: int
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass
 class Place:
-    """What a merge needs of a store. damaged: what could not be read."""
+    """The parts of a store that a merge needs. damaged: the files that could not be read."""
 
     folder: Folder
     trials: TableFolder

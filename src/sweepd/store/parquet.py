@@ -19,12 +19,14 @@ from sweepd.store.schema import Layout, with_one_of
 from sweepd.store.storage import DIGEST_LENGTH, File, Folder, Unreachable, from_json
 
 REPLACES = b"sweepd.replaces"
-"""Parquet metadata of a compacted file: JSON list of the files in its folder that it replaces."""
+"""The key of the metadata of a compacted Parquet file under which it lists, as JSON, the files in
+its folder that it replaces."""
 NAME = re.compile(rf"(?P<prefix>.+)-(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\.parquet")
 ROW_GROUP = 2**17
-"""Rows of a row group: who asks for one trial reads those that hold it, and no others."""
+"""The number of rows of a row group. A reader who asks for one trial reads only the row groups that
+hold it."""
 CHUNK = 2**22
-"""Bytes of a large file that are in memory at once."""
+"""The number of bytes of a large file that are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Damaged:
 class Examined:
     """A file that is whole and has exactly the fixed columns, so that DuckDB may scan it.
 
-    replaces: the names of files whose rows it holds. runs: its runs (`store.runs`), or None if
-    all this is remembered and the runs are yet to be recalled.
+    replaces: the names of the files that it replaces. runs: its runs (`store.runs`); None if the
+    rest is remembered and the runs have yet to be recalled.
     """
 
     file: File

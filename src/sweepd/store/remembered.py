@@ -15,10 +15,11 @@ from sweepd.store.parquet import Examined, to_parquet
 from sweepd.store.storage import DIGEST_LENGTH, File, digest, from_json
 
 FORMAT = 1
-"""Of what is kept; another one is not found."""
+"""The version of the format in which facts are kept. Facts in another format are not found."""
 OVERLAPPING = "overlapping"
 SETTLED_SECONDS = 2.0
-"""How old a file must be for its time to tell every later change: clocks of disks tick coarsely."""
+"""The age in seconds from which a file's time tells every later change. The clocks of disks tick
+coarsely."""
 
 
 class Remembered:

@@ -16,7 +16,8 @@ import pyarrow as pa
 from sweepd.store.schema import INT, TEXT, key_numbers, taken
 
 RUNS = pa.schema({"id": TEXT, "attempt": INT, "first": INT, "last": INT})
-"""A trial, its attempt, and the least and the greatest step of the run."""
+"""The columns of a table of runs: the trial, its attempt, and the least and the greatest step of
+the run."""
 KEY = ("id", "attempt", "step")
 
 

@@ -28,7 +28,8 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
 UTC_TIME = pa.timestamp("us")
 FEW = 10_000
-"""Rows up to which Python is as fast as Arrow's functions, which take a while to import."""
+"""The number of rows up to which Python is as fast as Arrow's functions, which take a while to
+import."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,15 @@ class Layout:
     before: Mapping[str, pa.DataType]
     after: Mapping[str, pa.DataType]
     key: tuple[str, ...]
-    """Columns that together name a row; never null."""
+    """The columns that together identify a row. They are never null."""
     first_by: str
-    """Among rows of one key the one that counts has the least value here; null comes last."""
+    """The column that decides among rows of one key. The row with the least value counts, and null
+    comes last."""
     filed_by: str
-    """The column by whose values rows are asked for; files are named by it."""
+    """The column by whose values rows are asked for. Files are named by it."""
     added: frozenset[str] = frozenset()
-    """Fixed columns that came later: null in files written before."""
+    """The fixed columns that were added later. Files that were written before lack them, and they
+    are null there."""
 
     @property
     def fixed(self) -> dict[str, pa.DataType]:
@@ -223,7 +226,8 @@ def _text(value: object) -> str:
 
 
 _CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {INT: operator.index, FLOAT: float, TEXT: _text}
-"""pyarrow would cut 1.5 to 1 for an int64, and refuse whole numbers above 2^53 for a float64."""
+"""The functions that convert values to the type of a column. Without them, pyarrow would cut 1.5 to
+1 for an int64, and refuse whole numbers above 2^53 for a float64."""
 
 
 def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
@@ -252,10 +256,11 @@ _WHO = {"id": TEXT, "trunk": TEXT, "config": TEXT, "code": TEXT}
 _WHERE = {"task": TEXT, "model": TEXT, "size": INT, "L": INT, "seed": INT}
 _MEMORY = {"state_bytes": INT, "train_bytes": FLOAT}
 _COST = {"params": INT, "flops": INT, "flops_weights": INT, **_MEMORY, "train_flops": FLOAT}
-"""train_flops passes 2^63 within the papers' own grids, so it is a float64."""
+"""The columns of costs. train_flops is a float64, since it passes 2^63 within the papers' own
+grids."""
 _OF_SCORE = {"independent": INT, "commonest": FLOAT, "loss_at": TEXT, "acc_at": TEXT}
-"""What a test score is worth, and of what: see `trial.evaluation.Score`. loss_at and acc_at are
-JSON arrays."""
+"""The columns that say what a test score is worth (independent, commonest), and those of its loss
+and accuracy by position, as JSON arrays (loss_at, acc_at). See `trial.evaluation.Score`."""
 
 TRIALS = Layout(
     "trials",
@@ -286,8 +291,9 @@ TRIALS = Layout(
     filed_by="config",
     added=frozenset(_MEMORY.keys() | _OF_SCORE.keys()),
 )
-"""One row per ended attempt. `started` and `ended` are UTC. An attempt that wrote its own ending
-and was then reported lost, by a row without `ended`, counts as it ended."""
+"""The table of endings, with one row for each attempt that ended. `started` and `ended` are UTC. If
+an attempt wrote its own ending and was then reported lost, by a row without `ended`, its own ending
+counts."""
 
 METRICS = Layout(
     "metrics",
@@ -305,7 +311,8 @@ METRICS = Layout(
     first_by="seconds",
     filed_by="id",
 )
-"""One row per trial, attempt and step; acc only where a check was made."""
+"""The table of learning curves, with one row for each trial, attempt and step. acc is null where no
+check was made."""
 
 PLAN = Layout(
     "plan",
@@ -316,5 +323,5 @@ PLAN = Layout(
     filed_by="sweep",
     added=frozenset({*_MEMORY, "on_demand"}),
 )
-"""One row per planned trial of a sweep. on_demand: whether it runs only where an answer hangs on
-it."""
+"""The table of plans, with one row for each planned trial of a sweep. on_demand: whether the trial
+runs only where an answer depends on it."""

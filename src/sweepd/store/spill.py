@@ -13,7 +13,8 @@ from sweepd.store.local import LocalFolder
 from sweepd.store.storage import Folder, failure
 
 KINDS = ("metrics", "checkpoints", "trials")
-"""What may lie there, in the order in which it is written: rows, the state after them, the end."""
+"""The kinds of objects in a spill, in the order in which they are moved to the store: metric rows,
+then the states after them, then the endings."""
 
 
 def place(address: str) -> Path:

@@ -19,9 +19,10 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.limits import NAME
 
 FORMAT = 1
-"""Version of the layout of a store (docs/store.md); a store of a higher one is refused."""
+"""The version of the layout of a store (docs/store.md). A store of a higher version is refused."""
 ASIDE = ".aside-"
-"""How the names of files that are still being written begin; no listing but `asides` has them."""
+"""The beginning of the names of files that are still being written. Only `asides` lists these
+files."""
 DIGEST_LENGTH = 32
 
 
@@ -34,13 +35,14 @@ class File:
     """An object as a listing shows it."""
 
     name: str
-    """below the folder that was listed, with slashes"""
+    """The name of the object below the folder that was listed, with slashes."""
     size: int
-    """bytes"""
+    """The size in bytes."""
     written: float
-    """seconds since 1970 by the clock of the place"""
+    """The time of writing in seconds since 1970, by the clock of the place."""
     version: str | None
-    """differs where the content does; None if the place can't tell without reading it"""
+    """A text that differs where the content does; None if the place cannot tell without reading the
+    object."""
 
 
 class Folder(Protocol):
@@ -51,7 +53,7 @@ class Folder(Protocol):
     """
 
     address: str
-    """absolute: it means the same in every process"""
+    """The absolute address, which means the same in every process."""
 
     def where(self, name: str) -> str:
         """Returns the address of an object."""

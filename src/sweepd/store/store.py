@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Damaged", "Live", "Read", "Store", "SweepInfo"]
 
 LAUNCH = {"sweep": str, "host": str, "pid": int}
-"""What is needed of the record of a launch."""
+"""The fields that the record of a launch must have, with their types."""
 MARK = "sweepd-store.json"
-"""The file that says that a folder is a store, and of which format."""
+"""The name of the file that says that a folder is a store, and in which format."""
 LOOK_SECONDS = 5.0
-"""How long a place is asked again whether there is a store at all."""
+"""The seconds for which a place that does not answer is asked again whether it holds a store at
+all."""
 
 
 class Store:

@@ -43,7 +43,8 @@ SHAPE = {
     "own_classes": {str: {str: {"where": str, "defaults": {str: object}}}},
     "sources": {str: {"beside": {str: str}, "packages": {str: str}}},
 }
-"""The types of what is read of `sweep.json`. Other keys, of later versions, are ignored."""
+"""The types of the fields that are read from `sweep.json`. Other keys, which later versions may
+write, are ignored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,41 +53,45 @@ class SweepInfo:
     it."""
 
     goal: str
-    """as written, e.g. `acc > 0.9`"""
+    """The goal as the grid writes it, such as `acc > 0.9`."""
     pass_rule: str = "median"
     tune: tuple[str, ...] = ()
-    """nuisance axes, e.g. `train.lr`"""
+    """The nuisance axes, such as `train.lr`."""
     search: str = "grid"
     extra_seeds: tuple[int, ...] = ()
-    """seeds that only cells close to the goal get"""
+    """The seeds that only cells close to the goal get."""
     fresh_seeds: tuple[int, ...] = ()
-    """seeds that only confirm what passed"""
+    """The seeds that only confirm what passed."""
     base: str = "."
-    """the folder that the grid's own paths start from, absolute but on the machine of a cluster"""
+    """The folder from which the grid's own paths start. It is an absolute path on the machine that
+    launched the sweep, and a cluster need not have it."""
     created: str = ""
-    """when the sweep was first saved (ISO 8601, UTC); the store fills it in"""
+    """The time at which the sweep was first saved (ISO 8601, UTC). The store fills it in."""
     accepted: tuple[str, ...] = ()
-    """digests of other versions of the code whose trials count"""
+    """The digests of other versions of the code whose trials count."""
     size_fields: Mapping[str, str] = field(default_factory=dict)
-    """for each task, the field that is its size"""
+    """For each task, the field that is its size."""
     task_fields: Mapping[str, tuple[str, ...]] | None = None
-    """for each task, the columns that hold its fields; None in sweeps that 0.1.0 saved"""
+    """For each task, the columns that hold its fields; None in sweeps that sweepd 0.1.0 saved."""
     code_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """for each code that planned the sweep, the digests of its files"""
+    """For each code that planned the sweep, the digests of its files."""
     settle: Mapping[str, float] | None = None
-    """the fields of the grid's `settle`, if it has one"""
+    """The fields of the grid's `settle`, if it has one."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """what the user's own tasks and loops report besides acc and loss: `up` or `down`, whichever is
-    better"""
+    """The metrics that the user's own tasks and loops report besides acc and loss. Each is `up` or
+    `down`, whichever is better."""
     minimized: str = "d"
-    """the field whose least value the grid asks for; empty where it has none or several"""
+    """The field whose least value the grid asks for; empty where there is none, or where there are
+    several."""
     own_classes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """for `task`, `model` and `loop`, the user's own classes by the name that results have: `where`
-    each is, as the grid writes it, and the `defaults` of its fields"""
+    """The user's own classes by kind (`task`, `model`, `loop`) and by their name in results.
+    `where` says where the class is, as the grid writes it. `defaults` holds the defaults of its
+    fields."""
     sources: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
-    """for each code that planned the sweep, the user's own files, as `Store.keep_source` named
-    them: those `beside` the grid by their path from its folder, those of `packages` by their path
-    from where the package is imported. The latest launch's come last"""
+    """For each code that planned the sweep, the user's own files, with the names that
+    `Store.keep_source` gave them. Files `beside` the grid go by their path from its folder. Files
+    of `packages` go by their path from the folder from which the package is imported. Those of the
+    latest launch come last."""
 
     def class_of(self, kind: str, name: str) -> str:
         """Returns where the class is that results call `name`, as a grid writes it."""
@@ -122,9 +127,9 @@ class SweepInfo:
 
 
 BATCH = 10_000
-"""Rows of a plan that are in memory at once as Python's own."""
+"""The number of rows of a plan that are in memory at once as Python objects."""
 _FIELDS = {"pass": "pass_rule"}
-"""The fields of SweepInfo that have another name in JSON."""
+"""The keys of `sweep.json` that have another name as fields of SweepInfo, with that name."""
 
 
 class SweepFolder:
@@ -136,7 +141,7 @@ class SweepFolder:
         self._plans = Loader(folder, PLAN)
         self._listed: dict[str, str | None] = {}
         self._known: dict[str, tuple[str, bytes]] = {}
-        """Version of each sweep.json by the latest listing; version and content as last read."""
+        """For each sweep, the version and the content of its sweep.json when it was last read."""
 
     def save(self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]) -> None:
         """Makes or replaces a sweep. One that is replaced keeps the time at which it was

@@ -27,13 +27,15 @@ from sweepd.store.storage import File, Folder, digest
 __all__ = ["Damaged", "Live", "Read", "TableFolder"]
 
 COMPACTED, ROWS = "compacted", "rows"
-"""How file names begin; a file whose rows share one `Layout.filed_by`, a hash, begins with it."""
+"""The beginnings of file names. A file whose rows share one value of `Layout.filed_by`, if that is
+a hash, begins with this hash instead of `rows`."""
 _HASH = re.compile(r"[0-9a-f]{1,100}")
 TOGETHER, TOGETHER_BYTES = 1000, 2**23
-"""Files, and bytes of files, after which tables are put together: one of a row takes a thousand
-times its bytes."""
+"""The number of files, and of bytes, after which the tables read so far are joined. A table of one
+row takes a thousand times its bytes."""
 MOST_ROWS = 2**21
-"""A compacted file of so many rows is not written again: this bounds what compacting takes."""
+"""The number of rows from which a compacted file is not written again. This bounds what compacting
+takes."""
 _LISTINGS = 5
 
 
@@ -47,11 +49,11 @@ class Read:
 
 @dataclass(frozen=True)
 class Live:
-    """All rows where they lie, some of them more than once.
+    """All rows where they lie. Some rows may be there more than once.
 
-    scanned: large files with the fixed columns alone, by name. table: the rows of the others.
-    overlapping: the trials (`id`) of which rows may repeat a step. runs: returns the runs of all
-    rows (`store.runs`).
+    scanned: large files that have the fixed columns only, by name. table: the rows of the other
+    files. overlapping: the trials (`id`) whose rows may repeat a step. runs: a function that
+    returns the runs of all rows (`store.runs`).
     """
 
     table: pa.Table
@@ -68,7 +70,8 @@ class Live:
 
 @dataclass(frozen=True)
 class Packed:
-    """A file that is to be written: its name, by its content, and its bytes."""
+    """A file that is to be written. name: its name, which its content determines. data: its
+    bytes."""
 
     name: str
     data: bytes
@@ -76,8 +79,9 @@ class Packed:
 
 @dataclass
 class _Found:
-    """What is in files. tables: rows that were read, in parts. examined: files that were only
-    examined. names: those of all files whose rows these hold. damaged: files that are damaged."""
+    """The content of some files. tables: the rows that were read, in parts. examined: the files
+    that were only examined. names: the names of all files whose rows these hold. damaged: the
+    damaged files."""
 
     tables: list[pa.Table] = field(default_factory=list)
     examined: list[Examined] = field(default_factory=list)
@@ -100,9 +104,9 @@ class TableFolder:
         self.folder, self.layout = folder, layout
         self._looker = Looker(folder, layout)
         self._compacted: dict[str, int] = {}
-        """rows of the compacted files that this process compacts beside"""
+        """The number of rows of each compacted file that this process knows of, by name."""
         self._replaced: set[str] = set()
-        """files that these replace"""
+        """The names of the files that these replace."""
 
     def write(self, rows: Collection[Row]) -> None:
         """Adds rows as one new file. Raises EnvironmentFailure if that fails, and ValueError for

@@ -27,7 +27,7 @@ from sweepd.store.endings import counting, find_trial
 from sweepd.store.store import Store, SweepInfo
 
 OUTCOME = ("acc", "loss", "chain_acc", "step", "seconds", "parent", "error", "host", "torch")
-"""Columns of an ending that an account shows."""
+"""The columns of an ending that an account shows."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_flops")
 Settings = Mapping[str, Mapping[str, Any]]
 
@@ -48,20 +48,21 @@ class Account:
     code: str
     seed: int
     lengths: str | None
-    """at which multiples of its length it was to be scored too, as a list in YAML"""
+    """The multiples of its length at which the trial was to be scored too, as a list in YAML."""
     settings: Settings
     outcome: Mapping[str, Any]
     curve: tuple[Mapping[str, Any], ...]
     metrics: tuple[str, ...]
-    """what of the curve the user's own task or loop reports besides acc and loss"""
+    """The metrics of the curve that the user's own task or loop reports besides acc and loss."""
     code_files: Mapping[str, str]
     changed: tuple[str, ...]
-    """what of the code is another now"""
+    """The files of the code that are different now, were added or are gone."""
     sources: Mapping[str, str]
     grid: str
-    """a grid of this trial alone, as YAML"""
+    """A grid of this trial alone, as YAML."""
     command: str
-    """launches it again, under the same id as long as the code is the same"""
+    """The command that launches the trial again. It gets the same id as long as the code is the
+    same."""
 
     def checks(self) -> list[Mapping[str, Any]]:
         """Returns the rows of the curve that have a score, and the last row in any case."""

@@ -28,7 +28,7 @@ from sweepd.trial.printed import Printed
 from sweepd.trial.spilling import Spiller
 
 FLUSH_SECONDS = 10.0
-"""How long metric rows wait for company before they are written."""
+"""The seconds that metric rows wait for others, so that they are written together."""
 REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "error")
 """The columns of an attempt's row that are reported, besides the metrics of its trial."""
 
@@ -54,16 +54,16 @@ class Attempt:
         self.base, self.device, self.checkpoint_seconds = base, device, checkpoint_seconds
         self.training: Run | None = None
         self.ending: dict[str, Any] | None = None
-        """the row of `trials`, once it is written"""
+        """The attempt's row of `trials`, once it is written."""
         self.latest: Row | None = None
         self.scores: Mapping[str, float] = {}
-        """of the latest check"""
+        """The scores of the latest check."""
         self.start = 0
-        """the step at which this attempt begins"""
+        """The step at which this attempt begins."""
         self.heard = 0
-        """how many of the checks were handed out"""
+        """The number of checks that `news` has returned."""
         self.pending: list[dict[str, Any]] = []
-        """metric rows that are not written yet"""
+        """The metric rows that are not written yet."""
         self.own_checkpoints: list[str] = []
         self.started = datetime.now(UTC)
         self.flushed = self.checkpointed = time.monotonic()

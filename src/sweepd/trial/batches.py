@@ -12,12 +12,12 @@ from torch import Tensor
 from sweepd.tasks.base import Batch
 
 AHEAD = 4
-"""Steps whose batches are drawn while a GPU computes."""
+"""The number of steps whose batches are drawn ahead while a GPU computes."""
 
 
 @dataclass(frozen=True)
 class Fed:
-    """A batch as tensors. scored: how many targets it has."""
+    """A batch as tensors. scored: the number of its targets."""
 
     inputs: Tensor
     targets: Tensor

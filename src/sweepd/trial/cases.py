@@ -11,7 +11,8 @@ from sweepd.grid.parameters import fields_of
 from sweepd.grid.spec import Grid
 
 Kind = Literal["task", "model", "loop", "trial"]
-"""What is looked at: a task, a model, a loop, or a task and a model in a trial."""
+"""The kind of thing that is inspected: a task, a model, a loop, or a task and a model in a
+trial."""
 Extent = Literal["smallest", "largest"]
 
 
@@ -21,7 +22,7 @@ class Case:
 
     kind: Kind
     extent: Extent
-    """which of the class's sizes this is; the largest where there is one alone"""
+    """Which of the class's sizes this is. If there is only one, it is the largest."""
     task_name: str
     task_where: str
     task: dict[str, Any]
@@ -31,7 +32,7 @@ class Case:
     size: int
     batch_size: int
     loop: dict[str, Any] = field(default_factory=dict)
-    """of a loop, whose name and place are those of the model"""
+    """The fields of a loop. Its name and place are held as those of the model."""
 
     @property
     def where(self) -> str:

@@ -28,9 +28,10 @@ FREE = {
     *(column("stop", field.name) for field in fields(Stop)),
     *(TRIALS.after),
 }
-"""Columns in which a run may differ from one that it could be the beginning of."""
+"""The columns in which a run may differ from another that it could be the beginning of."""
 SPENT = ("status", "step", "tokens", "seconds")
-"""What is needed of what a run left behind. (100,000 rows with all of it take half a gigabyte.)"""
+"""The columns of an ended run that are needed. (100,000 rows with all columns take half a
+gigabyte.)"""
 
 
 def reachable(trial: Trial, names: Iterable[str]) -> list[Checkpoint]:
@@ -50,9 +51,10 @@ class Outlook:
     """Which of the trials that are to run can continue earlier runs."""
 
     continued: Mapping[str, int]
-    """by id of a trial that can, the step at which it starts"""
+    """For the id of each trial that can continue a run, the step at which it starts."""
     again: Mapping[str, str]
-    """by id of a trial that starts at the beginning although a shorter run came before it, why"""
+    """For the id of each trial that starts at the beginning although a shorter run came before it,
+    the reason."""
 
     def lines(self) -> Iterator[str]:
         """Yields sentences for the person who launches."""

@@ -19,9 +19,9 @@ SCORES = (
     *("acc", "chain_acc", "correct", "chain_correct", "total"),
     *("independent", "commonest", "loss_at", "acc_at"),
 )
-"""Columns of a test score; a loop of the user's own may have more."""
+"""The columns of a test score. A loop of the user's own may have more."""
 MOST_TOLD = 10_000
-"""Characters of an error's text that are stored."""
+"""The most characters of an error's text that are stored."""
 
 
 def log_line(number: int, line: str) -> str:

@@ -33,11 +33,12 @@ class Score:
     """Counts over one sample.
 
     total: the number of chains. Without chains it is the number of targets, or of rows where
-    `Task.right` judges rows. correct: None where nothing is right or wrong, as with real numbers.
-    chain_correct: None without chains. loss: the mean over all targets, see `loss_of`. independent:
-    how many independent answers the sample is worth, at most `total`. There are fewer where several
-    targets of one row share inputs. commonest: the accuracy of always giving the commonest answer;
-    None for real numbers. profile: loss and accuracy by position. own: the task's own metrics.
+    `Task.right` judges rows. correct: the number of right answers; None where nothing is right or
+    wrong, as with real numbers. chain_correct: the number of right chains; None without chains.
+    loss: the mean over all targets (see `loss_of`). independent: the number of independent answers
+    that the sample is worth, at most `total`. There are fewer where several targets of one row
+    share inputs. commonest: the accuracy of always giving the commonest answer; None for real
+    numbers. profile: loss and accuracy by position. own: the task's own metrics.
     """
 
     total: int

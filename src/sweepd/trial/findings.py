@@ -13,11 +13,11 @@ from sweepd.grid.fingerprint import PACKAGE, trial_files
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found of one class in one setting.
+    """What one check found about one class in one setting.
 
-    ok: None where it was not looked at. detail: what was measured, or what is wrong and what to do.
-    place: the file and line of what is wrong. raised: whether the user's code raised an error
-    before the check could decide.
+    ok: whether it is right; None where the check did not look. detail: what was measured, or what
+    is wrong and what to do. place: the file and line of what is wrong. raised: whether the user's
+    code raised an error before the check could decide.
     """
 
     check: str
@@ -52,7 +52,7 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """A class that is inspected. name: what results call it."""
+    """A class that is inspected. name: its name in results."""
 
     name: str
     found: type

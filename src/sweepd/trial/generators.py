@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 State = tuple[Any, Any, torch.Tensor]
-"""Of Python's, NumPy's and torch's generator, as each gives it."""
+"""The states of the generators of Python, NumPy and torch, as each of them gives its own."""
 
 
 def seed_torch(seed: int, device: torch.device | None = None) -> None:

@@ -15,15 +15,15 @@ from torch import Tensor
 from torch.utils import deterministic
 
 WARM_UP = 3
-"""Steps that run before one is recorded, as torch asks: by then the optimizer and the libraries
-have made what they keep."""
+"""The number of steps that run before one is recorded, as torch asks. By then the optimizer and the
+libraries have made what they keep."""
 
 NOT_RECORDED = (
     "with train.compile no step may read a number back (.item(), .cpu(), a mask as an index): "
     "leave compile out, or compute without that"
 )
 Step = Callable[[Tensor, Tensor], Tensor]
-"""A training step: from inputs and targets to the loss."""
+"""A training step. It takes inputs and targets, and returns the loss."""
 
 
 def take_share(gpus: float) -> None:

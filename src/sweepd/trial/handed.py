@@ -13,11 +13,13 @@ from sweepd.grid.options import RANGES
 from sweepd.limits import LARGEST_INT
 
 TOTAL = "total"
-"""What a loop's row may hold besides its metrics: on how many test samples `acc` was counted."""
+"""The name of a value that a loop's row may hold besides its metrics. It is the number of test
+samples on which `acc` was counted."""
 LIMITS = {**RANGES, TOTAL: (0.0, float(LARGEST_INT))}
-"""Between which numbers a value lies; any other may be any."""
+"""The least and the greatest number that a value of each name may be. Values of other names may be
+any number."""
 MOST_SHOWN = 60
-"""Characters of a wrong value that a message shows."""
+"""The most characters of a wrong value that a message shows."""
 
 
 class Unusable(UserError):

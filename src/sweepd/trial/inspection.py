@@ -33,7 +33,7 @@ ENTRY: dict[Kind, re.Pattern[str]] = {
     "loop": re.compile(r"\bdef start\b"),
     "trial": re.compile(r"\bdef forward\b"),
 }
-"""How the line of a class looks where what it gives is made."""
+"""For each kind, a pattern of the line of a class at which it begins to make what it gives."""
 CHECKS: dict[Kind, Mapping[str, Callable[[Any], str]]] = {
     "task": TASK_CHECKS,
     "model": MODEL_CHECKS,
@@ -41,7 +41,8 @@ CHECKS: dict[Kind, Mapping[str, Callable[[Any], str]]] = {
     "trial": TRIAL_CHECKS,
 }
 Begin = Callable[[str], None]
-"""Is told the name of each check before it begins: it may hang, or take the process along."""
+"""A function that is called with the name of each check before it begins, since the check may hang
+or end the process."""
 
 
 def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterator[Finding]:

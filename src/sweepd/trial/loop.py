@@ -56,7 +56,7 @@ class Run(Protocol):
     """Training of one trial, which may be left after any step and continued elsewhere."""
 
     parent: str | None
-    """the trial whose state this run started from, if another's"""
+    """The trial whose state this run started from, if that was another trial."""
 
     @property
     def step(self) -> int: ...

@@ -22,9 +22,9 @@ from sweepd.trial.own_loop import OwnLoop
 
 SEED = 1
 ROWS = 2
-"""How many rows are compared."""
+"""The number of rows that are compared."""
 MOST_SECONDS = 20.0
-"""A loop whose first row takes longer is not run again."""
+"""The seconds that the first row of a loop may take. A loop that takes longer is not run again."""
 Scores = Mapping[str, float]
 
 
@@ -39,7 +39,7 @@ class Tryout:
 
     rows: Sequence[Scores]
     saved: bytes | None
-    """the state after the first row"""
+    """The state after the first row; None where the loop has no `save`."""
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
@@ -136,4 +136,4 @@ LOOP_CHECKS: dict[str, Callable[[Tryout], str]] = {
     "seed": Tryout.check_seed,
     "checkpoint": Tryout.check_checkpoint,
 }
-"""In their order: each relies on those before it."""
+"""The checks of a loop in their order. Each relies on those before it."""

@@ -21,21 +21,22 @@ from sweepd.trial.training import Stream, generator, torch_seed
 
 NUMPY_DRAWS, TORCH_DRAWS = (GENERATORS[name][1] for name in ("numpy", "torch"))
 ROWS = 4
-"""Given to the model at a time."""
+"""The number of rows that the model is given at a time."""
 SAME, LIKE = 5e-5, 2e-3
-"""Shares of the largest output that rounding explains: where nothing but later tokens changed, and
-where the same is computed in another order."""
+"""The differences that rounding explains, as shares of the largest output. The first holds where
+nothing but later tokens changed. The second holds where the same is computed in another order."""
 JITTER = 0.05
-"""By how much weights are moved before a model is looked at: what starts at zero hides leaks."""
+"""The size of the noise by which weights are moved before a model is looked at, since weights that
+start at zero hide leaks."""
 COUNTED = 0.02
-"""By what share FLOPs may differ from torch's count."""
+"""The share by which FLOPs may differ from torch's count."""
 ASSIGNED = re.compile(r"\bself\.\w+\s*[-+*]?=(?!=)")
-"""How code looks that keeps something on a module."""
+"""A pattern of code that keeps something on a module."""
 WRITTEN_TO = re.compile(r"\w\[[^]]*\]\s*[-+*/]?=(?!=)|\.\w+_\(")
-"""How code looks that writes into a tensor."""
+"""A pattern of code that writes into a tensor."""
 SEEDED = re.compile(r"manual_seed\(")
 TORCHS_OWN = vars(nn.Module()).keys()
-"""Attributes that every module has."""
+"""The attributes that every module has."""
 
 
 class Network:
@@ -44,9 +45,9 @@ class Network:
 
     model: nn.Module
     outputs: Tensor
-    """(B, T, V) of the rows"""
+    """The outputs (B, T, V) of the model on the rows."""
     scale: float
-    """the largest output"""
+    """The largest absolute value of the finite outputs, at least 1e-6."""
 
     def __init__(self, architecture: Model, task: Task) -> None:
         self.architecture, self.task = architecture, task
@@ -345,7 +346,7 @@ MODEL_CHECKS: dict[str, Callable[[Network], str]] = {
     "decoding": Network.check_decoding,
     "cost": Network.check_cost,
 }
-"""In their order: each may rely on those before it."""
+"""The checks of a model in their order. Each may rely on those before it."""
 
 
 def _constant(value: Tensor) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what is imported here is part of the code of every loop's t
     from sweepd.grid.settings import Stop
 
 METHODS = ("advance", "save", "load")
-"""Of what `start` returns; the last two may be missing."""
+"""The methods of what `start` returns. The last two may be missing."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LoopRow:
     train_flops: float | None
     scores: Mapping[str, float]
     total: int | None
-    """on how many test samples acc was counted"""
+    """The number of test samples on which acc was counted."""
 
     def columns(self) -> dict[str, Any]:
         counts = {"step": self.step, "seconds": self.seconds, "train_flops": self.train_flops}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 
 MOST_PRINTED = 2**20
-"""Characters of what an attempt prints that go to its log: a flood must not fill the disk."""
+"""The most characters of what an attempt prints that go to its log. There is a limit because a
+flood of output must not fill the disk."""
 
 
 class Printed(io.TextIOBase):

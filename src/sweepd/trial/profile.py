@@ -12,13 +12,13 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 DIGITS = 4
-"""Significant digits that are stored."""
+"""The number of significant digits that are stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Sums over rows at each position: (T,) the number of targets, the sum of their losses, and how
-    many were right."""
+    """Sums over rows at each position, as arrays (T,). count: the number of targets. loss: the sum
+    of their losses. right: how many of them were right."""
 
     count: Array
     loss: Array

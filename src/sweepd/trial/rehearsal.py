@@ -18,11 +18,12 @@ from sweepd.trial.task_checks import seed_all
 from sweepd.trial.training import Training
 
 STEPS, KEPT = 3, 2
-"""How many steps are trained, and after how many the checkpoint is made."""
+"""The number of steps that are trained, and the number of steps after which the checkpoint is
+made."""
 CUT = re.compile(r"\.detach\(\)|no_grad\(\)|\.data\b")
-"""How code looks that cuts gradients."""
+"""A pattern of code that cuts gradients."""
 ANSWERS = 16
-"""Rows of the test sample."""
+"""The number of rows of the test sample."""
 
 
 class Rehearsal:
@@ -112,4 +113,4 @@ TRIAL_CHECKS: dict[str, Callable[[Rehearsal], str]] = {
     "scores": Rehearsal.check_scores,
     "time": Rehearsal.check_time,
 }
-"""In their order: each may rely on those before it."""
+"""The checks of a trial in their order. Each may rely on those before it."""

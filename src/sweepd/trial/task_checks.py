@@ -25,11 +25,12 @@ from sweepd.trial.generators import seed_torch
 from sweepd.trial.training import Stream, generator
 
 ROWS = 32
-"""Drawn at a time."""
+"""The number of rows that are drawn at a time."""
 SPLIT_ROWS, SPLIT_SECONDS = 512, 1.0
-"""How many rows of each split are looked at, and for how long they are drawn."""
+"""The most rows of each split that are looked at, and the seconds after which no more of them are
+drawn."""
 CONSTANT = 0.999
-"""Share of one answer above which there is nothing to learn."""
+"""The accuracy of always giving the commonest answer above which there is nothing to learn."""
 
 GENERATORS: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
     "numpy": (
@@ -42,7 +43,8 @@ GENERATORS: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
         re.compile(r"\btorch\.(rand|normal|bernoulli|multinomial|manual_seed)|\.(uniform|normal)_"),
     ),
 }
-"""By library, the global generator: its state now, and how code that uses it looks."""
+"""For each library, a function that returns the present state of its global generator, and a
+pattern of code that uses the generator."""
 
 
 def seed_all(seed: int) -> None:
@@ -289,4 +291,4 @@ TASK_CHECKS: dict[str, Callable[[Task], str]] = {
     "answers": check_answers,
     "metrics": check_metrics,
 }
-"""In their order: each may rely on those before it."""
+"""The checks of a task in their order. Each may rely on those before it."""

@@ -32,10 +32,10 @@ from sweepd.trial.gpu import Recorded, Step
 from sweepd.trial.handed import unusable
 
 LOG_EVERY = 10
-"""Steps between metric rows."""
+"""The number of steps between two metric rows."""
 
 Snapshot = dict[str, Any]
-"""What `Training.snapshot` holds."""
+"""The state of a run, as `Training.snapshot` returns it."""
 
 
 class Stream(IntEnum):
@@ -153,7 +153,7 @@ class Training:
             capturable=self.recorded,
         )
         self.lr = torch.tensor(self.peak_lr, device=self.device)
-        """where a recorded step reads its rate"""
+        """The tensor from which a recorded step reads its learning rate."""
         # Neither refers to this run, so that a GPU's memory is free as soon as the run is dropped.
         self.batches = Batches(partial(drawn, task, train.batch_size, seed), self.device)
         update = partial(updated, self.model, self.optimizer, train)
@@ -162,9 +162,9 @@ class Training:
         self.tokens = 0
         self.seconds = 0.0
         self.checks: list[Check] = []
-        """made so far, by this run or the one that it continues"""
+        """The checks made so far, by this run or by the one that it continues."""
         self.parent: str | None = None
-        """the trial whose state this run started from, if another's"""
+        """The trial whose state this run started from, if that was another trial."""
         self.result: TrainingResult | None = None
 
     def advance(self) -> Iterator[MetricRow | None]:

@@ -128,7 +128,7 @@ def answers_of(search: Search) -> Answers:
     assert asked is not None
     found = {}
     for size, at in stair.answers(known, search.outcomes, search.abandoned).items():
-        told = stair.standing(at, asked, search.outcomes)
+        told = stair.settled_mark(at, asked, search.outcomes)
         word = "smallest" if at.deciding is None else REASONS.get(told.reason.split()[0])
         found[size] = Answer(at.value, word or told.settled)
     return found

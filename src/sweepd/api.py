@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from sweepd.run.launching import Forecast
     from sweepd.store.store import Store
 
-Code = Literal["current", "all"]
+WhichCode = Literal["current", "all"]
+"""Whose trials count: those of the code that a sweep would run now, or those of every code."""
+Sweeps = str | Sequence[str] | None
+"""The names of one sweep or of several; None stands for all sweeps of the store."""
 Say = Callable[[str], None]
 MOST_TOLD = 20
 """The number of last lines of a failed launch that its error shows."""
@@ -67,9 +70,9 @@ class Results:
         self,
         question: str,
         *,
-        sweep: str | Sequence[str] | None = None,
+        sweep: Sweeps = None,
         seeds: str | None = None,
-        code: Code = "current",
+        code: WhichCode = "current",
     ) -> Table:
         """Returns the answer to a question (docs/query.md), such as `min d where acc > 0.9`.
 
@@ -89,9 +92,7 @@ class Results:
 
         return _answered(answer(self._views(sweep, code, seeds), question))
 
-    def sql(
-        self, select: str, *, sweep: str | Sequence[str] | None = None, code: Code = "current"
-    ) -> Table:
+    def sql(self, select: str, *, sweep: Sweeps = None, code: WhichCode = "current") -> Table:
         """Returns the rows of one DuckDB SELECT over the views trials, attempts, metrics, cells and
         sweeps. Raises UserError if `select` is something else, or wrong.
 
@@ -109,11 +110,11 @@ class Results:
         """Returns one row for each sweep."""
         return self.sql("SELECT * FROM sweeps")
 
-    def trials(self, *, sweep: str | Sequence[str] | None = None, code: Code = "current") -> Table:
+    def trials(self, *, sweep: Sweeps = None, code: WhichCode = "current") -> Table:
         """Returns one row for each trial that ended."""
         return self.sql("SELECT * FROM trials ORDER BY ALL", sweep=sweep, code=code)
 
-    def cells(self, *, sweep: str | Sequence[str] | None = None, code: Code = "current") -> Table:
+    def cells(self, *, sweep: Sweeps = None, code: WhichCode = "current") -> Table:
         """Returns one row for each cell. A cell is the trials that differ only in the seed."""
         return self.sql("SELECT * FROM cells ORDER BY ALL", sweep=sweep, code=code)
 
@@ -135,13 +136,13 @@ class Results:
         self,
         kind: str,
         *,
-        sweep: str | Sequence[str] | None = None,
+        sweep: Sweeps = None,
         where: str | None = None,
         of: str = "",
         along: Literal["L", "size", ""] = "",
         cost: str = "train_flops",
         seeds: str | None = None,
-        code: Code = "current",
+        code: WhichCode = "current",
     ) -> Figure:
         """Returns one of the figures of docs/figures.md. A notebook shows it, and `save` writes it.
         Raises UserError if there is no such kind of figure.
@@ -159,9 +160,7 @@ class Results:
     def __repr__(self) -> str:
         return f"<sweepd results in {self.address}: {len(self.store.sweeps())} sweeps>"
 
-    def _views(
-        self, sweep: str | Sequence[str] | None, code: Code, seeds: str | None = None
-    ) -> Views:
+    def _views(self, sweep: Sweeps, code: WhichCode, seeds: str | None = None) -> Views:
         from sweepd.query.current import codes
         from sweepd.query.database import connect
 

@@ -7,14 +7,13 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from sweepd.listing import cell, listing
+from sweepd.listing import Row, cell, listing
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
-Row = Mapping[str, Any]
 MOST_SHOWN = 100
 """The most rows that `repr` and a notebook show."""
 

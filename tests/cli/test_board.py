@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from looped import loop
 
-from sweepd.cli.board import RUNNING, Board, Spot, State, amount, labels, maps
+from sweepd.cli.board import RUNNING, Board, Spot, TrialState, amount, labels, maps
 from sweepd.cli.drawing import drawn, line
 from sweepd.grid.options import Goal
 from sweepd.statuses import DONE, STATUSES
@@ -33,7 +33,7 @@ def spot(n: int, d: int, seed: int = 0) -> Spot:
     return next(s for s in SPOTS if (s.size, s.setting("d"), s.seed) == (n, d, seed))
 
 
-def board(states: dict[tuple[int, int, int], State], **more: Any) -> Board:
+def board(states: dict[tuple[int, int, int], TrialState], **more: Any) -> Board:
     by_id = {spot(*at).id: state for at, state in states.items()}
     return Board("s", GOAL, "median", SPOTS, by_id, labels=labels(SPOTS), **more)
 
@@ -43,8 +43,8 @@ def marks(found: Board) -> dict[tuple[Any, int], str]:
     return {at: place.mark for at, place in one.places.items()}
 
 
-def ended(score: float, **more: Any) -> State:
-    return State("completed", 100, score, **more)
+def ended(score: float, **more: Any) -> TrialState:
+    return TrialState("completed", 100, score, **more)
 
 
 def test_a_place_says_what_its_seeds_say() -> None:
@@ -54,8 +54,8 @@ def test_a_place_says_what_its_seeds_say() -> None:
             (4, 8, 1): ended(0.6),
             (4, 16, 0): ended(0.95),
             (4, 16, 1): ended(0.99),
-            (6, 8, 0): State(RUNNING, 30),
-            (6, 8, 1): State(RUNNING, 50),
+            (6, 8, 0): TrialState(RUNNING, 30),
+            (6, 8, 1): TrialState(RUNNING, 50),
             (6, 16, 0): ended(0.95),
         }
     )
@@ -67,18 +67,18 @@ def test_a_place_says_what_its_seeds_say() -> None:
 @pytest.mark.parametrize(
     ("state", "mark"),
     [
-        (State("stopped", 50, 0.3), "stopped"),
-        (State("failed", 0, error="no memory"), "error"),
-        (State("interrupted", 10), "open"),
-        (State("diverged", 10), "failed"),
+        (TrialState("stopped", 50, 0.3), "stopped"),
+        (TrialState("failed", 0, error="no memory"), "error"),
+        (TrialState("interrupted", 10), "open"),
+        (TrialState("diverged", 10), "failed"),
     ],
 )
-def test_other_endings(state: State, mark: str) -> None:
+def test_other_endings(state: TrialState, mark: str) -> None:
     assert marks(board({(4, 8, 0): state}))[8, 4] == mark
 
 
 def test_two_seeds_that_diverged_are_a_fail_and_what_was_known_before_says_so() -> None:
-    both = {(4, 8, seed): State("diverged", 10, earlier=True) for seed in (0, 1)}
+    both = {(4, 8, seed): TrialState("diverged", 10, earlier=True) for seed in (0, 1)}
     [one] = maps(board(both))
     assert (one.places[8, 4].mark, one.places[8, 4].earlier) == ("failed", True)
 
@@ -100,7 +100,7 @@ def test_seeds_in_reserve_count_once_they_have_run() -> None:
 
 
 states = st.builds(
-    State,
+    TrialState,
     st.sampled_from([*STATUSES, RUNNING]),
     st.integers(0, 120),
     st.none() | st.floats(0, 1),
@@ -115,7 +115,7 @@ states = st.builds(
     st.integers(20, 120),
 )
 def test_nothing_passes_its_end_and_every_line_fits(
-    found: dict[str, State], expected: tuple[float, float] | None, seconds: float, width: int
+    found: dict[str, TrialState], expected: tuple[float, float] | None, seconds: float, width: int
 ) -> None:
     here = Board("s", GOAL, "all", SPOTS, found, True, expected, seconds=seconds)
     told = amount(here)
@@ -152,7 +152,7 @@ def picture() -> Board:
             (4, 8, 1): ended(0.6, earlier=True),
             (4, 16, 0): ended(0.95),
             (4, 16, 1): ended(0.99),
-            (6, 16, 0): State(RUNNING, 37, 0.4),
+            (6, 16, 0): TrialState(RUNNING, 37, 0.4),
         },
         staircase=True,
         expected=(5.0, 8e7),
@@ -211,7 +211,10 @@ def test_one_line_where_there_is_no_terminal() -> None:
 
 def test_the_rows_of_a_loop_are_what_its_grid_minimises() -> None:
     spots = [Spot.of(loop(n, hidden)) for n in (2, 3) for hidden in (4, 8)]
-    states = {spots[0].id: State("completed", 10, 0.9), spots[3].id: State("completed", 10, 0.1)}
+    states = {
+        spots[0].id: TrialState("completed", 10, 0.9),
+        spots[3].id: TrialState("completed", 10, 0.1),
+    }
     goal = Goal.parse("f1 > 0.8")
     found = Board("s", goal, "median", spots, states, staircase=True, minimized="hidden")
     assert marks(found) == {

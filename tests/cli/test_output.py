@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sweepd.cli.output import emit, form_of, show, width
 from sweepd.errors import UserError
 from sweepd.listing import listing
-from sweepd.query.pivot import Line
+from sweepd.query.pivot import StyledLine
 
 COLUMNS = ["name", "value", "ok", "at"]
 ROWS: list[dict[str, Any]] = [
@@ -82,7 +82,7 @@ def test_lines_are_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> N
 def test_colours_are_for_terminals(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines: list[Line] = [[("16", "settled"), ("  ", "plain"), ("8 ?", "open")], []]
+    lines: list[StyledLine] = [[("16", "settled"), ("  ", "plain"), ("8 ?", "open")], []]
     show(lines)
     assert capsys.readouterr().out == "16  8 ?\n\n"
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -12,7 +12,7 @@ import pytest
 from fake_store import FakeStore, planned
 
 from sweepd.cli import watching
-from sweepd.cli.board import RUNNING, State, maps
+from sweepd.cli.board import RUNNING, TrialState, maps
 from sweepd.store.store import Store, SweepInfo
 
 GRID = "task: {name: lis, n: 8}"
@@ -41,9 +41,9 @@ def filled(address: str, sweep: str = "s") -> Store:
 def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
     board = watching.board_of(filled(str(tmp_path)), "s")
     by_d = {spot.setting("d"): board.state(spot) for spot in board.spots}
-    assert by_d[8] == State("completed", 100, 0.5, earlier=True)
-    assert by_d[16] == State("completed", 100, 0.95)
-    assert by_d[64] == State()
+    assert by_d[8] == TrialState("completed", 100, 0.5, earlier=True)
+    assert by_d[16] == TrialState("completed", 100, 0.95)
+    assert by_d[64] == TrialState()
     [error] = board.errors
     assert "failed: no memory (`sweepd logs" in error and error[:8] == board.spots[2].id[:8]
     [one] = maps(board)
@@ -61,7 +61,7 @@ def test_what_runs_is_what_has_recorded_a_step_and_not_ended(
     store.write_metrics([{"id": trial, "attempt": 2001, "step": step, **steps} for step in (1, 40)])
     monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: set(names))
     board = watching.board_of(store, "s")
-    assert board.states[trial] == State(RUNNING, 40, None)
+    assert board.states[trial] == TrialState(RUNNING, 40, None)
 
 
 @pytest.mark.parametrize("sweep", [[], ["s"]])

@@ -16,10 +16,11 @@ from questions import SIZE_FIELDS, grid
 
 from sweepd.errors import UserError
 from sweepd.figures.kinds import KINDS, Questions
-from sweepd.figures.panels import MOST_PANELS, NothingToDraw, Row
+from sweepd.figures.panels import MOST_PANELS, NothingToDraw
 from sweepd.figures.render import drawn
 from sweepd.figures.style import OTHERS, SHIPPED, WIDTHS, Look, marks, ordered
 from sweepd.grid.options import Settle
+from sweepd.listing import Row
 from sweepd.query.database import connect
 
 LOOK = Look(WIDTHS["two"])

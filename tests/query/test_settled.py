@@ -87,7 +87,7 @@ def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> di
     known = {at: told for at, told in passes.items() if told is not None}
     for size, at in stair.answers(known, ledger, ()).items():
         steps = at.passing[1].steps if at.passing else None
-        found[int(size)] = at.value, steps, stair.standing(at, settle, ledger).settled
+        found[int(size)] = at.value, steps, stair.settled_mark(at, settle, ledger).settled
     return found
 
 

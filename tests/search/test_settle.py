@@ -28,11 +28,11 @@ from sweepd.search.settle import (
     AtRate,
     Final,
     Runs,
-    Standing,
+    SettledMark,
     best_rates,
     edge,
-    progress,
-    standing,
+    last_doubling,
+    settled_mark,
 )
 from sweepd.search.staircase import search_of
 from sweepd.store.schema import TRIALS
@@ -64,10 +64,10 @@ def runs(*seeds: dict[int, float], total: int = 4096) -> Runs:
 
 def stands(
     rates: Sequence[Runs], goal: Goal, rule: PassRule, settle: Settle, budget: int
-) -> Standing:
-    """`standing` of what ended at rates that rise."""
+) -> SettledMark:
+    """`settled_mark` of what ended at rates that rise."""
     at_rates = [AtRate(10.0**i, runs) for i, runs in enumerate(rates)]
-    return standing(at_rates, goal, rule, settle, budget)
+    return settled_mark(at_rates, goal, rule, settle, budget)
 
 
 FLAT = {1000: 0.50, 2000: 0.502, 4000: 0.503}
@@ -158,11 +158,11 @@ def test_more_that_is_missing_and_more_answers_never_unsettle(
 ) -> None:
     """A goal further away, or the same scores on a larger sample, leave a settled cell settled."""
     seeds = [{1000: s - gain / 2, 2000: s - gain / 10, 4000: s} for s in scores]
-    found = progress(runs(*seeds, total=total), GOAL, "median")
+    found = last_doubling(runs(*seeds, total=total), GOAL, "median")
     if found is None:
         return
-    further = progress(runs(*seeds, total=total), Goal("acc", ">", 0.95), "median")
-    surer = progress(runs(*seeds, total=4 * total), GOAL, "median")
+    further = last_doubling(runs(*seeds, total=total), Goal("acc", ">", 0.95), "median")
+    surer = last_doubling(runs(*seeds, total=4 * total), GOAL, "median")
     assert further and surer
     if found.stands_still:
         assert further.stands_still and surer.stands_still
@@ -195,7 +195,7 @@ def rows(plan: Plan, ledger: dict[str, Outcome]) -> dict[float, tuple[float | No
     passes = {at: stair.passes(at, ledger, ()) for at in stair.cells}
     known = {at: found for at, found in passes.items() if found is not None}
     return {
-        size: (at.value, at.budget, stair.standing(at, settle, ledger).settled)
+        size: (at.value, at.budget, stair.settled_mark(at, settle, ledger).settled)
         for size, at in stair.answers(known, ledger, ()).items()
     }
 

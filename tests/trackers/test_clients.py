@@ -11,10 +11,11 @@ import pytest
 
 from sweepd.errors import UserError
 from sweepd.grid.options import TrackerName
-from sweepd.trackers.base import KINDS, Run, Tracker, connect
+from sweepd.trackers.base import KINDS, TrackedRun, Tracker, connect
 
 RUNS = [
-    Run(f"trial{i}", f"lis standard d={8 << i}", "sweep", {"d": 8 << i, "lr": "x"}) for i in (0, 1)
+    TrackedRun(f"trial{i}", f"lis standard d={8 << i}", "sweep", {"d": 8 << i, "lr": "x"})
+    for i in (0, 1)
 ]
 
 

@@ -9,10 +9,10 @@ import pytest
 from trackers.recorder import Recorder
 
 from sweepd.trackers import forwarding
-from sweepd.trackers.base import Run, Values
+from sweepd.trackers.base import TrackedRun, Values
 from sweepd.trackers.forwarding import Forwarder
 
-RUN = Run("ab", "lis standard", "s", {"d": 8})
+RUN = TrackedRun("ab", "lis standard", "s", {"d": 8})
 
 
 def told(tracker: Recorder, notes: list[str], calls: int = 3) -> None:
@@ -32,7 +32,7 @@ def test_everything_arrives_in_order() -> None:
 
 
 class Failing(Recorder):
-    def log(self, run: Run, step: int, values: Values) -> None:
+    def log(self, run: TrackedRun, step: int, values: Values) -> None:
         super().log(run, step, values)
         raise ConnectionError("no network")
 
@@ -49,7 +49,7 @@ class Hanging(Recorder):
         super().__init__()
         self.go = threading.Event()
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: TrackedRun) -> None:
         self.go.wait()
 
 

@@ -37,7 +37,7 @@ Sweeps = Annotated[
         autocompletion=complete_sweeps,
     ),
 ]
-Code = Annotated[
+CodeOption = Annotated[
     Literal["current", "all"],
     typer.Option(help="Trials of the current code, or all with `code` as one more group."),
 ]
@@ -59,7 +59,7 @@ def query(
         str | None,
         typer.Option(metavar="RULE", help="median, all, any or mean instead of the grid's rule."),
     ] = None,
-    code: Code = "current",
+    code: CodeOption = "current",
     wide: Annotated[
         bool, typer.Option("--wide", help="One line a row of the answer, with all that is known.")
     ] = False,
@@ -113,7 +113,7 @@ def _show_askable(store: Store, code: CodeChoice, sweeps: list[str] | None, form
 def sql(
     select: Annotated[str, typer.Argument(metavar="SELECT", show_default=False)],
     sweep: Sweeps = None,
-    code: Code = "current",
+    code: CodeOption = "current",
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,

@@ -19,7 +19,7 @@ from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
 from sweepd.store.schema import PLAN
 
-Mark = Literal[
+MapMark = Literal[
     "untried", "running", "passed", "failed", "stopped", "error", "open", "fails", "passes"
 ]
 """What a place of the map says. open: its seeds do not decide it yet. fails: it was not tried, but
@@ -73,7 +73,7 @@ def _setting(name: str, value: Any) -> tuple[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TrialState:
     """How a trial stands. `score` is its score by the goal's metric. `earlier` says whether it
     ended before this launch."""
 
@@ -92,7 +92,7 @@ class Board:
     goal: Goal
     rule: PassRule
     spots: Sequence[Spot]
-    states: Mapping[str, State]
+    states: Mapping[str, TrialState]
     """How each trial that was tried stands, by the trial's id."""
     staircase: bool = False
     """Whether only the cells that the answer needs are run. The map then infers others from
@@ -113,17 +113,17 @@ class Board:
     minimized: str = "d"
     """The field whose least value is asked for. The rows of the map show its values."""
 
-    def state(self, spot: Spot) -> State:
-        return self.states.get(spot.id, State())
+    def state(self, spot: Spot) -> TrialState:
+        return self.states.get(spot.id, TrialState())
 
-    def here(self) -> Iterator[tuple[Spot, State]]:
+    def here(self) -> Iterator[tuple[Spot, TrialState]]:
         """Yields the trials that have ended in this launch."""
         for spot in self.spots:
             state = self.state(spot)
             if state.status in DONE and not state.earlier:
                 yield spot, state
 
-    def running(self) -> list[tuple[Spot, State]]:
+    def running(self) -> list[tuple[Spot, TrialState]]:
         found = ((spot, self.state(spot)) for spot in self.spots)
         return [(spot, state) for spot, state in found if state.status == RUNNING]
 
@@ -173,18 +173,18 @@ def _left(board: Board, shares: Sequence[float]) -> tuple[float, float] | None:
     return max(0.0, low - board.seconds), high - board.seconds
 
 
-def _flops(spot: Spot, state: State) -> float:
+def _flops(spot: Spot, state: TrialState) -> float:
     if not spot.steps:
         return spot.train_flops if state.status in DONE else 0.0
     return spot.train_flops * min(1.0, state.step / spot.steps)
 
 
 @dataclass(frozen=True)
-class Place:
+class MapPlace:
     """One place of a map. `share` is the share of their budgets that its running trials have run.
     `earlier` says whether all that the place says was known before this launch."""
 
-    mark: Mark
+    mark: MapMark
     share: float = 0.0
     earlier: bool = False
 
@@ -198,7 +198,7 @@ class Map:
     model: str
     values: Sequence[Any]
     sizes: Sequence[int]
-    places: Mapping[tuple[Any, int], Place]
+    places: Mapping[tuple[Any, int], MapPlace]
 
 
 def maps(board: Board) -> list[Map]:
@@ -218,28 +218,28 @@ def maps(board: Board) -> list[Map]:
     return found
 
 
-def _place(board: Board, spots: Sequence[Spot]) -> Place:
+def _place(board: Board, spots: Sequence[Spot]) -> MapPlace:
     """Returns what the trials of one place say together. A place is as good as its best cell."""
     states = [board.state(spot) for spot in spots]
     tried = [state for state in states if state.status != UNTRIED]
     if running := [(s, t) for s, t in zip(spots, states, strict=True) if t.status == RUNNING]:
         done = sum(min(1.0, state.step / spot.steps) for spot, state in running if spot.steps)
-        return Place("running", done / len(running))
+        return MapPlace("running", done / len(running))
     if not tried:
-        return Place("untried")
+        return MapPlace("untried")
     earlier = all(state.earlier for state in tried)
     cells: dict[Any, list[Spot]] = defaultdict(list)
     for spot in spots:
         cells[spot.settings].append(spot)
     passing = [_passes(board, cell) for cell in cells.values()]
     if True in passing:
-        return Place("passed", earlier=earlier)
+        return MapPlace("passed", earlier=earlier)
     statuses = Counter(state.status for state in tried)
     if False in passing:
-        return Place("failed", earlier=earlier)
+        return MapPlace("failed", earlier=earlier)
     if statuses["stopped"]:
-        return Place("stopped", earlier=earlier)
-    return Place("error" if statuses["failed"] else "open", earlier=earlier)
+        return MapPlace("stopped", earlier=earlier)
+    return MapPlace("error" if statuses["failed"] else "open", earlier=earlier)
 
 
 def _passes(board: Board, cell: Sequence[Spot]) -> bool | None:
@@ -257,16 +257,16 @@ def _passes(board: Board, cell: Sequence[Spot]) -> bool | None:
     return decide(board.goal, board.rule, bounds)
 
 
-def _inferred(places: Mapping[tuple[Any, int], Place], value: Any, size: int) -> Place:
+def _inferred(places: Mapping[tuple[Any, int], MapPlace], value: Any, size: int) -> MapPlace:
     """Returns the place. If it was not tried, it has the mark that monotonicity gives it, if
     any."""
     here = places[value, size]
     if here.mark != "untried" or value is None:
         return here
     if any(p.mark == "failed" and at == value and n < size for (at, n), p in places.items()):
-        return Place("fails")
+        return MapPlace("fails")
     if any(p.mark == "passed" and n == size and at < value for (at, n), p in places.items()):
-        return Place("passes")
+        return MapPlace("passes")
     return here
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from sweepd.grid.spec import Grid
     from sweepd.store.store import Store
 
-ClusterFile = Annotated[Path, typer.Argument(metavar="FILE", help="A cluster file.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A cluster file.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="cluster")
 
 
-def up(file: ClusterFile, yes: Yes = False) -> None:
+def up(file: FileArgument, yes: YesOption = False) -> None:
     """Bring a cluster up, or change one that is up to what its file says now.
 
     A launch does so by itself.
@@ -41,7 +41,7 @@ def up(file: ClusterFile, yes: Yes = False) -> None:
         cluster.up(say)
 
 
-def status(file: ClusterFile, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def status(file: FileArgument, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Show the nodes and jobs of a cluster, and what they cost an hour."""
     form = form_of(as_json, as_csv)
     rows = _remote(file).status()
@@ -50,7 +50,7 @@ def status(file: ClusterFile, as_json: AsJson = False, as_csv: AsCsv = False) ->
         say(f"${price:.2f} an hour; `sweepd cluster down {file}` ends it")
 
 
-def down(file: ClusterFile, yes: Yes = False) -> None:
+def down(file: FileArgument, yes: YesOption = False) -> None:
     """Take down all of a cluster that costs money. Sweeps that run there can be resumed."""
     cluster = _remote(file)
     if confirmed(f"take down the cluster of {file}?", yes):

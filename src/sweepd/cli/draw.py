@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sweepd.cli.ask import Code
+from sweepd.cli.ask import CodeOption
 from sweepd.cli.output import Results, report_damage, results_address, say
 from sweepd.errors import UserError
 from sweepd.replacing import write
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sweepd.figures.report import Report
     from sweepd.store.store import Store
 
-Kind = Literal["heatmap", "min", "frontier", "curves", "fit", "settle"]
+FigureName = Literal["heatmap", "min", "frontier", "curves", "fit", "settle"]
 WATCH_SECONDS = 10.0
 """For how many seconds `report --watch` waits before it writes the report again."""
 
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plot(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", show_default=False)],
+    kind: Annotated[FigureName, typer.Argument(metavar="KIND", show_default=False)],
     sweeps: Annotated[
         list[str] | None, typer.Argument(metavar="[SWEEP]...", show_default=False)
     ] = None,
@@ -65,7 +65,7 @@ def plot(
     seeds: Annotated[
         str | None, typer.Option(metavar="RULE", help="Another pass rule, as in query.")
     ] = None,
-    code: Code = "current",
+    code: CodeOption = "current",
     results: Results = None,
 ) -> None:
     """Draw what sweeps (default: the whole store) have found, fit for a paper.
@@ -99,7 +99,7 @@ def report(
     watch: Annotated[
         bool, typer.Option("--watch", help="Write it again and again until nothing runs.")
     ] = False,
-    code: Code = "current",
+    code: CodeOption = "current",
     results: Results = None,
 ) -> None:
     """Write one page about a sweep (default: the whole store) that opens without a network.
@@ -135,7 +135,9 @@ def _notes_said(asked: Questions) -> Iterator[None]:
         report_damage((*asked.views.damaged, *asked.damaged))
 
 
-def _report(store: Store, sweep: str | None, where: str | None, of: str, code: Code) -> Report:
+def _report(
+    store: Store, sweep: str | None, where: str | None, of: str, code: CodeOption
+) -> Report:
     from sweepd.figures.kinds import Questions
     from sweepd.figures.origin import Launches
     from sweepd.figures.report import Report, points_each

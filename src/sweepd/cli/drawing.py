@@ -7,10 +7,10 @@ from itertools import zip_longest
 
 from rich.text import Text
 
-from sweepd.cli.board import Board, Map, Mark, Place, Spot, State, amount, maps
+from sweepd.cli.board import Board, Map, MapMark, MapPlace, Spot, TrialState, amount, maps
 from sweepd.listing import duration
 
-SIGNS: dict[Mark, tuple[str, str, str]] = {
+SIGNS: dict[MapMark, tuple[str, str, str]] = {
     "untried": ("·", "dim", "not tried"),
     "running": ("%", "cyan", "running, so much done"),
     "passed": ("✓", "green", "passed"),
@@ -86,7 +86,7 @@ def line(board: Board) -> str:
     return f"{told}; {now}" if now else told
 
 
-def _step(spot: Spot, state: State) -> str:
+def _step(spot: Spot, state: TrialState) -> str:
     """Returns the step that a trial is at, and of how many if that is known."""
     return f"step {state.step}" + (f"/{spot.steps}" if spot.steps else "")
 
@@ -177,7 +177,7 @@ def _map(one: Map, minimized: str) -> list[Text]:
     return lines
 
 
-def _sign(place: Place | None) -> Text:
+def _sign(place: MapPlace | None) -> Text:
     if place is None:
         return Text(" " * COLUMN)
     sign, style, _ = SIGNS[place.mark]

@@ -22,7 +22,7 @@ from sweepd.errors import UserError
 from sweepd.listing import Row, listing
 
 if TYPE_CHECKING:
-    from sweepd.query.pivot import Line, Tone
+    from sweepd.query.pivot import StyledLine, Tone
     from sweepd.store.tables import Damaged
 
 Form = Literal["table", "json", "csv"]
@@ -143,7 +143,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
                 )
 
 
-def show(lines: Iterable[Line]) -> None:
+def show(lines: Iterable[StyledLine]) -> None:
     """Prints lines for people, in colours on a terminal."""
     if not (sys.stdout.isatty() or "FORCE_COLOR" in os.environ):  # rich takes a while to import
         for line in lines:

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sweepd.cli.board import RUNNING, Board, Spot, State, amount, labels
+from sweepd.cli.board import RUNNING, Board, Spot, TrialState, amount, labels
 from sweepd.cli.drawing import drawn, line
 from sweepd.cli.output import say
 from sweepd.errors import EnvironmentFailure
@@ -115,16 +115,16 @@ class Progress:
         self.waiting, self.began = "", self.began or time.monotonic()
         with self.guard:
             score = report.get(self.metric)
-            self.states[trial.id] = State(RUNNING, report["step"], score)
+            self.states[trial.id] = TrialState(RUNNING, report["step"], score)
         if not self.live and time.monotonic() - self.spoken > QUIET_SECONDS:
             self._say(line(self.board()))
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.waiting, self.began = "", self.began or time.monotonic()
         status = report["status"]
-        step = report.get("step") or self.states.get(trial.id, State()).step
+        step = report.get("step") or self.states.get(trial.id, TrialState()).step
         with self.guard:
-            self.states[trial.id] = State(
+            self.states[trial.id] = TrialState(
                 status, step, report.get(self.metric), error=report["error"]
             )
         scores = "".join(
@@ -172,5 +172,5 @@ class Progress:
         self.spoken = time.monotonic()
 
 
-def _earlier(outcome: Outcome) -> State:
-    return State(outcome.status, 0, outcome.score, earlier=True)
+def _earlier(outcome: Outcome) -> TrialState:
+    return TrialState(outcome.status, 0, outcome.score, earlier=True)

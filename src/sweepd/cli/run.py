@@ -55,7 +55,7 @@ AcceptCode = Annotated[
     bool,
     typer.Option("--accept-code", help="Count trials that an earlier version of the code made."),
 ]
-ClusterFile = Annotated[
+ClusterOption = Annotated[
     Path | None,
     typer.Option("--cluster", metavar="FILE", help="Where to run it. Default: this machine."),
 ]
@@ -73,7 +73,9 @@ MaxFlops = Annotated[
 MaxHours = Annotated[
     float | None, typer.Option("--max-hours", metavar="N", help="Hours that settling may take.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")
+]
 MOST_NAMED = 3
 """How many failed trials a launch names at most when it ends."""
 
@@ -89,7 +91,7 @@ def plan(
     grid: GridFile,
     overrides: Overrides = None,
     accept_code: AcceptCode = False,
-    cluster: ClusterFile = None,
+    cluster: ClusterOption = None,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -116,9 +118,9 @@ def launch(
     grid: GridFile,
     overrides: Overrides = None,
     accept_code: AcceptCode = False,
-    cluster: ClusterFile = None,
+    cluster: ClusterOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    yes: Yes = False,
+    yes: YesOption = False,
     promote: Promote = False,
     max_flops: MaxFlops = None,
     max_hours: MaxHours = None,
@@ -151,8 +153,8 @@ def resume(
     max_flops: MaxFlops = None,
     max_hours: MaxHours = None,
     log_to: LogTo = None,
-    cluster: ClusterFile = None,
-    yes: Yes = False,
+    cluster: ClusterOption = None,
+    yes: YesOption = False,
     results: Results = None,
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from sweepd.cli.progress import Progress
     from sweepd.grid.trials import Trial
-    from sweepd.trackers.base import Run, Tracker
+    from sweepd.trackers.base import TrackedRun, Tracker
 
 FOLDER = Path("sweepd-trackers")
 """The folder for the files of trackers that write files, unless their own settings name another."""
@@ -32,7 +32,7 @@ class Told:
 
     def __init__(self, progress: Progress, trackers: Sequence[Tracker], sweep: str) -> None:
         self.progress, self.trackers, self.sweep = progress, trackers, sweep
-        self.known: dict[str, tuple[Run, int]] = {}
+        self.known: dict[str, tuple[TrackedRun, int]] = {}
         """The runs that have begun and not ended, by the trial's id, each with its last logged
         step."""
 
@@ -57,14 +57,14 @@ class Told:
 
     def _begin(self, trial: Trial) -> None:
         """Begins the run of a trial that is new."""
-        from sweepd.trackers.base import Run
+        from sweepd.trackers.base import TrackedRun
         from sweepd.trackers.stored import COSTS
 
         if trial.id not in self.known:
             label = self.progress.label(trial)
             costs = {name: getattr(trial, name) for name in COSTS if hasattr(trial, name)}
             settings = {"task": trial.task_name, "model": trial.model_name, **trial.axes, **costs}
-            self.known[trial.id] = (Run(trial.id, label, self.sweep, settings), -1)
+            self.known[trial.id] = (TrackedRun(trial.id, label, self.sweep, settings), -1)
             for tracker in self.trackers:
                 tracker.begin(self.known[trial.id][0])
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sweepd.cli.board import RUNNING, Board, Spot, State, labels
+from sweepd.cli.board import RUNNING, Board, Spot, TrialState, labels
 from sweepd.cli.drawing import drawn, line
 from sweepd.cli.output import say
 from sweepd.cli.status import standings
@@ -116,10 +116,10 @@ def board_of(store: Store, sweep: str) -> Board:
     for spot in spots:
         ended, now = endings.get(spot.id), active.get(spot.id)
         if now:
-            states[spot.id] = State(RUNNING, now["step"], now.get(goal.metric))
+            states[spot.id] = TrialState(RUNNING, now["step"], now.get(goal.metric))
         elif ended:
             earlier = ended["status"] in DONE and ended["attempt"] < first
-            states[spot.id] = State(
+            states[spot.id] = TrialState(
                 ended["status"], ended["step"] or 0, ended.get(goal.metric), earlier, ended["error"]
             )
             if ended["status"] == "failed" and ended["attempt"] >= first:

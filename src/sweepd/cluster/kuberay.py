@@ -60,13 +60,13 @@ class Limits(_Part):
     cpu: Annotated[str | int | float, AfterValidator(_checked)]
 
 
-class Resources(_Part):
+class PodResources(_Part):
     limits: Limits
 
 
 class Container(_Part):
     image: str
-    resources: Resources
+    resources: PodResources
 
 
 class Pod(_Part):
@@ -74,14 +74,14 @@ class Pod(_Part):
     """The containers of the pod. The first is the one in which Ray runs."""
 
 
-class Template(_Part):
+class PodTemplate(_Part):
     spec: Pod
 
 
 class Group(_Part):
     """Pods of one kind, such as the head's."""
 
-    template: Template
+    template: PodTemplate
     ray_start_params: dict[str, str] = Field(default_factory=dict)
 
     def nodes(self, least: int, most: int, price: float) -> Nodes:

@@ -9,7 +9,6 @@ from sweepd.figures.panels import (
     Asked,
     Drawing,
     NothingToDraw,
-    Row,
     by_size_and_model,
     goal_rule,
     is_,
@@ -17,6 +16,7 @@ from sweepd.figures.panels import (
     tooltip,
 )
 from sweepd.figures.style import Look
+from sweepd.listing import Row
 from sweepd.query.trials import Curve
 
 

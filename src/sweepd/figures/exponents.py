@@ -11,13 +11,13 @@ from sweepd.figures.panels import (
     Asked,
     Drawing,
     NothingToDraw,
-    Row,
     by_model,
     is_,
     stacked,
     tooltip,
 )
 from sweepd.figures.style import Look, ordered
+from sweepd.listing import Row
 
 ROW_HEIGHT = 14
 PARTS = ("law", "theory", "bound", "none")

@@ -9,7 +9,6 @@ from sweepd.errors import UserError
 from sweepd.figures.panels import (
     Asked,
     Drawing,
-    Row,
     by_model,
     refuse_a_crowd,
     scored,
@@ -18,6 +17,7 @@ from sweepd.figures.panels import (
     tooltip,
 )
 from sweepd.figures.style import Look, ordered
+from sweepd.listing import Row
 
 HEIGHT = 110
 

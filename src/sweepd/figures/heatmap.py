@@ -8,8 +8,9 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from sweepd.figures.panels import SCORES, Asked, Drawing, Row, is_, refuse_a_crowd, stacked, tooltip
+from sweepd.figures.panels import SCORES, Asked, Drawing, is_, refuse_a_crowd, stacked, tooltip
 from sweepd.figures.style import SMALL, Look, ordered
+from sweepd.listing import Row
 
 if TYPE_CHECKING:
     import altair as alt

@@ -12,8 +12,9 @@ from sweepd.figures.exponents import exponents
 from sweepd.figures.frontier import frontier
 from sweepd.figures.heatmap import heatmap
 from sweepd.figures.least import least
-from sweepd.figures.panels import Asked, Draw, NothingToDraw, Row
+from sweepd.figures.panels import Asked, Draw, NothingToDraw
 from sweepd.figures.settle import settle
+from sweepd.listing import Row
 from sweepd.query.answers import answer
 from sweepd.query.database import Views
 from sweepd.query.trials import Curve, trials_of
@@ -114,7 +115,7 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FigureKind:
     """One kind of figure."""
 
     shows: str
@@ -123,27 +124,27 @@ class Kind:
 
 
 KINDS = {
-    "min": Kind(
+    "min": FigureKind(
         "The least value that passes against the length of the problem, with the fitted law.",
         lambda asked: partial(least, asked.least, asked.laws.answer.rows, asked.against),
     ),
-    "heatmap": Kind(
+    "heatmap": FigureKind(
         "The score of each cell, and the frontier between what passed and what failed.",
         lambda asked: partial(heatmap, asked.least),
     ),
-    "settle": Kind(
+    "settle": FigureKind(
         "Test scores against the training budget, of the cells that decide each row.",
         lambda asked: partial(settle, asked.least, asked.trials),
     ),
-    "frontier": Kind(
+    "frontier": FigureKind(
         "The best score at each cost.",
         lambda asked: partial(frontier, asked.unbeaten),
     ),
-    "fit": Kind(
+    "fit": FigureKind(
         "The exponents of the fitted laws, with their intervals, beside those of theory.",
         lambda asked: partial(exponents, asked.laws, asked.against),
     ),
-    "curves": Kind(
+    "curves": FigureKind(
         "What was measured of each trial while it was trained.",
         lambda asked: partial(curves, asked.least, asked.trials, asked.curves),
     ),

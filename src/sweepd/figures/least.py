@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from sweepd.figures.panels import (
     Asked,
     Drawing,
-    Row,
     by_model,
     is_,
     refuse_a_crowd,
@@ -18,6 +17,7 @@ from sweepd.figures.panels import (
     tooltip,
 )
 from sweepd.figures.style import Look, ordered
+from sweepd.listing import Row
 
 if TYPE_CHECKING:
     import altair as alt

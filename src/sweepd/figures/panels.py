@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import SweepdError, UserError
 from sweepd.figures.style import NORMAL, Look, legend_columns, marks, ordered
+from sweepd.listing import Row
 
 if TYPE_CHECKING:
     import altair as alt
 
     from sweepd.query.database import Answer
 
-Row = Mapping[str, Any]
 ENDS = ("value", "exponent")
 """The first column after the group's in the rows of a `min` and of a `fit`. In the rows of a
 frontier it is the cost."""

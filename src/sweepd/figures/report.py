@@ -17,9 +17,10 @@ from sweepd.figures.curves import one_cell
 from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.origin import Launches, cost, failures, origin, repeating
 from sweepd.figures.page import figure, page, prepared, table
-from sweepd.figures.panels import Asked, NothingToDraw, Row
+from sweepd.figures.panels import Asked, NothingToDraw
 from sweepd.figures.render import ON_SCREEN, specified
 from sweepd.figures.words import answered, caveats, question, table_rows
+from sweepd.listing import Row
 
 MOST_CURVES = 300
 """The most trials whose learning curves one figure shows. If there are more, a click on a cell

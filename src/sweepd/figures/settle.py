@@ -10,7 +10,6 @@ from typing import Any
 from sweepd.figures.panels import (
     Asked,
     Drawing,
-    Row,
     by_model,
     by_size_and_model,
     goal_rule,
@@ -19,6 +18,7 @@ from sweepd.figures.panels import (
     tooltip,
 )
 from sweepd.figures.style import Look, ordered
+from sweepd.listing import Row
 
 PASSES, DECIDES = "the least value that passes", "the next smaller value"
 """The names of the two roles that a cell can have for a row of the answer."""

@@ -16,8 +16,8 @@ WIDTHS = {"one": 3.25 * POINTS_PER_INCH, "two": 6.75 * POINTS_PER_INCH}
 SMALL, NORMAL = 7, 8
 """The font sizes, in points, of numbers and legends (SMALL) and of titles (NORMAL)."""
 
-Mark = tuple[str, str]
-SHIPPED: dict[str, Mark] = {
+ModelMark = tuple[str, str]
+SHIPPED: dict[str, ModelMark] = {
     "standard": ("#0072B2", "circle"),
     "sparse": ("#009E73", "square"),
     "linear": ("#D55E00", "diamond"),
@@ -29,7 +29,7 @@ SHIPPED: dict[str, Mark] = {
 }
 """The models that ship with sweepd, in the order in which figures show them. Each has a colour and
 a shape. The colours are those of Okabe and Ito, which colour-blind readers can tell apart."""
-OTHERS: tuple[Mark, ...] = (
+OTHERS: tuple[ModelMark, ...] = (
     ("#882255", "circle"),
     ("#117733", "diamond"),
     ("#332288", "square"),
@@ -84,7 +84,7 @@ def ordered(models: Sequence[str]) -> list[str]:
     )
 
 
-def marks(models: Sequence[str]) -> list[Mark]:
+def marks(models: Sequence[str]) -> list[ModelMark]:
     """Returns the colour and the shape of each of the ordered models."""
     own = [name for name in models if name not in SHIPPED]
     return [SHIPPED.get(name) or OTHERS[own.index(name) % len(OTHERS)] for name in models]

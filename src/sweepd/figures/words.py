@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweepd.figures.least import bound
-from sweepd.figures.panels import Asked, Row
+from sweepd.figures.panels import Asked
 from sweepd.figures.style import ordered
+from sweepd.listing import Row
 
 ANSWER_COLUMNS = (
     *("least value", "verdict", "settled", "why", "seeds that pass", "score", "95%", "over seeds"),

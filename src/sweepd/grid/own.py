@@ -15,7 +15,7 @@ from sweepd.grid.parameters import REQUIRED, parameters
 from sweepd.grid.registry import is_own
 from sweepd.grid.spec import Grid
 
-Recorded = Mapping[str, Mapping[str, Mapping[str, Any]]]
+RecordedClasses = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """The result of `own_classes`, as it is read back from a store."""
 KINDS: tuple[Kind, ...] = ("task", "model", "loop")
 
@@ -73,7 +73,7 @@ def _imported(path: Path, root: Path) -> Iterator[Path]:
         waiting += filter(Path.is_file, (parent / "__init__.py" for parent in packages))
 
 
-def own_classes(grid: Grid, past: Recorded) -> dict[str, dict[str, dict[str, Any]]]:
+def own_classes(grid: Grid, past: RecordedClasses) -> dict[str, dict[str, dict[str, Any]]]:
     """Returns what is saved of the user's own classes, by kind and name: `where` each is, and its
     `defaults`.
 
@@ -90,7 +90,7 @@ def own_classes(grid: Grid, past: Recorded) -> dict[str, dict[str, dict[str, Any
     return found
 
 
-def changed_defaults(grid: Grid, past: Recorded) -> Iterator[str]:
+def changed_defaults(grid: Grid, past: RecordedClasses) -> Iterator[str]:
     """Yields a line on each default that differs from the saved one, with the value that is
     used."""
     told = dict.fromkeys(
@@ -99,7 +99,7 @@ def changed_defaults(grid: Grid, past: Recorded) -> Iterator[str]:
     yield from told
 
 
-def _changes(block: Block, past: Recorded, kind: Kind) -> Iterator[str]:
+def _changes(block: Block, past: RecordedClasses, kind: Kind) -> Iterator[str]:
     if block.name not in past.get(kind, {}):
         return
     then, now = _past_defaults(past, kind, block), _defaults(block)
@@ -123,7 +123,7 @@ def _defaults(block: Block) -> dict[str, Any]:
     return {name: field.default for name, field in fields if field.default is not REQUIRED}
 
 
-def _past_defaults(past: Recorded, kind: Kind, block: Block) -> Mapping[str, Any]:
+def _past_defaults(past: RecordedClasses, kind: Kind, block: Block) -> Mapping[str, Any]:
     found: Mapping[str, Any] = past.get(kind, {}).get(block.name, {}).get("defaults", {})
     return found
 

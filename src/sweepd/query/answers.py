@@ -24,7 +24,7 @@ from sweepd.query.exchange import with_exchange
 from sweepd.query.expressions import (
     TRUE,
     Column,
-    Comparison,
+    Compare,
     Constant,
     Node,
     conjunction,
@@ -306,7 +306,7 @@ def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
     says which values the column has instead."""
     for part in where:
         match part:
-            case Comparison(Column(name), "=", Constant() as asked):
+            case Compare(Column(name), "=", Constant() as asked):
                 found: set[Any] = {cell.row.get(name) for cell in cells} - {None}
                 known = [str(v).lower() if isinstance(v, bool) else str(v) for v in sorted(found)]
                 word = asked.text.strip("'").replace("''", "'")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Value = int | float
-Kind = Literal["not monotone", "above", "open", "exact", "bracketed", "at most"]
+BoundKind = Literal["not monotone", "above", "open", "exact", "bracketed", "at most"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Bound:
-    kind: Kind
+    kind: BoundKind
     value: Value | None
     """The least value that passed, or None if none did."""
     fail: Value | None
@@ -56,7 +56,7 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
     last = max((i for i, c in enumerate(smaller) if c.failed), default=-1)
     inferred = sum(c.passed is not False for c in smaller[: last + 1])
     fail = smaller[last].value if last >= 0 else None
-    kind: Kind
+    kind: BoundKind
     if at is None:
         kind = "above" if candidates[-1].failed else "open"
         return Bound(kind, None, fail, inferred)

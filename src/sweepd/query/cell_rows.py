@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sweepd.query.minima import MinRow
     from sweepd.query.reply import Merit
 
-State = Literal["passed", "failed", "inferred", "ended early", "unfinished", "untried"]
+CellState = Literal["passed", "failed", "inferred", "ended early", "unfinished", "untried"]
 """What is known of the cells of one group that share a value. The first of these that is true
 holds.
 
@@ -70,7 +70,7 @@ def _rows(
         }
 
 
-def _state(row: MinRow, value: Value, cells: Sequence[Cell]) -> State:
+def _state(row: MinRow, value: Value, cells: Sequence[Cell]) -> CellState:
     points = [point.row for cell in cells for point in cell.points]
     if any(cell.outcome for cell in cells):
         return "passed"

@@ -11,7 +11,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.intervals import wilson
 from sweepd.query.bounds import Value
-from sweepd.query.cells_sql import Scores
+from sweepd.query.cells_sql import ScoreDirections
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, falls, kleene, known
 from sweepd.query.parser import Question
@@ -61,7 +61,7 @@ class Cell:
     where nothing was tuned."""
     tuned: tuple[str, ...] = ()
     """The nuisance axes in which the rivals may differ."""
-    own: Scores = field(default_factory=dict)
+    own: ScoreDirections = field(default_factory=dict)
     """The metrics of users' own tasks and loops that the question is about, and which way each is
     better."""
     edge: str = ""
@@ -132,7 +132,7 @@ def score_columns(own: Iterable[str]) -> list[str]:
 
 
 def judged(
-    views: Views, question: Question, selection: Node, condition: Node, own: Scores
+    views: Views, question: Question, selection: Node, condition: Node, own: ScoreDirections
 ) -> list[tuple[Cell, bool]]:
     """Returns every cell, and whether the selection, which mentions no score, holds for it.
 

@@ -21,12 +21,12 @@ from sweepd.statuses import DONE, RAN, STATUSES
 GOAL_COST = "flops_to_goal"
 """The column of the training FLOPs that a trial took to meet its goal. They are computed from the
 metrics, so `cells` has the column only once the metrics have been read."""
-Scores = Mapping[str, Better]
+ScoreDirections = Mapping[str, Better]
 """The scores of trials, and which way each of them is better."""
-MEASURED: Scores = BETTER
+MEASURED: ScoreDirections = BETTER
 """The scores that the row of any trial has. The row of a user's own task or loop may have
 others."""
-OF_TRIALS: Scores = {**MEASURED, GOAL_COST: "down"}
+OF_TRIALS: ScoreDirections = {**MEASURED, GOAL_COST: "down"}
 """The scores that any trial may have, with the one that is computed from its metrics."""
 
 
@@ -212,7 +212,7 @@ def lineage_sql(of: str) -> str:
         )"""
 
 
-def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
+def reached_sql(goals: Iterable[str], member: str, scores: ScoreDirections) -> str:
     """Returns the SQL of `raw.reached`. For each trial that ended, it has the training FLOPs at the
     first check that meets the goal of its cell (`flops`), and its last recorded step (`last_step`).
 
@@ -238,7 +238,7 @@ def reached_sql(goals: Iterable[str], member: str, scores: Scores) -> str:
 
 
 def cells_sql(
-    identity: Iterable[str], member: str, scores: Scores, rules: Collection[PassRule]
+    identity: Iterable[str], member: str, scores: ScoreDirections, rules: Collection[PassRule]
 ) -> str:
     """Returns the SQL of `cells`, and of the tables that say what is known of these scores.
 
@@ -309,7 +309,7 @@ def cells_sql(
     """
 
 
-def _readable(goals: Iterable[str], scores: Scores) -> Iterator[tuple[str, Goal]]:
+def _readable(goals: Iterable[str], scores: ScoreDirections) -> Iterator[tuple[str, Goal]]:
     """Yields each goal that the metrics can decide, after its text, which holds no quotes."""
     for text in goals:
         try:
@@ -331,7 +331,7 @@ def _any_value(name: str, member: str) -> str:
     return quoted(name) if name == member else f"any_value({quoted(name)}) AS {quoted(name)}"
 
 
-def _carried(name: str, scores: Scores) -> str:
+def _carried(name: str, scores: ScoreDirections) -> str:
     """Returns the SQL of one column of `raw.outcomes`.
 
     A seed that was planned on demand, and has not run at its cell's budget, has what it reached
@@ -377,7 +377,7 @@ def _score_sql(score: str, better: Better) -> str:
     return ", ".join(f"({sql})::DOUBLE AS {quoted(name)}" for name, sql in columns.items())
 
 
-def pooled_bounds(scores: Scores, rules: Collection[PassRule]) -> dict[str, str]:
+def pooled_bounds(scores: ScoreDirections, rules: Collection[PassRule]) -> dict[str, str]:
     """Returns the columns of `raw.bounds` for a cell as a whole, each with the SQL that makes it
     from those of the cell's seeds."""
     both = (least, most)

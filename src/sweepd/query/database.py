@@ -25,7 +25,7 @@ from sweepd.query.cells_sql import (
     MEASURED,
     OF_TRIALS,
     SCORES,
-    Scores,
+    ScoreDirections,
     cells_sql,
     endings_sql,
     makers_sql,
@@ -121,7 +121,7 @@ class Views:
     trial_axes: tuple[str, ...]
     infos: Mapping[str, SweepInfo]
     """The content of each selected sweep's sweep.json, by the sweep's name."""
-    own: Scores
+    own: ScoreDirections
     """The metrics of users' own tasks and loops. They are columns of `trials` and scores of
     `cells`."""
     whole_store: bool
@@ -153,7 +153,7 @@ class Views:
         return [row[0] for row in self.fetch("DESCRIBE raw.cells")]
 
     @property
-    def scores(self) -> Scores:
+    def scores(self) -> ScoreDirections:
         """Scores of trials that cells have."""
         known = {**OF_TRIALS, **self.own}
         return {name: better for name, better in known.items() if name in self.raw_columns}
@@ -378,7 +378,7 @@ class Views:
             self._fill_cells({**OF_TRIALS, **self.own})
         return live.damaged
 
-    def _fill_cells(self, scores: Scores) -> None:
+    def _fill_cells(self, scores: ScoreDirections) -> None:
         rules = self.connection.execute("SELECT DISTINCT pass FROM raw.rules ORDER BY 1").fetchall()
         known = [row[0] for row in rules] or PASS_RULES
         self.connection.execute(cells_sql(self.identity, self.member, scores, known))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweepd.grid.options import BETTER, OPERATORS, Better, Goal
-from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, Scores, least, most, quoted
+from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, ScoreDirections, least, most, quoted
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """The comparisons that an interval can decide. Each has the one that means the same once its two
@@ -105,7 +105,7 @@ class Constant(Node):
 
 
 @dataclass(frozen=True)
-class Comparison(Node):
+class Compare(Node):
     left: Node
     operator: str
     right: Node
@@ -212,9 +212,9 @@ def conjuncts(condition: Node) -> tuple[Node, ...]:
     return (condition,)
 
 
-def of_goal(goal: Goal, own: Scores) -> Node:
+def of_goal(goal: Goal, own: ScoreDirections) -> Node:
     """Returns a grid's goal as a condition. own: the metrics of the user's own tasks and loops."""
-    return Comparison(
+    return Compare(
         Column(goal.metric, own.get(goal.metric)), goal.comparison, numeral(repr(goal.threshold))
     )
 
@@ -284,11 +284,11 @@ def thresholds(condition: Node) -> tuple[float, ...]:
 
 def _score_test(condition: Node) -> ScoreTest | None:
     match condition:
-        case Comparison(Column() as score, operator, rest) if (
+        case Compare(Column() as score, operator, rest) if (
             score.better and operator in MIRRORED and not rest.scores
         ):
             return score, operator, rest
-        case Comparison(rest, operator, Column() as score) if (
+        case Compare(rest, operator, Column() as score) if (
             score.better and operator in MIRRORED and not rest.scores
         ):
             return score, MIRRORED[operator], rest

@@ -17,7 +17,7 @@ from sweepd.query.levels import Point, Tried
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.parser import Question
 from sweepd.query.reply import Merit, Reply, deciding, merged_notes
-from sweepd.query.settled import standings
+from sweepd.query.settled import settled_marks
 from sweepd.query.theory import PREDICTED, agrees, at_hand
 
 WEIGHTS = tuple(f"weight_{name}" for name in LAW_NAMES)
@@ -119,8 +119,8 @@ def _bounds_only(views: Views, found: Sequence[MinRow], condition: Node) -> set[
         return set()
     return {
         tuple(row.columns.values())
-        for row, standing in zip(found, standings(views, found, condition), strict=True)
-        if standing.settled != "yes"
+        for row, mark in zip(found, settled_marks(views, found, condition), strict=True)
+        if mark.settled != "yes"
     }
 
 

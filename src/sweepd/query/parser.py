@@ -18,9 +18,9 @@ from itertools import pairwise
 from typing import Literal
 
 from sweepd.closest import closest
-from sweepd.query.cells_sql import Scores
+from sweepd.query.cells_sql import ScoreDirections
 from sweepd.query.expressions import Column, Node
-from sweepd.query.syntax import Reader
+from sweepd.query.syntax import TreeReader
 
 GRAMMAR = (
     "a question is `min EXPR [by COL, …] [where PREDICATE]`, "
@@ -61,14 +61,14 @@ class Question:
     """The text after `where`, as it was typed but on one line. Empty if there is none."""
 
 
-def parse(text: str, columns: Sequence[str], own: Scores) -> Question:
+def parse(text: str, columns: Sequence[str], own: ScoreDirections) -> Question:
     """Returns the question that the text asks. It may use these columns of `cells`, among which are
     the metrics of users' `own` tasks and loops. Raises UserError, which shows the place, if the
     text is wrong."""
     return _Parser(text, columns, own).question()
 
 
-class _Parser(Reader):
+class _Parser(TreeReader):
     def question(self) -> Question:
         tokens = list(_TOKEN.finditer(self.text))
         word = tokens[0].group().lower() if tokens else ""

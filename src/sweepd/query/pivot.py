@@ -38,12 +38,12 @@ PROSE = 80
 """The length of lines of text, in characters, where no width is given."""
 
 Tone = Literal["plain", "title", "settled", "open", "warning", "quiet"]
-Line = list[tuple[str, Tone]]
+StyledLine = list[tuple[str, Tone]]
 """A line of text, cut into pieces. Each piece has the tone in which it is shown."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class PivotEntry:
     """What the table shows of one row of `min`: its value, and the marks of all that is uncertain
     about it."""
 
@@ -60,7 +60,7 @@ class Entry:
         return "settled" if self.settled else "open"
 
 
-def entry(row: Mapping[str, Any]) -> Entry:
+def entry(row: Mapping[str, Any]) -> PivotEntry:
     """Returns a row of `min` in a few characters. One that is not settled has at least one mark."""
     value, fail, verdict = cell(row["value"]), cell(row["fail"]), row["verdict"]
     fails = f" ({fail} fails)" if fail else ""
@@ -88,10 +88,10 @@ def entry(row: Mapping[str, Any]) -> Entry:
             doubts.append("?")
         case "yes" if row["rates"] == 1:
             doubts.append("¹")
-    return Entry(" ".join([text, *doubts]), (*marks, *doubts), row["settled"] == "yes")
+    return PivotEntry(" ".join([text, *doubts]), (*marks, *doubts), row["settled"] == "yes")
 
 
-def lines(answer: Answer, width: int | None) -> Iterator[Line]:
+def lines(answer: Answer, width: int | None) -> Iterator[StyledLine]:
     """Yields an answer of `min` as lines of at most `width` characters. There is a table for each
     task, with a legend of the marks that it uses. Models that do not fit side by side continue
     below in a table of their own. The last line says how much was run."""
@@ -108,7 +108,7 @@ def lines(answer: Answer, width: int | None) -> Iterator[Line]:
 
 def _task(
     about: Summary, task: str, rows: Sequence[Mapping[str, Any]], width: int | None
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     title = f"Least {about.least} with {about.condition} on {task} ({about.seeds})"
     for line in _wrapped(title.split(), width, " "):
         yield [(line, "title")]
@@ -118,7 +118,7 @@ def _task(
     beside = [*extras, *sizes]
     size_field = about.size_fields.get(task, "size")
     heads = [size_field if name == "size" and size_field not in extras else name for name in beside]
-    table: dict[tuple[Any, ...], dict[str, Entry]] = {}
+    table: dict[tuple[Any, ...], dict[str, PivotEntry]] = {}
     for row in rows:
         table.setdefault(tuple(row[name] for name in beside), {})[row["model"]] = entry(row)
     keys = sorted(table, key=lambda key: [(value is not None, value) for value in key])
@@ -147,13 +147,13 @@ def _line(
     block: Iterable[int],
     i: int,
     tones: Sequence[Tone],
-) -> Line:
+) -> StyledLine:
     """Returns line `i` of the columns of a block, beside the columns `stub` that stand in every
     block."""
-    pieces: Line = [(column[i], "quiet" if i == 0 else "plain") for column in stub]
+    pieces: StyledLine = [(column[i], "quiet" if i == 0 else "plain") for column in stub]
     pieces += [(columns[at][i], tones[at]) for at in block]
     pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
-    spaced: Line = []
+    spaced: StyledLine = []
     for piece in pieces:
         spaced += [(GAP, "plain"), piece]
     return spaced[1:]
@@ -205,9 +205,9 @@ def _are_numbers(keys: Iterable[tuple[Any, ...]], i: int) -> bool:
     return all(isinstance(key[i], int | float) or key[i] is None for key in keys)
 
 
-def _text(entries: Mapping[str, Entry], model: str) -> str:
+def _text(entries: Mapping[str, PivotEntry], model: str) -> str:
     return entries[model].text if model in entries else ""
 
 
-def _tone(entries: Mapping[str, Entry], model: str) -> Tone:
+def _tone(entries: Mapping[str, PivotEntry], model: str) -> Tone:
     return entries[model].tone if model in entries else "plain"

@@ -27,14 +27,14 @@ NEWEST = f"""
 which trials these are, so that the metrics of the others need not be read."""
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """What this module needs of a store."""
 
     def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
 
 
 def newest_steps(
-    source: Source, planned: pa.Table, ended: pa.Table, own: Sequence[str] = ()
+    source: MetricsSource, planned: pa.Table, ended: pa.Table, own: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Returns, by id, the newest recorded step of each planned trial whose newest attempt has not
     ended. A step has the keys `attempt`, `step`, `acc`, the metrics `own` of users' tasks and

@@ -20,13 +20,13 @@ from sweepd.query.database import Views
 from sweepd.query.expressions import Node, goal_of
 from sweepd.query.minima import MinRow
 from sweepd.query.nuisance import place
-from sweepd.search.settle import AtRate, Final, Standing, standing
+from sweepd.search.settle import AtRate, Final, SettledMark, settled_mark
 from sweepd.statuses import RAN
 
 SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled", "why")
 UNCONFIRMED = "its pass at the best of several is not confirmed on a fresh seed"
 RULES = ("any", "median", "all")
-Line = tuple[Any, ...]
+LineKey = tuple[Any, ...]
 """What rows that differ in their size alone have in common: the values of their other columns."""
 LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
 
@@ -61,7 +61,7 @@ class Ends:
         return cls(by_cell, fresh, {cell: fmean(found) for cell, found in times.items() if found})
 
 
-def standings(views: Views, rows: Sequence[MinRow], condition: Node) -> list[Standing]:
+def settled_marks(views: Views, rows: Sequence[MinRow], condition: Node) -> list[SettledMark]:
     """Returns, for each of the rows, whether more training would change it."""
     goal = goal_of(condition)
     ends = Ends.of(views, goal, rows) if goal else None
@@ -83,8 +83,8 @@ def settled_columns(
         yield {
             "steps": _least_steps(row) or None,
             "fail_steps": max(failed, default=None) or None,
-            "gain": found.progress and found.progress.gain,
-            "missing": found.progress and found.progress.missing,
+            "gain": found.last_doubling and found.last_doubling.gain,
+            "missing": found.last_doubling and found.last_doubling.missing,
             "rates": rates,
             "settled": found.settled,
             "why": found.reason + (_price(deciding, ends, found) if ends else ""),
@@ -92,42 +92,42 @@ def settled_columns(
 
 
 def _standing(
-    views: Views, slowest: Mapping[Line, int], row: MinRow, goal: Goal | None, ends: Ends | None
-) -> Standing:
+    views: Views, slowest: Mapping[LineKey, int], row: MinRow, goal: Goal | None, ends: Ends | None
+) -> SettledMark:
     """Returns whether more training would change one row. A row without a value takes the budget
     that a pass needs from the rows of other sizes, as the search does. These budgets stand in
     `slowest`, which `_slowest` returns."""
     if ends is None or goal is None:
-        return Standing("untested", "the question is not about one score")
+        return SettledMark("untested", "the question is not about one score")
     if row.bound.kind == "not monotone":
-        return Standing("untested", "cells contradict each other")
+        return SettledMark("untested", "cells contradict each other")
     if not row.deciding:
-        return Standing("untested", "the grid has no smaller value")
+        return SettledMark("untested", "the grid has no smaller value")
     if row.passing and not any(_confirmed(cell, ends) for cell in row.passing):
-        return Standing("untested", UNCONFIRMED)
+        return SettledMark("untested", UNCONFIRMED)
     first = min(_steps(point) for cell in row.deciding for point in cell.points)
     budget = _least_steps(row) or slowest.get(_line(views, row)) or first
     settle = views.settle
     if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
         settle = settle if views.settles else replace(settle, least=1)
         if not budget:
-            return Standing("untested", "its loop has no `steps`: nobody knows how long it ran")
+            return SettledMark("untested", "its loop has no `steps`: nobody knows how long it ran")
     found = [
-        standing(_rates(cell, ends), goal, cell.row["pass"], settle, budget)
+        settled_mark(_rates(cell, ends), goal, cell.row["pass"], settle, budget)
         for cell in row.deciding
     ]
     order = {"untested": 0, "moving": 1, "yes": 2}
     return min(found, key=lambda one: order[one.settled])
 
 
-def _price(deciding: Sequence[Cell], ends: Ends, found: Standing) -> str:
+def _price(deciding: Sequence[Cell], ends: Ends, found: SettledMark) -> str:
     """Returns words on how long the next doubling of the budget would take for a cell that moves,
     with all its seeds in one slot, one after the other. Each seed continues from the state at the
     start of its decay, but a user's own loop starts anew. The text is empty if no cell moves or if
     no times are recorded."""
-    if found.settled != "moving" or found.progress is None:
+    if found.settled != "moving" or found.last_doubling is None:
         return ""
-    steps = found.progress.steps
+    steps = found.last_doubling.steps
     points = [p for cell in deciding for p in cell.points if _steps(p) == steps]
     took = [ends.seconds[p.row["cell"]] for p in points if p.row["cell"] in ends.seconds]
     if not took:
@@ -143,10 +143,10 @@ def _least_steps(row: MinRow) -> int | None:
     return min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
 
 
-def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[Line, int]:
+def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[LineKey, int]:
     """Returns, for each set of rows that differ in their size alone, the greatest budget that one
     of them needs to pass. Rows without a value need none."""
-    found: dict[Line, int] = {}
+    found: dict[LineKey, int] = {}
     for row in rows:
         if needed := _least_steps(row):
             line = _line(views, row)
@@ -154,7 +154,7 @@ def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[Line, int]:
     return found
 
 
-def _line(views: Views, row: MinRow) -> Line:
+def _line(views: Views, row: MinRow) -> LineKey:
     """Returns what a row has in common with the rows that differ from it in their size alone."""
     size_field = views.size_fields.get(row.columns["task"])
     return tuple(v for name, v in row.columns.items() if name not in ("size", "L", size_field))

@@ -17,12 +17,12 @@ import duckdb
 from sweepd.closest import close_names, closest
 from sweepd.errors import UserError
 from sweepd.grid.options import is_share
-from sweepd.query.cells_sql import Scores, extremes
+from sweepd.query.cells_sql import ScoreDirections, extremes
 from sweepd.query.database import sandbox
 from sweepd.query.expressions import (
     Between,
     Column,
-    Comparison,
+    Compare,
     Constant,
     In,
     Junction,
@@ -60,10 +60,10 @@ Tree = dict[str, Any]
 """A node of DuckDB's syntax tree, as read from JSON."""
 
 
-class Reader:
+class TreeReader:
     """Reads the expressions of a text. Its errors show the text with a mark under the place."""
 
-    def __init__(self, text: str, columns: Sequence[str], own: Scores) -> None:
+    def __init__(self, text: str, columns: Sequence[str], own: ScoreDirections) -> None:
         self.text = text.encode(errors="replace").decode()  # replaces lone surrogates
         self.own = {**own, **{name: own[score] for name, (score, _) in extremes(own).items()}}
         self.names = {column.lower(): column for column in columns}
@@ -114,7 +114,7 @@ class _Tree:
     """Checks one syntax tree. `place` takes the offset of a byte in the SQL and returns its place
     in the text."""
 
-    def __init__(self, reader: Reader, place: Callable[[int], int]) -> None:
+    def __init__(self, reader: TreeReader, place: Callable[[int], int]) -> None:
         self.reader, self.place = reader, place
 
     def node(self, tree: Tree) -> Node:
@@ -131,7 +131,7 @@ class _Tree:
                 kind in _COMPARISONS
             ):
                 left, right = self.compared(left, right)
-                return self.in_range(Comparison(left, _COMPARISONS[kind], right), tree)
+                return self.in_range(Compare(left, _COMPARISONS[kind], right), tree)
             case {"class": "BETWEEN", "input": value, "lower": low, "upper": high}:
                 return self.in_range(Between(*self.nodes(value, low, high)), tree)
             case {"class": "CONJUNCTION", "type": kind, "children": parts}:
@@ -207,7 +207,7 @@ class _Tree:
             raise self.error(f"no {name}() here; there are {_listed(_FUNCTIONS)}", tree)
         return Other(form, self.nodes(*(argument["expression"] for argument in arguments)))
 
-    def in_range(self, test: Comparison | Between | In, tree: Tree) -> Node:
+    def in_range(self, test: Compare | Between | In, tree: Tree) -> Node:
         """Returns the test. Raises UserError if it compares a share with a number that is not from
         0 to 1."""
         columns = (part for part in test.parts if isinstance(part, Column))

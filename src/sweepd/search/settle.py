@@ -63,7 +63,7 @@ class AtRate:
 
 
 @dataclass(frozen=True)
-class Progress:
+class LastDoubling:
     """What more training did to a cell that fails, at one rate."""
 
     steps: int
@@ -103,16 +103,18 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SettledMark:
     """Whether the cell that decides an answer would still fail after more training."""
 
     settled: Settled
     reason: str
-    progress: Progress | None = None
+    last_doubling: LastDoubling | None = None
     """The progress at the rate on which the verdict rests, where there is one."""
 
 
-def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -> Progress | None:
+def last_doubling(
+    runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS
+) -> LastDoubling | None:
     """Returns what more training did to the cell. Returns None where that cannot be told. That is
     so if the cell has fewer than `least` seeds, if those that fail were not all trained at two
     budgets, if the cell passes, or if what it misses is not finite."""
@@ -143,12 +145,12 @@ def progress(runs: Runs, goal: Goal, rule: PassRule, least: int = LEAST_SEEDS) -
         error = max(error, stdev(gains) / math.sqrt(len(gains)))
     totals = [final.total for final in finals.values() if final.total]
     close = len(failing) < len(runs) or is_near(scores, totals, goal, rule)
-    return Progress(steps, gain, missing, error, close)
+    return LastDoubling(steps, gain, missing, error, close)
 
 
-def standing(
+def settled_mark(
     rates: Sequence[AtRate], goal: Goal, rule: PassRule, settle: Settle, budget: int
-) -> Standing:
+) -> SettledMark:
     """Returns whether a cell that fails, at each of its rates, would still fail after more
     training.
 
@@ -156,30 +158,34 @@ def standing(
     """
     needed = settle.needed(budget)
     if needed > settle.most:
-        return Standing("moving", f"would need {needed} steps, above the {settle.most} of settle")
+        return SettledMark(
+            "moving", f"would need {needed} steps, above the {settle.most} of settle"
+        )
     best = best_rates(rates, goal)
     if not best:
-        return Standing("untested", "never trained at this size")
+        return SettledMark("untested", "never trained at this size")
     if edge(rates, best[0]):
-        return Standing("untested", "the best rate is at the edge of those tried")
-    whole = progress(best[0].runs, goal, rule)
-    found = [lead_progress(rate.runs, goal, rule) for rate in best]
+        return SettledMark("untested", "the best rate is at the edge of those tried")
+    whole = last_doubling(best[0].runs, goal, rule)
+    found = [lead_doubling(rate.runs, goal, rule) for rate in best]
     if whole and whole.steps >= needed:
         found[0] = whole
     for one in found:
         if one is None or one.steps < needed:
             met = any(_passed_at(finals, goal) for finals in best[0].runs.values())
             if met and one is found[0]:
-                return Standing("moving", "close: some of its seeds pass", one)
-            return Standing("untested", f"not trained for {needed} steps", one)
+                return SettledMark("moving", "close: some of its seeds pass", one)
+            return SettledMark("untested", f"not trained for {needed} steps", one)
         if one.close:
-            return Standing("moving", "close: its seeds or the evaluation error disagree", one)
+            return SettledMark("moving", "close: its seeds or the evaluation error disagree", one)
         if one.moves or (one is whole and not one.stands_still):
             told = f"{one.gain:+.3f} a doubling, {one.missing:.3f} missing"
-            return Standing("moving", told, one)
+            return SettledMark("moving", told, one)
     if found[0] is not whole:
-        return Standing("untested", "one seed stands still, the others were not trained", found[0])
-    return Standing("yes", "stands still", whole)
+        return SettledMark(
+            "untested", "one seed stands still, the others were not trained", found[0]
+        )
+    return SettledMark("yes", "stands still", whole)
 
 
 def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
@@ -192,13 +198,13 @@ def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
     return order[place.get(rule, len(order) // 2)]
 
 
-def lead_progress(runs: Runs, goal: Goal, rule: PassRule) -> Progress | None:
+def lead_doubling(runs: Runs, goal: Goal, rule: PassRule) -> LastDoubling | None:
     """Returns what more training did to the lead. Returns None where that cannot be told, or
     where the lead passes."""
     if not runs:
         return None
     seed = lead(runs, goal, rule)
-    return progress({seed: runs[seed]}, goal, rule, least=1)
+    return last_doubling({seed: runs[seed]}, goal, rule, least=1)
 
 
 def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:

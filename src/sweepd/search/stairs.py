@@ -15,7 +15,7 @@ from sweepd.grid.trials import Trial
 from sweepd.search.frontier import Known, Position, SearchLine
 from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
-from sweepd.search.settle import Standing, best_rates, edge, lead, progress, standing
+from sweepd.search.settle import SettledMark, best_rates, edge, last_doubling, lead, settled_mark
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,13 @@ class Stair:
             answers[size] = LineAnswer(value, found, deciding, budget)
         return answers
 
-    def standing(self, answer: LineAnswer, settle: Settle, outcomes: Outcomes) -> Standing:
+    def settled_mark(self, answer: LineAnswer, settle: Settle, outcomes: Outcomes) -> SettledMark:
         """Returns whether more training would change what is known of a size."""
         if answer.deciding is None:
-            return Standing("untested", "the grid has no smaller value")
+            return SettledMark("untested", "the grid has no smaller value")
         every = self.ladders[answer.deciding]
         tried = [ladder.ended(outcomes) for ladder in every]
-        return standing(tried, every[0].base.goal, every[0].base.rule, settle, answer.budget)
+        return settled_mark(tried, every[0].base.goal, every[0].base.rule, settle, answer.budget)
 
     def _passed(
         self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes, abandoned: Collection[str]
@@ -206,7 +206,7 @@ class Stair:
             if 0 <= beyond < len(every):
                 yield from every[beyond].base.needed(outcomes, abandoned) or ()
             return
-        if standing(tried, goal, rule, settle, budget).settled == "yes":
+        if settled_mark(tried, goal, rule, settle, budget).settled == "yes":
             return
         for trials in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
             if left := _left(trials, outcomes, abandoned):
@@ -242,7 +242,7 @@ class Stair:
                         yield ladder.next_trials(lower, outcomes)
                     return
                 upto = {seed: {s: f for s, f in runs[seed].items() if s <= rung.steps}}
-                told = progress(upto, goal, rule, least=1)
+                told = last_doubling(upto, goal, rule, least=1)
                 if rung.steps >= needed and told:
                     if not told.moves:
                         break
@@ -252,7 +252,7 @@ class Stair:
                 return
         for level, rung in enumerate(best[0].rungs):
             yield best[0].next_trials(level, outcomes)
-            told = progress(best[0].ended(outcomes).runs, goal, rule)
+            told = last_doubling(best[0].ended(outcomes).runs, goal, rule)
             if rung.steps >= needed and told and told.steps == rung.steps and not told.promising:
                 return
 

@@ -25,7 +25,7 @@ SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
 that all such files may have together. To open a file costs more than to read a small one."""
 REMEMBERED_BYTES = 2**28
 Looked: TypeAlias = "pa.Table | Examined | Damaged"
-Choice = Callable[[Collection[File]], Collection[File]]
+Whole = Callable[[Collection[File]], Collection[File]]
 """A function that chooses which of some files are read whole."""
 
 
@@ -72,7 +72,7 @@ class Looker:
         """Returns what is in files, by their names. The files are read whole."""
         return self._loader.load(self.layout.name, files)
 
-    def look(self, files: Sequence[File], whole: Choice) -> dict[str, Looked]:
+    def look(self, files: Sequence[File], whole: Whole) -> dict[str, Looked]:
         """Returns what is in each of a few files, by name. Those that `whole` chooses are read
         whole."""
         read = whole(files)

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from sweepd.errors import UserError
-from sweepd.store.merging import Step
+from sweepd.store.merging import MergeStep
 from sweepd.store.schema import TEXT, with_column
 from sweepd.store.storage import checked
 from sweepd.store.sweeps import SweepFolder, SweepInfo
@@ -22,7 +22,7 @@ depends on them."""
 
 def sweeps(
     ours: SweepFolder, theirs: SweepFolder, renamed: Mapping[str, str], damaged: list[Damaged]
-) -> list[Step]:
+) -> list[MergeStep]:
     """Returns the steps that bring sweeps of theirs here. `damaged` gets those that cannot be read.
 
     A sweep that both stores have under one name is the same if no answer depends on what differs.
@@ -46,7 +46,7 @@ def _steps(
     infos: Mapping[str, SweepInfo],
     renamed: Mapping[str, str],
     damaged: list[Damaged],
-) -> Iterator[Step]:
+) -> Iterator[MergeStep]:
     there = set(ours.names())
     for name, info in infos.items():
         called = renamed.get(name, name)
@@ -69,8 +69,8 @@ def _steps(
             yield _step(ours, called, ours.load_grid(called), joined, my_plan.table)
 
 
-def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> Step:
-    return Step("sweeps", 1, partial(ours.write, name, grid, info, plan))
+def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:
+    return MergeStep("sweeps", 1, partial(ours.write, name, grid, info, plan))
 
 
 def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str) -> bool:

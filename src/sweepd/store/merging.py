@@ -37,7 +37,7 @@ Attempts = set[tuple[str, int]]
 
 
 @dataclass(frozen=True)
-class Step:
+class MergeStep:
     """Something that a store lacks. kind: the word that people see for it. count: how many such
     things there are. bring: a function that brings them."""
 
@@ -47,7 +47,7 @@ class Step:
 
 
 @dataclass
-class Place:
+class MergeSide:
     """The parts of a store that a merge needs. damaged: the files that could not be read."""
 
     folder: Folder
@@ -61,7 +61,7 @@ class Place:
         return found.table
 
 
-def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[Step]:
+def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Iterator[MergeStep]:
     """Yields what `theirs` has and `ours` lacks, except sweeps, in the order in which it must come.
 
     renamed: new names of their sweeps. Raises FileNotFoundError if a file of theirs disappears.
@@ -78,7 +78,7 @@ def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[St
     for theirs_is, ours_is, record in _numbers(ours.folder, theirs, numbered, taken):
         numbers[theirs_is] = ours_is
         if record is not None:
-            yield Step(LAUNCHES, 1, partial(_bring_launch, ours.folder, ours_is, record))
+            yield MergeStep(LAUNCHES, 1, partial(_bring_launch, ours.folder, ours_is, record))
     yield from _files(ours.folder, theirs, "code", "files of code", _is_source)
     yield from _files(ours.folder, theirs, "checked", "inspections", lambda name, data: True)
 
@@ -94,7 +94,7 @@ def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[St
         same = renumbered["attempt"].equals(table["attempt"])
         if same and _may_move(table) and our_attempts.isdisjoint(_attempts(table)):
             bring = partial(_move, ours.folder, theirs.folder, f"metrics/{name}")
-            yield Step(ROWS, table.num_rows, bring)
+            yield MergeStep(ROWS, table.num_rows, bring)
         else:
             yield from _rows(ours.metrics, renumbered, our_attempts, there)
 
@@ -106,7 +106,7 @@ def steps(ours: Place, theirs: Place, renamed: Mapping[str, str]) -> Iterator[St
 
 
 def _numbers(
-    ours: Folder, theirs: Place, numbered: Iterable[int], taken: Iterable[int]
+    ours: Folder, theirs: MergeSide, numbered: Iterable[int], taken: Iterable[int]
 ) -> Iterator[tuple[int, int, bytes | None]]:
     """Yields, for each launch of theirs, its number there and here, and its record if that is new
     here.
@@ -150,7 +150,7 @@ def _bring_launch(folder: Folder, number: int, record: bytes) -> None:
 
 def _rows(
     ours: TableFolder, table: pa.Table, known: Attempts, there: Iterable[str] = ()
-) -> Iterator[Step]:
+) -> Iterator[MergeStep]:
     """Yields the steps that bring the rows of a table that our folder lacks. known: attempts of
     which it has rows. there: names of files whose rows it has."""
     table = ours.layout.unique(table)
@@ -165,7 +165,7 @@ def _rows(
             part, packed = lacking, ours.pack(lacking)
         if part.num_rows:
             kind = ENDINGS if ours.layout is TRIALS else ROWS
-            yield Step(kind, part.num_rows, partial(ours.add, packed))
+            yield MergeStep(kind, part.num_rows, partial(ours.add, packed))
 
 
 def _lacking(layout: Layout, table: pa.Table, mine: pa.Table) -> pa.Table:
@@ -217,11 +217,11 @@ def _launches(attempts: Attempts) -> set[int]:
 
 def _files(
     ours: Folder,
-    theirs: Place,
+    theirs: MergeSide,
     below: str,
     kind: str,
     is_whole: Callable[[str, bytes], bool],
-) -> Iterator[Step]:
+) -> Iterator[MergeStep]:
     """Yields the steps that bring the files of a folder that ours lacks. They are named by their
     content. One that is not whole is noted as damaged."""
     there = {file.name for file in ours.files(below)}
@@ -229,7 +229,7 @@ def _files(
         name = f"{below}/{file.name}"
         if file.name not in there:
             if is_whole(file.name, theirs.folder.read(name)):
-                yield Step(kind, 1, partial(_move, ours, theirs.folder, name))
+                yield MergeStep(kind, 1, partial(_move, ours, theirs.folder, name))
             else:
                 theirs.damaged.append(_changed(theirs.folder, name))
 
@@ -238,7 +238,9 @@ def _is_source(name: str, data: bytes) -> bool:
     return hashlib.sha256(data).hexdigest() == name.removesuffix(".py")
 
 
-def _checkpoints(ours: Folder, theirs: Place, status_of: Mapping[str, str]) -> Iterator[Step]:
+def _checkpoints(
+    ours: Folder, theirs: MergeSide, status_of: Mapping[str, str]
+) -> Iterator[MergeStep]:
     """Yields the steps that bring states from which a trial may still train on. They are kept
     ones, and those of trials that have not run to their end."""
     there = {file.name for file in ours.files("checkpoints")}
@@ -254,10 +256,10 @@ def _checkpoints(ours: Folder, theirs: Place, status_of: Mapping[str, str]) -> I
             except ValueError as error:
                 theirs.damaged.append(Damaged(theirs.folder.where(name), str(error)))
             else:
-                yield Step("checkpoints", 1, partial(ours.put, name, stored))
+                yield MergeStep("checkpoints", 1, partial(ours.put, name, stored))
 
 
-def _logs(ours: Folder, theirs: Folder) -> Iterator[Step]:
+def _logs(ours: Folder, theirs: Folder) -> Iterator[MergeStep]:
     """Yields the steps that bring what logs hold and ours do not. Where our text is how theirs
     begins, only the rest is new. A file is named by the digest of the first line of what it
     holds, so that a longer text with the same first line replaces it."""
@@ -269,7 +271,7 @@ def _logs(ours: Folder, theirs: Folder) -> Iterator[Step]:
             if new not in b"".join(held):
                 first_line = new.partition(b"\n")[0]
                 name = f"logs/{trial}/{digest(first_line)}.log"
-                yield Step("logs", 1, partial(ours.put, name, new))
+                yield MergeStep("logs", 1, partial(ours.put, name, new))
 
 
 def _texts(folder: Folder) -> dict[str, list[bytes]]:

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from sweepd.limits import LARGEST_INT
+from sweepd.listing import Row
 
-Row = Mapping[str, Any]
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
 NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.listing import Row
 from sweepd.store import garbage, spill
 from sweepd.store.garbage import Garbage
 from sweepd.store.launches import cancel_of, record_of, records
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
-from sweepd.store.schema import METRICS, TRIALS, Row
+from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import (
     FORMAT,
     Folder,
@@ -28,7 +29,7 @@ from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged, Live, Read, TableFolder
 
 if TYPE_CHECKING:
-    from sweepd.store.merging import Step
+    from sweepd.store.merging import MergeStep
 
 __all__ = ["Damaged", "Live", "Read", "Store", "SweepInfo"]
 
@@ -207,7 +208,7 @@ class Store:
 
     def lacks(
         self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
-    ) -> Iterator[Step]:
+    ) -> Iterator[MergeStep]:
         """Yields what another store has and this one lacks, as steps in the order in which it
         must come.
 
@@ -220,7 +221,7 @@ class Store:
         if other.address == self.address:
             raise UserError(f"{self.address}: a store cannot be merged into itself")
         ours, theirs = (
-            merging.Place(store._folder, store._trials, store._metrics, damaged)
+            merging.MergeSide(store._folder, store._trials, store._metrics, damaged)
             for store in (self, other)
         )
         try:
@@ -234,7 +235,7 @@ class Store:
 
     def merge(
         self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
-    ) -> Iterator[Step]:
+    ) -> Iterator[MergeStep]:
         """Brings what `lacks` tells. Yields each step once it is done.
 
         A merge that was cut off goes on when it is called again. Raises EnvironmentFailure while

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.listing import Row
 from sweepd.store.looking import READERS, Loader
 from sweepd.store.parquet import to_parquet
-from sweepd.store.schema import PLAN, Row
+from sweepd.store.schema import PLAN
 from sweepd.store.storage import (
     FORMAT,
     File,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.looking import Choice, Looked, Looker, others
+from sweepd.listing import Row
+from sweepd.store.looking import Looked, Looker, Whole, others
 from sweepd.store.parquet import (
     NAME,
     Damaged,
@@ -21,7 +22,7 @@ from sweepd.store.parquet import (
     to_parquet,
 )
 from sweepd.store.runs import joined, overlapping, runs_of
-from sweepd.store.schema import Layout, Row, with_one_of
+from sweepd.store.schema import Layout, with_one_of
 from sweepd.store.storage import File, Folder, digest
 
 __all__ = ["Damaged", "Live", "Read", "TableFolder"]
@@ -264,7 +265,7 @@ class TableFolder:
                 self._compacted[name] = it.rows if isinstance(it, Examined) else it.num_rows
         self._replaced |= _replaced_by(looked)
 
-    def _find(self, only: Collection[str] | None, whole: Choice) -> _Found:
+    def _find(self, only: Collection[str] | None, whole: Whole) -> _Found:
         """Returns what is in all files, or in those that may hold rows of some trials. Those that
         `whole` chooses are read, and the others are examined. Raises EnvironmentFailure if files
         keep disappearing."""

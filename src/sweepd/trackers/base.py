@@ -19,7 +19,7 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Run:
+class TrackedRun:
     """A trial as trackers know it."""
 
     id: str
@@ -34,12 +34,12 @@ class Run:
 class Tracker(Protocol):
     """The client of a tracker. It may be told of runs in any order, and of several at a time."""
 
-    def begin(self, run: Run) -> None: ...
+    def begin(self, run: TrackedRun) -> None: ...
 
-    def log(self, run: Run, step: int, values: Values) -> None:
+    def log(self, run: TrackedRun, step: int, values: Values) -> None:
         """Reports numbers at a step, which is later than that of the run's previous call."""
 
-    def end(self, run: Run, status: str, scores: Values) -> None:
+    def end(self, run: TrackedRun, status: str, scores: Values) -> None:
         """Reports how the run ended, as `sweepd.statuses` has it, and its final scores."""
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class Tracker(Protocol):
 
 
 @dataclass(frozen=True)
-class Kind:
+class TrackerKind:
     """A tracker that one can choose."""
 
     package: str
@@ -59,10 +59,10 @@ class Kind:
 
 
 KINDS = {
-    "tensorboard": Kind("tensorboardX", "tensorboard", "tensorboard"),
-    "wandb": Kind("wandb", "wandb", "wandb"),
-    "trackio": Kind("trackio", "trackio", "wandb"),
-    "mlflow": Kind("mlflow", "mlflow", "mlflow"),
+    "tensorboard": TrackerKind("tensorboardX", "tensorboard", "tensorboard"),
+    "wandb": TrackerKind("wandb", "wandb", "wandb"),
+    "trackio": TrackerKind("trackio", "trackio", "wandb"),
+    "mlflow": TrackerKind("mlflow", "mlflow", "mlflow"),
 }
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from queue import Full, Queue
 
-from sweepd.trackers.base import Run, Tracker, Values
+from sweepd.trackers.base import TrackedRun, Tracker, Values
 
 MOST_WAITING = 10_000
 """Calls that may wait. A tracker that falls further behind loses what comes next."""
@@ -32,13 +32,13 @@ class Forwarder:
         self.thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
         self.thread.start()
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: TrackedRun) -> None:
         self._soon(lambda: self.tracker.begin(run))
 
-    def log(self, run: Run, step: int, values: Values) -> None:
+    def log(self, run: TrackedRun, step: int, values: Values) -> None:
         self._soon(lambda: self.tracker.log(run, step, values))
 
-    def end(self, run: Run, status: str, scores: Values) -> None:
+    def end(self, run: TrackedRun, status: str, scores: Values) -> None:
         self._soon(lambda: self.tracker.end(run, status, scores))
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepd.statuses import DONE
-from sweepd.trackers.base import Run, Values
+from sweepd.trackers.base import TrackedRun, Values
 
 MOST_AT_ONCE = 1000
 """Metrics that a call may hold."""
@@ -27,21 +27,21 @@ class MLflow:
         self.runs: dict[str, str] = {}
         self.waiting: dict[str, list[Any]] = {}
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: TrackedRun) -> None:
         tags = {"mlflow.runName": run.name, "sweepd.trial": run.id}
         made = self.client.create_run(self._experiment(run.sweep), tags=tags)
         self.runs[run.id] = made.info.run_id
         for name, value in run.settings.items():
             self.client.log_param(made.info.run_id, name, value)
 
-    def log(self, run: Run, step: int, values: Values) -> None:
+    def log(self, run: TrackedRun, step: int, values: Values) -> None:
         now = int(1000 * time.time())
         waiting = self.waiting.setdefault(run.id, [])
         waiting += [self.metric(name, value, now, step) for name, value in values.items()]
         if len(waiting) >= MOST_AT_ONCE - len(values):
             self._send(run.id)
 
-    def end(self, run: Run, status: str, scores: Values) -> None:
+    def end(self, run: TrackedRun, status: str, scores: Values) -> None:
         self._send(run.id)
         id_ = self.runs.pop(run.id)
         for name, value in scores.items():

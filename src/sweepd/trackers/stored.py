@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
+from sweepd.listing import Row
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
 from sweepd.store.tables import Damaged
-from sweepd.trackers.base import Run, Tracker
+from sweepd.trackers.base import TrackedRun, Tracker
 
 LOGGED = ("loss", "acc", "lr", "tokens", "seconds", "train_flops")
 FINAL = ("loss", "acc", "chain_acc", "train_flops", "seconds")
 COSTS = ("seed", "size", "L", "params", "flops", "code")
-
-Row = Mapping[str, Any]
 
 
 def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]:
@@ -40,13 +38,13 @@ def hand_over(views: Views, tracker: Tracker) -> tuple[int, tuple[Damaged, ...]]
     return len(ended), damaged
 
 
-def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> Run:
+def run_of(row: Row, varying: Sequence[str], axes: Sequence[str]) -> TrackedRun:
     """Returns a trial as trackers know it. varying: the axes that are part of its name."""
     fields = [f"{name}={row[name]}" for name in varying if row[name] is not None]
     shown = " ".join([row["task"], row["model"], *fields, f"seed={row['seed']}"])
     names = ("task", "model", *axes, *COSTS)
     settings = {name: row[name] for name in names if row.get(name) is not None}
-    return Run(row["id"], shown, row["sweep"], settings)
+    return TrackedRun(row["id"], shown, row["sweep"], settings)
 
 
 def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
@@ -59,7 +57,9 @@ def numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
     }
 
 
-def _tell(tracker: Tracker, ended: Row, run: Run, curve: Iterable[Row], own: Iterable[str]) -> None:
+def _tell(
+    tracker: Tracker, ended: Row, run: TrackedRun, curve: Iterable[Row], own: Iterable[str]
+) -> None:
     """Tells a tracker of one trial that ended. own: the metrics of users' own tasks and loops."""
     tracker.begin(run)
     for row in curve:

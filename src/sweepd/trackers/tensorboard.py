@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sweepd.trackers.base import Run, Values
+from sweepd.trackers.base import TrackedRun, Values
 
 
 class TensorBoard:
@@ -14,17 +14,17 @@ class TensorBoard:
         self.folder = folder / "tensorboard"
         self.writers: dict[str, Any] = {}
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: TrackedRun) -> None:
         folder = self.folder / run.sweep / run.id
         self.writers[run.id] = self.client.SummaryWriter(str(folder), write_to_disk=True)
         settings = "\n".join(f"{name}: {value}  " for name, value in run.settings.items())
         self.writers[run.id].add_text("settings", f"{run.name}\n\n{settings}")
 
-    def log(self, run: Run, step: int, values: Values) -> None:
+    def log(self, run: TrackedRun, step: int, values: Values) -> None:
         for name, value in values.items():
             self.writers[run.id].add_scalar(name, value, step)
 
-    def end(self, run: Run, status: str, scores: Values) -> None:
+    def end(self, run: TrackedRun, status: str, scores: Values) -> None:
         writer = self.writers.pop(run.id)
         plain = (bool, int, float, str)
         settings = {k: v if isinstance(v, plain) else str(v) for k, v in run.settings.items()}

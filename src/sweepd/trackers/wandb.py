@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepd.statuses import DONE
-from sweepd.trackers.base import Run, Values
+from sweepd.trackers.base import TrackedRun, Values
 
 
 class WeightsAndBiases:
@@ -29,7 +29,7 @@ class WeightsAndBiases:
         if hasattr(client, "Settings"):
             self.options["settings"] = client.Settings(silent=True, console="off")
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: TrackedRun) -> None:
         self.runs[run.id] = self.client.init(
             project=run.sweep,
             name=f"{run.name} ({run.id[:8]})",
@@ -37,10 +37,10 @@ class WeightsAndBiases:
             **self.options,
         )
 
-    def log(self, run: Run, step: int, values: Values) -> None:
+    def log(self, run: TrackedRun, step: int, values: Values) -> None:
         self.runs[run.id].log(dict(values), step=step)
 
-    def end(self, run: Run, status: str, scores: Values) -> None:
+    def end(self, run: TrackedRun, status: str, scores: Values) -> None:
         client = self.runs.pop(run.id)
         final = {f"final_{name}": value for name, value in scores.items()}
         if hasattr(client, "summary"):

@@ -23,7 +23,7 @@ from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial.checkpoints import reachable
 from sweepd.trial.endings import MOST_TOLD, described, ending_row, ledger_columns, log_line
-from sweepd.trial.loop import Check, Row, Run, started
+from sweepd.trial.loop import CheckScores, Run, StepRow, started
 from sweepd.trial.printed import Printed
 from sweepd.trial.spilling import Spiller
 
@@ -55,7 +55,7 @@ class Attempt:
         self.training: Run | None = None
         self.ending: dict[str, Any] | None = None
         """The attempt's row of `trials`, once it is written."""
-        self.latest: Row | None = None
+        self.latest: StepRow | None = None
         self.scores: Mapping[str, float] = {}
         """The scores of the latest check."""
         self.start = 0
@@ -89,7 +89,7 @@ class Attempt:
                 with self._recording_failure():
                     self._train(self.training, time.monotonic() + seconds)
 
-    def news(self) -> list[Check]:
+    def news(self) -> list[CheckScores]:
         """Returns the checks that were not returned before, those of earlier attempts included."""
         checks = self.training.checks[self.heard :] if self.training else []
         self.heard += len(checks)
@@ -158,7 +158,7 @@ class Attempt:
     def _on_trunk(self, run: Run) -> bool:
         return run.step <= self.trial.train.trunk_end
 
-    def _record(self, row: Row) -> None:
+    def _record(self, row: StepRow) -> None:
         self.latest = row
         if row.scores:
             self.scores = row.scores

@@ -10,7 +10,7 @@ from sweepd.grid.axes import Block, Variant
 from sweepd.grid.parameters import fields_of
 from sweepd.grid.spec import Grid
 
-Kind = Literal["task", "model", "loop", "trial"]
+CaseKind = Literal["task", "model", "loop", "trial"]
 """The kind of thing that is inspected: a task, a model, a loop, or a task and a model in a
 trial."""
 Extent = Literal["smallest", "largest"]
@@ -20,7 +20,7 @@ Extent = Literal["smallest", "largest"]
 class Case:
     """One thing to inspect. Names are those in results, and places (`where`) those in the grid."""
 
-    kind: Kind
+    kind: CaseKind
     extent: Extent
     """Which of the class's sizes this is. If there is only one, it is the largest."""
     task_name: str
@@ -53,10 +53,10 @@ class Case:
         )
 
 
-Choice = tuple[Block, Variant]
+Chosen = tuple[Block, Variant]
 
 
-def _width(choice: Choice) -> float:
+def _width(choice: Chosen) -> float:
     """Returns d, or 0 for a model without one."""
     return float(getattr(choice[1].value, "d", 0))
 
@@ -95,12 +95,12 @@ def _both_ends(cases: Iterator[Case]) -> list[Case]:
     return [smallest, *largest] if rest and rest[-1].size > smallest.size else largest
 
 
-def _choices(grid: Grid, kind: str) -> Iterator[Choice]:
+def _choices(grid: Grid, kind: str) -> Iterator[Chosen]:
     for block in grid.blocks[kind]:
         yield from ((block, variant) for variant in block.variants)
 
 
-def _case(kind: Kind, task: Choice, model: Choice, batch_size: int) -> Case:
+def _case(kind: CaseKind, task: Chosen, model: Chosen, batch_size: int) -> Case:
     (task_block, task_variant), (model_block, model_variant) = task, model
     return Case(
         kind,

@@ -12,7 +12,7 @@ import torch
 from sweepd.errors import UserError
 from sweepd.grid.blame import place_of
 from sweepd.grid.trials import Trial
-from sweepd.store.schema import Row
+from sweepd.listing import Row
 from sweepd.trial import loop
 
 SCORES = (
@@ -47,7 +47,7 @@ def ending_row(
     status: str,
     error: str | None,
     run: loop.Run | None,
-    latest: loop.Row | None,
+    latest: loop.StepRow | None,
     started: datetime,
 ) -> dict[str, Any]:
     """Returns the row that ends an attempt now.

@@ -19,7 +19,7 @@ import torch
 from sweepd.grid import registry
 from sweepd.grid.blame import WRONG_CALL, place_of, told
 from sweepd.tasks.base import Task
-from sweepd.trial.cases import Case, Kind
+from sweepd.trial.cases import Case, CaseKind
 from sweepd.trial.findings import Finding, Subject, Wrong
 from sweepd.trial.handed import Unusable
 from sweepd.trial.loop_checks import LOOP_CHECKS, Diverged, Tryout
@@ -27,14 +27,14 @@ from sweepd.trial.model_checks import MODEL_CHECKS, Network
 from sweepd.trial.rehearsal import TRIAL_CHECKS, Rehearsal
 from sweepd.trial.task_checks import TASK_CHECKS
 
-ENTRY: dict[Kind, re.Pattern[str]] = {
+ENTRY: dict[CaseKind, re.Pattern[str]] = {
     "task": re.compile(r"\bdef (draw|fill)\b"),
     "model": re.compile(r"\bdef build\b"),
     "loop": re.compile(r"\bdef start\b"),
     "trial": re.compile(r"\bdef forward\b"),
 }
 """For each kind, a pattern of the line of a class at which it begins to make what it gives."""
-CHECKS: dict[Kind, Mapping[str, Callable[[Any], str]]] = {
+CHECKS: dict[CaseKind, Mapping[str, Callable[[Any], str]]] = {
     "task": TASK_CHECKS,
     "model": MODEL_CHECKS,
     "loop": LOOP_CHECKS,

@@ -20,7 +20,7 @@ from sweepd.trial.own_loop import OwnLoop
 from sweepd.trial.training import Training
 
 
-class Row(Protocol):
+class StepRow(Protocol):
     """What is recorded of one step."""
 
     @property
@@ -33,7 +33,7 @@ class Row(Protocol):
         """Returns its columns of `metrics`."""
 
 
-class Check(Protocol):
+class CheckScores(Protocol):
     """What a check measured. The rules that give up on trials watch it."""
 
     @property
@@ -71,14 +71,14 @@ class Run(Protocol):
         """The training FLOPs so far, or None where nobody knows them."""
 
     @property
-    def checks(self) -> Sequence[Check]:
+    def checks(self) -> Sequence[CheckScores]:
         """The checks made so far, by this run or by the one that it continues."""
 
     @property
     def result(self) -> Result | None:
         """How the run ended, or None while it goes on."""
 
-    def advance(self) -> Iterator[Row | None]:
+    def advance(self) -> Iterator[StepRow | None]:
         """Trains on and yields after each step: a row, or None where nothing is recorded."""
 
     def snapshot(self) -> bytes | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sweepd.grid.spec import Grid
     from sweepd.run.driver import Launched
     from sweepd.run.launching import Aim, Codes, Forecast, Planned
-    from sweepd.search.base import Allowance
+    from sweepd.search.base import Allowance, Search
     from sweepd.search.estimate import Bill
     from sweepd.store.store import Store
 
@@ -253,24 +253,27 @@ def _launch(
     ):
         launched = driver.launch(planned.search, store, placement, stop, listener, progress.note)
     after = launched.standing
-    trials = len(after.done) + sum(not trial.on_demand for trial in after.todo)
-    done = f"{len(after.done)} of {trials} trials"
+    done = f"sweep {grid.name}: {len(after.done)} of {after.trials} trials"
     if not something_to_do:
-        say(f"sweep {grid.name}: nothing to do, {done} are done")
+        say(f"{done} done, nothing to do")
         return
-    failed = len(launched.standing.failed)
-    say(f"sweep {grid.name}: {done} done, {failed} failed; results in {store.address}")
-    if planned.search.allowance.is_spent:
-        say("settling has ended: what --max-flops or --max-hours allows is spent")
-    if not promote and (tally := planned.search.tally()):
-        roles = ", ".join(f"{count} {role}" for role, count in tally.items())
-        say(f"cells tried: {sum(tally.values())} of {expected.cells} ({roles})")
+    say(f"{done} done, {len(after.failed)} failed; results in {store.address}")
+    _say_search(planned.search, None if promote else expected.cells)
     if launched.interrupted:
         say(f"interrupted; `{_resume_command(grid.name, promote, results)}` continues it")
         raise typer.Exit(130)
     if launched.failed:
         _name_failed(launched, progress, grid.name)
         raise typer.Exit(1)
+
+
+def _say_search(search: Search, cells: int | None) -> None:
+    """Says how a search ended. cells: how many the grid has, if it was searched as a whole."""
+    if search.allowance.is_spent:
+        say("settling has ended: what --max-flops or --max-hours allows is spent")
+    if cells and (tally := search.tally()):
+        roles = ", ".join(f"{count} {role}" for role, count in tally.items())
+        say(f"cells tried: {sum(tally.values())} of {cells} ({roles})")
 
 
 def _resume_command(sweep: str, promote: bool, results: str | None) -> str:

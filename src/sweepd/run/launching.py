@@ -230,7 +230,7 @@ def forecast(planned: Planned, site: Site) -> Forecast:
     return Forecast(
         sweep=plan.grid.name,
         cells=len({trial.cell for trial in plan.planned}),
-        trials=len(plan.planned) + sum(trial.on_demand for trial in planned.standing.done),
+        trials=planned.standing.trials,
         done=len(planned.standing.done),
         failed=len(planned.standing.failed),
         other_code=len(planned.standing.other),

@@ -43,6 +43,11 @@ class Standing:
     other: Mapping[str, LedgerRow]
     unscored: tuple[Trial, ...] = ()
 
+    @property
+    def trials(self) -> int:
+        """How many trials a sweep has: those of its grid, and those run on demand that are done."""
+        return len(self.done) + sum(not trial.on_demand for trial in self.todo)
+
     def accepting(self, codes: Collection[str]) -> tuple[Trial, ...]:
         """Returns the planned trials. A trial that one of `codes` has done has the ids that it
         has under that code."""

@@ -39,7 +39,7 @@ def filled(address: str, sweep: str = "s") -> Store:
 
 
 def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
-    board = watching.board_of(filled(str(tmp_path)), "s")
+    board = watching.View(filled(str(tmp_path)), "s").board()
     by_d = {spot.setting("d"): board.state(spot) for spot in board.spots}
     assert by_d[8] == TrialState("completed", 100, 0.5, earlier=True)
     assert by_d[16] == TrialState("completed", 100, 0.95)
@@ -60,8 +60,19 @@ def test_what_runs_is_what_has_recorded_a_step_and_not_ended(
     steps = {"loss": 1.0, "acc": None, "seconds": 1.0, "train_flops": 1.0}
     store.write_metrics([{"id": trial, "attempt": 2001, "step": step, **steps} for step in (1, 40)])
     monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: set(names))
-    board = watching.board_of(store, "s")
+    board = watching.View(store, "s").board()
     assert board.states[trial] == TrialState(RUNNING, 40, None)
+
+
+def test_a_launch_with_another_grid_is_seen(tmp_path: Path) -> None:
+    """The plan is put together once for all that are shown, and anew when it has changed."""
+    store = filled(str(tmp_path))
+    view = watching.View(store, "s")
+    assert view.board().spots is view.board().spots
+    store.save_sweep("s", GRID, INFO, [planned(d=d, steps=100) for d in (8, 128)])
+    board = view.board()
+    assert [spot.setting("d") for spot in board.spots] == [8, 128]
+    assert len(board.states) == 1 and len(board.labels) == 2
 
 
 @pytest.mark.parametrize("sweep", [[], ["s"]])
@@ -96,4 +107,4 @@ def test_a_sweep_that_nobody_drives_is_shown_once(tmp_path: Path) -> None:
 def test_seeds_that_are_kept_back_are_known(tmp_path: Path) -> None:
     store = filled(str(tmp_path))
     store.save_sweep("s", GRID, replace(INFO, extra_seeds=(0,)), [planned(d=8, steps=100)])
-    assert all(spot.in_reserve for spot in watching.board_of(store, "s").spots)
+    assert all(spot.in_reserve for spot in watching.View(store, "s").board().spots)

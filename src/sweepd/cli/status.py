@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from sweepd.store.tables import Damaged
 
 
+ENDED = ("id", "attempt", "status", "step", "acc", "chain_acc", "loss", "seconds", "error")
+"""The columns of an ending that are shown, besides metrics of users' own tasks and loops."""
+
+
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: sweepd status quickstart --watch")(status)
     app.command(epilog="Example: sweepd logs 3f2a")(logs)
@@ -152,4 +156,5 @@ def standings(
         from sweepd.query.running import newest_steps
 
         active = dict(newest_steps(store, planned, read.table, tuple(metrics)))
-    return {row["id"]: row for row in ended.to_pylist()}, active, read.damaged
+    told = [name for name in (*ENDED, *metrics) if name in ended.column_names]
+    return {row["id"]: row for row in ended.select(told).to_pylist()}, active, read.damaged

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,15 @@ from sweepd.grid.options import PASS_RULES, Goal
 from sweepd.statuses import DONE
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sweepd.store.store import Store
 
 WATCH_SECONDS = 2.0
 QUIET_SECONDS = 60.0
+BATCH = 1000
+"""How many rows of a plan are Python objects at once."""
+PREPARING = "starting Ray and its workers"
 LEAVE = "Ctrl-C ends only this view; `sweepd cancel {}` ends the sweep"
 
 
@@ -64,11 +69,11 @@ def _drawn(store: Store, sweep: str | None) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    console = Console()
+    console, views = Console(), _Views(store)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             names = _running(store, sweep)
-            boards = [board_of(store, name) for name in ([sweep] if sweep else names)]
+            boards = [views[name].board() for name in ([sweep] if sweep else names)]
             width = console.width - 1
             told = [
                 drawn(board, width, LEAVE.format(board.sweep) if names else "") for board in boards
@@ -83,10 +88,11 @@ def _printed(store: Store, sweep: str | None) -> None:
     """Prints a line for each sweep that runs, once a minute and whenever a trial has ended or
     begun."""
     said: dict[str, tuple[object, float]] = {}
+    views = _Views(store)
     while True:
         names = _running(store, sweep)
         for name in [sweep] if sweep else names:
-            board = board_of(store, name)
+            board = views[name].board()
             stand = tuple(sorted((id_, state.status) for id_, state in board.states.items()))
             before, at = said.get(name, (None, 0.0))
             if stand != before or time.monotonic() - at > QUIET_SECONDS:
@@ -102,43 +108,71 @@ def _running(store: Store, sweep: str | None) -> list[str]:
     return sorted(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
 
 
-def board_of(store: Store, sweep: str) -> Board:
-    """Returns how a sweep stands by what its store says. What cannot be read is left out."""
-    info = store.load_sweep(sweep)
-    planned = store.read_plans([sweep]).table
-    endings, active, _ = standings(store, sweep, planned, info.metrics)
-    launches = [made for made in store.launches() if made.get("sweep") == sweep]
-    latest: Mapping[str, Any] = launches[-1] if launches else {}
-    goal = Goal.parse(info.goal)
-    spots = [Spot.of(row, {*info.extra_seeds, *info.fresh_seeds}) for row in planned.to_pylist()]
-    first = 1000 * latest.get("number", 0)
-    states, errors, named = {}, [], labels(spots)
-    for spot in spots:
-        ended, now = endings.get(spot.id), active.get(spot.id)
-        if now:
-            states[spot.id] = TrialState(RUNNING, now["step"], now.get(goal.metric))
-        elif ended:
-            earlier = ended["status"] in DONE and ended["attempt"] < first
-            states[spot.id] = TrialState(
-                ended["status"], ended["step"] or 0, ended.get(goal.metric), earlier, ended["error"]
-            )
-            if ended["status"] == "failed" and ended["attempt"] >= first:
-                why = (ended["error"] or "").partition("\n")[0]
-                errors.append(f"{named[spot.id]}: failed: {why} (`sweepd logs {spot.id}`)")
-    here = bool(active) or any(not state.earlier for state in states.values())
-    return Board(
-        sweep=sweep,
-        goal=goal,
-        rule=next(rule for rule in PASS_RULES if rule == info.pass_rule),
-        spots=spots,
-        states=states,
-        staircase=info.search == "staircase",
-        seconds=_since(latest) if active else 0.0,
-        waiting="" if here or not _running(store, sweep) else "starting Ray and its workers",
-        errors=errors,
-        labels=named,
-        minimized=info.minimized,
-    )
+class View:
+    """One sweep, shown again and again from what its store says.
+
+    Its plan is put together when it is first seen, and again if a launch has changed it. Everything
+    else is read anew for each board. What cannot be read is left out.
+    """
+
+    def __init__(self, store: Store, sweep: str) -> None:
+        self.store, self.sweep = store, sweep
+        self.plan: pa.Table | None = None
+        self.spots: Sequence[Spot] = ()
+        self.labels: Mapping[str, str] = {}
+
+    def board(self) -> Board:
+        """Returns how the sweep stands now."""
+        info = self.store.load_sweep(self.sweep)
+        plan = self.store.read_plans([self.sweep]).table
+        if self.plan is None or not plan.equals(self.plan):
+            extra = {*info.extra_seeds, *info.fresh_seeds}
+            self.spots = [
+                Spot.of(row, extra) for batch in plan.to_batches(BATCH) for row in batch.to_pylist()
+            ]
+            self.plan, self.labels = plan, labels(self.spots)
+        endings, active, _ = standings(self.store, self.sweep, plan, info.metrics)
+        launches = [made for made in self.store.launches() if made.get("sweep") == self.sweep]
+        latest: Mapping[str, Any] = launches[-1] if launches else {}
+        goal = Goal.parse(info.goal)
+        first = 1000 * latest.get("number", 0)
+        states, errors = {}, []
+        for id_, label in self.labels.items():
+            ended, now = endings.get(id_), active.get(id_)
+            if now:
+                states[id_] = TrialState(RUNNING, now["step"], now.get(goal.metric))
+            elif ended:
+                earlier = ended["status"] in DONE and ended["attempt"] < first
+                score, step = ended.get(goal.metric), ended["step"] or 0
+                states[id_] = TrialState(ended["status"], step, score, earlier, ended["error"])
+                if ended["status"] == "failed" and ended["attempt"] >= first:
+                    why = (ended["error"] or "").partition("\n")[0]
+                    errors.append(f"{label}: failed: {why} (`sweepd logs {id_}`)")
+        here = bool(active) or any(not state.earlier for state in states.values())
+        return Board(
+            sweep=self.sweep,
+            goal=goal,
+            rule=next(rule for rule in PASS_RULES if rule == info.pass_rule),
+            spots=self.spots,
+            states=states,
+            staircase=info.search == "staircase",
+            seconds=_since(latest) if active else 0.0,
+            waiting="" if here or not _running(self.store, self.sweep) else PREPARING,
+            errors=errors,
+            labels=self.labels,
+            minimized=info.minimized,
+        )
+
+
+class _Views(dict[str, View]):
+    """A view for each sweep that is asked for."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __missing__(self, sweep: str) -> View:
+        self[sweep] = View(self.store, sweep)
+        return self[sweep]
 
 
 def _since(launch: Mapping[str, Any]) -> float:

@@ -105,7 +105,8 @@ def trial_files(*sources: Path, roots: Iterable[str] = TRAINING) -> list[Path]:
         path = waiting.pop(0)
         if path not in found:
             found[path] = None
-            waiting += _imported_files(path)
+            ours = path.is_relative_to(PACKAGE)
+            waiting += _ours_imports(path) if ours else _imported_files(path)
     return list(found)
 
 
@@ -212,6 +213,13 @@ def _imported_files(path: Path) -> Iterator[Path]:
         yield from submodules
         if len(submodules) < max(1, len(names)) and (file := _file_of(target)):
             yield file
+
+
+@functools.cache
+def _ours_imports(path: Path) -> tuple[Path, ...]:
+    """Returns what `_imported_files` yields for a file of sweepd, which imports the same as long as
+    this process lives."""
+    return tuple(_imported_files(path))
 
 
 def _file_of(target: Path) -> Path | None:

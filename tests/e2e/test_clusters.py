@@ -53,35 +53,40 @@ retries: 0
 """
 
 
-def test_a_sweep_outlives_its_client_and_a_node(
-    shell: SharedShell, running: Running, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster, address, token = raylets
+@pytest.fixture
+def far(shell: SharedShell, raylets: Raylets) -> SharedShell:
+    """A folder with a user's own task in two files, a grid, and the file of the cluster."""
     (shell.folder / "own").mkdir()
     shell.write("own/far.py", TASK)
     shell.write("own/beside.py", BESIDE)
     shell.write("grid.yaml", GRID.replace("MARK", str(shell.folder / "mark")))
     shell.write(
         "cluster.yaml",
-        f"kind: address\naddress: {address}\npython: {sys.executable}\n"
+        f"kind: address\naddress: {raylets.address}\npython: {sys.executable}\n"
         f"results: {shell.folder / 'results'}\nnodes: {{core: {{most: 2, cpus: 1, price: 3600}}}}",
     )
-    assert "token" in shell.run_alone("cluster", "status", "cluster.yaml", exits=3).stderr
-    shell.environment |= token
-    launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml")
-    assert "--yes" in shell.run(*launch, exits=2).stderr
+    return shell
 
-    client = running(shell.start(*launch, "--yes"))
-    wait_until(lambda: len({*(shell.folder / "results").glob("checkpoints/*/*.pt")}) > 1)
+
+def test_a_sweep_outlives_its_client_and_a_node(
+    far: SharedShell, running: Running, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "token" in far.run_alone("cluster", "status", "cluster.yaml", exits=3).stderr
+    far.environment |= raylets.token
+    launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml")
+    assert "--yes" in far.run(*launch, exits=2).stderr
+
+    client = running(far.start(*launch, "--yes"))
+    wait_until(lambda: len({*(far.folder / "results").glob("checkpoints/*/*.pt")}) > 1)
     client.kill()
     _, told = client.communicate()
     assert "2 at once" in told and "$" in told
-    assert cluster.stdin
-    cluster.stdin.write("kill\n")
-    cluster.stdin.flush()
+    assert raylets.program.stdin
+    raylets.program.stdin.write("kill\n")
+    raylets.program.stdin.flush()
 
     def following() -> Popen[str]:
-        process = running(shell.start(*launch, "--yes"))
+        process = running(far.start(*launch, "--yes"))
         assert process.stderr
         lines = iter(process.stderr.readline, "")
         assert any("following it" in line for line in lines)
@@ -94,19 +99,19 @@ def test_a_sweep_outlives_its_client_and_a_node(
     assert follower.returncode == 0 and "sweepd cancel far --results" in told
 
     follower = following()
-    shell.write("mark", "")
+    far.write("mark", "")
     _, told = follower.communicate(timeout=120)
     assert follower.returncode == 0 and "2 of 2 trials done" in told
-    monkeypatch.setenv("SWEEPD_RESULTS", str(shell.folder / "results"))
-    rows = shell.sql("SELECT status, error FROM attempts ORDER BY status")
+    monkeypatch.setenv("SWEEPD_RESULTS", str(far.folder / "results"))
+    rows = far.sql("SELECT status, error FROM attempts ORDER BY status")
     assert [row["status"] for row in rows] == ["completed", "completed", "interrupted"]
     assert "its node has died" in rows[-1]["error"]
 
-    [moved] = shell.sql("SELECT id FROM attempts WHERE status = 'interrupted'")
-    log = shell.run("logs", moved["id"]).stdout
+    [moved] = far.sql("SELECT id FROM attempts WHERE status = 'interrupted'")
+    log = far.run("logs", moved["id"]).stdout
     assert "continuing from step" in log
     assert "/own/beside.py and /" in log and log.count("working_dir_files") >= 2
-    store = Store.open(str(shell.folder / "results"))
+    store = Store.open(str(far.folder / "results"))
     [made] = store.launches()
-    assert made["origin"]["base"] == store.load_sweep("far").base == str(shell.folder)
+    assert made["origin"]["base"] == store.load_sweep("far").base == str(far.folder)
     assert made["origin"]["pid"] == client.pid != made["pid"]

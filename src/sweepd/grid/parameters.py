@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,9 +24,15 @@ class Parameter:
 
 def parameters(found: type) -> dict[str, Parameter]:
     """Returns the fields of a dataclass, in order, with their types resolved."""
-    hints = typing.get_type_hints(found)
+    hints = _types(found)
     fields = [field for field in dataclasses.fields(found) if field.init]
     return {field.name: Parameter(hints[field.name], _default(field)) for field in fields}
+
+
+@functools.cache
+def _types(found: type) -> Mapping[str, Any]:
+    """Returns the types of a class's fields by name. Python evaluates the text of each anew."""
+    return typing.get_type_hints(found)
 
 
 def fields_of(one: object) -> dict[str, Any]:

@@ -52,7 +52,10 @@ LONG = [
     ("scale.py metrics --files 2000 --rows 1", r"reading all"),
     ("scale.py store --trials 1000 --folder .", r"status\n(.*\n)+.*compacting 1,000 more"),
     ("settled_real.py results --grid tiny.yaml --bases 20 40", r"rows: 1; settled"),
-    ("soak.py 0.02 --kill-every 0.6 --trials 600", r"SIGKILL(.*\n)+.*none twice, and"),
+    (
+        "soak.py 0.02 --kill-every 0.6 --trials 600",
+        r"SIGKILL(.*\n)+.*none twice, and their count never fell",
+    ),
     ("staircase_real.py results --grid tiny.yaml --set settle=off", r"same least value: 1 of 1"),
     ("stacked.py --widths 4 --sizes 4 --rounds 1", rf"Sparse +d=4 +n=4 +{DIFFERENCE}"),
     ("start.py --rounds 1", rf"CPU seconds in all: .*{DIFFERENCE}"),

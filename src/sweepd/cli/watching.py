@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from sweepd.cli.board import RUNNING, Board, Spot, TrialState, labels
@@ -27,7 +28,6 @@ WATCH_SECONDS = 2.0
 QUIET_SECONDS = 60.0
 BATCH = 1000
 """How many rows of a plan are Python objects at once."""
-PREPARING = "starting Ray and its workers"
 LEAVE = "Ctrl-C ends only this view; `sweepd cancel {}` ends the sweep"
 
 
@@ -69,11 +69,11 @@ def _drawn(store: Store, sweep: str | None) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    console, views = Console(), _Views(store)
+    console, view = Console(), cache(partial(View, store))
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             names = _running(store, sweep)
-            boards = [views[name].board() for name in ([sweep] if sweep else names)]
+            boards = [view(name).board() for name in ([sweep] if sweep else names)]
             width = console.width - 1
             told = [
                 drawn(board, width, LEAVE.format(board.sweep) if names else "") for board in boards
@@ -88,11 +88,11 @@ def _printed(store: Store, sweep: str | None) -> None:
     """Prints a line for each sweep that runs, once a minute and whenever a trial has ended or
     begun."""
     said: dict[str, tuple[object, float]] = {}
-    views = _Views(store)
+    view = cache(partial(View, store))
     while True:
         names = _running(store, sweep)
         for name in [sweep] if sweep else names:
-            board = views[name].board()
+            board = view(name).board()
             stand = tuple(sorted((id_, state.status) for id_, state in board.states.items()))
             before, at = said.get(name, (None, 0.0))
             if stand != before or time.monotonic() - at > QUIET_SECONDS:
@@ -149,6 +149,7 @@ class View:
                     why = (ended["error"] or "").partition("\n")[0]
                     errors.append(f"{label}: failed: {why} (`sweepd logs {id_}`)")
         here = bool(active) or any(not state.earlier for state in states.values())
+        starting = not here and bool(_running(self.store, self.sweep))
         return Board(
             sweep=self.sweep,
             goal=goal,
@@ -157,22 +158,11 @@ class View:
             states=states,
             staircase=info.search == "staircase",
             seconds=_since(latest) if active else 0.0,
-            waiting="" if here or not _running(self.store, self.sweep) else PREPARING,
+            waiting="starting Ray and its workers" if starting else "",
             errors=errors,
             labels=self.labels,
             minimized=info.minimized,
         )
-
-
-class _Views(dict[str, View]):
-    """A view for each sweep that is asked for."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def __missing__(self, sweep: str) -> View:
-        self[sweep] = View(self.store, sweep)
-        return self[sweep]
 
 
 def _since(launch: Mapping[str, Any]) -> float:

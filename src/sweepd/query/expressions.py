@@ -270,16 +270,20 @@ def falls(condition: Node) -> bool:
 def thresholds(condition: Node) -> tuple[float, ...]:
     """Returns the numbers with which acc is compared in the parts that a condition joins with
     AND, or negates."""
-    found: list[float | None] = []
+    numbers = (node.number for node in _compared(condition) if isinstance(node, Constant))
+    return tuple(number for number in numbers if number is not None)
+
+
+def _compared(condition: Node) -> Iterator[Node]:
+    """Yields what acc is compared with in the parts that a condition joins with AND, or negates."""
     for part in conjuncts(condition):
         match part:
             case Not(negated):
-                found += thresholds(negated)
+                yield from _compared(negated)
             case Between(Column("acc"), low, high):
-                found += (end.number for end in (low, high) if isinstance(end, Constant))
+                yield from (low, high)
             case _ if (test := _score_test(part)) and test[0].name == "acc":
-                found += (test[2].number,) if isinstance(test[2], Constant) else ()
-    return tuple(number for number in found if number is not None)
+                yield test[2]
 
 
 def _score_test(condition: Node) -> ScoreTest | None:

@@ -66,7 +66,7 @@ def settled_marks(views: Views, rows: Sequence[MinRow], condition: Node) -> list
     goal = goal_of(condition)
     ends = Ends.of(views, goal, rows) if goal else None
     slowest = _slowest(views, rows)
-    return [_standing(views, slowest, row, goal, ends) for row in rows]
+    return [_settled_mark(views, slowest, row, goal, ends) for row in rows]
 
 
 def settled_columns(
@@ -78,7 +78,7 @@ def settled_columns(
     for row in rows:
         deciding = row.deciding
         failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
-        found = _standing(views, slowest, row, goal, ends)
+        found = _settled_mark(views, slowest, row, goal, ends)
         rates = max((len(_rates(cell, ends)) for cell in deciding), default=None) if ends else None
         yield {
             "steps": _least_steps(row) or None,
@@ -91,7 +91,7 @@ def settled_columns(
         }
 
 
-def _standing(
+def _settled_mark(
     views: Views, slowest: Mapping[LineKey, int], row: MinRow, goal: Goal | None, ends: Ends | None
 ) -> SettledMark:
     """Returns whether more training would change one row. A row without a value takes the budget

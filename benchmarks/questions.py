@@ -15,8 +15,9 @@ a real disk.
 The first question of `sweepd` checks each file's digest and remembers it. Its time is printed by
 itself. The rounds that follow find it remembered. The peer checks nothing.
 
-`ended` asks of plans and endings alone: `min`, `plan` and `status`. `small` asks a question of a
-store of 40 trials, beside a process that imports typer, duckdb and pyarrow and does nothing.
+`ended` asks of plans and endings alone: `min`, `plan`, `status`, and a picture of `status --watch`.
+`small` asks a question of a store of 40 trials, beside a process that imports typer, duckdb and
+pyarrow and does nothing.
 """
 
 from __future__ import annotations
@@ -74,6 +75,14 @@ con = duckdb.connect()
 con.execute(f"CREATE VIEW {sys.argv[1]} AS FROM read_parquet('{sys.argv[2]}/*.parquet')")
 for row in con.execute(sys.argv[3]).fetchall():
     print(*row, sep=",")
+"""
+WATCHING = """
+import sys
+from sweepd.cli.watching import View
+from sweepd.store.store import Store
+view = View(Store.open(sys.argv[1]), "scale")
+for _ in range(int(sys.argv[2])):
+    view.board()
 """
 
 LAUNCHER = """
@@ -216,6 +225,11 @@ def ask_of_endings(address: str, rounds: int) -> None:
     grid = Path(address, "sweeps", "scale", "grid.yaml")
     alone("plan", (*SWEEPD, "plan", str(grid), *at))
     alone("status", (*SWEEPD, "status", *at))
+    watching = (sys.executable, "-c", WATCHING, address)
+    one, more = (cost((*watching, str(pictures))).cpu for pictures in (1, 11))
+    print(
+        f"{'status --watch'.ljust(20)} {(more - one) / 10:8.2f} s of CPU for each further picture"
+    )
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """What conditions mean: whether a better score can only make one false, which numbers they compare
-a score with, what they join with AND, and what a goal is as a condition."""
+a score with, what they join with AND, what `not` makes of them, and what a goal is as a
+condition."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from sweepd.query.expressions import (
     conjunction,
     conjuncts,
     falls,
+    goal_of,
     of_goal,
     thresholds,
 )
@@ -48,11 +50,26 @@ def test_a_falling_condition_is_one_that_better_scores_can_only_end(
         ("acc > 0.9", (0.9,)), ("0.9 < acc and d > 3", (0.9,)), ("acc between .5 and 1", (0.5, 1)),
         ("acc > 0.9 and (loss < 1 and acc <= 0.95)", (0.9, 0.95)), ("loss < 0.1", ()),
         ("acc > 0.9 or d > 3", ()), ("acc > d / 100", ()), ("acc_min > 0.9", ()),
-        ("acc = '0.9'", ()), ("not acc <= 0.9", (0.9,)), ("not (d > 3 and acc > 0.9)", (0.9,)),
+        ("acc = '0.9'", ()), ("not acc <= 0.9", (0.9,)), ("not (d > 3 and acc > 0.9)", ()),
+        ("not (d > 3 or acc < 0.9)", (0.9,)),
     ],
 )  # fmt: skip
 def test_the_thresholds_of_acc(text: str, found: tuple[float, ...]) -> None:
     assert thresholds(condition(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("not acc <= 0.9", "acc > 0.9"), ("not 0.9 >= acc", "0.9 < acc"),
+        ("not not acc = 0.9", "acc = 0.9"), ("not acc <> 0.9", "acc = 0.9"),
+        ("not d is distinct from 3", "d is not distinct from 3"),
+        ("acc not between 0.1 and d", "acc < 0.1 or acc > d"),
+        ("not (acc < 0.9 or not (d = 3 or loss >= 1))", "acc >= 0.9 and (d = 3 or loss >= 1)"),
+    ],
+)  # fmt: skip
+def test_a_negated_condition_is_the_one_that_it_means(text: str, meant: str) -> None:
+    assert condition(text) == condition(meant)
 
 
 def test_conditions_come_apart_at_and_and_together_again() -> None:
@@ -71,3 +88,5 @@ def test_a_goal_is_the_condition_that_it_spells(text: str) -> None:
     goal = Goal.parse(text)
     assert str(goal) == text
     assert of_goal(goal, {}) == condition(text)
+    assert goal_of(condition(text)) == goal
+    assert goal_of(condition(f"not not {text}")) == goal

@@ -19,6 +19,12 @@ from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, ScoreDirections, least, 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """The comparisons that an interval can decide. Each has the one that means the same once its two
 sides are exchanged."""
+OPPOSITE = {
+    "=": "<>", "<": ">=", ">": "<=", "IS DISTINCT FROM": "IS NOT DISTINCT FROM"
+}  # fmt: skip
+OPPOSITE |= {opposite: operator for operator, opposite in OPPOSITE.items()}
+"""The comparison that holds where another does not. NULL makes no exception, since a comparison
+with it is NULL either way. NaN makes none, since DuckDB orders it above all numbers."""
 RISING = {">": 1, ">=": 1, "<": -1, "<=": -1}
 """Which way the left side of a comparison has to move to make it hold: 1 is up, -1 is down."""
 
@@ -162,6 +168,8 @@ class Junction(Node):
 
 @dataclass(frozen=True)
 class Not(Node):
+    """The negation of what `negation` cannot turn around, such as IN."""
+
     condition: Node
 
     @property
@@ -194,6 +202,19 @@ TRUE = Constant("true")
 def numeral(text: str) -> Constant:
     """Returns a number as it was written. Underscores may group its digits."""
     return Constant(f"({text})" if text.startswith("-") else text, float(text.replace("_", "")))
+
+
+def negation(condition: Node) -> Node:
+    """Returns the condition that holds where this one does not. A comparison is turned around, and
+    AND and OR change places, so that `not acc <= 0.9` is the same condition as `acc > 0.9`."""
+    match condition:
+        case Compare(left, operator, right) if operator in OPPOSITE:
+            return Compare(left, OPPOSITE[operator], right)
+        case Between(value, low, high):
+            return Junction("OR", (Compare(value, "<", low), Compare(value, ">", high)))
+        case Junction(word, conditions):
+            return Junction("OR" if word == "AND" else "AND", tuple(map(negation, conditions)))
+    return Not(condition)
 
 
 def conjunction(conditions: Sequence[Node]) -> Node:
@@ -246,8 +267,6 @@ def kleene(condition: Node) -> str:
             return f"({_decided(score, '>=', low)} AND {_decided(score, '<=', high)})"
         case Junction(word, conditions):
             return "(" + f" {word} ".join(map(kleene, conditions)) + ")"
-        case Not(negated):
-            return f"(NOT {kleene(negated)})"
     scores = condition.scores
     at_least = condition.sql(lambda column: least(column) if column in scores else column)
     return f"(CASE WHEN {known(condition)} THEN {at_least} END)"
@@ -269,17 +288,15 @@ def falls(condition: Node) -> bool:
 
 def thresholds(condition: Node) -> tuple[float, ...]:
     """Returns the numbers with which acc is compared in the parts that a condition joins with
-    AND, or negates."""
+    AND."""
     numbers = (node.number for node in _compared(condition) if isinstance(node, Constant))
     return tuple(number for number in numbers if number is not None)
 
 
 def _compared(condition: Node) -> Iterator[Node]:
-    """Yields what acc is compared with in the parts that a condition joins with AND, or negates."""
+    """Yields what acc is compared with in the parts that a condition joins with AND."""
     for part in conjuncts(condition):
         match part:
-            case Not(negated):
-                yield from _compared(negated)
             case Between(Column("acc"), low, high):
                 yield from (low, high)
             case _ if (test := _score_test(part)) and test[0].name == "acc":
@@ -309,9 +326,6 @@ def _trend(condition: Node) -> int | None:
         trend = RISING.get(operator)
         return trend and (-trend if score.better == "down" else trend)
     match condition:
-        case Not(negated):
-            trend = _trend(negated)
-            return trend and -trend
         case Junction(_, conditions):
             trends = {_trend(each) for each in conditions} - {0}
             return trends.pop() if len(trends) == 1 else None

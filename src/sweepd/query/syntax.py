@@ -27,8 +27,8 @@ from sweepd.query.expressions import (
     In,
     Junction,
     Node,
-    Not,
     Other,
+    negation,
     numeral,
 )
 
@@ -178,7 +178,7 @@ class _Tree:
     def operator(self, kind: str, parts: list[Tree], tree: Tree) -> Node:
         match kind, parts:
             case "OPERATOR_NOT", [part]:
-                return Not(self.node(part))
+                return negation(self.node(part))
             case _, [part] if kind in _POSTFIX:
                 return Other(f"({{}} {_POSTFIX[kind]})", self.nodes(part))
             case "COMPARE_IN", [value, *options]:

@@ -150,18 +150,21 @@ class _Relay(BaseHTTPRequestHandler):
 
 
 class Server:
-    """moto's server in this process."""
+    """moto's S3 in this process. For each request moto's own server would first look which service
+    it is for, which takes longer than the answer."""
 
     def __init__(self) -> None:
-        from moto.server import ThreadedMotoServer
+        from moto.moto_server.werkzeug_app import create_backend_app
+        from werkzeug.serving import make_server
 
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._moto.start()
-        self.at = self._moto.get_host_and_port()
+        self._moto = make_server("127.0.0.1", 0, create_backend_app("s3"), threaded=True)
+        threading.Thread(target=self._moto.serve_forever, daemon=True).start()
+        self.at = "127.0.0.1", self._moto.server_port
 
     def close(self) -> None:
-        self._moto.stop()
+        self._moto.shutdown()
+        self._moto.server_close()
 
     def new_bucket(self) -> str:
         name = f"bucket-{uuid.uuid4().hex[:12]}"

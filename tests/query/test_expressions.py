@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from sweepd.grid.options import Goal
+from sweepd.query.database import sandbox
 from sweepd.query.expressions import (
     TRUE,
     Node,
@@ -19,11 +20,12 @@ from sweepd.query.expressions import (
 )
 from sweepd.query.parser import parse
 
+CON = sandbox()
 COLUMNS = ["d", "acc", "acc_min", "chain_acc", "loss", "loss_max"]
 
 
 def condition(predicate: str) -> Node:
-    found = parse(f"min d where {predicate}", COLUMNS, {}).where
+    found = parse(f"min d where {predicate}", COLUMNS, {}, CON).where
     assert found is not None
     return found
 

@@ -22,7 +22,7 @@ from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.settings import Train
 from sweepd.grid.spec import load_grid
-from sweepd.query.database import connect
+from sweepd.query.database import connect, sandbox
 from sweepd.query.paper import SIZES, TABLE2, TABLE2_COLUMNS, Measured, table2
 from sweepd.query.parser import parse
 from sweepd.store.store import Store
@@ -127,7 +127,7 @@ def test_every_shipped_grid_says_what_it_answers(path: Path) -> None:
     axes = {name for trial in shipped(path).trials for name in trial.axes}
     columns = [*axes, "task", "model", "size", "L", "params", "flops", "train_flops", "acc", "loss"]
     for text in asked:
-        assert set(parse(text, columns, {}).by or ()) <= set(columns)
+        assert set(parse(text, columns, {}, sandbox()).by or ()) <= set(columns)
 
 
 def paper(name: str) -> Plan:

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import UserError
+from sweepd.query.database import sandbox
 from sweepd.query.expressions import Column
 from sweepd.query.parser import Question, parse
 
+CON = sandbox()
 COLUMNS = [
     "task",
     "model",
@@ -32,7 +34,7 @@ COLUMNS = [
 
 
 def ask(text: str) -> Question:
-    return parse(text, COLUMNS, {})
+    return parse(text, COLUMNS, {}, CON)
 
 
 def test_the_clauses_of_min() -> None:

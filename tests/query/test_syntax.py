@@ -9,13 +9,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import UserError
+from sweepd.query.database import sandbox
 from sweepd.query.parser import parse
 
+CON = sandbox()
 COLUMNS = ["model", "L", "d", "heads", "acc", "acc_min", "chain_acc", "loss"]
 
 
 def where(predicate: str) -> str:
-    found = parse(f"min d where {predicate}", COLUMNS, {}).where
+    found = parse(f"min d where {predicate}", COLUMNS, {}, CON).where
     assert found is not None
     return found.sql()
 

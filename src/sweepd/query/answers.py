@@ -77,7 +77,7 @@ def answer(views: Views, text: str) -> Answer:
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
-    question = with_score(views, parse(text, views.columns, views.own))
+    question = with_score(views, parse(text, views.columns, views.own, views.connection))
     where = conjuncts(question.where or TRUE)
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+import duckdb
+
 from sweepd.closest import closest
 from sweepd.query.cells_sql import ScoreDirections
 from sweepd.query.expressions import Column, Node
@@ -61,11 +63,16 @@ class Question:
     """The text after `where`, as it was typed but on one line. Empty if there is none."""
 
 
-def parse(text: str, columns: Sequence[str], own: ScoreDirections) -> Question:
+def parse(
+    text: str, columns: Sequence[str], own: ScoreDirections, con: duckdb.DuckDBPyConnection
+) -> Question:
     """Returns the question that the text asks. It may use these columns of `cells`, among which are
     the metrics of users' `own` tasks and loops. Raises UserError, which shows the place, if the
-    text is wrong."""
-    return _Parser(text, columns, own).question()
+    text is wrong.
+
+    con: a database that parses SQL. Nothing in it is read or changed.
+    """
+    return _Parser(text, columns, own, con).question()
 
 
 class _Parser(TreeReader):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import Any, Literal
 
 import duckdb
@@ -18,7 +17,6 @@ from sweepd.closest import close_names, closest
 from sweepd.errors import UserError
 from sweepd.grid.options import is_share
 from sweepd.query.cells_sql import ScoreDirections, extremes
-from sweepd.query.database import sandbox
 from sweepd.query.expressions import (
     Between,
     Column,
@@ -61,9 +59,17 @@ Tree = dict[str, Any]
 
 
 class TreeReader:
-    """Reads the expressions of a text. Its errors show the text with a mark under the place."""
+    """Reads the expressions of a text. Its errors show the text with a mark under the place. con:
+    a database that parses SQL."""
 
-    def __init__(self, text: str, columns: Sequence[str], own: ScoreDirections) -> None:
+    def __init__(
+        self,
+        text: str,
+        columns: Sequence[str],
+        own: ScoreDirections,
+        con: duckdb.DuckDBPyConnection,
+    ) -> None:
+        self.con = con
         self.text = text.encode(errors="replace").decode()  # replaces lone surrogates
         self.own = {**own, **{name: own[score] for name, (score, _) in extremes(own).items()}}
         self.names = {column.lower(): column for column in columns}
@@ -87,10 +93,10 @@ class TreeReader:
             return start + max(0, len(before) - len(_SELECT))
 
         try:
-            answer = _syntax(sql)
+            answer = _syntax(self.con, sql)
             if answer["error"]:
                 raise self.error(answer["error_message"], place(int(answer.get("position", 0))))
-            if _frame(answer) != _frame(_syntax(_SELECT + "1")):
+            if _frame(answer) != _frame(_syntax(self.con, _SELECT + "1")):
                 raise self.error("one expression is wanted here", start)
             [item] = answer["statements"][0]["node"]["select_list"]
             return _Tree(self, place).node(item)
@@ -259,10 +265,10 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names, key=str.lower))
 
 
-def _syntax(sql: str) -> Tree:
+def _syntax(con: duckdb.DuckDBPyConnection, sql: str) -> Tree:
     """Returns DuckDB's syntax tree of a statement, or its error. Nothing is run."""
     try:
-        row = _parser().cursor().execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+        row = con.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
     except duckdb.Error as error:
         return {"error": True, "error_message": str(error).partition("\n")[0]}
     assert row is not None
@@ -275,8 +281,3 @@ def _frame(answer: Tree) -> list[Tree]:
     one expression has the same frame as `SELECT 1`."""
     nodes = [statement["node"] for statement in answer["statements"]]
     return [{**node, "select_list": len(node.get("select_list", ()))} for node in nodes]
-
-
-@cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    return sandbox()

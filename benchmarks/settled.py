@@ -1,6 +1,6 @@
 """Settled answers beside the truth at infinite budget, on simulated learning curves.
 
-    python benchmarks/settled.py [--truths 400] [--seed 0] [--wrong] [--still-to-come 2]
+    python benchmarks/settled.py [--truths 400] [--seed 0] [--wrong] [--still-to-come 2] [--keep-on]
 
 curves.py says how truths are drawn and what is true of a row. Each truth is searched through a real
 plan and the real search, on 2 slots, to its end. A trial costs the FLOPs from the furthest state
@@ -12,6 +12,7 @@ and what the others say. The second says what settling costs. The third says how
 that should not, and how often cells are refused that should pass.
 
 --still-to-come: the rule's factor (`sweepd.search.settle`), to see what another one would do.
+--keep-on: with `give_up: false`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -48,7 +49,8 @@ seeds: [0, 1, 2]
 pass: {rule}
 search: staircase
 """
-SETTLE = "settle={factor: 4, least: 2000, most: 32000}"
+SETTLE = ("settle={factor: 4, least: 2000, most: 32000}",)
+KEEP_ON = (*SETTLE, "settle.give_up=false")
 SLOTS = 2
 LOOKS = {"kept": False, "drawn anew": True}
 """Whether a seed that passes at one budget passes at all, or is drawn anew at each."""
@@ -134,7 +136,8 @@ def answers_of(search: Search) -> Answers:
     return found
 
 
-REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
+REAL = Method(lambda base: SETTLE, search_of, answers_of)
+PATIENT = replace(REAL, sets=lambda base: KEEP_ON)
 
 
 def run(search: Search, curves: Curves) -> dict[float, float]:
@@ -320,13 +323,15 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=0, help="the first truth's")
     arguments.add_argument("--wrong", action="store_true", help="list settled rows that are wrong")
     arguments.add_argument("--still-to-come", type=float, default=settle.STILL_TO_COME)
+    arguments.add_argument("--keep-on", action="store_true")
     given = arguments.parse_args()
+    method = PATIENT if given.keep_on else REAL
     settle.STILL_TO_COME = given.still_to_come
     settle.NEXT_GAIN = given.still_to_come / (1 + given.still_to_come)
-    tally = tallied(map(draw, range(given.seed, given.seed + given.truths)), REAL)
+    tally = tallied(map(draw, range(given.seed, given.seed + given.truths)), method)
     section("rows", rows(tally))
     section("cost, as a share of the staircase without settling", costs(tally))
-    section("cells by chance", coins(REAL, given.truths))
+    section("cells by chance", coins(method, given.truths))
     if given.wrong:
         section("settled and wrong", tally.wrong)
 

@@ -105,6 +105,8 @@ def test_a_trial_s_files_are_what_its_imports_reach() -> None:
     assert {"models/linear.py", "models/base.py"} <= names
     assert not names & {"tasks/arithmetic.py", "models/standard.py", "plan.py", "engine.py"}
     assert len(files) == len(names)
+    # A new option of the search makes no new trials.
+    assert not {name for name in names if name.startswith(("search/", "grid/options", "grid/spec"))}
 
 
 def test_files_of_a_user(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """`loop:` in a grid: what its class must give, which settings go with it and which do not. Its
-trials: their fields, identity, budgets and costs. Covers `grid/metrics.py`."""
+trials: their fields, identity, budgets and costs."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.grid.options import OPERATORS, Goal, is_share
+from sweepd.grid.options import OPERATORS, Goal
 
 METRICS = st.sampled_from(["acc", "chain_acc", "loss"])
 
@@ -41,9 +41,3 @@ def test_goals_may_be_written_in_several_ways(text: str, goal: Goal) -> None:
 def test_what_is_no_goal(text: str) -> None:
     with pytest.raises(ValueError, match="write METRIC > NUMBER"):
         Goal.parse(text)
-
-
-def test_accuracies_are_shares() -> None:
-    assert [is_share(name) for name in ("acc", "chain_acc", "loss", "d")] == [
-        *(True, True, False, False)
-    ]

@@ -35,6 +35,7 @@ from sweepd.search.settle import (
     settled_mark,
 )
 from sweepd.search.staircase import search_of
+from sweepd.search.stairs import LineAnswer
 from sweepd.store.schema import TRIALS
 
 GOAL = Goal("acc", ">", 0.9)
@@ -189,13 +190,18 @@ def truth(seed: int, noise: float = 0.004) -> Callable[[Trial], Outcome]:
 
 def rows(plan: Plan, ledger: dict[str, Outcome]) -> dict[float, tuple[float | None, int, str]]:
     """For each size: the least d that passes, at which budget, and how it stands."""
+    found = answers(plan, ledger)
+    return {size: (at.value, at.budget, mark.settled) for size, (at, mark) in found.items()}
+
+
+def answers(plan: Plan, ledger: dict[str, Outcome]) -> dict[float, tuple[LineAnswer, SettledMark]]:
     [stair] = search_of(planned("staircase", *_sets(plan))).stairs
     settle = plan.grid.settle
     assert settle is not None
     passes = {at: stair.passes(at, ledger, ()) for at in stair.cells}
     known = {at: found for at, found in passes.items() if found is not None}
     return {
-        size: (at.value, at.budget, stair.settled_mark(at, settle, ledger).settled)
+        size: (at, stair.settled_mark(at, settle, ledger))
         for size, at in stair.answers(known, ledger, ()).items()
     }
 
@@ -290,6 +296,21 @@ def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
         below = [w for w in WIDTHS if value is not None and w < value]
         assert d >= max(below, default=0), "nor one that is further down"
     assert all(trial.train.steps <= 16_000 for trial in ended)
+
+
+@given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=10, derandomize=True)
+def test_what_is_not_given_up_is_trained_up_to_the_largest_budget(seed: int) -> None:
+    patient, hasty = planned("staircase", "settle.give_up=false"), planned("staircase")
+    ledger, ended, last = drive(lambda: search_of(patient), truth(seed))
+    assert last.given_up() == 0
+    before, fewer, gave_up = drive(lambda: search_of(hasty), truth(seed))
+    assert (len(ended) > len(fewer)) == (gave_up.given_up() > 0)
+    at_first = answers(hasty, before)
+    for size, (_, mark) in answers(patient, ledger).items():
+        if mark.settled == "moving" and mark.last_doubling and not mark.last_doubling.close:
+            assert mark.last_doubling.steps == 16_000
+        assert mark.settled == "yes" or at_first[size][1].settled != "yes"
 
 
 def passes_at_first(made: Plan, ledger: dict[str, Outcome], size: int, d: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweepd.grid.options import RANGES
+from sweepd.grid.metrics import RANGES
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial

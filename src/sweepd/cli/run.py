@@ -256,6 +256,7 @@ def _launch(
     done = f"sweep {grid.name}: {len(after.done)} of {after.trials} trials"
     if not something_to_do:
         say(f"{done} done, nothing to do")
+        _say_given_up(planned.search)
         return
     say(f"{done} done, {len(after.failed)} failed; results in {store.address}")
     _say_search(planned.search, None if promote else expected.cells)
@@ -271,9 +272,22 @@ def _say_search(search: Search, cells: int | None) -> None:
     """Says how a search ended. cells: how many the grid has, if it was searched as a whole."""
     if search.allowance.is_spent:
         say("settling has ended: what --max-flops or --max-hours allows is spent")
+    else:
+        _say_given_up(search)
     if cells and (tally := search.tally()):
         roles = ", ".join(f"{count} {role}" for role, count in tally.items())
         say(f"cells tried: {sum(tally.values())} of {cells} ({roles})")
+
+
+def _say_given_up(search: Search) -> None:
+    """Says how to go on where cells that still move have been given up."""
+    settle = search.plan.grid.settle
+    if settle and (count := search.given_up()):
+        cells = "1 cell still improves" if count == 1 else f"{count} cells still improve"
+        say(
+            f"{cells}, and one more doubling is not likely to tell; "
+            f"`--set settle.give_up=false` trains on, up to {settle.most} steps"
+        )
 
 
 def _resume_command(sweep: str, promote: bool, results: str | None) -> str:

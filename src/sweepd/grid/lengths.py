@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-from sweepd.grid.options import Better
+from sweepd.grid.metrics import Better
 
 if TYPE_CHECKING:
     from sweepd.tasks.base import Task

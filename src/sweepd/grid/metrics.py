@@ -1,14 +1,37 @@
-"""What the `metrics` of a user's task or loop say: their names, and which way each is better."""
+"""Metrics: which way each is better, which values it can have, and what the `metrics` of a user's
+task or loop say.
+
+A trial runs this code, so a change here makes new trials. What a grid says of its search and its
+answers is in `grid.options`, which no trial runs.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from sweepd.grid.options import BETTER, Better
+Better = Literal["up", "down"]
+"""The way in which a score is better: higher (`up`) or lower (`down`)."""
+BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
+"""The scores that any trial may have, with the way in which each is better. A user's own task or
+loop may report others."""
+RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
+"""The least and the greatest value that each of these scores can have."""
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,59}(?<!_min)(?<!_max)(?<!_least)(?<!_most)")
+
+
+def range_of(score: str) -> tuple[float, float]:
+    """Returns the least and the greatest value that a score can have. Nothing is known of a user's
+    own score, so its range is infinite."""
+    return RANGES.get(score, (-math.inf, math.inf))
+
+
+def is_share(score: str) -> bool:
+    """Returns whether a score is a share, from 0 to 1."""
+    return RANGES.get(score) == (0, 1)
 
 
 def directions(metrics: Any) -> dict[str, Better]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
+from sweepd.grid.metrics import BETTER, Better
 from sweepd.statuses import STATUSES
 
 OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -17,27 +18,8 @@ _GOAL = re.compile(
     rf"\s*(?P<metric>\w+)\s*(?P<comparison>{'|'.join(OPERATORS)})\s*(?P<number>[-+.\w]+)\s*"
 )
 
-Better = Literal["up", "down"]
-"""The way in which a score is better: higher (`up`) or lower (`down`)."""
-BETTER: dict[str, Better] = {"acc": "up", "chain_acc": "up", "loss": "down"}
-"""The scores that any trial may have, with the way in which each is better. A user's own task or
-loop may report others."""
-RANGES = {"acc": (0.0, 1.0), "chain_acc": (0.0, 1.0), "loss": (0.0, math.inf)}
-"""The least and the greatest value that each of these scores can have."""
-
 OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """The columns of cells that are no scores. No field and no metric may take these names."""
-
-
-def range_of(score: str) -> tuple[float, float]:
-    """Returns the least and the greatest value that a score can have. Nothing is known of a user's
-    own score, so its range is infinite."""
-    return RANGES.get(score, (-math.inf, math.inf))
-
-
-def is_share(score: str) -> bool:
-    """Returns whether a score is a share, from 0 to 1."""
-    return RANGES.get(score) == (0, 1)
 
 
 PassRule = Literal["median", "all", "any", "mean"]
@@ -213,6 +195,9 @@ class Settle:
     share: float = 1.0
     """The most that one step of settling may cost, as a share of the cost of the line's whole grid
     at the first budget."""
+    give_up: bool = True
+    """Whether a cell that moves is given up where no single doubling is likely to tell. Otherwise
+    it is trained up to `most`."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:

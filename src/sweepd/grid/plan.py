@@ -14,7 +14,8 @@ from sweepd.grid.axes import Block, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.loops import LoopFacts
-from sweepd.grid.options import OF_CELLS, Better
+from sweepd.grid.metrics import Better
+from sweepd.grid.options import OF_CELLS
 from sweepd.grid.parts import RESERVED, Part, Parts, column
 from sweepd.grid.reach import Reach
 from sweepd.grid.settings import LrRule

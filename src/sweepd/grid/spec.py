@@ -30,11 +30,10 @@ from sweepd.grid.axes import (
     value_schema,
 )
 from sweepd.grid.fingerprint import FOLDERS, Kind
-from sweepd.grid.metrics import directions
+from sweepd.grid.metrics import Better, directions, is_share
 from sweepd.grid.options import (
     FRESH_SEEDS,
     LEAST_SEEDS,
-    Better,
     Goal,
     PassRule,
     Resources,
@@ -43,7 +42,6 @@ from sweepd.grid.options import (
     Settle,
     Staircase,
     TrackerName,
-    is_share,
 )
 from sweepd.grid.parameters import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train

@@ -13,7 +13,7 @@ from sweepd.grid.axes import canonical, composed
 from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.fingerprint import Class
 from sweepd.grid.loops import LoopBudget, LoopFacts
-from sweepd.grid.options import BETTER, Better
+from sweepd.grid.metrics import BETTER, Better
 from sweepd.grid.parts import Part, Values, column
 from sweepd.grid.settings import Stop, Train
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 
-from sweepd.grid.options import BETTER, MEAN_DIGITS, Better, Goal, PassRule, range_of
+from sweepd.grid.metrics import BETTER, Better, range_of
+from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
 from sweepd.statuses import DONE, RAN, STATUSES
 
 GOAL_COST = "flops_to_goal"

@@ -19,7 +19,8 @@ import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import OF_CELLS, PASS_RULES, Better, Goal, Settle
+from sweepd.grid.metrics import Better
+from sweepd.grid.options import OF_CELLS, PASS_RULES, Goal, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,

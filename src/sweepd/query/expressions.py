@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweepd.grid.options import BETTER, OPERATORS, Better, Goal
+from sweepd.grid.metrics import BETTER, Better
+from sweepd.grid.options import OPERATORS, Goal
 from sweepd.query.cells_sql import EXTREMES, OF_TRIALS, ScoreDirections, least, most, quoted
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -15,7 +15,7 @@ import duckdb
 
 from sweepd.closest import close_names, closest
 from sweepd.errors import UserError
-from sweepd.grid.options import is_share
+from sweepd.grid.metrics import is_share
 from sweepd.query.cells_sql import ScoreDirections, extremes
 from sweepd.query.expressions import (
     Between,

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 """A function that is called with each line that tells people what is going on."""
 
+SETTLE = "factor", "least", "most"
+"""The fields of `settle` that questions need."""
 POLL_SECONDS = 2.0
 """The seconds after which the store is asked again. It is asked for a request to cancel, and for
 trials that another sweep's driver runs."""
@@ -128,7 +130,7 @@ def claimed(store: Store, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
 
 def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
     """Returns what is saved of a plan besides its trials. `past`: what an earlier launch saved."""
-    grid = plan.grid
+    grid, settle = plan.grid, plan.grid.settle
     present = {digest: made.files for digest, made in plan.codes.items()}
     accepted = {trial.code for trial in plan.trials} - present.keys()
     return SweepInfo(
@@ -136,7 +138,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         pass_rule=grid.pass_rule,
         tune=grid.tune,
         search=grid.search_name,
-        settle={k: float(v) for k, v in asdict(grid.settle).items()} if grid.settle else None,
+        settle={name: float(getattr(settle, name)) for name in SETTLE} if settle else None,
         extra_seeds=grid.seeds[grid.first_seeds :],
         fresh_seeds=grid.fresh_seeds,
         base=home(grid.base),

@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan
@@ -118,6 +119,20 @@ class Search(ABC):
     @abstractmethod
     def wanted(self) -> list[Trial]:
         """Returns the trials that have not ended and are needed now, whoever runs them."""
+
+    def given_up(self) -> int:
+        """Returns how many cells that still move have been given up, though `settle` allows for
+        larger budgets."""
+        settle = self.plan.grid.settle
+        if settle is None:
+            return 0
+        patient = replace(self.plan.grid, settle=replace(settle, give_up=False))
+        further = [
+            trial
+            for stair in self.stairs
+            for trial in stair.settling(patient, self.outcomes, self.abandoned)
+        ]
+        return len({trial.cell for trial in further})
 
     def tally(self) -> Mapping[str, int]:
         """Returns how many cells were tried for each reason, where a search has several reasons."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from math import inf
 from statistics import fmean
 
-from sweepd.grid.options import MEAN_DIGITS, Better, Goal, PassRule, is_share
+from sweepd.grid.metrics import Better, is_share
+from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
 from sweepd.intervals import wilson
 
 

@@ -15,7 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweepd.grid.options import Goal, PassRule, range_of
+from sweepd.grid.metrics import range_of
+from sweepd.grid.options import Goal, PassRule
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.search.pooling import is_near, pooled

@@ -208,7 +208,7 @@ class Stair:
             return
         if settled_mark(tried, goal, rule, settle, budget).settled == "yes":
             return
-        for trials in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
+        for trials in self._next(ladders, goal, rule, budget, settle, outcomes):
             if left := _left(trials, outcomes, abandoned):
                 if sum(map(_added, left)) <= settle.share * sum(self.line.costs.values()):
                     yield from left
@@ -219,7 +219,8 @@ class Stair:
         best: Sequence[Ladder],
         goal: Goal,
         rule: PassRule,
-        needed: int,
+        budget: int,
+        settle: Settle,
         outcomes: Outcomes,
     ) -> Iterator[Sequence[Trial]]:
         """Yields the trials that the best rates of a deciding cell need, in groups, one after the
@@ -227,9 +228,10 @@ class Stair:
 
         First come their first budgets. Then comes, for each rate, the lead seed alone. It is
         trained until it no longer moves, until it meets the goal, or until it moves and no single
-        doubling is likely to end that. Then come the other seeds of the best rate. Most cells
-        that move are seen to move by the lead.
+        doubling is likely to end that (`settle.give_up`). Then come the other seeds of the best
+        rate. Most cells that move are seen to move by the lead.
         """
+        needed = settle.needed(budget)
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
             runs = ladder.ended(outcomes).runs
@@ -246,14 +248,16 @@ class Stair:
                 if rung.steps >= needed and told:
                     if not told.moves:
                         break
-                    if not told.promising:
+                    if settle.give_up and not told.promising:
                         return
             else:
                 return
         for level, rung in enumerate(best[0].rungs):
             yield best[0].next_trials(level, outcomes)
             told = last_doubling(best[0].ended(outcomes).runs, goal, rule)
-            if rung.steps >= needed and told and told.steps == rung.steps and not told.promising:
+            if rung.steps < needed or told is None or told.steps < rung.steps:
+                continue
+            if settle.give_up and not told.promising:
                 return
 
 

@@ -77,7 +77,7 @@ class SweepInfo:
     code_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each code that planned the sweep, the digests of its files."""
     settle: Mapping[str, float] | None = None
-    """The fields of the grid's `settle`, if it has one."""
+    """`factor`, `least` and `most` of the grid's `settle`, if it has one."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """The metrics that the user's own tasks and loops report besides acc and loss. Each is `up` or
     `down`, whichever is better."""

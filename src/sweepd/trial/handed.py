@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.grid.options import RANGES
+from sweepd.grid.metrics import RANGES
 from sweepd.limits import LARGEST_INT
 
 TOTAL = "total"

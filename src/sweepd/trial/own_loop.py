@@ -17,7 +17,7 @@ from sweepd.trial.generators import Generators
 from sweepd.trial.handed import TOTAL, numbers, shown, unusable
 
 if TYPE_CHECKING:  # what is imported here is part of the code of every loop's trials
-    from sweepd.grid.options import Better
+    from sweepd.grid.metrics import Better
     from sweepd.grid.settings import Stop
 
 METHODS = ("advance", "save", "load")

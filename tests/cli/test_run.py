@@ -1,0 +1,70 @@
+"""What `launch` says of a sweep whose trials have all ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from inprocess import sweepd
+from simulated import drive
+
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import load_grid
+from sweepd.grid.trials import Trial
+from sweepd.run.driver import sweep_info
+from sweepd.search.seeds import Outcome
+from sweepd.search.staircase import search_of
+from sweepd.store.store import Store
+
+GRID = """
+name: moves
+task: {name: lis, n: 4, value_range: 16}
+model: {name: standard, d: [4, 8], layers: 1, heads: 1}
+train: {steps: 1000}
+seeds: [0, 1, 2]
+search: staircase
+settle: {factor: 4, least: 2000, most: 16000, share: 100}
+"""
+AT_D_4 = {1000: 0.50, 2000: 0.62, 4000: 0.72, 8000: 0.80, 16000: 0.82}
+
+
+def ended(trial: Trial) -> Outcome:
+    acc = 0.95 if trial.axes["d"] == 8 else AT_D_4[trial.train.steps]
+    return Outcome("completed", acc, 1024)
+
+
+def filled(folder: Path, *sets: str) -> None:
+    """Makes a store in which all trials have ended that the search wants."""
+    grid = folder / "grid.yaml"
+    grid.write_text(GRID)
+    made = plan(load_grid(grid, sets))
+    ledger, _, _ = drive(lambda: search_of(made), ended)
+    store = Store.create(str(folder / "sweepd-results"))
+    store.save_sweep("moves", grid.read_text(), sweep_info(made), made.rows())
+    for row in made.rows():
+        if found := ledger.get(row["id"]):
+            del row["on_demand"]  # the plan alone has it
+            told = {"attempt": 1000, "status": found.status, "acc": found.score}
+            store.write_trials([{**row, **told, "step": row["steps"], "total": found.total}])
+
+
+def test_who_wants_to_know_more_of_a_cell_that_moves_is_told_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The smaller d improves too much to stand still and too little to pass soon. Trained up to the
+    largest budget it stands still."""
+    monkeypatch.chdir(tmp_path)
+    filled(tmp_path)
+    told = sweepd("launch", "grid.yaml").err
+    assert "nothing to do" in told
+    assert "1 cell still improves, and one more doubling is not likely to tell; " in told
+    assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
+    [row] = json.loads(sweepd("query", "min d", "--json").out)
+    assert (row["value"], row["settled"]) == (8, "moving")
+
+    filled(tmp_path, "settle.give_up=false")
+    told = sweepd("launch", "grid.yaml", "--set", "settle.give_up=false").err
+    assert "nothing to do" in told and "give_up" not in told
+    [row] = json.loads(sweepd("query", "min d", "--json").out)
+    assert (row["value"], row["settled"], row["fail_steps"]) == (8, "yes", 16000)

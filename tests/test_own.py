@@ -118,15 +118,26 @@ def test_each_model_learns_a_task(
     assert result.score.acc >= least
 
 
+TASKS = ["parity.py:Parity", "mqar.py:Mqar"]
+
+
 @pytest.mark.parametrize(
-    "model", ["lstm.py:Lstm", "mixer.py:Mixer", "ssm.py:Ssm", "retnet.py:RetNet"]
+    ("task", "model", "kinds"),
+    [
+        *((task, "standard", ("task",)) for task in TASKS),
+        *(
+            (task, model, ("model", "trial"))
+            for task in TASKS
+            for model in ("lstm.py:Lstm", "mixer.py:Mixer", "ssm.py:Ssm", "retnet.py:RetNet")
+        ),
+    ],
 )
-@pytest.mark.parametrize("task", ["parity.py:Parity", "mqar.py:Mqar"])
-def test_examples_keep_their_promises(model: str, task: str) -> None:
+def test_examples_keep_their_promises(task: str, model: str, kinds: tuple[str, ...]) -> None:
     grid = f"task: {{name: {task}}}\nmodel: {{name: {model}, d: 8}}\ntrain: {{batch_size: 8}}\n"
-    for case in cases_of(parse_grid(grid, "grid.yaml", [], EXAMPLES)):
-        for finding in inspect(case, EXAMPLES):
-            assert finding.ok, finding
+    cases = cases_of(parse_grid(grid, "grid.yaml", [], EXAMPLES))
+    found = [f for case in cases if case.kind in kinds for f in inspect(case, EXAMPLES)]
+    assert {case.kind for case in cases} >= {*kinds}
+    assert found and all(finding.ok for finding in found), found
 
 
 def test_a_scan_is_the_recurrence() -> None:

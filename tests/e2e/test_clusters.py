@@ -39,13 +39,13 @@ from pathlib import Path
 
 def nap(mark):
     if not Path(mark).exists():
-        time.sleep(0.1)
+        time.sleep(0.2)
 """
 GRID = """
 name: far
 task: {name: "own/far.py:Far", n: 2, value_range: 64, mark: MARK}
 model: {name: standard, d: 4, layers: 1, heads: 1}
-train: {steps: 400, batch_size: 4}
+train: {steps: 200, batch_size: 4}
 evaluate: {check_samples: 8, verdict_samples: 8}
 seeds: [0, 1]
 checkpoint_seconds: 0.5

@@ -43,13 +43,17 @@ RIGHT = {"SEED": "seed", "ROW": "{'acc': self.at}", "SAVED": "[self.at, self.ran
 
 
 def faults(folder: Path, **changes: str) -> list[Finding]:
+    return [finding for finding in findings(folder, **changes) if not finding.ok]
+
+
+def findings(folder: Path, **changes: str) -> list[Finding]:
     text = LOOP
     for name, value in {**RIGHT, **changes}.items():
         text = text.replace(name, value)
     (folder / "mine.py").write_text(text)
     grid = parse_grid("loop: {name: mine.py:Mine}", "grid.yaml", [], folder)
     [case] = cases_of(grid)
-    return [finding for finding in inspect(case, folder) if not finding.ok]
+    return list(inspect(case, folder))
 
 
 def test_what_is_right_passes(tmp_path: Path) -> None:
@@ -72,6 +76,14 @@ def test_a_mistake_is_found(
     [fault] = faults(tmp_path, **changes)
     assert fault.place == f"{tmp_path}/mine.py:{line}" and not fault.raised
     assert message in fault.detail
+
+
+@pytest.mark.parametrize(("used", "remark"), [("seed", False), ("7", True)])
+def test_a_seed_that_changes_nothing_is_remarked_on(
+    tmp_path: Path, used: str, remark: bool
+) -> None:
+    [found] = [finding for finding in findings(tmp_path, SEED=used) if finding.check == "seed"]
+    assert found.ok and ("is `seed` used?" in found.detail) == remark
 
 
 def test_what_raises_is_left_to_its_trials(tmp_path: Path) -> None:

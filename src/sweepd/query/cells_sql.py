@@ -398,19 +398,17 @@ def pooled(score: str, better: Better, rules: Collection[PassRule]) -> str:
     """Returns SQL that makes one number of a column of the seeds, by the pass rule of their cell.
 
     rules: all that a cell may have. The median of an even count is the mean of the two middle
-    values. `all` takes the worst seed and `any` the best. If a seed that diverged has an infinitely
-    bad score, the mean is as bad. `search.pooling` applies the same rules.
+    values: the middle one in rising order, and the middle one in falling order. `all` takes the
+    worst seed and `any` the best. If a seed that diverged has an infinitely bad score, the mean is
+    as bad, and so is the median of two infinite values that differ. `search.pooling` applies the
+    same rules.
     """
     column = quoted(score)
     worst, best, bad = ("max", "min", "inf") if better == "down" else ("min", "max", "-inf")
-    values = f"list_sort(list({column}) FILTER ({column} IS NOT NULL))"
-    middle = [
-        f"{values}[{at}]" for at in (f"(count({column}) + 1) // 2", f"count({column}) // 2 + 1")
-    ]
+    middle = f"(quantile_disc({column}, 0.5) - quantile_disc(-{column}, 0.5)) / 2"
     infinite = f"'{bad}'::DOUBLE"
     by_rule: dict[PassRule, str] = {
-        "median": f"if({infinite} IN ({', '.join(middle)}), {infinite}, "
-        f"({' + '.join(middle)}) / 2)",
+        "median": f"if(isnan({middle}), {infinite}, {middle})",
         "mean": f"if(bool_or({column} = {infinite}), {infinite}, "
         f"round(avg({column}), {MEAN_DIGITS}))",
         "all": f"{worst}({column})",

@@ -58,7 +58,7 @@ def test_who_wants_to_know_more_of_a_cell_that_moves_is_told_how(
     filled(tmp_path)
     told = sweepd("launch", "grid.yaml").err
     assert "nothing to do" in told
-    assert "1 cell still improves, and one more doubling is not likely to tell; " in told
+    assert "1 cell is given up: one more doubling of the steps is not likely to tell; " in told
     assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
     [row] = json.loads(sweepd("query", "min d", "--json").out)
     assert (row["value"], row["settled"]) == (8, "moving")

@@ -280,12 +280,12 @@ def _say_search(search: Search, cells: int | None) -> None:
 
 
 def _say_given_up(search: Search) -> None:
-    """Says how to go on where cells that still move have been given up."""
+    """Says how to go on where cells have been given up that more training may still change."""
     settle = search.plan.grid.settle
     if settle and (count := search.given_up()):
-        cells = "1 cell still improves" if count == 1 else f"{count} cells still improve"
+        cells = "1 cell is" if count == 1 else f"{count} cells are"
         say(
-            f"{cells}, and one more doubling is not likely to tell; "
+            f"{cells} given up: one more doubling of the steps is not likely to tell; "
             f"`--set settle.give_up=false` trains on, up to {settle.most} steps"
         )
 

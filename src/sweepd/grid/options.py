@@ -196,8 +196,8 @@ class Settle:
     """The most that one step of settling may cost, as a share of the cost of the line's whole grid
     at the first budget."""
     give_up: bool = True
-    """Whether a cell that moves is given up where no single doubling is likely to tell. Otherwise
-    it is trained up to `most`."""
+    """Whether a cell is given up that moves, or whose seeds disagree, where no single doubling is
+    likely to tell. Otherwise it is trained up to `most`."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:

@@ -121,8 +121,7 @@ class Search(ABC):
         """Returns the trials that have not ended and are needed now, whoever runs them."""
 
     def given_up(self) -> int:
-        """Returns how many cells that still move have been given up, though `settle` allows for
-        larger budgets."""
+        """Returns how many cells would be trained on if none were given up (`Settle.give_up`)."""
         settle = self.plan.grid.settle
         if settle is None:
             return 0

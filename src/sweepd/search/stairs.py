@@ -228,8 +228,9 @@ class Stair:
 
         First come their first budgets. Then comes, for each rate, the lead seed alone. It is
         trained until it no longer moves, until it meets the goal, or until it moves and no single
-        doubling is likely to end that (`settle.give_up`). Then come the other seeds of the best
-        rate. Most cells that move are seen to move by the lead.
+        doubling is likely to end that. Then come the other seeds of the best rate. Most cells that
+        move are seen to move by the lead. Where the lead meets the goal, the other seeds are
+        trained as long as it was. Unless `settle.give_up`, all of them go on up to `settle.most`.
         """
         needed = settle.needed(budget)
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
@@ -240,8 +241,9 @@ class Stair:
                 yield [trial for trial in rung.planned if trial.seed == seed]
                 final = runs[seed].get(rung.steps)
                 if final is None or goal.met(final.score):
-                    for lower in range(1, level + 1):
-                        yield ladder.next_trials(lower, outcomes)
+                    last = level if settle.give_up else len(ladder.rungs) - 1
+                    for at in range(1, last + 1):
+                        yield ladder.next_trials(at, outcomes)
                     return
                 upto = {seed: {s: f for s, f in runs[seed].items() if s <= rung.steps}}
                 told = last_doubling(upto, goal, rule, least=1)

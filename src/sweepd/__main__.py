@@ -1,6 +1,6 @@
 """`python -m sweepd`: the command line where nothing is installed, as on a cluster's head."""
 
-from sweepd.cli import main
+from sweepd.cli import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -1,8 +1,10 @@
 """The command line in surroundings that the user's system decides: locales, a pipe whose reader
-ends early, and files that exist already. Each command runs in a process of its own."""
+ends early, files that exist already, and how a process ends. Each command runs in a process of its
+own."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -50,6 +52,34 @@ def test_a_locale_of_ascii_takes_every_character(results: Path, locale: str) -> 
     (results.parent / "grid.yaml").write_text(grid, encoding="utf-8")
     done = run("sweepd plan grid.yaml", results.parent, LC_ALL=locale, PYTHONUTF8="0")
     assert done.returncode == 2 and "füße" in done.stderr.decode()
+
+
+LAST_WORDS = """
+import atexit, sys, types
+LIBRARY
+atexit.register(print, "last words")
+from sweepd.cli import program
+program()
+"""
+
+
+@pytest.mark.parametrize("library", ["", "sys.modules['wandb'] = types.ModuleType('wandb')"])
+@pytest.mark.parametrize(("arguments", "code"), [("tasks --json", 0), ("query nonsense", 2)])
+def test_a_program_ends_at_once_where_nothing_has_last_words(
+    results: Path, library: str, arguments: str, code: int
+) -> None:
+    """All that was printed has been written, also to a pipe."""
+    text = LAST_WORDS.replace("LIBRARY", library)
+    done = subprocess.run(
+        [sys.executable, "-c", text, *arguments.split()],
+        env={**os.environ, "SWEEPD_RESULTS": str(results)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code, done.stderr
+    assert ("last words" in done.stdout) == bool(library)
+    listed = done.stdout.replace("last words", "")
+    assert json.loads(listed)[0]["name"] if code == 0 else "a question is" in done.stderr
 
 
 def test_a_locale_that_lacks_a_character_gets_a_question_mark(results: Path) -> None:

@@ -49,8 +49,7 @@ seeds: [0, 1, 2]
 pass: {rule}
 search: staircase
 """
-SETTLE = ("settle={factor: 4, least: 2000, most: 32000}",)
-KEEP_ON = (*SETTLE, "settle.give_up=false")
+SETTLE = "settle={factor: 4, least: 2000, most: 32000}"
 SLOTS = 2
 LOOKS = {"kept": False, "drawn anew": True}
 """Whether a seed that passes at one budget passes at all, or is drawn anew at each."""
@@ -136,8 +135,8 @@ def answers_of(search: Search) -> Answers:
     return found
 
 
-REAL = Method(lambda base: SETTLE, search_of, answers_of)
-PATIENT = replace(REAL, sets=lambda base: KEEP_ON)
+REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
+PATIENT = replace(REAL, sets=lambda base: (SETTLE, "settle.give_up=false"))
 
 
 def run(search: Search, curves: Curves) -> dict[float, float]:

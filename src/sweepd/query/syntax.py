@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import duckdb
@@ -74,6 +75,11 @@ class TreeReader:
         self.own = {**own, **{name: own[score] for name, (score, _) in extremes(own).items()}}
         self.names = {column.lower(): column for column in columns}
 
+    @cached_property
+    def frame(self) -> list[Tree]:
+        """The frame of a statement that selects one expression."""
+        return _frame(_syntax(self.con, _SELECT + "1"))
+
     def error(self, message: str, at: int) -> UserError:
         """Returns an error that shows the text, with a mark under what begins at `at`."""
         shown = " ".join(re.split(r"\s", self.text))
@@ -96,7 +102,7 @@ class TreeReader:
             answer = _syntax(self.con, sql)
             if answer["error"]:
                 raise self.error(answer["error_message"], place(int(answer.get("position", 0))))
-            if _frame(answer) != _frame(_syntax(self.con, _SELECT + "1")):
+            if _frame(answer) != self.frame:
                 raise self.error("one expression is wanted here", start)
             [item] = answer["statements"][0]["node"]["select_list"]
             return _Tree(self, place).node(item)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan
+from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of
 from sweepd.search.stairs import Stair, stairs
@@ -126,12 +127,15 @@ class Search(ABC):
         if settle is None:
             return 0
         patient = replace(self.plan.grid, settle=replace(settle, give_up=False))
-        further = [
+        return len({trial.cell for trial in self.longer_by(patient)})
+
+    def longer_by(self, grid: Grid) -> list[Trial]:
+        """Returns the trials that would settle the answers, by the options of a grid."""
+        return [
             trial
             for stair in self.stairs
-            for trial in stair.settling(patient, self.outcomes, self.abandoned)
+            for trial in stair.settling(grid, self.outcomes, self.abandoned)
         ]
-        return len({trial.cell for trial in further})
 
     def tally(self) -> Mapping[str, int]:
         """Returns how many cells were tried for each reason, where a search has several reasons."""
@@ -180,11 +184,7 @@ class GridSearch(Search):
 
     def settling(self) -> list[Trial]:
         if self.longer is None:
-            self.longer = [
-                trial
-                for stair in self.stairs
-                for trial in stair.settling(self.plan.grid, self.outcomes, self.abandoned)
-            ]
+            self.longer = self.longer_by(self.plan.grid)
         return self.longer
 
     def update(self, trial: Trial) -> None:

@@ -1,6 +1,6 @@
 """A user's classes before their first trial. They are refused, or inspected once for each version
-of their code. The inspection is in a process of its own, so that such a class cannot end the
-launch. Covers `run/inspections.py`."""
+of their code, whatever the store. The inspection is in a process of its own, so that such a class
+cannot end the launch. Covers `run/inspections.py`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ model: {name: mine.py:Net, d: [8, 16], heads: 2}
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(inspections, "LONG_SECONDS", 1000)  # a busy machine is not told of
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return Store.create(str(tmp_path / "results"))
 
 
@@ -65,6 +66,9 @@ def test_what_is_right_is_inspected_once(
     monkeypatch.setattr(new_classes, "findings", lambda *_: pytest.fail("inspected again"))
     assert inspected(tmp_path, store, "pass  # a remark") == []
     assert inspected(tmp_path, store, "pass", "pass", "task.n=8", "seeds=[3]") == []
+    other = Store.create(str(tmp_path / "other"))
+    assert inspected(tmp_path, other) == []
+    assert len(list(Path(other.address, "checked").iterdir())) == 4
     with pytest.raises(pytest.fail.Exception):
         inspected(tmp_path, store, "self.size")
 

@@ -8,11 +8,11 @@
 #                     16 minutes and needs root, sshd, rsync, slurm-wlm and munge (docs/clusters.md)
 #   make bench        measures parts beside the tools that they build on; takes some fifteen
 #                     minutes (docs/performance.md)
-# Two more look whether nothing has fallen behind:
+# Three more look whether nothing has fallen behind:
 #   make bench-smoke  runs every benchmark with a size so small that it takes some minutes in all
 #   make matrix       tests the wheel with the least and with the pinned versions of what it needs, on
 #                     each of Python 3.11 to 3.13 that is here; takes some half an hour
-#                     (docs/release.md)
+#                     (docs/release.md); `make lowest` only imports all modules with the least
 # `make check` is what must pass before a change lands: lint, types and test.
 PYTHON ?= python3
 # Modules are compiled once and kept, also where the environment says otherwise.
@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-parts test-e2e torture bench bench-smoke matrix clusters dist install lint types check clean
+.PHONY: quickstart test test-parts test-e2e torture bench bench-smoke lowest matrix clusters dist install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.05
@@ -64,7 +64,11 @@ bench: install
 	$(BIN)/python benchmarks/stacked.py
 
 bench-smoke: install
-	$(BIN)/python -m pytest -q -n auto -m "long or not long" tests/benchmarks/test_smoke.py
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "long or not long" \
+		tests/benchmarks/test_smoke.py
+
+lowest: install
+	$(BIN)/python -m pytest -q tests/versions -k "lowest-3.11 and imported"
 
 matrix: install
 	$(BIN)/python -m pytest -q -s tests/versions

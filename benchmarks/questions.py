@@ -246,7 +246,7 @@ def main() -> None:
         small = given.part == "small"
         rows, trials = (SMALL * 100, SMALL) if small else (int(given.rows), given.trials)
         address = str(root / "results")
-        made = planned(trials, 1) if small else planned(trials)
+        made = planned(trials)
         fill(address, "scale", made, rows // trials, at_random)
         if small:
             question = (*SWEEPD, "query", MINIMUM, "--results", address)

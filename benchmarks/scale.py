@@ -72,9 +72,9 @@ WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""
 
 
-def planned(trials: int, seeds: int = 25) -> Plan:
-    """Returns a plan of about so many trials, with `seeds` seeds a cell. It has at least one weight
-    decay, so it has 40 cells or more."""
+def planned(trials: int) -> Plan:
+    """Returns a plan of about so many trials: 40 cells or more, with up to 25 seeds each."""
+    seeds = min(25, max(1, trials // CELLS))
     decays = [i / 10000 for i in range(max(1, trials // CELLS // seeds))]
     text = GRID.format(decays=decays, seeds=list(range(seeds)))
     return plan(parse_grid(text, "scale.yaml", [], Path()))
@@ -348,8 +348,12 @@ def measure_store(trials: int, root: Path) -> None:
         cpu, wall = timed(arguments, store.address)
         files = sum(1 for _ in (root / str(trials) / "trials").iterdir())
         print(f"  {files:6} files: {cpu:6.1f} s CPU, {wall:6.1f} s: {arguments[0]}", flush=True)
-    end(store, made.trials[:1000], 2000)
-    for what, at_least in (("looking whether to compact", 2000), ("compacting 1,000 more", 1000)):
+    more = made.trials[:1000]
+    end(store, more, 2000)
+    for what, at_least in (
+        ("looking whether to compact", len(more) + 1),
+        (f"compacting {len(more):,} more", len(more)),
+    ):
         before = time.process_time()
         store.compact(at_least)
         print(f"  {what}: {time.process_time() - before:.1f} s CPU", flush=True)

@@ -1,5 +1,5 @@
 """The command line in surroundings that the user's system decides: locales, a pipe whose reader
-ends early, files that exist already, and how a process ends. Each command runs in a process of its
+ends early, a full disk behind stdout, files that exist already, and how a process ends. Each command runs in a process of its
 own."""
 
 from __future__ import annotations
@@ -96,6 +96,15 @@ def test_whoever_reads_may_leave(results: Path, command: str) -> None:
     done = run(f"sweepd {command} | true", results.parent)
     assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
     assert b"Broken" not in done.stderr and b"Exception ignored" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["--version", "query 'min d'", 'sql "SELECT unnest(range(20000))" --csv']
+)
+def test_a_full_disk_behind_stdout_is_an_error(results: Path, command: str) -> None:
+    done = run(f"sweepd {command} > /dev/full", results.parent)
+    assert done.returncode == 3 and b"Traceback" not in done.stderr, done.stderr
+    assert done.stderr.endswith(b"sweepd: the output cannot be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

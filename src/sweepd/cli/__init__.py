@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from sweepd import __version__, cycles
 from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, merge, run, show, status
-from sweepd.cli.output import say, say_everything, whoever_reads_may_leave
+from sweepd.cli.output import say, say_everything, stdout_may_end
 from sweepd.errors import SweepdError
 
 SECTIONS = {
@@ -90,7 +90,7 @@ def main() -> None:
     cycles.look_seldom()
     say_everything()
     try:
-        with whoever_reads_may_leave():
+        with stdout_may_end():
             _asked(sys.argv[1:])(prog_name="sweepd")
     except SweepdError as error:
         say(f"sweepd: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import io
 import json
 import math
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sweepd.errors import UserError
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row, listing
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from sweepd.store.tables import Damaged
 
 Form = Literal["table", "json", "csv"]
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What the system says where a file, but no path, cannot be written."""
 MOST_NAMED = 8
 """How many columns are named at most, where a table leaves some out."""
 
@@ -78,9 +81,10 @@ def say_everything() -> None:
 
 
 @contextmanager
-def whoever_reads_may_leave() -> Iterator[None]:
+def stdout_may_end() -> Iterator[None]:
     """Within this block, if the program that reads stdout ends (`| head`), this program ends
-    quietly with exit code 0."""
+    quietly with exit code 0. Raises EnvironmentFailure if stdout cannot be written, as when it goes
+    to a file on a full disk."""
     try:
         try:
             yield
@@ -90,9 +94,14 @@ def whoever_reads_may_leave() -> Iterator[None]:
             raise
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        gone = isinstance(error, BrokenPipeError)
+        if not gone and (error.errno not in NOT_WRITTEN or error.filename is not None):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
-        sys.exit(0)
+        if gone:
+            sys.exit(0)
+        raise EnvironmentFailure(f"the output cannot be written: {error.strerror}") from error
 
 
 def confirmed(question: str, yes: bool) -> bool:

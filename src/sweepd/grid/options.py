@@ -120,7 +120,9 @@ def slots(nodes: Iterable[Nodes], per_trial: Resources) -> int:
 
 def no_room(per_trial: Resources, nodes: Iterable[Nodes]) -> str:
     """Returns the message that says why no trial runs on any of these nodes."""
-    largest = max(nodes, key=lambda one: (one.gpus, one.cpus))
+    largest = max(nodes, key=lambda one: (one.gpus, one.cpus), default=None)
+    if largest is None:
+        return "Ray has no node: start one, or name `nodes` in the cluster file"
     return (
         f"a trial asks for {per_trial}, and the largest node has "
         f"{Resources(largest.cpus, largest.gpus)}: "

@@ -1,6 +1,6 @@
 """The command line in surroundings that the user's system decides: locales, a pipe whose reader
-ends early, a full disk behind stdout, files that exist already, and how a process ends. Each command runs in a process of its
-own."""
+ends early, a full disk behind stdout, files that exist already, and how a process ends. Each
+command runs in a process of its own."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class FigureKind:
 
 KINDS = {
     "min": FigureKind(
-        "The least value that passes against the length of the problem, with the fitted law.",
+        "The least value that passes against the length of the problem, and the fitted law if any.",
         lambda asked: partial(least, asked.least, asked.laws.answer.rows, asked.against),
     ),
     "heatmap": FigureKind(

@@ -21,7 +21,7 @@ import inprocess
 import pytest
 import yaml
 from fake_store import planned
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inprocess import Answer
 
@@ -88,6 +88,12 @@ def refused_or_answered(answer: Answer, folder: Path) -> Answer:
     return answer
 
 
+def planned_or_refused(answer: Answer) -> bool:
+    """Returns whether a plan was made or its files refused. The machine may be to blame too, since
+    a trial may ask for more than it has."""
+    return answer.code in (0, 2) or (answer.code == 3 and "the largest node has" in answer.err)
+
+
 TOKENS = st.sampled_from([
     *"{}[]:,-#&*!|>'\"%@\n ?0.~=<", "  ", "\n  ", ": ", "- ", "&a ", "*a", "<<: *a",
     "!!python/name:os", "0x1f", "1e400", ".nan", "-1", "0", "null", "true", "'", "lis", "d",
@@ -151,21 +157,23 @@ SETS = st.one_of(
 )
 
 
+@example(GRID.replace("cpus: 1", "cpus: 100000").encode(), [])
 @inputs(0.8)
 @given(spoilt(GRID), st.lists(SETS, max_size=2))
 def test_grids(folder: Path, content: bytes, sets: list[str]) -> None:
     (folder / "spoilt.yaml").write_bytes(content)
     options = [word for option in sets for word in ("--set", option)]
     answer = refused_or_answered(sweepd("plan", "spoilt.yaml", *options), folder)
-    assert answer.code in (0, 2)
+    assert planned_or_refused(answer)
 
 
+@example(CLUSTER.replace("cpus: 1", "cpus: 100000").encode())
 @inputs(0.8)
 @given(spoilt(CLUSTER))
 def test_cluster_files(folder: Path, content: bytes) -> None:
     (folder / "cluster.yaml").write_bytes(content)
     answer = sweepd("plan", "grid.yaml", "--set", "search=grid", "--cluster", "cluster.yaml")
-    assert refused_or_answered(answer, folder).code in (0, 2)
+    assert planned_or_refused(refused_or_answered(answer, folder))
 
 
 PIECES = st.sampled_from([

@@ -58,6 +58,19 @@ def truth(seed: int) -> Callable[[Trial], Outcome]:
     return outcome_of
 
 
+def losing(outcome_of: Callable[[Trial], Outcome], share: float) -> Callable[[Trial], Outcome]:
+    """The same outcomes as losses. This share of the trials diverges."""
+
+    def lost(trial: Trial) -> Outcome:
+        if random.Random(f"diverged {trial.id}").random() < share:
+            return Outcome("diverged")
+        score = outcome_of(trial).score
+        assert score is not None
+        return Outcome("completed", 3 * (1 - score), 1024)
+
+    return lost
+
+
 def stored(planned: Plan, ledger: dict[str, Outcome], folder: Path) -> Store:
     store = Store.create(str(folder))
     store.save_sweep("s", planned.grid.resolved_text(), sweep_info(planned), planned.rows())
@@ -65,8 +78,8 @@ def stored(planned: Plan, ledger: dict[str, Outcome], folder: Path) -> Store:
         [
             {
                 **trial.row(), "attempt": 1001, "sweep": "s", "status": outcome.status,
-                "acc": outcome.score, "total": outcome.total, "step": trial.train.steps,
-                "seconds": trial.train.steps / 10,
+                planned.grid.goal.metric: outcome.score, "total": outcome.total,
+                "step": trial.train.steps, "seconds": trial.train.steps / 10,
             }
             for trial in planned.trials
             if (outcome := ledger.get(trial.id))
@@ -91,15 +104,28 @@ def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> di
     return found
 
 
-@given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["median", "all", "mean"]))
-@settings(deadline=None, max_examples=12, derandomize=True)
+@given(
+    st.integers(0, 10_000),
+    st.booleans(),
+    st.sampled_from(["median", "all", "mean"]),
+    st.sampled_from([None, 0.0, 0.05, 0.2]),
+)
+@settings(deadline=None, max_examples=16, derandomize=True)
 def test_questions_say_what_the_search_knows(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, tuned: bool, rule: str
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    tuned: bool,
+    rule: str,
+    diverged: float | None,
 ) -> None:
-    planned = made(f"pass={rule}", *(TUNED if tuned else ()))
-    ledger, _, search = drive(lambda: search_of(planned), truth(seed))
+    """The goal is a loss where some trials may diverge (`diverged`), else an accuracy."""
+    goal, outcome_of = "acc > 0.9", truth(seed)
+    if diverged is not None:
+        goal, outcome_of = "loss < 0.3", losing(outcome_of, diverged)
+    planned = made(f"pass={rule}", f"goal={goal}", *(TUNED if tuned else ()))
+    ledger, _, search = drive(lambda: search_of(planned), outcome_of)
     store = stored(planned, ledger, tmp_path_factory.mktemp("store"))
-    answer = asked(store)
+    answer = asked(store, f"min d where {goal}")
     [stair] = search.stairs
     expected = by_the_search(planned, stair, ledger)
     told = {row["size"]: (row["value"], row["steps"], row["settled"]) for row in answer.rows}

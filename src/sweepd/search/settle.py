@@ -77,7 +77,8 @@ class LastDoubling:
     """The standard error of `gain`. It includes the evaluation error and the spread of the
     seeds."""
     close: bool
-    """Whether the seeds disagree, or the goal lies within the evaluation error."""
+    """Whether the seeds disagree, or the goal lies within the evaluation error. Seeds disagree too
+    where one of them diverged, which gives it an infinite score, at one of the two budgets alone."""
 
     @property
     def ahead(self) -> float:
@@ -136,15 +137,18 @@ def last_doubling(
     gains, errors = [], []
     for seed, before in zip(failing, earlier, strict=True):
         now, then = runs[seed][steps], runs[seed][before]
-        doublings = math.log2(steps / before)
-        gains.append(sign * (now.score - then.score) / doublings)
-        errors.append(math.hypot(_error(now), _error(then)) / doublings)
-    gain = fmean(gains)
+        if now.score == then.score:  # both infinite where it diverged twice
+            gains.append(0.0)
+        elif math.isfinite(now.score - then.score):
+            gains.append(sign * (now.score - then.score) / math.log2(steps / before))
+        errors.append(math.hypot(_error(now), _error(then)) / math.log2(steps / before))
+    gain = fmean(gains or [0.0])
     error = math.sqrt(sum(e**2 for e in errors)) / len(errors)
     if len(gains) > 1:
         error = max(error, stdev(gains) / math.sqrt(len(gains)))
     totals = [final.total for final in finals.values() if final.total]
-    close = len(failing) < len(runs) or is_near(scores, totals, goal, rule)
+    disagree = len(failing) < len(runs) or len(gains) < len(failing)
+    close = disagree or is_near(scores, totals, goal, rule)
     return LastDoubling(steps, gain, missing, error, close)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 from sweepd.errors import EnvironmentFailure
 
@@ -15,14 +15,15 @@ def replacing(out: Path) -> Iterator[Path]:
     """Yields a path beside a file, where its new content is to be written. It takes the file's
     place at the end of the block, unless the block fails. Raises EnvironmentFailure where the file
     can't be written."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    aside = out.with_name(f".sweepd-{uuid4().hex}")
     try:
         yield aside
         aside.replace(out)
     except OSError as error:
         raise EnvironmentFailure(f"cannot write {out}: {error}") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
 
 
 def write(out: Path, content: bytes) -> None:

@@ -207,3 +207,40 @@ def test_seeds_that_disagree_never_settle(tmp_path: Path) -> None:
 def test_a_condition_that_is_no_goal_is_untested(tmp_path: Path, question: str) -> None:
     [row] = asked(one_size(tmp_path, FLAT | PASSES), question).rows
     assert row["settled"] == "untested" and row["gain"] is None
+
+
+def test_a_frontier_has_the_best_score_of_all_budgets(tmp_path: Path) -> None:
+    rising = {(4, 1000): [0.5], (4, 2000): [0.6], (4, 4000): [0.7], (4, 8000): [0.7]}
+    answer = asked(one_size(tmp_path, FLAT | rising | PASSES), "frontier d, acc")
+    assert [(row["d"], row["acc"]) for row in answer.rows] == [(4, 0.7), (8, 0.95)]
+
+
+def test_a_rate_that_has_not_run_leaves_the_least_of_its_seeds_open(tmp_path: Path) -> None:
+    planned = made(
+        "task.n=8", "model.d=[4, 8]", "train.lr=[0.001, 0.003]", "tune=[train.lr]", "settle=off"
+    )
+    outcomes = {
+        trial.id: Outcome("completed", 0.95 if trial.axes["d"] == 8 else 0.5, 4096)
+        for trial in planned.trials
+        if trial.axes["d"] == 8 or trial.axes["lr"] == 0.001
+    }
+    [row] = asked(stored(planned, outcomes, tmp_path)).rows
+    bounds = {row["verdict"], *(row[f"least_{rule}_verdict"] for rule in ("any", "median", "all"))}
+    assert (row["value"], bounds) == (8, {"at most"})
+
+
+def test_a_smaller_size_may_need_a_longer_budget(tmp_path: Path) -> None:
+    """d = 8 passes at n = 4 with 2000 steps only, and at n = 6 with 1000. Nothing contradicts."""
+
+    def outcome_of(trial: Trial) -> Outcome:
+        late = trial.size == 4 and trial.train.steps == 1000
+        score = {4: 0.1, 8: 0.5 if late else 0.99, 16: 0.99}[int(str(trial.axes["d"]))]
+        return Outcome("completed", score, 1024)
+
+    planned = made("task.n=[4, 6]", "model.d=[4, 8, 16]")
+    ledger, _, _ = drive(lambda: search_of(planned), outcome_of)
+    rows = asked(stored(planned, ledger, tmp_path)).rows
+    assert [(row["value"], row["steps"], row["verdict"], row["settled"]) for row in rows] == [
+        (8, 2000, "exact", "yes"),
+        (8, 1000, "exact", "yes"),
+    ]

@@ -53,13 +53,17 @@ def _headline(board: Board, width: int) -> Iterator[Text]:
         yield Text(_shortened(f"{board.waiting} …", width), style="cyan")
         return
     found = amount(board)
-    share = found.flops / found.flops_in_all if found.flops_in_all else 1.0
+    share = found.trials / found.trials_in_all if found.trials_in_all else 1.0
+    flops = []  # unknown for a loop without `cost`
+    if found.flops_in_all:
+        share = found.flops / found.flops_in_all
+        flops = [f"{found.flops:.2g} of {_about(board)}{found.flops_in_all:.2g} FLOPs"]
     filled = round(BAR * share)
     bar = "━" * filled + "╌" * (BAR - filled)
     parts = [
         f"{bar} {share:.0%}",
         f"{found.trials} of {_about(board)}{found.trials_in_all} trials",
-        f"{found.flops:.2g} of {_about(board)}{found.flops_in_all:.2g} FLOPs",
+        *flops,
     ]
     if board.seconds:
         rate = 60 * found.trials / board.seconds

@@ -62,7 +62,12 @@ class Goal:
     def better(self) -> Better:
         """Which way its metric is better. For a user's own metric, this is the way that the goal
         asks for, since a grid refuses any other."""
-        return BETTER.get(self.metric) or ("up" if self.comparison.startswith(">") else "down")
+        return BETTER.get(self.metric) or self.asks_for
+
+    @property
+    def asks_for(self) -> Better:
+        """Which way values that meet the goal lie from its threshold."""
+        return "up" if self.comparison.startswith(">") else "down"
 
     def met(self, value: float) -> bool:
         return bool(OPERATORS[self.comparison](value, self.threshold))

@@ -48,6 +48,8 @@ from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 from sweepd.limits import NAME
 
+MOST_RETRIES = 900
+"""The largest `retries`. The tries of one launch have to fit into `store.launches.TRIES`."""
 MOST_TRIALS = 100_000
 ALIAS = r"[A-Za-z_][A-Za-z0-9._-]{0,99}"
 
@@ -301,6 +303,8 @@ class _Reader:
         for key in ("retries", "checkpoint_seconds", "hang_seconds"):
             if values[key] is not None and values[key] < 0:
                 self.refuse((key,), f"{values[key]}: must not be negative")
+        if values["retries"] is not None and values["retries"] > MOST_RETRIES:
+            self.refuse(("retries",), f"{values['retries']}: must be at most {MOST_RETRIES}")
         if self.document.problems or goal is None:
             raise GridError(self.document.problems)
         return Grid(
@@ -445,7 +449,7 @@ class _Reader:
             if metric not in metrics:
                 near, known = closest(metric, metrics), ", ".join(metrics)
                 self.refuse(("goal",), f"{name} reports no {metric}{near}; it reports {known}")
-            elif metrics[metric] != goal.better:
+            elif metrics[metric] != goal.asks_for:
                 more, wanted = ("more", ">") if metrics[metric] == "up" else ("less", "<")
                 told = f"for {name}, {more} {metric} is better"
                 self.refuse(("goal",), f"{told}; write {metric} {wanted} {goal.threshold:g}")

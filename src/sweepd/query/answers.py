@@ -36,7 +36,7 @@ from sweepd.query.expressions import (
 from sweepd.query.grouping import Grouping, group
 from sweepd.query.growth import growth
 from sweepd.query.minima import MinRow, min_rows
-from sweepd.query.nuisance import tuned, within_budgets
+from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
 from sweepd.query.parser import Question, parse
 from sweepd.query.reply import Merit, Reply, deciding, merged_notes, told_of
 from sweepd.query.settled import (
@@ -102,7 +102,8 @@ def answer(views: Views, text: str) -> Answer:
     if of_budgets:
         cells = within_budgets(cells, views.identity)
     budgets = "steps" if views.settles else None
-    cells = tuned(cells, grouping.tuned, grouping.rest, condition, merit, budgets)
+    rank = fewest_steps(merit) if budgets and question.verb in ("min", "fit") else merit
+    cells = tuned(cells, grouping.tuned, grouping.rest, condition, rank, budgets)
     notes += _notes(cells, condition)
     reply = _reply(views, question, grouping, cells, condition, merit, score_columns(own))
     if of_budgets:

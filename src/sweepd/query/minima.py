@@ -101,9 +101,10 @@ def _candidate(views: Views, cells: Sequence[Cell], failed: Sizes) -> Candidate:
     elif all(cell.failed for cell in cells):
         passed = False
     smaller = (
-        {size for size in failed.get(_but_size(views, point), ()) if size < point.row["size"]}
+        {size for size in failed.get(key, ()) if size < point.row["size"]}
         for cell in cells
         for point in cell.points
+        for key in (_but_size(views, cell, point),)
     )
     points = [point for cell in cells for point in cell.points]
     budget = None
@@ -118,17 +119,23 @@ def _tried(point: Cell) -> bool:
 
 
 def _failed_sizes(views: Views, cells: Sequence[Cell]) -> Sizes:
-    """Returns the sizes at which points of the grid failed, by all else that makes a cell."""
+    """Returns the sizes at which points of the grid failed, by all else that makes a cell. Where
+    cells are taken over all budgets of steps, a size failed if it failed at each of them."""
+    points: dict[Any, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        for point in cell.points:
+            points[_but_size(views, cell, point), point.row["size"]].append(point)
     sizes = defaultdict(set)
-    for point in (point for cell in cells for point in cell.points):
-        if point.failed:
-            sizes[_but_size(views, point)].add(point.row["size"])
+    for (rest, size), found in points.items():
+        if any(point.failed for point in found) and not any(point.outcome for point in found):
+            sizes[rest].add(size)
     return sizes
 
 
-def _but_size(views: Views, cell: Cell) -> tuple[Any, ...]:
-    """Returns all that makes a cell except its size. L and the task's size field are left out too,
-    since they follow from the size."""
-    size_field = views.size_fields.get(cell.row["task"])
-    row = cell.row
-    return tuple([row[name] for name in views.identity if name not in ("size", "L", size_field)])
+def _but_size(views: Views, cell: Cell, point: Cell) -> tuple[Any, ...]:
+    """Returns all that makes a point except its size. L and the task's size field are left out too,
+    since they follow from the size, and so are the steps where `cell` stands for all budgets."""
+    row = point.row
+    left_out = {"size", "L", views.size_fields.get(row["task"])}
+    left_out |= {"steps"} & set(cell.tuned)
+    return tuple([row[name] for name in views.identity if name not in left_out])

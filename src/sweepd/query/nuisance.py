@@ -42,6 +42,11 @@ def tuned(
     return [_as_one(rivals, axes, condition, merit, budgets) for rivals in families.values()]
 
 
+def fewest_steps(merit: Callable[[Cell], Any]) -> Callable[[Cell], Any]:
+    """Returns a merit by which the best of several cells that pass is one with the fewest steps."""
+    return lambda cell: (-(cell.row["steps"] or 0) if cell.outcome else 0, merit(cell))
+
+
 def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
     """Returns, for each budget of steps, the cells as they stand with at most that many steps. The
     same cell with fewer steps counts, since a pass with fewer steps stays a pass.
@@ -80,9 +85,6 @@ def _as_one(
     along = budgets if budgets in axes else None
     outcome = together(_decided(rivals, ordered) if along else rivals, condition)
     candidates = [rival for rival in rivals if rival.outcome or not outcome]
-    if outcome and along:
-        least = min(rival.row[along] for rival in candidates)
-        candidates = [rival for rival in candidates if rival.row[along] == least]
     best = max(candidates, key=merit)
     return replace(
         best,

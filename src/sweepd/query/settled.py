@@ -199,14 +199,11 @@ def least_columns(row: MinRow) -> dict[str, Any]:
     more than half of the seeds, and all of them pass, each with its verdict. They are None where no
     cell of the row has LEAST_SEEDS seeds that passed or failed."""
     found: dict[str, Any] = {}
-    points = {
-        value: [point for cell in cells for point in cell.points]
-        for value, cells in row.by_value.items()
-    }
-    enough = any(one.decided >= LEAST_SEEDS for found in points.values() for one in found)
+    points = (p for cells in row.by_value.values() for cell in cells for p in cell.points)
+    enough = any(point.decided >= LEAST_SEEDS for point in points)
     for rule in RULES:
-        passed = {v: _any_passes([_by_rule(p, rule) for p in points[v]]) for v in points}
-        bound = judge([Candidate(v, passed[v], False) for v in points]) if enough else None
+        every = [Candidate(v, _passes(cells, rule), False) for v, cells in row.by_value.items()]
+        bound = judge(every) if enough else None
         found[f"least_{rule}"] = bound and bound.value
         found[f"least_{rule}_verdict"] = bound and bound.kind
     return found
@@ -224,8 +221,13 @@ def _by_rule(point: Cell, rule: str) -> bool | None:
     return True if 2 * passed > seeds else False if 2 * failed >= seeds else None
 
 
-def _any_passes(outcomes: Sequence[bool | None]) -> bool | None:
-    if True in outcomes:
-        return True
-    decided = [outcome for outcome in outcomes if outcome is not None]
-    return False if decided else None
+def _passes(cells: Sequence[Cell], rule: str) -> bool | None:
+    """Returns whether one of these cells passes by `rule` with some value of its nuisance axes, or
+    None while that is open. A budget that is open does not count where another one is decided."""
+    told: dict[Any, set[bool | None]] = defaultdict(set)
+    for number, cell in enumerate(cells):
+        rest = [axis for axis in cell.tuned if axis != "steps"]
+        for point in cell.points:
+            told[number, *(point.row[axis] for axis in rest)].add(_by_rule(point, rule))
+    outcomes = [True if True in one else False if False in one else None for one in told.values()]
+    return True if True in outcomes else None if None in outcomes else False

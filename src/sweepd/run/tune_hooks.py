@@ -112,8 +112,8 @@ class Suggestions(Disposable, Searcher):
             unscored = dict.fromkeys(trial.metrics)
             self.listener.ended(trial, {**result, **unscored, "status": "stopped"})
         elif result:
-            score = result[self.search.plan.grid.goal.metric]
-            self.search.ended(trial, Outcome(result["status"], score, result["total"]))
+            names = ("status", self.search.plan.grid.goal.metric, "total", "independent")
+            self.search.ended(trial, Outcome.recorded(*(result[name] for name in names)))
             self.listener.ended(trial, result)
 
     def save(self, checkpoint_path: str) -> None:

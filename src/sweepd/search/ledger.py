@@ -97,10 +97,7 @@ def outcomes(plan: Plan, table: pa.Table) -> dict[str, Outcome]:
     columns = [endings[name].to_pylist() for name in names if name in endings.column_names]
     if metric not in endings.column_names:  # no loop that reports it has ended
         columns.insert(2, [None] * endings.num_rows)
-    found = {
-        id_: Outcome(status, score, independent or total)
-        for id_, status, score, total, independent in zip(*columns, strict=True)
-    }
+    found = {id_: Outcome.recorded(*ending) for id_, *ending in zip(*columns, strict=True)}
     return {
         trial.id: found[trial.id]
         for trial in plan.trials

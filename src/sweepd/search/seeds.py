@@ -27,11 +27,18 @@ Bounds = tuple[float, float]
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a trial ended. score: its value of the goal's metric. total: the size of the test
-    sample."""
+    sample, in independent answers."""
 
     status: str
     score: float | None = None
     total: int | None = None
+
+    @classmethod
+    def recorded(
+        cls, status: str, score: float | None, total: int | None, independent: int | None
+    ) -> Outcome:
+        """Returns the outcome of a trial with these columns in the store."""
+        return cls(status, score, independent or total)
 
     def bounds(self, goal: Goal) -> Bounds:
         """Returns the least and the greatest score that the trial may have had if it had run its

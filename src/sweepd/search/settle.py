@@ -78,7 +78,7 @@ class LastDoubling:
     seeds."""
     close: bool
     """Whether the seeds disagree, or the goal lies within the evaluation error. Seeds disagree too
-    where one of them diverged, which gives it an infinite score, at one of the two budgets alone."""
+    where one of them diverged at one of the two budgets alone and so has an infinite score."""
 
     @property
     def ahead(self) -> float:

@@ -217,7 +217,9 @@ def _curve(
     Where several attempts have a row for a step, the newest attempt's is taken."""
     found: dict[int, Mapping[str, Any]] = {}
     whose: str | None = id_
-    while whose:
+    seen = set()  # a damaged store may name a trial as its own forebear
+    while whose and whose not in seen:
+        seen.add(whose)
         own: dict[int, Mapping[str, Any]] = {}
         for row in sorted(store.read_metrics([whose]).table.to_pylist(), key=_attempt):
             if row["id"] == whose:

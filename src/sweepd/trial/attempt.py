@@ -29,7 +29,7 @@ from sweepd.trial.spilling import Spiller
 
 FLUSH_SECONDS = 10.0
 """The seconds that metric rows wait for others, so that they are written together."""
-REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "error")
+REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "independent", "error")
 """The columns of an attempt's row that are reported, besides the metrics of its trial."""
 
 

@@ -26,6 +26,12 @@ def test_until_the_end_of_the_block_the_old_content_is_there(tmp_path: Path) -> 
     assert out.read_text() == "new" and [*tmp_path.iterdir()] == [out]
 
 
+def test_the_longest_name_that_a_folder_takes_is_written(tmp_path: Path) -> None:
+    out = tmp_path / f"{'a' * 251}.csv"
+    write(out, b"content")
+    assert out.read_bytes() == b"content"
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_block_that_fails_changes_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     (out := tmp_path / "table.csv").write_text("old")

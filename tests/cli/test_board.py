@@ -181,6 +181,13 @@ def test_the_picture() -> None:
     ]
 
 
+def test_unknown_flops_are_left_out_and_the_share_is_that_of_trials() -> None:
+    free = [Spot.of({**row, "train_flops": 0.0}) for row in ROWS]
+    told = drawn(replace(picture(), spots=free, expected=None), 79, "").plain
+    [headline] = [text for text in told.splitlines() if "%" in text][:1]
+    assert headline.startswith("━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌ 33% · 2 of ≤6 trials · 1.3 trials/min")
+
+
 def test_a_fast_sweep_is_told_in_whole_trials_a_minute() -> None:
     told = drawn(replace(picture(), seconds=1.0), 79, "").plain
     assert "120 trials/min" in told.splitlines()[2]

@@ -20,6 +20,7 @@ from sweepd.grid.options import Goal, Resources
 from sweepd.grid.plan import plan
 from sweepd.grid.settings import LrRule, Stop, Train
 from sweepd.grid.spec import (
+    MOST_RETRIES,
     MOST_TRIALS,
     Grid,
     json_schema,
@@ -27,6 +28,8 @@ from sweepd.grid.spec import (
     parse_grid,
 )
 from sweepd.grid.yamlfile import GridError
+from sweepd.search.base import MOST_MOVES
+from sweepd.store.launches import TRIES
 
 GRID = """\
 name: example
@@ -428,6 +431,21 @@ def test_goals() -> None:
         written = GRID.replace("goal: acc > 0.9", f"goal: '{text}'")
         goal = read(written).goal
         assert read(written.replace(text, str(goal))).goal == goal
+
+
+@pytest.mark.parametrize(
+    ("written", "better"), [("acc < 0.9", "acc > 0.9"), ("loss >= 0.5", "loss < 0.5")]
+)
+def test_a_goal_that_asks_for_bad_scores_is_refused(written: str, better: str) -> None:
+    [problem] = problems(GRID.replace("goal: acc > 0.9", f"goal: {written}"))
+    assert problem.endswith(f"is better; write {better}")
+
+
+def test_the_tries_of_a_launch_have_numbers_of_their_own() -> None:
+    assert MOST_RETRIES + MOST_MOVES < TRIES
+    assert read(f"{GRID}\nretries: {MOST_RETRIES}").retries == MOST_RETRIES
+    [problem] = problems(f"{GRID}\nretries: {MOST_RETRIES + 1}")
+    assert problem.endswith(f"retries: {MOST_RETRIES + 1}: must be at most {MOST_RETRIES}")
 
 
 def test_success_is_held_against_goals_on_accuracy_only() -> None:

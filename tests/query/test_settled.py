@@ -244,3 +244,20 @@ def test_a_smaller_size_may_need_a_longer_budget(tmp_path: Path) -> None:
         (8, 2000, "exact", "yes"),
         (8, 1000, "exact", "yes"),
     ]
+
+
+@given(seed=st.integers(0, 999), tune=st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_within_the_largest_budget_the_answer_is_that_of_all(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, tune: bool
+) -> None:
+    planned = made(*(TUNED if tune else ()))
+    ledger, _, _ = drive(lambda: search_of(planned), truth(seed))
+    store = stored(planned, ledger, tmp_path_factory.mktemp("store"))
+    told = ("value", "fail", "verdict", "fail_steps", "gain", "missing", "rates", "settled", "why")
+    whole = asked(store, "min d by n where acc > 0.9").rows
+    curve = asked(store, "min d by n, steps where acc > 0.9").rows
+    largest = max(row["steps"] for row in curve)
+    last = {row["n"]: row for row in curve if row["steps"] == largest}
+    for row in whole:
+        assert [last[row["n"]][name] for name in told] == [row[name] for name in told]

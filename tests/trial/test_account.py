@@ -133,6 +133,17 @@ def test_settings_and_the_whole_curve(folder: Path, store: Store) -> None:
     assert not list(changed_code(account, account_of(store, short.id)))
 
 
+def test_a_damaged_store_may_name_a_trial_as_its_own_forebear(folder: Path, store: Store) -> None:
+    trials = [t for t in saved(folder, store).trials if t.model_name == "mine" and t.seed == 1]
+    short = next(trial for trial in trials if trial.train.steps == 20)
+    long = next(t for t in trials if t.trunk == short.trunk and t.train.steps == 40)
+    trained(folder, store, short)
+    outcome = trained(folder, store, long, 2000).outcome
+    loop = {"attempt": 3000, "sweep": "s", "parent": long.id}
+    store.write_trials([{**outcome, **short.row(), **loop}])
+    assert [row["step"] for row in account_of(store, short.id).curve] == [10, 20]
+
+
 def test_what_differs_in_the_code(folder: Path, store: Store) -> None:
     mine = [trial for trial in saved(folder, store).trials if trial.model_name == "mine"]
     first = mine[0]

@@ -48,8 +48,8 @@ def fewest_steps(merit: Callable[[Cell], Any]) -> Callable[[Cell], Any]:
 
 
 def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
-    """Returns, for each budget of steps, the cells as they stand with at most that many steps. The
-    same cell with fewer steps counts, since a pass with fewer steps stays a pass.
+    """Returns, for each budget of steps, the cells as they stand with at most that many steps. Each
+    stands for the same cell with fewer steps, too, since a pass with fewer steps stays a pass.
 
     rest: all columns that tell cells apart. Cells are the same if they differ in no other of these
     columns than the steps.
@@ -66,7 +66,8 @@ def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
                 counting = _decided(reached, [])
                 passing = [cell for cell in counting if cell.outcome]
                 best = min(passing, key=_steps) if passing else max(counting, key=_steps)
-                found.append(replace(best, row={**best.row, "steps": budget}))
+                row = {**best.row, "steps": budget}
+                found.append(replace(best, row=row, rivals=tuple(reached), tuned=("steps",)))
     return found
 
 
@@ -89,8 +90,8 @@ def _as_one(
     return replace(
         best,
         outcome=outcome,
-        rivals=tuple(rivals),
-        tuned=tuple(axes),
+        rivals=tuple(point for rival in rivals for point in rival.points),
+        tuned=(*axes, *best.tuned),
         edge=",".join(axis for axis in ordered if at_edge(axis, best, rivals)),
     )
 

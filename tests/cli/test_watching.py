@@ -108,3 +108,14 @@ def test_seeds_that_are_kept_back_are_known(tmp_path: Path) -> None:
     store = filled(str(tmp_path))
     store.save_sweep("s", GRID, replace(INFO, extra_seeds=(0,)), [planned(d=8, steps=100)])
     assert all(spot.in_reserve for spot in watching.View(store, "s").board().spots)
+
+
+def test_what_ends_while_it_is_watched_is_shown_as_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third time that somebody asks, no driver runs the sweep any more."""
+    filled(str(tmp_path))
+    runs = iter([{"s"}, {"s"}])
+    monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: next(runs, set()))
+    shown = list(watching._shown(Store.create(str(tmp_path)), None))
+    assert shown == [(["s"], {"s"}), (["s"], {"s"}), (["s"], set())]

@@ -101,6 +101,21 @@ def test_comparisons_of_scores_with_each_other_wait_for_both() -> None:
     ]
 
 
+@pytest.mark.parametrize("other", ["block = 2", "not block = 3"])
+def test_a_column_that_a_cell_lacks_keeps_nothing_open(other: str) -> None:
+    """`standard` has no `block`. So what decides of it is acc alone."""
+    store = FakeStore()
+    trials = [planned(8, d, model="standard", block=None) for d in (4, 8)]
+    trials += [planned(8, d, model="sparse", block=2) for d in (4, 8)]
+    store.add_sweep("s", trials)
+    for trial in trials:
+        store.end(trial, "completed", 0.95 if trial["d"] == 8 else 0.5)
+    answer = question(store, f"min d where acc > 0.9 or {other}")
+    found = {row["model"]: (row["value"], row["verdict"]) for row in answer.rows}
+    assert found == {"standard": (8, "exact"), "sparse": (4, "at most")}
+    assert not any("unfinished" in note for note in answer.notes)
+
+
 def test_conditions_on_loss() -> None:
     store = FakeStore()
     trials = [planned(d=d) for d in (8, 16, 32, 64, 128)]

@@ -227,6 +227,14 @@ def test_an_outage_of_the_object_store(
 # Refuges
 
 
+def test_what_waits_is_found_by_whichever_path_leads_to_the_results(tmp_path: Path) -> None:
+    store = Store.create(str(tmp_path / "results"))
+    (tmp_path / "link").symlink_to(tmp_path / "results")
+    by_link = Store.open(str(tmp_path / "link"))
+    by_link.spill_store().write_trials([{"id": "ff", "attempt": 1, "config": "ff"}])
+    assert store.take_in_spill() == 1 and store.read_trials().table.num_rows == 1
+
+
 def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ KEPT, OWN = "000000400-{}.keep.pt", "000000500-{}.pt"
 
 def plan_row(id: str, trunk: str) -> dict[str, object]:
     where = {"task": "lis", "model": "standard", "size": 8, "seed": 0}
-    return {"id": id, "trunk": trunk, "config": id, **where}
+    return {"id": id, "trunk": trunk, "config": id, "steps": 400, **where}
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -100,9 +100,11 @@ def test_what_is_garbage_and_what_is_not(store: Store) -> None:
     assert again.read_log("aa") == "a word\n"
 
 
-def test_what_a_sweep_may_still_train_for_longer_is_left(store: Store) -> None:
-    """A sweep that settles plans longer trials, which start from the states of their trunk."""
-    longer = {**plan_row("a-longer", "t1"), "on_demand": True}
+@pytest.mark.parametrize("on_demand", [True, False])
+def test_what_a_sweep_may_still_train_for_longer_is_left(store: Store, on_demand: bool) -> None:
+    """Longer trials start from the states of their trunk, whether a sweep that settles has planned
+    them or a grid."""
+    longer = {**plan_row("a-longer", "t1"), "steps": 800, "on_demand": on_demand}
     store.save_sweep("settles", "", SweepInfo(goal="acc > 0.9"), [longer])
     kept = {one.name for one in store.garbage(0) if one.kind == "kept"}
     assert not any(".keep." in name and name.startswith("checkpoints/t1/") for name in kept)

@@ -288,6 +288,23 @@ def test_logs_come_once_and_go_on(pair: tuple[Store, Store]) -> None:
     assert not merged(ours, theirs)[0] and not merged(theirs, ours)[0]
 
 
+def test_logs_that_begin_alike_both_come(pair: tuple[Store, Store], tmp_path: Path) -> None:
+    """Two machines ran the same trial, and the class prints the same line first. What each wrote
+    later replaces nothing of the other, and comes without what had come before."""
+    ours, theirs = pair
+    others = Store.create(str(tmp_path / "others"))
+    for store, name in ((theirs, "theirs"), (others, "others")):
+        store.append_log("t", f"loading\n{name}\n")
+        merged(ours, store)
+    theirs.append_log("t", "later\n")
+    for store in (theirs, others, theirs):
+        merged(ours, store)
+    theirs.append_log("t", "last\n")
+    merged(ours, theirs)
+    lines = ours.read_log("t").splitlines()
+    assert sorted(lines) == ["last", "later", "loading", "loading", "others", "theirs"]
+
+
 @pytest.mark.parametrize("place", ["s3"], indirect=True)
 def test_a_laptop_and_an_object_store(place: str, tmp_path: Path) -> None:
     cluster, laptop = filled(Store.create(place)), Store.create(str(tmp_path / "laptop"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -67,21 +67,15 @@ def _awaited(address: str, sweep: str | None) -> Store:
 def _drawn(store: Store, sweep: str | None) -> None:
     from rich.console import Console, Group
     from rich.live import Live
-    from rich.text import Text
 
     console, view = Console(), cache(partial(View, store))
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        while True:
-            names = _running(store, sweep)
-            boards = [view(name).board() for name in ([sweep] if sweep else names)]
-            width = console.width - 1
+        for names, running in _shown(store, sweep):
             told = [
-                drawn(board, width, LEAVE.format(board.sweep) if names else "") for board in boards
+                drawn(view(name).board(), console.width - 1, LEAVE.format(name) * (name in running))
+                for name in names
             ]
-            live.update(Group(*told) if told else Text(), refresh=True)
-            if not names:
-                return
-            time.sleep(WATCH_SECONDS)
+            live.update(Group(*told), refresh=True)
 
 
 def _printed(store: Store, sweep: str | None) -> None:
@@ -89,23 +83,32 @@ def _printed(store: Store, sweep: str | None) -> None:
     begun."""
     said: dict[str, tuple[object, float]] = {}
     view = cache(partial(View, store))
-    while True:
-        names = _running(store, sweep)
-        for name in [sweep] if sweep else names:
+    for names, _ in _shown(store, sweep):
+        for name in names:
             board = view(name).board()
             stand = tuple(sorted((id_, state.status) for id_, state in board.states.items()))
             before, at = said.get(name, (None, 0.0))
             if stand != before or time.monotonic() - at > QUIET_SECONDS:
                 print(f"{name}: {line(board)}", flush=True)
                 said[name] = stand, time.monotonic()
-        if not names:
+
+
+def _shown(store: Store, sweep: str | None) -> Iterator[tuple[Sequence[str], set[str]]]:
+    """Yields the sweeps to show, and those of them that a driver runs, every WATCH_SECONDS until
+    none runs. Sweeps that have ended meanwhile are among them, as they ended."""
+    shown = {sweep} if sweep else set()
+    while True:
+        running = _running(store, sweep)
+        shown |= running
+        yield sorted(shown), running
+        if not running:
             return
         time.sleep(WATCH_SECONDS)
 
 
-def _running(store: Store, sweep: str | None) -> list[str]:
+def _running(store: Store, sweep: str | None) -> set[str]:
     """Returns the sweeps to watch that a driver runs."""
-    return sorted(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
+    return store.driven_elsewhere([sweep] if sweep else store.sweeps())
 
 
 class View:

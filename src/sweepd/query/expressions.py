@@ -256,9 +256,9 @@ def goal_of(condition: Node) -> Goal | None:
 
 def kleene(condition: Node) -> str:
     """Returns the condition in SQL over `cells` joined with `bounds`. It is NULL where it is
-    undecided."""
+    undecided. A part without scores is decided: where a cell lacks its column, it does not hold."""
     if not condition.scores:
-        return condition.sql()
+        return f"coalesce({condition.sql()}, false)"
     if test := _score_test(condition):
         return _decided(*test)
     match condition:

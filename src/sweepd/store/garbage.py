@@ -3,8 +3,9 @@ driver may need."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import pyarrow as pa
 
@@ -65,21 +66,30 @@ def _checkpoints(
     files: Iterable[File], trials: pa.Table, plans: pa.Table, in_use: Collection[str]
 ) -> Iterator[tuple[str, File]]:
     status_of = statuses(trials)
-    columns = (plans[name].to_pylist() for name in ("id", "trunk", "on_demand"))
-    extensible = {
-        trunk
-        for id_, trunk, on_demand in zip(*columns, strict=True)
-        if on_demand and status_of.get(id_) not in DONE
-    }
+    longest = _longest(plans, status_of)
     for file in files:
         trunk, _, name = file.name.partition("/")
         checkpoint = Checkpoint.parse(name)
         if not checkpoint or trunk in in_use:
             continue
         status = status_of.get(checkpoint.trial)
-        if checkpoint.kept and trunk in extensible:
+        if checkpoint.kept and checkpoint.step < longest.get(trunk, 0):
             continue
         if checkpoint.kept or status == "stopped":
             yield "kept", file
         elif status in DONE:
             yield "ended", file
+
+
+def _longest(plans: pa.Table, status_of: Mapping[str, str]) -> dict[str, float]:
+    """Returns, by trunk, the most steps of its planned trials that are still to run. They are
+    infinite where a plan does not say how many."""
+    steps = plans["steps"].to_pylist() if "steps" in plans.column_names else [None] * len(plans)
+    longest: dict[str, float] = {}
+    for id_, trunk, wanted in zip(
+        plans["id"].to_pylist(), plans["trunk"].to_pylist(), steps, strict=True
+    ):
+        if status_of.get(id_) not in DONE:
+            most = inf if wanted is None else wanted
+            longest[trunk] = max(most, longest.get(trunk, 0))
+    return longest

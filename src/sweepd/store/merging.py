@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -259,37 +259,45 @@ def _checkpoints(
                 yield MergeStep("checkpoints", 1, partial(ours.put, name, stored))
 
 
+@dataclass(frozen=True)
+class _Log:
+    """What a trial logged in a store, joined from its parts, and what came from other stores, by
+    file."""
+
+    own: bytes
+    brought: Mapping[str, bytes]
+
+
 def _logs(ours: Folder, theirs: Folder) -> Iterator[MergeStep]:
-    """Yields the steps that bring what logs hold and ours do not. Where our text is how theirs
-    begins, only the rest is new. A file is named by the digest of the first line of what it
-    holds, so that a longer text with the same first line replaces it."""
+    """Yields the steps that bring what logs hold and ours do not. Where our own text is how theirs
+    begins, only the rest is new. A text that came before is replaced by one that begins with it."""
     mine = _texts(ours)
-    for trial, texts in _texts(theirs).items():
-        held = mine.get(trial, [])
-        for text in texts:
-            new = next((text[len(h) :] for h in held if text.startswith(h)), text)
-            if new not in b"".join(held):
-                first_line = new.partition(b"\n")[0]
-                name = f"logs/{trial}/{digest(first_line)}.log"
-                yield MergeStep("logs", 1, partial(ours.put, name, new))
+    for trial, log in _texts(theirs).items():
+        here = mine.get(trial, _Log(b"", {}))
+        for text in (log.own, *log.brought.values()):
+            new = text.removeprefix(here.own)
+            if not any(new in held for held in (here.own, *here.brought.values())):
+                old = [name for name, held in here.brought.items() if new.startswith(held)]
+                yield MergeStep("logs", 1, partial(_bring_log, ours, trial, new, old))
 
 
-def _texts(folder: Folder) -> dict[str, list[bytes]]:
-    """Returns, by trial, what it logged. What it logged in this store, joined from its parts, is
-    the first text. What came from other stores follows."""
+def _bring_log(folder: Folder, trial: str, text: bytes, replaced: Sequence[str]) -> None:
+    folder.put(f"logs/{trial}/{digest(text)}.log", text)
+    folder.delete([f"logs/{name}" for name in replaced])
+
+
+def _texts(folder: Folder) -> dict[str, _Log]:
+    """Returns the logs of a store, by trial."""
     own: dict[str, bytes] = {}
-    brought: dict[str, list[bytes]] = {}
+    brought: dict[str, dict[str, bytes]] = {}
     for file in folder.files("logs"):  # TRIAL.log, TRIAL/NNN.log or TRIAL/DIGEST.log (brought)
         trial, _, part = file.name.removesuffix(".log").partition("/")
         text = folder.read(f"logs/{file.name}")
         if len(part) == DIGEST_LENGTH:
-            brought.setdefault(trial, []).append(text)
+            brought.setdefault(trial, {})[file.name] = text
         else:
             own[trial] = own.get(trial, b"") + text
-    return {
-        trial: [*([own[trial]] if trial in own else []), *brought.get(trial, [])]
-        for trial in {*own, *brought}
-    }
+    return {trial: _Log(own.get(trial, b""), brought.get(trial, {})) for trial in {*own, *brought}}
 
 
 def _move(ours: Folder, theirs: Folder, name: str) -> None:

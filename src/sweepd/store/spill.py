@@ -19,7 +19,10 @@ then the states after them, then the endings."""
 
 def place(address: str) -> Path:
     """Returns the spill folder of the store at that address. It lies below $SWEEPD_RESCUE, or in
-    a folder for temporary files that no other user can write to. It need not exist."""
+    a folder for temporary files that no other user can write to. It need not exist. A folder has
+    one spill, whichever symbolic links lead to it."""
+    if "://" not in address:
+        address = os.path.realpath(address)
     given = os.environ.get("SWEEPD_RESCUE")
     root = Path(given) if given else Path(tempfile.gettempdir()) / f"sweepd-rescue-{os.getuid()}"
     return root.absolute() / hashlib.blake2b(address.encode(), digest_size=8).hexdigest()

@@ -76,6 +76,19 @@ def test_code_that_takes_its_process_along(folder: Path) -> None:
     )
 
 
+def test_a_name_that_is_taken_is_refused_as_plan_refuses_it(folder: Path) -> None:
+    more = TASK.replace("n: int = 8\n", "n: int = 8\n    cell: int = 1\n")
+    (folder / "task.py").write_text(more)
+    told = "task.py:Mine has a field cell, the name of a column of every result; rename the field"
+    for command, at in (
+        (["check", "task.py:Mine"], ""),
+        (["check", "grid.yaml"], "grid.yaml:3: task: "),
+        (["plan", "grid.yaml"], "grid.yaml:3: task: "),
+    ):
+        answer = sweepd(*command)
+        assert (answer.code, answer.err) == (2, f"sweepd: {at}{told}\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -84,6 +97,7 @@ def test_code_that_takes_its_process_along(folder: Path) -> None:
         (["task.py:np"], "is neither a task nor a model nor a training loop"),
         (["lit"], "no task and no model is named lit (did you mean lis?)"),
         (["task.py:Mine", "--set", "m=3"], "--set m: no such field of task.py:Mine or standard"),
+        (["task.py:Mine", "--set", "n=a"], 'sweepd: --set n: "a": must be a valid integer'),
         (["task.py:Mine", "--with", "lstm"], "no model is named lstm"),
         (["grid.yaml", "--with", "lis"], "--with lis: a grid names its tasks and models itself"),
         (["none.yaml"], "none.yaml"),

@@ -1,6 +1,7 @@
 """The trials of a plan: what is part of their identity and what is not, the trunk that they share
 with longer runs, duplicates, order, costs and warnings. Also tested is what is refused only because
-a model cannot be built. Covers `grid/advice.py`, `grid/parts.py` and `grid/trials.py`."""
+a model cannot be built. Covers `grid/advice.py`, `grid/columns.py`,
+`grid/parts.py` and `grid/trials.py`."""
 
 from __future__ import annotations
 

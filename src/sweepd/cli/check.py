@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sweepd.grid.spec import Grid
+    from sweepd.grid.yamlfile import Keys, Problem
     from sweepd.trial.findings import Finding
 
 PARTNERS = {"task": ("model", "standard"), "model": ("task", "lis")}
@@ -59,7 +60,9 @@ def check(
     Exits with 2 if something is wrong, and says where and what to do.
     """
     from sweepd.cluster import Local
+    from sweepd.grid.columns import clashes
     from sweepd.grid.spec import load_grid
+    from sweepd.grid.yamlfile import GridError
     from sweepd.run.inspections import findings, goals, room
     from sweepd.trial.cases import cases_of
 
@@ -72,6 +75,8 @@ def check(
         found = [room(grid, Local(kind="local"))]
     else:
         grid, found = _grid_of(target, partner, settings), []
+    if problems := _told(clashes(grid), is_grid):
+        raise GridError(problems)
     cases = [one for one in cases_of(grid) if is_grid or one.kind == "trial" or one.name == target]
     for of_case in findings(cases, grid.base, say):
         found += of_case
@@ -106,7 +111,7 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     from sweepd.grid.metrics import directions
     from sweepd.grid.parameters import REQUIRED, parameters
     from sweepd.grid.spec import parse_grid
-    from sweepd.grid.yamlfile import dump
+    from sweepd.grid.yamlfile import GridError, dump
 
     kind = registry.kind_of(target, Path())
     names: dict[str, str] = {kind: target}
@@ -139,4 +144,19 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     if given:
         whose = " or ".join(names.values())
         raise UserError(f"--set {next(iter(given))}: no such field of {whose}")
-    return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "check", [], Path())
+    try:
+        return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "check", [], Path())
+    except GridError as error:
+        raise GridError(_told(error.problems, is_grid=False)) from None
+
+
+def _told(problems: Iterable[Problem], is_grid: bool) -> list[Problem]:
+    """Returns what is wrong with a grid. Where nobody wrote the grid, a problem is that of an
+    option, or of the class."""
+    if is_grid:
+        return list(problems)
+    return [replace(one, place=_option(one.keys), keys=()) for one in problems]
+
+
+def _option(keys: Keys) -> str:
+    return f"--set {keys[1]}" if len(keys) > 1 and keys[1] != "name" else ""

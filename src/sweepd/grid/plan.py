@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweepd.errors import UserError
-from sweepd.grid import lengths, loops, metrics, reach
+from sweepd.grid import loops, reach
 from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks, same_networks
 from sweepd.grid.axes import Block, reason
+from sweepd.grid.columns import clashes, length_scores, own_metrics
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.loops import LoopFacts
 from sweepd.grid.metrics import Better
-from sweepd.grid.options import OF_CELLS
-from sweepd.grid.parts import RESERVED, Part, Parts, column
+from sweepd.grid.parts import Part, Parts, column
 from sweepd.grid.reach import Reach
 from sweepd.grid.settings import LrRule
-from sweepd.grid.spec import SETTINGS, Grid
+from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Setting, TrainedCell, Trial, loop_trials
 from sweepd.grid.yamlfile import GridError, Keys, Problem
 
@@ -78,8 +78,8 @@ class Plan:
         """The metrics that trials report besides those that any trial may report, each with the way
         in which it is better. These are metrics of the user's own tasks and loops, and scores at
         other lengths."""
-        own = {name: better for _, name, better in _own_metrics(self.grid)}
-        return own | _length_scores(self.grid)
+        own = {name: better for _, name, better in own_metrics(self.grid)}
+        return own | length_scores(self.grid)
 
     @property
     def minimized(self) -> str:
@@ -127,7 +127,7 @@ class _Planner:
         """The codes that the trials run, by digest."""
 
     def plan(self) -> Plan:
-        self.refuse_clashes()
+        self.problems += clashes(self.grid)
         trials: dict[str, Trial] = {}
         for trial in self.of_loops() if self.parts.loops else self.of_tasks():
             trials.setdefault(trial.id, trial)
@@ -231,41 +231,6 @@ class _Planner:
     def refuse(self, keys: Keys, message: str) -> None:
         self.problems.append(Problem(self.grid.document.place(keys), keys, message))
 
-    def refuse_clashes(self) -> None:
-        """Refuses fields whose names are taken. Fields become columns, and SQL reads the names of
-        columns without regard to case."""
-        taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
-        taken |= dict.fromkeys(_length_scores(self.grid), "a score at another length")
-        taken |= {name: f"a metric of {block.name}" for block, name in self.metrics(taken)}
-        for kind in ("train", "evaluate", "stop", "task", "model", "loop"):
-            own = {}
-            for block in self.grid.blocks[kind]:
-                what = block.name or kind
-                for name in (column(kind, name) for name in block.axes):
-                    if other := taken.get(name.lower()):
-                        message = (
-                            f"{what} has a field {name}, the name of {other}; rename the field"
-                        )
-                        self.refuse(block.keys, message)
-                    own[name.lower()] = f"a field of {what}"
-            taken |= own
-
-    def metrics(self, taken: Mapping[str, str]) -> Iterator[tuple[Block, str]]:
-        """Yields the metrics of the user's own tasks and loops, each with its block. It refuses a
-        metric whose name is taken, since metrics become columns too. It also refuses a metric that
-        two blocks call better in opposite ways."""
-        settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
-        taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
-        first: dict[str, tuple[Block, Better]] = {}
-        for block, name, better in _own_metrics(self.grid):
-            of, other = first.setdefault(name, (block, better))
-            message = f"{block.name} has a metric {name}, the name of {taken.get(name)}"
-            if better != other:
-                message = f"{name} is better {better} for {block.name} and {other} for {of.name}"
-            if name in taken or better != other:
-                self.refuse(block.keys, f"{message}; rename it")
-            yield block, name
-
     def setting(self, part: Part) -> Setting | None:
         task: Task = part.value
         try:
@@ -335,24 +300,3 @@ class _Planner:
             return None
         self.run[code.digest] = code
         return code
-
-
-def _own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
-    """Yields the metrics of the user's own tasks and loops that no other trial has. Each comes with
-    its block and the way in which it is better."""
-    for block in (*grid.blocks["task"], *grid.blocks["loop"]):
-        found = (metrics.own(variant.value.metrics) for variant in block.variants)
-        for name, better in dict.fromkeys(one for own in found for one in own.items()):
-            yield block, name, better
-
-
-def _length_scores(grid: Grid) -> dict[str, Better]:
-    """Returns the scores at other lengths that a grid asks for, and which way each is better."""
-    return {
-        name: better
-        for block in grid.blocks["task"]
-        for variant in block.variants
-        for name, better in lengths.scores(
-            metrics.directions(variant.value.metrics), grid.lengths
-        ).items()
-    }

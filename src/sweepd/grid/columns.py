@@ -1,0 +1,71 @@
+"""The columns that the trials of a grid add to the results: the fields of its classes and their
+metrics. Two columns can't have one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+
+from sweepd.grid import lengths, metrics
+from sweepd.grid.axes import Block
+from sweepd.grid.metrics import Better
+from sweepd.grid.options import OF_CELLS
+from sweepd.grid.parts import RESERVED, column
+from sweepd.grid.spec import SETTINGS, Grid
+from sweepd.grid.yamlfile import Problem
+
+
+def clashes(grid: Grid) -> Iterator[Problem]:
+    """Yields a problem for each field and each metric whose name is taken. SQL reads the names of
+    columns without regard to case."""
+    taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
+    taken |= dict.fromkeys(length_scores(grid), "a score at another length")
+    yield from _of_metrics(grid, taken)
+    taken |= {name: f"a metric of {block.name}" for block, name, _ in own_metrics(grid)}
+    for kind in ("train", "evaluate", "stop", "task", "model", "loop"):
+        own = {}
+        for block in grid.blocks[kind]:
+            what = block.name or kind
+            for name in (column(kind, name) for name in block.axes):
+                if other := taken.get(name.lower()):
+                    message = f"{what} has a field {name}, the name of {other}; rename the field"
+                    yield Problem(grid.document.place(block.keys), block.keys, message)
+                own[name.lower()] = f"a field of {what}"
+        taken |= own
+
+
+def _of_metrics(grid: Grid, taken: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields a problem for each metric whose name is taken, and for each that two blocks call
+    better in opposite ways."""
+    settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
+    taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
+    first: dict[str, tuple[Block, Better]] = {}
+    for block, name, better in own_metrics(grid):
+        of, other = first.setdefault(name, (block, better))
+        message = f"{block.name} has a metric {name}, the name of {taken.get(name)}"
+        if better != other:
+            message = f"{name} is better {better} for {block.name} and {other} for {of.name}"
+        if name in taken or better != other:
+            place = grid.document.place(block.keys)
+            yield Problem(place, block.keys, f"{message}; rename it")
+
+
+def own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
+    """Yields the metrics of the user's own tasks and loops that no other trial has. Each comes with
+    its block and the way in which it is better."""
+    for block in (*grid.blocks["task"], *grid.blocks["loop"]):
+        found = (metrics.own(variant.value.metrics) for variant in block.variants)
+        for name, better in dict.fromkeys(one for own in found for one in own.items()):
+            yield block, name, better
+
+
+def length_scores(grid: Grid) -> dict[str, Better]:
+    """Returns the scores at other lengths that a grid asks for, and which way each is better."""
+    return {
+        name: better
+        for block in grid.blocks["task"]
+        for variant in block.variants
+        for name, better in lengths.scores(
+            metrics.directions(variant.value.metrics), grid.lengths
+        ).items()
+    }

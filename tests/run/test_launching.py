@@ -41,6 +41,31 @@ task: {name: lis, n: [4, 6], value_range: 16}
 model: {name: standard, d: [8, 16, 32], layers: 1, heads: 1}
 seeds: [0, 1]
 """
+LOOP = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Mine:
+    hidden: int
+    n: int = 2
+    steps: int = 10
+
+    task = "t"
+    size_field = "n"
+    metrics = {"f1": "up"}
+
+    def start(self, seed, device):
+        raise AssertionError("a plan trains nothing")
+
+    def cost(self):
+        return {"params": 3, %s}
+"""
+LOOP_GRID = """
+name: loops
+loop: {name: mine.py:Mine, hidden: [4, 8], n: [2, 3]}
+goal: f1 > 0.8
+search: {staircase: {minimize: hidden}}
+"""
 SITE = Local(kind="local")
 
 
@@ -83,6 +108,22 @@ def test_without_a_store_everything_is_to_be_run() -> None:
     assert expected.is_exact and list(made.notes(Resources())) == [
         f"warning: {warning}" for warning in made.plan.warnings
     ]
+
+
+@pytest.mark.parametrize(
+    "stated, train_flops", [("'train_flops': 1e9", 4e9), ("'flops': 5", None)], ids=["stated", "no"]
+)
+def test_flops_that_a_loop_does_not_state_are_unknown(
+    tmp_path: Path, stated: str, train_flops: float | None
+) -> None:
+    (tmp_path / "mine.py").write_text(LOOP % stated)
+    made = planned(parse_grid(LOOP_GRID, "loops.yaml", (), tmp_path), None)
+    expected = forecast(made, SITE)
+    assert expected.to_run == 4 and expected.bill("grid").train_flops == train_flops
+    assert (expected.expected.train_flops is None) == (train_flops is None)
+    (tmp_path / "loops.yaml").write_text(LOOP_GRID)
+    row = json.loads(sweepd("plan", str(tmp_path / "loops.yaml"), "--json").out)[0]
+    assert row["grid_train_flops"] == train_flops and sweepd("plan", str(tmp_path / "loops.yaml"))
 
 
 def test_what_has_ended_is_not_to_be_run_again(store: Store) -> None:

@@ -82,6 +82,7 @@ class Progress:
         with self.guard:
             states, errors = dict(self.states), tuple(self.errors)
         bill = self.expected.expected
+        amount = bill.trials, bill.train_flops or 0.0
         return Board(
             sweep=self.grid.name,
             goal=self.grid.goal,
@@ -89,7 +90,7 @@ class Progress:
             spots=self.spots,
             states=states,
             staircase=self.grid.search_name == "staircase",
-            expected=None if self.expected.is_exact else (bill.trials, bill.train_flops),
+            expected=None if self.expected.is_exact else amount,
             forecast=(bill.seconds_low, bill.seconds_high),
             seconds=0.0 if self.began is None else time.monotonic() - self.began,
             waiting=self.waiting,

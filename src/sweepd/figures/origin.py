@@ -60,7 +60,8 @@ def cost(views: Views) -> str:
         f"SELECT task, model, count(*), {counts}, sum(train_flops), sum(seconds) / 3600 "
         "FROM trials GROUP BY task, model ORDER BY task, model"
     )
-    totals = [sum(row[i] or 0 for row in rows) for i in range(2, len(columns))]
+    known = ([row[i] for row in rows if row[i] is not None] for i in range(2, len(columns)))
+    totals = [sum(values) if values else None for values in known]
     told = [dict(zip(columns, row, strict=True)) for row in [*rows, ("all", "", *totals)]]
     caption = "FLOPs of each trial count from its first step; hours are those of its last attempt."
     return table(columns, told, caption)

@@ -130,9 +130,10 @@ class Forecast:
         least, most = (self.bills.get(name, NOTHING) for name in SETTLING)
         trials = likely.trials + (least.trials + most.trials) / 2
         startup = STARTUP_SECONDS if trials else (0.0, 0.0)
+        settling = ((least.train_flops or 0.0) + (most.train_flops or 0.0)) / 2
         return Bill(
             trials,
-            likely.train_flops + (least.train_flops + most.train_flops) / 2,
+            None if likely.train_flops is None else likely.train_flops + settling,
             startup[0] + likely.seconds_low + least.seconds_low,
             startup[1] + likely.seconds_high + most.seconds_high,
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import quantiles
 from typing import Any
@@ -44,10 +44,11 @@ def trial_seconds(steps: int, train_flops: float) -> tuple[float, float]:
 @dataclass(frozen=True)
 class Bill:
     """What is left to run: how many trials, their training FLOPs, and low and high wall time. The
-    high wall time is infinite where nobody knows it."""
+    FLOPs are None where a loop does not state them. The high wall time is infinite where nobody
+    knows it."""
 
     trials: float
-    train_flops: float
+    train_flops: float | None
     seconds_low: float
     seconds_high: float
 
@@ -100,6 +101,8 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
         least, most = settling_ranges(search.stairs, grid.settle, search.outcomes, weights)
         found["settle_least"] = _bill(least, slots, (0.0, 0.0))
         found["settle_most"] = _bill(most, slots, (0.0, 0.0))
+    if any(trial.train_flops is None for trial in search.plan.trials):
+        return {name: replace(bill, train_flops=None) for name, bill in found.items()}
     return found
 
 

@@ -1,9 +1,12 @@
-"""`sweepd merge`: what it shows, what it refuses, and that --dry-run writes nothing."""
+"""`sweepd merge`: what it shows, what it refuses, and that --dry-run writes nothing. It brings back
+what files held that `sweepd doctor` names as damaged."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 from fake_store import planned
 from questions import SIZE_FIELDS
@@ -61,3 +64,31 @@ def test_what_it_refuses(tmp_path: Path) -> None:
     assert isinstance(refused.exception, EnvironmentFailure)
     assert sweepd("merge", there, "--results", here, "--rename", "s=t").exit_code == 0
     assert Store.open(here).sweeps() == ["t", "s"]  # as they were created
+
+
+def test_doctor_names_damaged_files_and_a_copy_brings_back_what_they_held(tmp_path: Path) -> None:
+    store, copy = made(tmp_path / "here", seeds=2), tmp_path / "copy"
+    shutil.copytree(store.address, copy)
+    assert all(check["ok"] for check in doctor(store))
+    broken = [min((tmp_path / "here" / kind).iterdir()) for kind in ("trials", "metrics")]
+    for path in broken:
+        path.write_bytes(path.read_bytes() + b"x")
+    told = [check["detail"] for check in doctor(store) if not check["ok"]]
+    assert sum("1 damaged files" in line for line in told) == 2
+    for path in broken:
+        assert sum(str(path) in line for line in told) == 1
+    assert sum("sweepd merge COPY" in line for line in told) == 2
+    assert sweepd("merge", str(copy), "--results", store.address).exit_code == 0
+    for path in broken:
+        path.unlink()
+    for kind in (Store.read_trials, Store.read_metrics):
+        ours, theirs = (kind(one).table for one in (store, Store.open(str(copy))))
+        assert sorted(ours["id"].to_pylist()) == sorted(theirs["id"].to_pylist())
+    assert all(check["ok"] for check in doctor(store))
+
+
+def doctor(store: Store) -> list[dict[str, Any]]:
+    told = sweepd("doctor", "--deep", "--json", "--results", store.address)
+    checks = [check for check in json.loads(told.stdout) if check["check"] in ("results", "metrics")]
+    assert told.exit_code == (0 if all(check["ok"] for check in json.loads(told.stdout)) else 3)
+    return checks

@@ -24,6 +24,13 @@ def test_the_least_width_that_reaches_a_metric() -> None:
     assert "err" not in answer.columns and answer.about == {"f1"}
 
 
+def test_a_cost_that_its_loop_does_not_state_is_named_as_such() -> None:
+    answer = question(store(CELLS), "frontier train_flops, f1")
+    assert not answer.rows
+    left_out = "cells for which an expression has no value: its loop may state costs in `cost()`"
+    assert f"left out: 3 {left_out}" in answer.notes
+
+
 def test_the_goal_decides_where_the_question_asks_nothing() -> None:
     answer = question(store(CELLS), "min hidden")
     assert [row["value"] for row in answer.rows] == [8, None]

@@ -22,7 +22,13 @@ from sweepd.errors import SweepdError, UserError
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
     from sweepd.models.base import Part
+    from sweepd.store.parquet import Damaged
 
+MEND = (
+    "put such files back from a copy, or bring what they held with `sweepd merge COPY`; with no "
+    "copy, `sweepd launch` runs again the trials whose endings are lost"
+)
+"""What `doctor` says about damaged files."""
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="key=value", help="A parameter (repeatable)."),
@@ -199,7 +205,7 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
         store = Store.create(address)
         damaged = (*store.read_trials().damaged, *store.read_plans().damaged)
         detail = f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
-        yield check("results", not damaged, detail)
+        yield from _damage("results", detail, damaged)
     except SweepdError as error:
         yield check("results", False, str(error))
 
@@ -210,10 +216,16 @@ def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
 
     if store := Store.find(address):
         damaged = store.damaged_metrics()
-        detail = f"{len(damaged)} damaged files of metrics"
-        yield {"check": "metrics", "ok": not damaged, "detail": detail}
-        for file in damaged:
-            yield {"check": "metrics", "ok": False, "detail": str(file)}
+        yield from _damage("metrics", f"{len(damaged)} damaged files of metrics", damaged)
+
+
+def _damage(name: str, found: str, damaged: Sequence[Damaged]) -> Iterator[dict[str, Any]]:
+    """Yields a check for damaged files, then each of them, and what to do about them."""
+    yield {"check": name, "ok": not damaged, "detail": found}
+    for file in damaged:
+        yield {"check": name, "ok": False, "detail": str(file)}
+    if damaged:
+        yield {"check": name, "ok": False, "detail": MEND}
 
 
 def _list(found: Iterable[Entry], form: Form) -> None:

@@ -297,8 +297,10 @@ def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
     for score in sorted(condition.scores):
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
             notes.append(f"not measured: {silent} cells have completed trials without {score}")
-    if unsettled := sum(not cell.has_values for cell in cells):
-        notes.append(f"left out: {unsettled} cells for which an expression has no value yet")
+    if silent := [cell for cell in cells if not cell.has_values]:
+        of_loop = any(cell.complete and cell.row["L"] is None for cell in silent)
+        why = ": its loop may state costs in `cost()`" if of_loop else " yet"
+        notes.append(f"left out: {len(silent)} cells for which an expression has no value{why}")
     return notes
 
 

@@ -89,6 +89,8 @@ def test_doctor_names_damaged_files_and_a_copy_brings_back_what_they_held(tmp_pa
 
 def doctor(store: Store) -> list[dict[str, Any]]:
     told = sweepd("doctor", "--deep", "--json", "--results", store.address)
-    checks = [check for check in json.loads(told.stdout) if check["check"] in ("results", "metrics")]
+    checks = [
+        check for check in json.loads(told.stdout) if check["check"] in ("results", "metrics")
+    ]
     assert told.exit_code == (0 if all(check["ok"] for check in json.loads(told.stdout)) else 3)
     return checks

@@ -21,7 +21,7 @@ TRIALS = PLAN.trials
 
 def progress() -> Progress:
     made = planned(PLAN.grid, None)
-    return Progress(made.search, forecast(made, Local(kind="local")))
+    return Progress(made.search, forecast(made, Local(kind="local")), "sweepd-results")
 
 
 def test_a_trial_that_fails_names_its_log(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,11 +68,12 @@ def test_the_end_of_a_launch_names_the_logs_of_what_failed(
 ) -> None:
     shown = progress()
     launched = Launched(Standing((), (), (), {}), TRIALS[:5], interrupted=False)
-    run._name_failed(launched, shown, "simulated")
+    run._name_failed(launched, shown, "simulated", "else where")
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == run.MOST_NAMED + 2
     for line, trial in zip(lines, TRIALS[: run.MOST_NAMED], strict=False):
-        assert f"`sweepd logs {trial.id}`" in line and shown.label(trial) in line
+        read = f"`sweepd logs {trial.id} --results 'else where'`"
+        assert read in line and shown.label(trial) in line
 
 
 def test_durations() -> None:

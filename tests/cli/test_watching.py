@@ -39,7 +39,7 @@ def filled(address: str, sweep: str = "s") -> Store:
 
 
 def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
-    board = watching.View(filled(str(tmp_path)), "s").board()
+    board = watching.View(filled(str(tmp_path)), "s").board({"s"})
     by_d = {spot.setting("d"): board.state(spot) for spot in board.spots}
     assert by_d[8] == TrialState("completed", 100, 0.5, earlier=True)
     assert by_d[16] == TrialState("completed", 100, 0.95)
@@ -60,7 +60,7 @@ def test_what_runs_is_what_has_recorded_a_step_and_not_ended(
     steps = {"loss": 1.0, "acc": None, "seconds": 1.0, "train_flops": 1.0}
     store.write_metrics([{"id": trial, "attempt": 2001, "step": step, **steps} for step in (1, 40)])
     monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: set(names))
-    board = watching.View(store, "s").board()
+    board = watching.View(store, "s").board({"s"})
     assert board.states[trial] == TrialState(RUNNING, 40, None)
 
 
@@ -68,9 +68,9 @@ def test_a_launch_with_another_grid_is_seen(tmp_path: Path) -> None:
     """The plan is put together once for all that are shown, and anew when it has changed."""
     store = filled(str(tmp_path))
     view = watching.View(store, "s")
-    assert view.board().spots is view.board().spots
+    assert view.board({"s"}).spots is view.board({"s"}).spots
     store.save_sweep("s", GRID, INFO, [planned(d=d, steps=100) for d in (8, 128)])
-    board = view.board()
+    board = view.board({"s"})
     assert [spot.setting("d") for spot in board.spots] == [8, 128]
     assert len(board.states) == 1 and len(board.labels) == 2
 
@@ -85,7 +85,7 @@ def test_it_waits_for_a_launch_that_has_not_begun(tmp_path: Path, sweep: list[st
     timer.join()
     assert answer.code == 0
     assert "waiting for the launch of" in answer.err and str(results) in answer.err
-    assert ("s: 1/3 done" if sweep else "sweep  running") in answer.out
+    assert ("s: 2/4 done" if sweep else "sweep  running") in answer.out
 
 
 def test_a_name_that_is_like_another_is_asked_after(tmp_path: Path) -> None:
@@ -98,16 +98,24 @@ def test_a_name_that_is_like_another_is_asked_after(tmp_path: Path) -> None:
     assert "did you mean first?" in answer.err
 
 
+def test_after_a_launch_its_board_stays_and_is_not_read_again(tmp_path: Path) -> None:
+    view = watching.View(filled(str(tmp_path)), "s")
+    assert sum(not state.earlier for state in view.board({"s"}).states.values()) == 2
+    after = view.board(set())
+    assert sum(not state.earlier for state in after.states.values()) == 2
+    assert view.board(set()) is after and view.board({"s"}) is not after
+
+
 def test_a_sweep_that_nobody_drives_is_shown_once(tmp_path: Path) -> None:
     filled(str(tmp_path))
     answer = inprocess.sweepd("status", "s", "--watch", "--results", str(tmp_path))
-    assert answer.code == 0 and answer.out == "s: 1/3 done\n"
+    assert answer.code == 0 and answer.out == "s: 2/4 done\n"
 
 
 def test_seeds_that_are_kept_back_are_known(tmp_path: Path) -> None:
     store = filled(str(tmp_path))
     store.save_sweep("s", GRID, replace(INFO, extra_seeds=(0,)), [planned(d=8, steps=100)])
-    assert all(spot.in_reserve for spot in watching.View(store, "s").board().spots)
+    assert all(spot.in_reserve for spot in watching.View(store, "s").board({"s"}).spots)
 
 
 def test_what_ends_while_it_is_watched_is_shown_as_it_ended(

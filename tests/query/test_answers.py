@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from questions import grid, mixed, question, verdicts
 
 from sweepd.errors import UserError
+from sweepd.grid.options import OF_ANSWERS, OF_CELLS
+from sweepd.grid.parts import RESERVED
 from sweepd.intervals import wilson
 from sweepd.query.answers import ask
+from sweepd.query.exchange import EXCHANGE
 from sweepd.store.store import Store
 
 GRID = "task: {name: lis, n: [6, 8]}"
@@ -26,6 +29,14 @@ COLUMNS = [
     "steps", "fail_steps", "gain", "missing", "rates", "settled", "why", "least_any",
     "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
 ]  # fmt: skip
+
+
+def test_no_field_may_have_the_name_of_a_column_of_answers() -> None:
+    """Or a row could not say which of its cells it is about."""
+    of_cells = {*RESERVED, *OF_CELLS, "steps", "n", "d", "lr", "heads", "values"}
+    for text in ("min d by n", "frontier flops, acc", "best d", "max acc"):
+        assert set(question(mixed(), text).columns) <= of_cells | set(OF_ANSWERS), text
+    assert set(OF_ANSWERS) <= {*COLUMNS, *EXCHANGE}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ all that may be known of a few values. Also tested is what is claimed of a minim
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ def test_bounds_are_those_of_the_slow_twin(cells: dict[tuple[int, int], bool | N
     expected = min_verdicts({(size, d, "lr"): passed for (size, d), passed in cells.items()})
     for size in {size for size, _ in cells}:
         candidates = [
-            Candidate(d, cells[size, d], any(cells.get((s, d)) is False for s in SIZES if s < size))
+            Candidate(d, cells[size, d], _failed_smaller(cells, size, d))
             for d in WIDTHS
             if (size, d) in cells
         ]
@@ -30,12 +31,16 @@ def test_bounds_are_those_of_the_slow_twin(cells: dict[tuple[int, int], bool | N
         assert (bound.kind, bound.value, bound.fail, bound.inferred) == expected[size]
 
 
+def _failed_smaller(cells: Mapping[tuple[int, int], bool | None], size: int, d: int) -> int | None:
+    return 0 if any(cells.get((s, d)) is False for s in SIZES if s < size) else None
+
+
 def test_every_claim_holds_for_some_values_and_only_where_its_words_do() -> None:
     """There are three values at one size, and each has passed, failed or is open. A claim is made
     only where its words are true."""
     kinds = set()
     for outcomes in itertools.product([True, False, None], repeat=3):
-        bound = judge([Candidate(8 * 2**i, passed, False) for i, passed in enumerate(outcomes)])
+        bound = judge([Candidate(8 * 2**i, passed) for i, passed in enumerate(outcomes)])
         kinds.add(bound.kind)
         first = outcomes.index(True) if True in outcomes else None
         if bound.kind == "exact":

@@ -4,7 +4,6 @@ its own row and its own past. Taking over the trials of earlier code never mixes
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,12 +132,12 @@ def test_what_sweepd_0_1_0_left(store: Store, tmp_path: Path) -> None:
     assert {trial.id: both.other[trial.id].model for trial in found.trials} == {
         trial.id: trial.model_name for trial in found.trials
     }
-    taken = both.accepting({ending.code for ending in both.other.values()})
-    assert {trial.id for trial in taken} == {f"old{i}" for i in range(4)}
-    driver._save(replace(found, trials=taken), store)
+    taken = both.accepting(found, lambda code, present: True)
+    assert {trial.id for trial in taken.trials} == {f"old{i}" for i in range(4)}
+    driver._save(taken, store)
     assert answers(store) == BOTH
     assert answers(store, "s") == BOTH
-    assert len(standing(taken, table).done) == 4
+    assert len(standing(taken.trials, table).done) == 4
 
 
 def test_an_alias_is_found_by_questions(store: Store, tmp_path: Path) -> None:

@@ -65,10 +65,14 @@ def test_what_another_code_did_can_be_taken_over() -> None:
     )
     found = standing(PLAN.trials, table)
     assert found.other.keys() == {first.id} and not found.done
-    assert {trial.id for trial in found.accepting({"another"})} == {t.id for t in PLAN.trials}
-    taken = found.accepting({"oldcode"})
-    assert {trial.id for trial in taken} == {t.id for t in PLAN.trials} - {first.id} | {old["id"]}
-    assert [trial.code for trial in standing(taken, table).done] == ["oldcode"]
+    kept = found.accepting(PLAN, lambda code, present: code == "another")
+    assert {trial.id for trial in kept.trials} == {trial.id for trial in PLAN.trials}
+    assert not kept.accepted
+    taken = found.accepting(PLAN, lambda code, present: (code, present) == ("oldcode", first.code))
+    ids = {trial.id for trial in PLAN.trials} - {first.id} | {old["id"]}
+    assert {trial.id for trial in taken.trials} == ids
+    assert [trial.code for trial in standing(taken.trials, table).done] == ["oldcode"]
+    assert taken.accepted == {"oldcode": {first.code}}
 
 
 def test_changed_files_are_named() -> None:

@@ -130,8 +130,9 @@ class Board:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much this launch has done, and how much it is likely to do in all. `left` has the least
-    and the most seconds that are left, or is None while nobody can tell."""
+    """How much this launch has done, and how much it is likely to do in all. `flops_in_all` is 0
+    where some trials do not state theirs. `left` has the least and the most seconds that are left,
+    or is None while nobody can tell."""
 
     trials: int
     trials_in_all: int
@@ -153,7 +154,8 @@ def amount(board: Board) -> Amount:
         expected = board.expected
     trials_in_all = max(round(expected[0]), in_reach)
     rest = sum(spot.train_flops - _flops(spot, state) for spot, state in running)
-    flops_in_all = max(expected[1], flops + rest)
+    stated = all(spot.train_flops for spot in board.spots)
+    flops_in_all = max(expected[1], flops + rest) if stated else 0.0
     share = len(ended) / trials_in_all if trials_in_all else 1.0
     shares = [share, flops / flops_in_all if flops_in_all else share]
     left = _left(board, shares)

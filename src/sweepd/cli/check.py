@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sweepd.cli.look import parsed
 from sweepd.cli.output import AsCsv, AsJson, emit, form_of, say
 from sweepd.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from sweepd.grid.spec import Grid
     from sweepd.grid.yamlfile import Keys, Problem
@@ -75,7 +76,7 @@ def check(
         found = [room(grid, Local(kind="local"))]
     else:
         grid, found = _grid_of(target, partner, settings), []
-    if problems := _told(clashes(grid), is_grid):
+    if problems := _told(clashes(grid), None if is_grid else parsed(settings)):
         raise GridError(problems)
     cases = [one for one in cases_of(grid) if is_grid or one.kind == "trial" or one.name == target]
     for of_case in findings(cases, grid.base, say):
@@ -106,7 +107,6 @@ def _show(found: Iterable[Finding]) -> None:
 def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     """Returns the grid of one class and its partner, with the fields that --set names. A loop has
     no partner. Raises UserError or GridError for what cannot be such a grid."""
-    from sweepd.cli.look import parsed
     from sweepd.grid import registry
     from sweepd.grid.metrics import directions
     from sweepd.grid.parameters import REQUIRED, parameters
@@ -147,16 +147,16 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     try:
         return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "check", [], Path())
     except GridError as error:
-        raise GridError(_told(error.problems, is_grid=False)) from None
+        raise GridError(_told(error.problems, parsed(settings))) from None
 
 
-def _told(problems: Iterable[Problem], is_grid: bool) -> list[Problem]:
+def _told(problems: Iterable[Problem], given: Collection[str] | None) -> list[Problem]:
     """Returns what is wrong with a grid. Where nobody wrote the grid, a problem is that of an
-    option, or of the class."""
-    if is_grid:
+    option, or of the class. given: the fields that options name, or None for a written grid."""
+    if given is None:
         return list(problems)
-    return [replace(one, place=_option(one.keys), keys=()) for one in problems]
+    return [replace(one, place=_option(one.keys, given), keys=()) for one in problems]
 
 
-def _option(keys: Keys) -> str:
-    return f"--set {keys[1]}" if len(keys) > 1 and keys[1] != "name" else ""
+def _option(keys: Keys, given: Collection[str]) -> str:
+    return f"--set {keys[1]}" if len(keys) > 1 and keys[1] in given else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, confirmed, emit, form_of, say
+from sweepd.cli.output import AsCsv, AsJson, command, confirmed, emit, form_of, say
 from sweepd.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def hand_over(
     0.
     """
     name = grid.name
-    where = f"{name} --results {store.address}"
+    end = command("cancel", name, results=store.address)
     try:
         if store.driven_elsewhere([name]):
             job = cluster.find(name, store.address)
             if job is None:
                 raise EnvironmentFailure(
                     f"sweep {name}: a driver elsewhere holds it; wait for it, or end it with "
-                    f"`sweepd cancel {where}`"
+                    f"`{end}`"
                 )
             say(f"sweep {name} runs there already, as job {job}: following it")
         elif confirmed(f"run sweep {name} on the cluster of {file}?", yes):
@@ -88,9 +88,10 @@ def hand_over(
     try:
         code = cluster.follow(job, say)
     except KeyboardInterrupt:
+        look = command("status", name, results=store.address)
         say(
-            f"detached: sweep {name} goes on. `sweepd status {where}` shows it, the same launch "
-            f"follows it again, `sweepd cancel {where}` ends it"
+            f"detached: sweep {name} goes on. `{look}` shows it, the same launch follows it again, "
+            f"`{end}` ends it"
         )
         return
     if cluster.lasting:

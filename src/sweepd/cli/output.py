@@ -9,12 +9,14 @@ import io
 import json
 import math
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, time
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -58,9 +60,16 @@ def results_address(given: str | None) -> str:
     return given or os.environ.get("SWEEPD_RESULTS") or "sweepd-results"
 
 
-def naming(given: str | None) -> list[str]:
-    """Returns the words of a command that name the same results as --results did."""
-    return ["--results", given] if given else []
+def naming(results: str) -> list[str]:
+    """Returns the words of a command that name these results. The default needs none."""
+    usual = results_address(None)
+    same = results == usual or Path(results).resolve() == Path(usual).resolve()
+    return [] if same else ["--results", results]
+
+
+def command(*words: str, results: str) -> str:
+    """Returns a command of sweepd about these results, as a shell takes it."""
+    return shlex.join(["sweepd", *words, *naming(results)])
 
 
 def say(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd.cli.board import RUNNING, Board, Spot, TrialState, amount, labels
 from sweepd.cli.drawing import drawn, line
-from sweepd.cli.output import say
+from sweepd.cli.output import command, say
 from sweepd.errors import EnvironmentFailure
 from sweepd.listing import duration
 from sweepd.search.seeds import Outcome
@@ -34,11 +34,11 @@ class Progress:
     """Shows on stderr what the engine reports (`sweepd.run.tune_hooks.Listener`).
 
     As a context manager it holds the terminal. Any other message meanwhile goes through `note`. The
-    engine calls from one thread, and the board is drawn in another.
+    engine calls from one thread, and the board is drawn in another. address: where results lie.
     """
 
-    def __init__(self, search: Search, expected: Forecast) -> None:
-        plan = search.plan
+    def __init__(self, search: Search, expected: Forecast, address: str) -> None:
+        plan, self.address = search.plan, address
         self.grid, self.expected, self.minimized = plan.grid, expected, plan.minimized
         metric = plan.grid.goal.metric
         self.metric = metric
@@ -82,7 +82,7 @@ class Progress:
         with self.guard:
             states, errors = dict(self.states), tuple(self.errors)
         bill = self.expected.expected
-        amount = bill.trials, bill.train_flops or 0.0
+        likely = bill.trials, bill.train_flops or 0.0
         return Board(
             sweep=self.grid.name,
             goal=self.grid.goal,
@@ -90,7 +90,7 @@ class Progress:
             spots=self.spots,
             states=states,
             staircase=self.grid.search_name == "staircase",
-            expected=None if self.expected.is_exact else amount,
+            expected=None if self.expected.is_exact else likely,
             forecast=(bill.seconds_low, bill.seconds_high),
             seconds=0.0 if self.began is None else time.monotonic() - self.began,
             waiting=self.waiting,
@@ -135,7 +135,7 @@ class Progress:
         )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         if status == "failed":
-            why += f" (`sweepd logs {trial.id}`)"
+            why += f" (`{command('logs', trial.id, results=self.address)}`)"
         told = f"{self.label(trial)}: {status}{scores}{why}"
         if status == "failed":
             with self.guard:

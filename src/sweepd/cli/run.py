@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,9 +19,9 @@ from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
+    command,
     emit,
     form_of,
-    naming,
     report_damage,
     results_address,
     say,
@@ -175,8 +174,10 @@ def cancel(
     from sweepd.run import launching
     from sweepd.store.store import Store
 
-    if launching.cancel(Store.open(results_address(results)), sweep):
-        say(f"sweep {sweep} was cancelled; `sweepd resume {sweep}` continues it")
+    address = results_address(results)
+    if launching.cancel(Store.open(address), sweep):
+        go_on = command("resume", sweep, results=address)
+        say(f"sweep {sweep} was cancelled; `{go_on}` continues it")
     else:
         say(f"sweep {sweep} is not running: no driver has begun, or it has ended")
 
@@ -232,7 +233,8 @@ def _launch(
     from sweepd.store.store import Store
 
     site = _site(cluster)
-    store = Store.create(_address(results, site))
+    address = _address(results, site)
+    store = Store.create(address)
     promote = options.promote
     planned = _planned(grid, site, store, options.accept_code, "promote" if promote else "search")
     planned.search.allowance = options.allowance()
@@ -244,7 +246,7 @@ def _launch(
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
             return
-    progress = Progress(planned.search, expected)
+    progress = Progress(planned.search, expected, address)
     placement = site.placement(per_trial(grid, site))
     with (
         progress if something_to_do else nullcontext(),
@@ -259,24 +261,31 @@ def _launch(
         _say_given_up(planned.search)
         return
     say(f"{done} done, {len(after.failed)} failed; results in {store.address}")
-    _say_search(planned.search, None if promote else expected.cells)
+    _say_spent(planned.search)
+    if not promote:
+        _say_tried(planned.search)
     if launched.interrupted:
-        say(f"interrupted; `{_resume_command(grid.name, promote, results)}` continues it")
+        go_on = command("resume", grid.name, *["--promote"] * promote, results=address)
+        say(f"interrupted; `{go_on}` continues it")
         raise typer.Exit(130)
     if launched.failed:
-        _name_failed(launched, progress, grid.name)
+        _name_failed(launched, progress, grid.name, address)
         raise typer.Exit(1)
 
 
-def _say_search(search: Search, cells: int | None) -> None:
-    """Says how a search ended. cells: how many the grid has, if it was searched as a whole."""
+def _say_spent(search: Search) -> None:
+    """Says how settling ended, where it did not settle all."""
     if search.allowance.is_spent:
         say("settling has ended: what --max-flops or --max-hours allows is spent")
     else:
         _say_given_up(search)
-    if cells and (tally := search.tally()):
+
+
+def _say_tried(search: Search) -> None:
+    """Says how many cells a search tried, and what for, if it had a choice."""
+    if tally := search.tally():
         roles = ", ".join(f"{count} {role}" for role, count in tally.items())
-        say(f"cells tried: {sum(tally.values())} of {cells} ({roles})")
+        say(f"cells tried: {sum(tally.values())} of {search.positions()} ({roles})")
 
 
 def _say_given_up(search: Search) -> None:
@@ -288,11 +297,6 @@ def _say_given_up(search: Search) -> None:
             f"{cells} given up: one more doubling of the steps is not likely to tell; "
             f"`--set settle.give_up=false` trains on, up to {settle.most} steps"
         )
-
-
-def _resume_command(sweep: str, promote: bool, results: str | None) -> str:
-    options = [*["--promote"] * promote, *naming(results)]
-    return shlex.join(["sweepd", "resume", sweep, *options])
 
 
 def _announce(expected: Forecast) -> None:
@@ -312,12 +316,13 @@ def _span(bill: Bill) -> str:
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
 
-def _name_failed(launched: Launched, progress: Progress, sweep: str) -> None:
+def _name_failed(launched: Launched, progress: Progress, sweep: str, address: str) -> None:
     """Prints which trials failed and where to read why."""
     for trial in launched.failed[:MOST_NAMED]:
-        say(f"failed: {progress.label(trial)}; `sweepd logs {trial.id}` shows why")
+        read = command("logs", trial.id, results=address)
+        say(f"failed: {progress.label(trial)}; `{read}` shows why")
     if more := len(launched.failed[MOST_NAMED:]):
-        say(f"{more} more failed; `sweepd status {sweep}` names them")
+        say(f"{more} more failed; `{command('status', sweep, results=address)}` names them")
     say("the same launch again retries them")
 
 

@@ -57,7 +57,7 @@ def show(
     elif other:
         _show_difference(account, other)
     else:
-        _show(account, naming(results))
+        _show(account, naming(results_address(results)))
 
 
 def _rows(account: Account, other: Account | None) -> Iterator[Row]:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from sweepd.cli.board import RUNNING, Board, Spot, TrialState, labels
 from sweepd.cli.drawing import drawn, line
-from sweepd.cli.output import say
+from sweepd.cli.output import command, say
 from sweepd.cli.status import standings
 from sweepd.closest import closest
 from sweepd.grid.options import PASS_RULES, Goal
@@ -28,7 +28,7 @@ WATCH_SECONDS = 2.0
 QUIET_SECONDS = 60.0
 BATCH = 1000
 """How many rows of a plan are Python objects at once."""
-LEAVE = "Ctrl-C ends only this view; `sweepd cancel {}` ends the sweep"
+LEAVE = "Ctrl-C ends only this view; `{}` ends the sweep"
 
 
 def watched(address: str, sweep: str | None) -> None:
@@ -71,10 +71,11 @@ def _drawn(store: Store, sweep: str | None) -> None:
     console, view = Console(), cache(partial(View, store))
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for names, running in _shown(store, sweep):
-            told = [
-                drawn(view(name).board(), console.width - 1, LEAVE.format(name) * (name in running))
-                for name in names
-            ]
+            told = []
+            for name in names:
+                end = command("cancel", name, results=store.address)
+                leave = LEAVE.format(end) if name in running else ""
+                told.append(drawn(view(name).board(running), console.width - 1, leave))
             live.update(Group(*told), refresh=True)
 
 
@@ -83,9 +84,9 @@ def _printed(store: Store, sweep: str | None) -> None:
     begun."""
     said: dict[str, tuple[object, float]] = {}
     view = cache(partial(View, store))
-    for names, _ in _shown(store, sweep):
+    for names, running in _shown(store, sweep):
         for name in names:
-            board = view(name).board()
+            board = view(name).board(running)
             stand = tuple(sorted((id_, state.status) for id_, state in board.states.items()))
             before, at = said.get(name, (None, 0.0))
             if stand != before or time.monotonic() - at > QUIET_SECONDS:
@@ -115,7 +116,7 @@ class View:
     """One sweep, shown again and again from what its store says.
 
     Its plan is put together when it is first seen, and again if a launch has changed it. Everything
-    else is read anew for each board. What cannot be read is left out.
+    else is read anew for each board while the sweep runs. What cannot be read is left out.
     """
 
     def __init__(self, store: Store, sweep: str) -> None:
@@ -123,9 +124,22 @@ class View:
         self.plan: pa.Table | None = None
         self.spots: Sequence[Spot] = ()
         self.labels: Mapping[str, str] = {}
+        self.first = 0
+        """The first attempt that the board counts: that of the launch that was last seen to run.
+        Where none was, all attempts count."""
+        self.over: Board | None = None
+        """The board after the last launch."""
 
-    def board(self) -> Board:
-        """Returns how the sweep stands now."""
+    def board(self, running: Collection[str]) -> Board:
+        """Returns how the sweep stands now. running: the sweeps that a driver runs."""
+        runs = self.sweep in running
+        if runs or not self.over:
+            made = self._made(runs)
+            self.over = None if runs else made
+            return made
+        return self.over
+
+    def _made(self, runs: bool) -> Board:
         info = self.store.load_sweep(self.sweep)
         plan = self.store.read_plans([self.sweep]).table
         if self.plan is None or not plan.equals(self.plan):
@@ -138,21 +152,23 @@ class View:
         launches = [made for made in self.store.launches() if made.get("sweep") == self.sweep]
         latest: Mapping[str, Any] = launches[-1] if launches else {}
         goal = Goal.parse(info.goal)
-        first = 1000 * latest.get("number", 0)
+        if runs:
+            self.first = 1000 * latest.get("number", 0)
         states, errors = {}, []
         for id_, label in self.labels.items():
             ended, now = endings.get(id_), active.get(id_)
             if now:
                 states[id_] = TrialState(RUNNING, now["step"], now.get(goal.metric))
             elif ended:
-                earlier = ended["status"] in DONE and ended["attempt"] < first
+                earlier = ended["status"] in DONE and ended["attempt"] < self.first
                 score, step = ended.get(goal.metric), ended["step"] or 0
                 states[id_] = TrialState(ended["status"], step, score, earlier, ended["error"])
-                if ended["status"] == "failed" and ended["attempt"] >= first:
+                if ended["status"] == "failed" and ended["attempt"] >= self.first:
                     why = (ended["error"] or "").partition("\n")[0]
-                    errors.append(f"{label}: failed: {why} (`sweepd logs {id_}`)")
+                    read = command("logs", id_, results=self.store.address)
+                    errors.append(f"{label}: failed: {why} (`{read}`)")
         here = bool(active) or any(not state.earlier for state in states.values())
-        starting = not here and bool(_running(self.store, self.sweep))
+        starting = runs and not here
         return Board(
             sweep=self.sweep,
             goal=goal,

@@ -33,7 +33,7 @@ WRONG_CALL = r"\(\) (?:takes|missing|got an unexpected)"
 arguments."""
 REMEDIES: tuple[tuple[str, str], ...] = (
     (
-        r"index out of range in self|out of bounds|device-side assert",
+        r"index out of range in self|index out of bounds|bounds for dimension|device-side assert",
         "an embedding was asked for a row that it lacks: give the tokens' one `vocab` rows and the "
         "positions' one `capacity`",
     ),

@@ -9,7 +9,7 @@ from dataclasses import fields
 from sweepd.grid import lengths, metrics
 from sweepd.grid.axes import Block
 from sweepd.grid.metrics import Better
-from sweepd.grid.options import OF_CELLS
+from sweepd.grid.options import OF_ANSWERS, OF_CELLS
 from sweepd.grid.parts import RESERVED, column
 from sweepd.grid.spec import SETTINGS, Grid
 from sweepd.grid.yamlfile import Problem
@@ -18,7 +18,8 @@ from sweepd.grid.yamlfile import Problem
 def clashes(grid: Grid) -> Iterator[Problem]:
     """Yields a problem for each field and each metric whose name is taken. SQL reads the names of
     columns without regard to case."""
-    taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
+    taken = dict.fromkeys(OF_ANSWERS, "a column of answers")
+    taken |= {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
     taken |= dict.fromkeys(length_scores(grid), "a score at another length")
     yield from _of_metrics(grid, taken)
     taken |= {name: f"a metric of {block.name}" for block, name, _ in own_metrics(grid)}

@@ -20,6 +20,15 @@ _GOAL = re.compile(
 
 OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """The columns of cells that are no scores. No field and no metric may take these names."""
+OF_ANSWERS = (
+    *("value", "fail", "inferred", "passed", "close", "at", "edge", "verdict"),
+    *("acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "loss_seed_min", "loss_seed_max"),
+    *("fail_steps", "gain", "missing", "rates", "settled", "why", "least_any", "least_median"),
+    *("least_all", "least_any_verdict", "least_median_verdict", "least_all_verdict"),
+    *("per_halving", "per_halving_low", "per_halving_high"),
+)
+"""The columns that answers to `min` add to those of cells, but for `steps`, which are those of the
+cells that pass. No field and no metric may take these names."""
 
 
 PassRule = Literal["median", "all", "any", "mean"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +49,9 @@ class Plan:
     """Sentences on the costs of the models and on scores at other lengths."""
     codes: dict[str, Code]
     """The codes that the trials run, by digest."""
+    accepted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Other versions of the code whose trials are among `trials`, with those of `codes` in whose
+    place they count."""
 
     @property
     def planned(self) -> tuple[Trial, ...]:

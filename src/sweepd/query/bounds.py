@@ -21,16 +21,16 @@ class Candidate:
     passed: bool | None
     """True if one of the cells with this value passed. False if all of them ran their budget and
     failed. None otherwise."""
-    failed_smaller: bool
-    """Whether, with the same settings, all of its cells ran their budget and failed at one smaller
-    size."""
-    budget: int | None = None
+    failed_smaller: int | None = None
+    """The largest number of steps with which, in the same settings, all of its cells failed at one
+    smaller size. None if they failed at none."""
+    budget: int = 0
     """The least number of steps with which the value passed, or the largest with which it failed.
-    None if it did neither, or if budgets are not compared."""
+    All budgets are 0 where they are not compared."""
 
     @property
     def failed(self) -> bool:
-        return self.passed is False or self.failed_smaller
+        return self.passed is False or self.failed_smaller is not None
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Bound:
 
 
 def judge(candidates: Sequence[Candidate]) -> Bound:
-    """Returns the bound with the first of the six kinds of claim that holds.
+    """Returns the bound with the first of the six kinds of claim that holds. A fail contradicts a
+    pass only if it had at least the budget of that pass.
 
     candidates: at least one, by rising value.
     """
@@ -60,11 +61,10 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
     if at is None:
         kind = "above" if candidates[-1].failed else "open"
         return Bound(kind, None, fail, inferred)
-    needed = candidates[at].budget or 0
-    larger_failed = any(
-        c.passed is False and (c.budget is None or c.budget >= needed) for c in candidates[at + 1 :]
-    )
-    if candidates[at].failed_smaller or larger_failed:
+    contradicting = [c.budget for c in candidates[at + 1 :] if c.passed is False]
+    if (at_smaller := candidates[at].failed_smaller) is not None:
+        contradicting.append(at_smaller)
+    if any(budget >= candidates[at].budget for budget in contradicting):
         kind = "not monotone"
     elif smaller and all(c.passed is False for c in smaller):
         kind = "exact"

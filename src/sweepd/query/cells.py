@@ -74,6 +74,11 @@ class Cell:
         return self.rivals or (self,)
 
     @property
+    def steps(self) -> int:
+        """The cell's budget of steps, or 0 where nobody knows it."""
+        return int(self.row.get("steps") or 0)
+
+    @property
     def failed(self) -> bool:
         """Whether the condition does not hold, and training has shown that. Where nothing was
         trained, a cell has not failed, even if no score at all could meet the condition."""

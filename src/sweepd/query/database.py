@@ -575,13 +575,14 @@ def _counted(
     con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, SweepInfo]
 ) -> tuple[list[tuple[str, str, str]], int]:
     """Returns each task, model and code whose trials count, and how many trials do not count."""
-    accepted = {digest for info in infos.values() for digest in info.accepted}
 
     def counts(task: str, model: str, made_by: str) -> bool:
         if isinstance(code, str):
             return True
         current = code(task, model)
-        return current is None or made_by == current or made_by in accepted
+        if current is None or made_by == current:
+            return True
+        return any(info.accepts(made_by, current) for info in infos.values())
 
     made = con.execute("SELECT task, model, code, count(*) FROM trials GROUP BY ALL").fetchall()
     counted = [tuple(row) for *row, _ in made if counts(*row)]

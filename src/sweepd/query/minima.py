@@ -20,8 +20,9 @@ from sweepd.query.database import Views
 from sweepd.query.grouping import Grouping
 from sweepd.statuses import STATUSES
 
-Sizes = Mapping[tuple[Any, ...], set[int]]
-"""Sets of sizes, by the values of all columns that tell cells apart except those of the size."""
+Sizes = Mapping[tuple[Any, ...], Mapping[int, int]]
+"""For each combination of all columns that tell cells apart, except those of the size: some sizes,
+each with a budget of steps."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class MinRow:
 def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[MinRow]:
     """Returns one row for each group of these cells. A group in which the expression has no value
     anywhere has no row."""
-    failed = _failed_sizes(views, cells) if grouping.across_sizes else {}
+    failed = _failed_sizes(views, grouping, cells) if grouping.across_sizes else {}
     found = []
     for columns, members in grouping.rows(cells):
         by_value: dict[Value, list[Cell]] = {}
@@ -86,56 +87,63 @@ def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[Mi
             passed = [value for value, cells in by_value.items() if any(c.outcome for c in cells)]
             bound = judge_measured(passed, all(cell.failed for cell in members))
         else:
-            every = [_candidate(views, shared, failed) for shared in by_value.values()]
-            bound = judge(up_to_the_first_pass(every) if grouping.of_compute else every)
+            every = [_candidate(views, grouping, same, failed) for same in by_value.values()]
+            bound = bound_of(grouping, every)
         found.append(MinRow(columns, by_value, bound))
     return found
 
 
-def _candidate(views: Views, cells: Sequence[Cell], failed: Sizes) -> Candidate:
+def bound_of(grouping: Grouping, candidates: Sequence[Candidate]) -> Bound:
+    """Returns what is claimed of the least of these values, which rise, that passes."""
+    return judge(up_to_the_first_pass(candidates) if grouping.of_compute else candidates)
+
+
+def _candidate(views: Views, grouping: Grouping, cells: Sequence[Cell], failed: Sizes) -> Candidate:
     """Returns what is known of the value that these cells of one group share. failed: the sizes at
-    which a point of the grid failed (`_failed_sizes`)."""
+    which points of the grid failed (`_failed_sizes`)."""
+    points = [(cell, point) for cell in cells for point in cell.points]
     passed = None
     if any(cell.outcome for cell in cells):
         passed = True
     elif all(cell.failed for cell in cells):
         passed = False
-    smaller = (
-        {size for size in failed.get(key, ()) if size < point.row["size"]}
-        for cell in cells
-        for point in cell.points
-        for key in (_but_size(views, cell, point),)
-    )
-    points = [point for cell in cells for point in cell.points]
-    budget = None
-    if passed is not None:
-        budgets = [point.row.get("steps") or 0 for point in points if point.outcome is passed]
-        budget = (min if passed else max)(budgets)
-    return Candidate(cells[0].values[0], passed, bool(set.intersection(*smaller)), budget)
+    every = [failed.get(_but_size(views, grouping, *one), {}) for one in points]
+    shared = set.intersection(*map(set, every))
+    smaller = [size for size in shared if all(size < point.row["size"] for _, point in points)]
+    longest = max((min(sizes[size] for sizes in every) for size in smaller), default=None)
+    told = [point.steps for _, point in points if passed is not None and point.outcome is passed]
+    budget = (min if passed else max)(told, default=0)
+    return Candidate(cells[0].values[0], passed, longest, budget)
 
 
 def _tried(point: Cell) -> bool:
     return any(point.row[status] for status in STATUSES)
 
 
-def _failed_sizes(views: Views, cells: Sequence[Cell]) -> Sizes:
-    """Returns the sizes at which points of the grid failed, by all else that makes a cell. Where
-    cells are taken over all budgets of steps, a size failed if it failed at each of them."""
+def _failed_sizes(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> Sizes:
+    """Returns the sizes at which points of the grid failed, by all else that makes a cell, with the
+    longest budget of steps there. Where cells are taken over several budgets, a size failed if it
+    passed with none of them."""
     points: dict[Any, list[Cell]] = defaultdict(list)
     for cell in cells:
         for point in cell.points:
-            points[_but_size(views, cell, point), point.row["size"]].append(point)
-    sizes = defaultdict(set)
+            points[_but_size(views, grouping, cell, point), point.row["size"]].append(point)
+    sizes: dict[Any, dict[int, int]] = defaultdict(dict)
     for (rest, size), found in points.items():
-        if any(point.failed for point in found) and not any(point.outcome for point in found):
-            sizes[rest].add(size)
+        failed = [point.steps for point in found if point.failed]
+        if failed and not any(point.outcome for point in found):
+            sizes[rest][size] = max(failed)
     return sizes
 
 
-def _but_size(views: Views, cell: Cell, point: Cell) -> tuple[Any, ...]:
-    """Returns all that makes a point except its size. L and the task's size field are left out too,
-    since they follow from the size, and so are the steps where `cell` stands for all budgets."""
+def _but_size(views: Views, grouping: Grouping, cell: Cell, point: Cell) -> tuple[Any, ...]:
+    """Returns all that makes a point of a cell, except its size, and L and the task's size field,
+    which follow from the size. Where the cell stands for several budgets, its row's budget, if
+    rows have one, takes the place of the point's."""
     row = point.row
     left_out = {"size", "L", views.size_fields.get(row["task"])}
-    left_out |= {"steps"} & set(cell.tuned)
-    return tuple([row[name] for name in views.identity if name not in left_out])
+    within = None
+    if "steps" in cell.tuned:
+        left_out.add("steps")
+        within = cell.steps if "steps" in grouping.group else None
+    return within, *(row[name] for name in views.identity if name not in left_out)

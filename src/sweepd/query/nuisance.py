@@ -44,12 +44,13 @@ def tuned(
 
 def fewest_steps(merit: Callable[[Cell], Any]) -> Callable[[Cell], Any]:
     """Returns a merit by which the best of several cells that pass is one with the fewest steps."""
-    return lambda cell: (-(cell.row["steps"] or 0) if cell.outcome else 0, merit(cell))
+    return lambda cell: (-cell.steps if cell.outcome else 0, merit(cell))
 
 
 def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
     """Returns, for each budget of steps, the cells as they stand with at most that many steps. Each
     stands for the same cell with fewer steps, too, since a pass with fewer steps stays a pass.
+    Cells whose budget nobody knows stay as they are.
 
     rest: all columns that tell cells apart. Cells are the same if they differ in no other of these
     columns than the steps.
@@ -57,22 +58,21 @@ def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
     families: dict[Any, list[Cell]] = defaultdict(list)
     for cell in cells:
         families[*(cell.row[name] for name in rest if name != "steps"),].append(cell)
-    budgets = sorted({cell.row["steps"] for cell in cells})
-    found = []
+    budgets = sorted({cell.steps for cell in cells} - {0})
+    found = [cell for cell in cells if not cell.steps]
     for family in families.values():
         for budget in budgets:
-            reached = [cell for cell in family if cell.row["steps"] <= budget]
+            reached = [cell for cell in family if 0 < cell.steps <= budget]
             if reached:
                 counting = _decided(reached, [])
                 passing = [cell for cell in counting if cell.outcome]
-                best = min(passing, key=_steps) if passing else max(counting, key=_steps)
+                if passing:
+                    best = min(passing, key=lambda cell: cell.steps)
+                else:
+                    best = max(counting, key=lambda cell: cell.steps)
                 row = {**best.row, "steps": budget}
                 found.append(replace(best, row=row, rivals=tuple(reached), tuned=("steps",)))
     return found
-
-
-def _steps(cell: Cell) -> int:
-    return int(cell.row["steps"])
 
 
 def _as_one(
@@ -84,8 +84,9 @@ def _as_one(
 ) -> Cell:
     ordered = [axis for axis in axes if axis != budgets]
     along = budgets if budgets in axes else None
-    outcome = together(_decided(rivals, ordered) if along else rivals, condition)
-    candidates = [rival for rival in rivals if rival.outcome or not outcome]
+    counting = _decided(rivals, ordered) if along else rivals
+    outcome = together(counting, condition)
+    candidates = [rival for rival in counting if rival.outcome or not outcome]
     best = max(candidates, key=merit)
     return replace(
         best,

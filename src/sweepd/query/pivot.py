@@ -80,7 +80,7 @@ def entry(row: Mapping[str, Any]) -> PivotEntry:
         marks.append("(fails)")
     doubts = ["~"] if row["close"] else []
     match row["settled"]:
-        case "moving":
+        case "moving" if verdict != "open":
             doubts.append("…")
         case "untested" if row["why"] == UNCONFIRMED:
             doubts.append("*")

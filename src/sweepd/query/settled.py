@@ -7,18 +7,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
+from math import isfinite, isnan
 from statistics import fmean
 from typing import Any
 
 from sweepd.grid.options import FRESH_SEEDS, LEAST_SEEDS, Goal
 from sweepd.listing import duration
-from sweepd.query.bounds import Candidate, judge
+from sweepd.query.bounds import Candidate, Value
 from sweepd.query.cells import Cell
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, goal_of
-from sweepd.query.minima import MinRow
+from sweepd.query.grouping import Grouping
+from sweepd.query.minima import MinRow, bound_of
 from sweepd.query.nuisance import place
 from sweepd.search.settle import AtRate, Final, SettledMark, settled_mark
 from sweepd.statuses import RAN
@@ -77,18 +78,22 @@ def settled_columns(
     goal, slowest = goal_of(condition), _slowest(views, rows)
     for row in rows:
         deciding = row.deciding
-        failed = [_steps(p) for cell in deciding for p in cell.points if p.failed]
+        failed = [p.steps for cell in deciding for p in cell.points if p.failed]
         found = _settled_mark(views, slowest, row, goal, ends)
         rates = max((len(_rates(cell, ends)) for cell in deciding), default=None) if ends else None
         yield {
             "steps": _least_steps(row) or None,
             "fail_steps": max(failed, default=None) or None,
             "gain": found.last_doubling and found.last_doubling.gain,
-            "missing": found.last_doubling and found.last_doubling.missing,
+            "missing": found.last_doubling and _finite(found.last_doubling.missing),
             "rates": rates,
             "settled": found.settled,
             "why": found.reason + (_price(deciding, ends, found) if ends else ""),
         }
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
 
 
 def _settled_mark(
@@ -105,7 +110,7 @@ def _settled_mark(
         return SettledMark("untested", "the grid has no smaller value")
     if row.passing and not any(_confirmed(cell, ends) for cell in row.passing):
         return SettledMark("untested", UNCONFIRMED)
-    first = min(_steps(point) for cell in row.deciding for point in cell.points)
+    first = min(point.steps for cell in row.deciding for point in cell.points)
     budget = _least_steps(row) or slowest.get(_line(views, row)) or first
     settle = views.settle
     if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
@@ -128,7 +133,7 @@ def _price(deciding: Sequence[Cell], ends: Ends, found: SettledMark) -> str:
     if found.settled != "moving" or found.last_doubling is None:
         return ""
     steps = found.last_doubling.steps
-    points = [p for cell in deciding for p in cell.points if _steps(p) == steps]
+    points = [p for cell in deciding for p in cell.points if p.steps == steps]
     took = [ends.seconds[p.row["cell"]] for p in points if p.row["cell"] in ends.seconds]
     if not took:
         return ""
@@ -140,7 +145,7 @@ def _price(deciding: Sequence[Cell], ends: Ends, found: SettledMark) -> str:
 def _least_steps(row: MinRow) -> int | None:
     """Returns the least budget of steps with which the row's value passes. Returns None if nothing
     passes, and 0 where the cells that pass have no `steps`."""
-    return min((_steps(point) for cell in row.passing for point in _passing(cell)), default=None)
+    return min((point.steps for cell in row.passing for point in _passing(cell)), default=None)
 
 
 def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[LineKey, int]:
@@ -167,7 +172,7 @@ def _rates(cell: Cell, ends: Ends) -> list[AtRate]:
     for point in cell.points:
         rest = tuple((axis, point.row[axis]) for axis in cell.tuned if axis != "steps")
         for seed, final in ends.by_cell.get(point.row["cell"], {}).items():
-            by_rate[rest][seed][_steps(point)] = final
+            by_rate[rest][seed][point.steps] = final
     return [AtRate(_peak_lr(cell, dict(rest)), runs) for rest, runs in by_rate.items()]
 
 
@@ -190,28 +195,45 @@ def _passing(cell: Cell) -> list[Cell]:
     return [point for point in cell.points if point.outcome]
 
 
-def _steps(point: Cell) -> int:
-    return int(point.row.get("steps") or 0)
-
-
-def least_columns(row: MinRow) -> dict[str, Any]:
+def least_columns(grouping: Grouping, row: MinRow) -> dict[str, Any]:
     """Returns LEAST_COLUMNS of one row. These are the least values with which at least one seed,
-    more than half of the seeds, and all of them pass, each with its verdict. They are None where no
+    the median of the seeds, and all of them pass, each with its verdict. They are None where no
     cell of the row has LEAST_SEEDS seeds that passed or failed."""
     found: dict[str, Any] = {}
     points = (p for cells in row.by_value.values() for cell in cells for p in cell.points)
     enough = any(point.decided >= LEAST_SEEDS for point in points)
     for rule in RULES:
-        every = [Candidate(v, _passes(cells, rule), False) for v, cells in row.by_value.items()]
-        bound = judge(every) if enough else None
+        every = [_by_rule(value, cells, rule) for value, cells in row.by_value.items()]
+        bound = bound_of(grouping, every) if enough else None
         found[f"least_{rule}"] = bound and bound.value
         found[f"least_{rule}_verdict"] = bound and bound.kind
     return found
 
 
-def _by_rule(point: Cell, rule: str) -> bool | None:
+def _by_rule(value: Value, cells: Sequence[Cell], rule: str) -> Candidate:
+    """Returns whether one of these cells, which share a value, passes by `rule` with some value of
+    its nuisance axes. A budget that is open does not count where another one is decided."""
+    told: dict[Any, list[tuple[bool | None, int]]] = defaultdict(list)
+    for number, cell in enumerate(cells):
+        rest = [axis for axis in cell.tuned if axis != "steps"]
+        for point in cell.points:
+            key = number, *(point.row[axis] for axis in rest)
+            told[key].append((_passes(point, rule), point.steps))
+    outcomes = [{outcome for outcome, _ in one} for one in told.values()]
+    outcome = None
+    if any(True in one for one in outcomes):
+        outcome = True
+    elif all(False in one for one in outcomes):
+        outcome = False
+    steps = [steps for one in told.values() for passed, steps in one if passed is outcome]
+    return Candidate(value, outcome, budget=(min if outcome else max)(steps, default=0))
+
+
+def _passes(point: Cell, rule: str) -> bool | None:
     """Returns whether a point passes if `rule`, one of RULES, says how many of its seeds must.
     Returns None while that is open."""
+    if rule == point.row["pass"]:
+        return point.outcome
     seeds, passed, failed = point.row["seeds"], point.passed, point.decided - point.passed
     match rule:
         case "any":
@@ -219,15 +241,3 @@ def _by_rule(point: Cell, rule: str) -> bool | None:
         case "all":
             return False if failed else True if passed == seeds else None
     return True if 2 * passed > seeds else False if 2 * failed >= seeds else None
-
-
-def _passes(cells: Sequence[Cell], rule: str) -> bool | None:
-    """Returns whether one of these cells passes by `rule` with some value of its nuisance axes, or
-    None while that is open. A budget that is open does not count where another one is decided."""
-    told: dict[Any, set[bool | None]] = defaultdict(set)
-    for number, cell in enumerate(cells):
-        rest = [axis for axis in cell.tuned if axis != "steps"]
-        for point in cell.points:
-            told[number, *(point.row[axis] for axis in rest)].add(_by_rule(point, rule))
-    outcomes = [True if True in one else False if False in one else None for one in told.values()]
-    return True if True in outcomes else None if None in outcomes else False

@@ -89,8 +89,11 @@ class TreeReader:
     def expression(self, start: int, end: int) -> Node:
         """Returns the expression that stands between two places of the text. Raises UserError if it
         is missing or wrong."""
-        if not self.text[start:end].strip():
+        whole = self.text[start:end].strip()
+        if not whole:
             raise self.error("an expression is missing", start)
+        if whole.lower() in self.names:  # it may be a word that SQL reserves, such as `order`
+            return self.column(whole, start)
         sql = _SELECT + self.text[start:end]
 
         def place(offset: int) -> int:
@@ -101,7 +104,11 @@ class TreeReader:
         try:
             answer = _syntax(self.con, sql)
             if answer["error"]:
-                raise self.error(answer["error_message"], place(int(answer.get("position", 0))))
+                told = answer["error_message"]
+                near = re.search(r'at or near "(\w+)"', told)
+                if near and (name := self.names.get(near[1].lower())):
+                    told += f'; as a column, write it in double quotes: "{name}"'
+                raise self.error(told, place(int(answer.get("position", 0))))
             if _frame(answer) != self.frame:
                 raise self.error("one expression is wanted here", start)
             [item] = answer["statements"][0]["node"]["select_list"]

@@ -51,10 +51,10 @@ def best(
         winner = max(members, key=merit)
         edges = [winner.edge, axis if at_edge(axis, winner, members) else ""]
         found = {
+            "values": len({cell.row[axis] for cell in members}),  # unless an axis has that name
             **where,
             **told_of(grouping, winner),
             axis: winner.row[axis],
-            "values": len({cell.row[axis] for cell in members}),
             "edge": ",".join(filter(None, edges)),
         }
         rows.append({name: found[name] for name in dict.fromkeys(columns)})

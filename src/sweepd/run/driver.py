@@ -132,7 +132,9 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
     """Returns what is saved of a plan besides its trials. `past`: what an earlier launch saved."""
     grid, settle = plan.grid, plan.grid.settle
     present = {digest: made.files for digest, made in plan.codes.items()}
-    accepted = {trial.code for trial in plan.trials} - present.keys()
+    past_for = past.accepted_for if past else {}
+    for_any = set(past.accepted if past else ()) - past_for.keys()
+    accepted_for = {code: of.union(past_for.get(code, ())) for code, of in plan.accepted.items()}
     return SweepInfo(
         goal=str(grid.goal),
         pass_rule=grid.pass_rule,
@@ -142,7 +144,11 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         extra_seeds=grid.seeds[grid.first_seeds :],
         fresh_seeds=grid.fresh_seeds,
         base=home(grid.base),
-        accepted=tuple(sorted(accepted.union(past.accepted if past else ()))),
+        accepted=tuple(sorted({*plan.accepted, *(past.accepted if past else ())})),
+        accepted_for={
+            **past_for,
+            **{code: tuple(sorted(of)) for code, of in accepted_for.items() if code not in for_any},
+        },
         size_fields=plan.size_fields,
         task_fields=plan.task_fields,
         code_files={**(past.code_files if past else {}), **present},

@@ -21,6 +21,7 @@ from sweepd.grid.blame import is_own_file
 from sweepd.grid.spec import Grid
 from sweepd.run.hanging import watched
 from sweepd.run.launching import Site, per_trial
+from sweepd.store.storage import failure
 from sweepd.trial.cases import Case
 from sweepd.trial.findings import Finding
 
@@ -37,8 +38,8 @@ def room(grid: Grid, site: Site) -> Finding:
     about = "resources", grid.name, str(resources)
     try:
         return Finding(*about, True, f"{site.slots(resources)} trials at once")
-    except EnvironmentFailure as failure:
-        return Finding(*about, False, str(failure), grid.document.place(("resources",)))
+    except EnvironmentFailure as error:
+        return Finding(*about, False, str(error), grid.document.place(("resources",)))
 
 
 def goals(grid: Grid) -> Iterator[Finding]:
@@ -74,8 +75,11 @@ def findings(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> l
             "long": LONG_SECONDS,
             "cases": list(map(asdict, cases)),
         }
-        asked.write_text(json.dumps(given))
-        told.touch()
+        try:
+            asked.write_text(json.dumps(given))
+            told.touch()
+        except OSError as error:
+            raise failure("write", folder, error.strerror or str(error)) from error
         path = os.pathsep.join(filter(None, sys.path))
         process = subprocess.Popen(
             # Without -P, files of any name in the current folder would shadow libraries.

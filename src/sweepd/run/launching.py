@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -197,14 +197,15 @@ def planned(
     sweeps, damaged = store.readable_sweeps()
     refuse_namesakes(grid, sweeps)
     past = sweeps.get(grid.name)
-    accepted = set(past.accepted) if past else set()
-    if codes == "all":
-        accepted |= {ending.code for ending in found.other.values()}
-    others = [ending.code for ending in found.other.values() if ending.code not in accepted]
+
+    def accepts(code: str, present: str) -> bool:
+        return codes == "all" or bool(past and past.accepts(code, present))
+
     ours = {code: made.files for code, made in plan.codes.items()}
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
-    plan = replace(plan, trials=found.accepting(accepted))
+    plan = found.accepting(plan, accepts)
     now = standing(plan.trials, read.table)
+    others = [ending.code for ending in now.other.values()]
     search = new_search(plan)
     search.learn(outcomes(plan, read.table), ())
     return Planned(

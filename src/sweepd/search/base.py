@@ -138,8 +138,13 @@ class Search(ABC):
         ]
 
     def tally(self) -> Mapping[str, int]:
-        """Returns how many cells were tried for each reason, where a search has several reasons."""
+        """Returns how many cells were tried for each reason, where a search has several reasons.
+        Cells that differ in nuisance axes alone count as one."""
         return {}
+
+    def positions(self) -> int:
+        """Returns how many cells there are, counted as in `tally`."""
+        return 0
 
     @abstractmethod
     def choose(self) -> Trial | None:

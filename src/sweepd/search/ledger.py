@@ -3,7 +3,7 @@ the code has done."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
@@ -48,15 +48,20 @@ class Standing:
         """How many trials a sweep has: those of its grid, and those run on demand that are done."""
         return len(self.done) + sum(not trial.on_demand for trial in self.todo)
 
-    def accepting(self, codes: Collection[str]) -> tuple[Trial, ...]:
-        """Returns the planned trials. A trial that one of `codes` has done has the ids that it
-        has under that code."""
-        return tuple(
-            replace(trial, id=ending.id, trunk=ending.trunk, config=ending.config, code=ending.code)
-            if (ending := self.other.get(trial.id)) and ending.code in codes
-            else trial
-            for trial in (*self.done, *self.todo)
-        )
+    def accepting(self, plan: Plan, accepts: Callable[[str, str], bool]) -> Plan:
+        """Returns the plan with these trials. A trial that another version of the code has done has
+        the ids that it has under that version, if `accepts` that one in place of the trial's."""
+        trials: list[Trial] = []
+        accepted: dict[str, frozenset[str]] = {}
+        for trial in (*self.done, *self.todo):
+            ending = self.other.get(trial.id)
+            if ending and accepts(ending.code, trial.code):
+                of = accepted.get(ending.code, frozenset())
+                accepted[ending.code] = of | {trial.code}
+                ids = {name: getattr(ending, name) for name in ("id", "trunk", "config", "code")}
+                trial = replace(trial, **ids)
+            trials.append(trial)
+        return replace(plan, trials=tuple(trials), accepted=accepted)
 
 
 def counting_endings(trials: pa.Table) -> dict[str, LedgerRow]:

@@ -72,7 +72,8 @@ class LastDoubling:
     """The average improvement of the failing seeds' scores for each doubling of the budget, from
     the budget before `steps` to `steps`."""
     missing: float
-    """The distance from the cell's score to the goal."""
+    """The distance from the cell's score to the goal. It is infinite where a cell diverges whose
+    goal is on a loss."""
     error: float
     """The standard error of `gain`. It includes the evaluation error and the spread of the
     seeds."""
@@ -118,7 +119,7 @@ def last_doubling(
 ) -> LastDoubling | None:
     """Returns what more training did to the cell. Returns None where that cannot be told. That is
     so if the cell has fewer than `least` seeds, if those that fail were not all trained at two
-    budgets, if the cell passes, or if what it misses is not finite."""
+    budgets, or if the cell passes."""
     passed = {seed: _passed_at(finals, goal) for seed, finals in runs.items()}
     failing = [seed for seed, at in passed.items() if at is None]
     if not failing or len(runs) < least:
@@ -132,7 +133,7 @@ def last_doubling(
     scores = [final.score for final in finals.values()]
     score = pooled(scores, rule, goal.better)
     missing = sign * (goal.threshold - score)
-    if goal.met(score) or not math.isfinite(missing):
+    if goal.met(score):
         return None
     gains, errors = [], []
     for seed, before in zip(failing, earlier, strict=True):
@@ -167,7 +168,7 @@ def settled_mark(
         )
     best = best_rates(rates, goal)
     if not best:
-        return SettledMark("untested", "never trained at this size")
+        return SettledMark("untested", "no trial ran its budget at this size")
     if edge(rates, best[0]):
         return SettledMark("untested", "the best rate is at the edge of those tried")
     whole = last_doubling(best[0].runs, goal, rule)

@@ -214,6 +214,9 @@ class StaircaseSearch(Search):
             tally.update(stair.line.roles(tried, known).values())
         return tally
 
+    def positions(self) -> int:
+        return sum(len(stair.cells) for stair in self.stairs)
+
 
 def search_of(plan: Plan) -> Search:
     """Returns the search that the grid asks for."""

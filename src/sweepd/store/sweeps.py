@@ -34,6 +34,7 @@ SHAPE = {
     **dict.fromkeys(("created", "base", "goal", "pass", "search", "minimized"), str),
     "tune": [str],
     "accepted": [str],
+    "accepted_for": {str: [str]},
     "extra_seeds": [int],
     "fresh_seeds": [int],
     "size_fields": {str: str},
@@ -70,6 +71,9 @@ class SweepInfo:
     """The time at which the sweep was first saved (ISO 8601, UTC). The store fills it in."""
     accepted: tuple[str, ...] = ()
     """The digests of other versions of the code whose trials count."""
+    accepted_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each of these, the versions in whose place its trials count. One that is missing here,
+    as in sweeps that earlier versions of sweepd saved, counts in place of any."""
     size_fields: Mapping[str, str] = field(default_factory=dict)
     """For each task, the field that is its size."""
     task_fields: Mapping[str, tuple[str, ...]] | None = None
@@ -94,6 +98,11 @@ class SweepInfo:
     of `packages` go by their path from the folder from which the package is imported. Those of the
     latest launch come last."""
 
+    def accepts(self, code: str, present: str) -> bool:
+        """Returns whether trials of another version of the code count in place of the present
+        one's."""
+        return code in self.accepted and present in self.accepted_for.get(code, (present,))
+
     def class_of(self, kind: str, name: str) -> str:
         """Returns where the class is that results call `name`, as a grid writes it."""
         own = self.own_classes.get(kind, {}).get(name)
@@ -117,8 +126,9 @@ class SweepInfo:
         known = {_FIELDS.get(key, key): data[key] for key in SHAPE if key in data}
         for name in ("tune", "extra_seeds", "fresh_seeds", "accepted"):
             known[name] = tuple(known.get(name, ()))
-        if fields := known.get("task_fields"):
-            known["task_fields"] = {task: tuple(names) for task, names in fields.items()}
+        for name in ("task_fields", "accepted_for"):
+            if listed := known.get(name):
+                known[name] = {key: tuple(values) for key, values in listed.items()}
         return cls(**known)
 
     def to_json(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from sweepd.cluster.address import Address
 from sweepd.cluster.base import Work
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 from sweepd.grid.options import Nodes, Resources
 
 
@@ -33,7 +33,7 @@ def test_slots_are_those_of_all_nodes() -> None:
     assert mixed.slots(Resources(2)) == 3 * 2 + 2 * 4
     assert mixed.slots(Resources(1, 0.5)) == 2 * 2
     assert cluster().slots(Resources(2)) == 0, "only the cluster knows"
-    with pytest.raises(EnvironmentFailure, match="the largest node has"):
+    with pytest.raises(UserError, match="the largest node has"):
         mixed.slots(Resources(16))
 
 

@@ -71,7 +71,7 @@ def test_ready_files_grow_from_a_head_that_runs_no_trials() -> None:
         assert cluster.slots(cluster.per_trial) == 32
         hour = cluster.cost(cluster.per_trial, 32, 3600, 3600)[0]
         assert hour == pytest.approx(cluster.prices["head"] + 8 * cluster.prices["gpu"])
-        with pytest.raises(EnvironmentFailure, match="8 GPUs"):
+        with pytest.raises(UserError, match="8 GPUs"):
             cluster.slots(Resources(1, 8))
 
 

@@ -228,6 +228,11 @@ def test_the_frontier_is_what_no_cell_beats(cells: Any, score: str) -> None:
         if not any(c <= cost and a >= acc and (c, a) != (cost, acc) for c, a in points(size))
     }
     assert found == expected
+    measured = {key: acc for key, acc in cells.items() if acc is not None}
+    of_score = {key: acc if score == "acc" else 1 - acc for key, acc in measured.items()}
+    shown = [(n, d * layers, value) in expected for (n, d, layers), value in of_score.items()]
+    tied = [int(note.split()[1]) for note in answer.notes if note.startswith("tied:")]
+    assert sum(tied) == sum(shown) - len(expected)
     assert answer.rows == sorted(answer.rows, key=lambda row: (row["size"], row["d * layers"]))
 
 

@@ -27,7 +27,7 @@ def test_the_least_width_that_reaches_a_metric() -> None:
 def test_a_cost_that_its_loop_does_not_state_is_named_as_such() -> None:
     answer = question(store(CELLS), "frontier train_flops, f1")
     assert not answer.rows
-    left_out = "cells for which an expression has no value: its loop may state costs in `cost()`"
+    left_out = "cells for which an expression has no value: their loop may state costs in `cost()`"
     assert f"left out: 3 {left_out}" in answer.notes
 
 

@@ -59,6 +59,27 @@ def test_the_loss_decides_where_the_goals_are_about_it() -> None:
     assert (row["lr"], row["loss"]) == ("0.01", 0.2)
 
 
+def test_a_rate_that_diverged_was_tried() -> None:
+    """So the best rate does not lie at the edge of those that were tried."""
+    store = FakeStore()
+    trials = [planned(d=8, lr=rate) for rate in RATES]
+    store.add_sweep("s", trials, goal="loss < 0.1")
+    for trial, loss in zip(trials, (0.3, 0.2, None), strict=True):
+        store.end(trial, "completed" if loss else "diverged", None, loss=loss)
+    [row] = question(store, "best lr by d").rows
+    assert (row["lr"], row["values"], row["edge"]) == ("0.01", 3, "")
+
+
+def test_a_seed_that_a_rule_stopped_does_not_count() -> None:
+    store = FakeStore()
+    trials = [planned(d=8, seed=seed) for seed in range(3)]
+    store.add_sweep("s", trials)
+    for trial, acc in zip(trials, (0.7, 0.7, None), strict=True):
+        store.end(trial, "completed" if acc else "stopped", acc)
+    [row] = question(store, "max acc by d").rows
+    assert (row["acc"], row["seeds"]) == (0.7, 2)
+
+
 def test_an_axis_is_wanted() -> None:
     for text, told in (("best acc by d", "name an axis"), ("best d + 1", "names of columns")):
         with pytest.raises(UserError, match=told):

@@ -5,6 +5,7 @@ memory is kept elsewhere. The numbers are those of a trial that nothing disturbe
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -233,6 +234,10 @@ def test_what_waits_is_found_by_whichever_path_leads_to_the_results(tmp_path: Pa
     by_link = Store.open(str(tmp_path / "link"))
     by_link.spill_store().write_trials([{"id": "ff", "attempt": 1, "config": "ff"}])
     assert store.take_in_spill() == 1 and store.read_trials().table.num_rows == 1
+    now = spill.place(by_link.address)
+    named = hashlib.blake2b(by_link.address.encode(), digest_size=8).hexdigest()
+    earlier = now.rename(now.with_name(named))  # as earlier versions named it
+    assert now != earlier == by_link.spilled()
 
 
 def test_what_waits_is_taken_in_by_several_at_once_and_only_from_ones_own(

@@ -71,23 +71,34 @@ def sample(
     count: Annotated[int, typer.Option(min=1)] = 5,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Print some of a task's test data; with --json, one object a line."""
     from sweepd.grid import registry
     from sweepd.tasks.base import Split
     from sweepd.trial.training import Stream, generator
 
+    form = form_of(as_json, as_csv)
     found = registry.find_task(task, Path())
     given = parsed(settings)
     made = _made(task, found, given)
     _refuse_leftovers(given, task)
     with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
+    if form == "csv":
+        rows = [{name: _text(part) for name, part in vars(one).items()} for one in examples]
+        emit(list(rows[0]), rows, form)
+        return
     for example in examples:
-        if as_json:
+        if form == "json":
             print(json.dumps(vars(example), ensure_ascii=False))
         else:
             print(" ".join(example.tokens))
+
+
+def _text(part: Any) -> Any:
+    """Returns a part of an example as one value of a table. Tokens stand with spaces between."""
+    return " ".join(map(str, part)) if isinstance(part, list | tuple) else part
 
 
 def flops(

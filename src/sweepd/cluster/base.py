@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 from sweepd.grid.options import Nodes, Placement, Resources, no_room, slots
 from sweepd.grid.yamlfile import Keys
 
@@ -45,12 +45,12 @@ class ClusterFile(BaseModel, ABC):
     def slots(self, per_trial: Resources) -> int:
         """Returns how many trials run at once, or 0 if that is not known from here.
 
-        Raises EnvironmentFailure if no node can ever hold one.
+        Raises UserError if no node can ever hold one.
         """
         types = self.types()
         count = slots(types.values(), per_trial)
         if types and not count:
-            raise EnvironmentFailure(no_room(per_trial, types.values()))
+            raise UserError(no_room(per_trial, types.values()))
         return count
 
     def placement(self, per_trial: Resources) -> Placement:

@@ -581,7 +581,8 @@ class _Reader:
             self.refuse(variant.written["steps"], message)
         if steps and settle.most < 2 * min(steps):
             message = f"most = {settle.most} leaves no budget of twice the {min(steps)} steps"
-            self.refuse(("settle",), f"{message} of train.steps; raise it")
+            of = "loop.steps" if self.of_loop else "train.steps"
+            self.refuse(("settle",), f"{message} of {of}; raise it")
         for variant in (variant for block in blocks["stop"] for variant in block.variants):
             for rule in ("tokens", "seconds", "flops", "plateau", "asha"):
                 if getattr(variant.value, rule) is not None:

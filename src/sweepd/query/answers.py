@@ -11,7 +11,7 @@ from sweepd.errors import UserError
 from sweepd.grid.options import Goal
 from sweepd.query.cell_rows import cell_rows
 from sweepd.query.cells import Cell, judged, score_columns
-from sweepd.query.cells_sql import MEASURED
+from sweepd.query.cells_sql import COSTS, MEASURED
 from sweepd.query.database import (
     Answer,
     CodeChoice,
@@ -104,7 +104,7 @@ def answer(views: Views, text: str) -> Answer:
     budgets = "steps" if views.settles else None
     rank = fewest_steps(merit) if budgets and question.verb in ("min", "fit") else merit
     cells = tuned(cells, grouping.tuned, grouping.rest, condition, rank, budgets)
-    notes += _notes(cells, condition)
+    notes += _notes(question, cells, condition)
     reply = _reply(views, question, grouping, cells, condition, merit, score_columns(own))
     if of_budgets:
         reply = with_exchange(reply, grouping, tried)
@@ -140,7 +140,7 @@ def _reply(
         case "fit":
             return growth(views, question, grouping, valued, condition, merit)
         case "best":
-            return best(question, grouping, valued, merit, scores)
+            return best(question, grouping, cells, merit, scores)
         case "max":
             return greatest(question, grouping, valued, scores)
 
@@ -231,10 +231,13 @@ def _frontier(
 ) -> Reply:
     (cost, _), (score, _) = question.expressions
     own = [cost, score, *grouping.shown, "seeds", *scores, "solved", "at", "edge"]
-    rows, unbeaten = [], []
+    rows: list[dict[str, Any]] = []
+    unbeaten: list[Cell] = []
+    tied = 0
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         best = -inf
         for cell in sorted(members, key=lambda cell: (cell.values[0], -merit(cell))):
+            tied += merit(cell) == best > -inf and cell.values[0] == unbeaten[-1].values[0]
             if merit(cell) > best:
                 best = merit(cell)
                 found = {
@@ -252,6 +255,8 @@ def _frontier(
             f"censored: {solved} of {len(cells)} cells have seeds that stopped as solved; their "
             "score is a bound from below, so one that is not shown may belong here"
         )
+    if tied:
+        notes.append(f"tied: {tied} more cells have the cost and the score of a row that is shown")
     if merged := grouping.merged(cells):
         notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
     return Reply(
@@ -284,24 +289,26 @@ def _goal(views: Views) -> Goal:
     return goal
 
 
-def _notes(cells: Sequence[Cell], condition: Node) -> list[str]:
-    """Returns notes on what the rows leave out or do not decide."""
-    notes = []
+def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterator[str]:
+    """Yields notes on what the rows leave out or do not decide."""
     if unfinished := [cell for cell in cells if cell.outcome is None]:
         early = [
             any(point.row["stopped"] or point.row["solved"] for point in cell.points)
             for cell in unfinished
         ]
         detail = f", {sum(early)} of them with seeds that stopped early" if any(early) else ""
-        notes.append(f"unfinished: {len(unfinished)} of {len(cells)} cells{detail}")
+        yield f"unfinished: {len(unfinished)} of {len(cells)} cells{detail}"
     for score in sorted(condition.scores):
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
-            notes.append(f"not measured: {silent} cells have completed trials without {score}")
-    if silent := [cell for cell in cells if not cell.has_values]:
-        of_loop = any(cell.complete and cell.row["L"] is None for cell in silent)
-        why = ": its loop may state costs in `cost()`" if of_loop else " yet"
-        notes.append(f"left out: {len(silent)} cells for which an expression has no value{why}")
-    return notes
+            yield f"not measured: {silent} cells have completed trials without {score}"
+    if empty := [cell for cell in cells if not cell.has_values]:
+        asked = {name for _, node in question.expressions for name in node.columns}
+        why = " yet"
+        if any(cell.row[cost] is None for cell in empty for cost in asked.intersection(COSTS)):
+            why = ": their loop may state costs in `cost()`"
+        elif diverged := sum(cell.complete and cell.row["diverged"] > 0 for cell in empty):
+            why = f" yet; {diverged} of them diverged"
+        yield f"left out: {len(empty)} cells for which an expression has no value{why}"
 
 
 def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from sweepd.query.cells import Cell
 from sweepd.query.grouping import Grouping
 from sweepd.query.minima import MinRow
+from sweepd.statuses import RAN
 
 Merit = Callable[[Cell], Any]
 """A function that says how good a cell is. Its result is greater for a better cell."""
@@ -38,7 +39,7 @@ def told_of(grouping: Grouping, cell: Cell) -> dict[str, Any]:
     """Returns the columns that tell a row's reader about the one cell that the row shows."""
     return {
         **{name: cell.row[name] for name in grouping.shown},
-        "seeds": cell.row["ended"],
+        "seeds": sum(cell.row[status] for status in RAN),
         **cell.scores(),
         "at": grouping.at(cell),
         "edge": cell.edge,

@@ -41,14 +41,18 @@ def best(
     """Returns the answer to `best`: the value of an axis with the best score in each group.
 
     The column `values` says how many values of the axis were compared. The column `edge` names the
-    axis too where its best value is the least or the greatest of them.
+    axis too where its best value is the least or the greatest of them. A value with which training
+    diverged was compared, and it is the worst.
     """
     axis, [(score, _)] = question.best, question.expressions
     assert axis is not None
     columns = [*grouping.group, axis, score, "values", "seeds", *scores, "at", "edge"]
     rows, winners = [], []
-    for where, members in grouping.rows(cell for cell in cells if cell.outcome):
-        winner = max(members, key=merit)
+    for where, members in grouping.rows(cell for cell in cells if cell.outcome and cell.measured):
+        rivals = [cell for cell in members if cell.has_values]
+        if not rivals:
+            continue
+        winner = max(rivals, key=merit)
         edges = [winner.edge, axis if at_edge(axis, winner, members) else ""]
         found = {
             "values": len({cell.row[axis] for cell in members}),  # unless an axis has that name

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepd import cycles
-from sweepd.errors import EnvironmentFailure
+from sweepd.errors import SweepdError
 from sweepd.grid.blame import is_own_file
 from sweepd.grid.spec import Grid
 from sweepd.run.hanging import watched
@@ -38,7 +38,7 @@ def room(grid: Grid, site: Site) -> Finding:
     about = "resources", grid.name, str(resources)
     try:
         return Finding(*about, True, f"{site.slots(resources)} trials at once")
-    except EnvironmentFailure as error:
+    except SweepdError as error:
         return Finding(*about, False, str(error), grid.document.place(("resources",)))
 
 

@@ -231,7 +231,8 @@ def _connect(address: str, request_seconds: float, retry_seconds: float) -> Obje
     scheme, _, rest = address.partition("://")
     bucket, _, prefix = rest.partition("/")
     if not bucket or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
-        raise UserError(f"{address}: an address is {scheme}://bucket/prefix")
+        scheme = scheme.rstrip(":")
+        raise UserError(f"{scheme}://{rest}: an address is {scheme}://bucket/prefix")
     client: ClientConfig = {
         "timeout": timedelta(seconds=request_seconds),
         "connect_timeout": timedelta(seconds=min(5.0, request_seconds)),

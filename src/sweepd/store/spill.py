@@ -20,12 +20,16 @@ then the states after them, then the endings."""
 def place(address: str) -> Path:
     """Returns the spill folder of the store at that address. It lies below $SWEEPD_RESCUE, or in
     a folder for temporary files that no other user can write to. It need not exist. A folder has
-    one spill, whichever symbolic links lead to it."""
-    if "://" not in address:
-        address = os.path.realpath(address)
+    one spill, whichever symbolic links lead to it. One that earlier versions made, and named by the
+    address as it was written, is used as long as it is the only one."""
     given = os.environ.get("SWEEPD_RESCUE")
     root = Path(given) if given else Path(tempfile.gettempdir()) / f"sweepd-rescue-{os.getuid()}"
-    return root.absolute() / hashlib.blake2b(address.encode(), digest_size=8).hexdigest()
+    real = address if "://" in address else os.path.realpath(address)
+    here, before = (
+        root.absolute() / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+        for name in (real, address)
+    )
+    return before if before.exists() and not here.exists() else here
 
 
 def make(address: str) -> Path:

@@ -134,7 +134,7 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
             raise UserError(f"~ {along}: it is of type {kind}, not a number")
         ranked.add(along)
     if ranked.intersection((*COSTS, GOAL_COST)):
-        ranked.update("d", (info.minimized for info in views.infos.values()))
+        ranked |= {"d", *(info.minimized for info in views.infos.values())}
     if TRAINING in ranked:
         ranked.add("steps")
     return ranked | sizes if ranked & sizes else ranked

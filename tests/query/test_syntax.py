@@ -151,5 +151,11 @@ def test_what_is_printed_means_what_was_typed(predicate: str) -> None:
     except UserError as error:
         assume("is a share" not in str(error))
         raise
-    found = duckdb.execute(f"SELECT {sql} FROM {cells}").fetchall()
-    assert found == duckdb.execute(f"SELECT {predicate} FROM {cells}").fetchall()
+
+    def found(condition: str) -> object:
+        try:
+            return duckdb.execute(f"SELECT {condition} FROM {cells}").fetchall()
+        except duckdb.InvalidInputException:  # a division by zero
+            return "no answer"
+
+    assert found(sql) == found(predicate)

@@ -426,7 +426,6 @@ def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> N
         ("success", "the name of a field of stop"),
         ("acc", "mine.py:Mine has a field acc, the name of a column of every result"),
         ("l", "mine.py:Mine has a field l, the name of a column of every result"),
-        ("verdict", "mine.py:Mine has a field verdict, the name of a column of answers"),
     ],
 )
 def test_fields_that_would_share_a_column(tmp_path: Path, field: str, message: str) -> None:
@@ -435,6 +434,14 @@ def test_fields_that_would_share_a_column(tmp_path: Path, field: str, message: s
     assert len(found) == 1
     assert found[0].startswith("grid.yaml:")
     assert message in found[0] or "standard has a field d" in found[0]
+
+
+def test_a_field_that_answers_use_is_warned_about(tmp_path: Path) -> None:
+    """It is not refused, so a sweep that was saved with such a field can still be resumed."""
+    (tmp_path / "mine.py").write_text(MINE.replace("level", "verdict"))
+    text = GRID.replace("name: lis", "name: mine.py:Mine")
+    [warning] = [one for one in planned(text=text, base=tmp_path).warnings if "verdict" in one]
+    assert warning.startswith("mine.py:Mine has a field verdict, the name of a column of answers")
 
 
 def test_what_only_the_length_shows_to_be_impossible(tmp_path: Path) -> None:

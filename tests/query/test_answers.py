@@ -31,8 +31,20 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def test_no_field_may_have_the_name_of_a_column_of_answers() -> None:
-    """Or a row could not say which of its cells it is about."""
+def test_a_question_that_would_give_a_column_two_meanings_is_refused() -> None:
+    store = FakeStore()
+    trials = [{**planned(d=d), "value": v, "id": f"{d}{v}", "config": f"{d}{v}"}
+              for d in (8, 16) for v in (1, 3)]  # fmt: skip
+    store.add_sweep("s", trials)
+    for trial in trials:
+        store.end(trial, "completed", 0.95)
+    with pytest.raises(UserError, match="`min` has a column `value` of its own"):
+        question(store, "min d where acc > 0.9")
+    assert question(store, "min d by n where acc > 0.9").rows[0]["value"] == 8
+    assert [row["value"] for row in question(store, "best d by value").rows] == [1, 3]
+
+
+def test_the_columns_of_answers_are_known() -> None:
     of_cells = {*RESERVED, *OF_CELLS, "steps", "n", "d", "lr", "heads", "values"}
     for text in ("min d by n", "frontier flops, acc", "best d", "max acc"):
         assert set(question(mixed(), text).columns) <= of_cells | set(OF_ANSWERS), text

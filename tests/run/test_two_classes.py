@@ -127,9 +127,9 @@ def test_what_sweepd_0_1_0_left(store: Store, tmp_path: Path) -> None:
     table = store.read_trials().table
     second = planned(tmp_path, "s", "v2.py:Net")
     standing_2 = standing(second.trials, table)
-    assert {ending.code for ending in standing_2.other.values()} == {"code of v2.py:Net"}
+    assert {one.code for [one] in standing_2.other.values()} == {"code of v2.py:Net"}
     both = standing(found.trials, table)
-    assert {trial.id: both.other[trial.id].model for trial in found.trials} == {
+    assert {trial.id: both.other[trial.id][0].model for trial in found.trials} == {
         trial.id: trial.model_name for trial in found.trials
     }
     taken = both.accepting(found, lambda code, present: True)

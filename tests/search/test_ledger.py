@@ -75,6 +75,22 @@ def test_what_another_code_did_can_be_taken_over() -> None:
     assert taken.accepted == {"oldcode": {first.code}}
 
 
+def test_of_two_other_codes_the_one_that_is_accepted_counts_in_whatever_order_they_lie() -> None:
+    first, *_ = PLAN.trials
+    rows = [
+        ended(first, attempt, "completed", id=str(attempt) * 20, code=code)
+        for attempt, code in ((1, "a"), (2, "b"))
+    ]
+    for order in (rows, rows[::-1]):
+        found = standing(PLAN.trials, TRIALS.table(order))
+        assert [one.code for one in found.other[first.id]] == ["b", "a"]
+        of_a = found.accepting(PLAN, lambda code, present: code == "a")
+        assert {trial.code for trial in of_a.trials} == {first.code, "a"}
+        both = found.accepting(PLAN, lambda code, present: True)
+        assert both.accepted.keys() == {"a", "b"}
+        assert {trial.code for trial in both.trials} == {first.code, "b"}
+
+
 def test_changed_files_are_named() -> None:
     ours = {"new": {"training.py": "b", "tasks/lis.py": "x"}}
     theirs = {"old": {"training.py": "a", "tasks/lis.py": "x", "gone.py": "g"}, "older": {"z": "1"}}

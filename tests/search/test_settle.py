@@ -121,14 +121,14 @@ def test_an_edge_must_lead_by_more_than_chance(edge_scores: float, settled: str)
     at_edge = runs(*[dict.fromkeys(steps, score + edge_scores) for score in (0.24, 0.25, 0.26)])
     found = stands([at_edge, inside, inside], GOAL, "median", SETTLE, 1000)
     assert found.settled == settled
-    first, second = best_rates([AtRate(1.0, at_edge), AtRate(2.0, inside)], GOAL)
+    first, second = best_rates([AtRate(1.0, at_edge), AtRate(2.0, inside)], GOAL, "median")
     assert {first.peak_lr, second.peak_lr} == {1.0, 2.0}
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=3, max_size=6))
 def test_the_best_rates_score_best_and_lie_inside_where_they_may(scores: list[float]) -> None:
     rates = [AtRate(10.0**i, runs({1000: score})) for i, score in enumerate(scores)]
-    first, second = best_rates(rates, GOAL)
+    first, second = best_rates(rates, GOAL, "median")
     of = {rate.peak_lr: score for rate, score in zip(rates, scores, strict=True)}
     assert [of[first.peak_lr], of[second.peak_lr]] == sorted(scores, reverse=True)[:2]
     assert bool(edge(rates, first)) == (max(scores) > max(scores[1:-1]))
@@ -374,6 +374,22 @@ def test_the_edge_of_the_rates_is_widened() -> None:
     assert max(rates) == pytest.approx(1e-2, rel=0.2) and min(rates) == 1e-4
     longest = [trial for trial in ended if trial.train.steps >= 4000]
     assert {trial.axes["lr"] for trial in longest} == {0.00333333, 0.001}
+
+
+def test_one_seed_that_diverges_does_not_hide_the_best_rate() -> None:
+    """By the median, the rate .01 is just short of the goal and still gains."""
+    goal = Goal.parse("loss < 0.1")
+    falling = {1000: Final(0.3), 4000: Final(0.12)}
+    diverged = {steps: Final(math.inf) for steps in falling}
+    chance = {1000: Final(0.9), 4000: Final(0.9)}
+    rates = [
+        AtRate(0.001, dict.fromkeys(range(3), chance)),
+        AtRate(0.01, {0: diverged, 1: falling, 2: falling}),
+        AtRate(0.02, dict.fromkeys(range(3), chance)),
+    ]
+    assert best_rates(rates, goal, "median")[0] is rates[1]
+    mark = settled_mark(rates, goal, "median", Settle(least=1000), 1000)
+    assert mark.settled == "moving"
 
 
 def test_what_settling_may_cost_is_a_range() -> None:

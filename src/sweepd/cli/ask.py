@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +16,7 @@ from sweepd.cli.output import (
     Results,
     emit,
     form_of,
+    naming,
     report_damage,
     results_address,
     say,
@@ -106,8 +108,9 @@ def _show_askable(store: Store, code: CodeChoice, sweeps: list[str] | None, form
     found, examples = askable(store, code=code, sweeps=sweeps)
     report_damage(found.damaged)
     emit(found.columns, found.rows, form)
+    ours = naming(store.address)
     for example in examples:
-        say(f'sweepd query "{example}"')
+        say(" ".join([f'sweepd query "{example}"', *map(shlex.quote, ours)]))
 
 
 def sql(

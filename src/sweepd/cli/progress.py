@@ -145,8 +145,9 @@ class Progress:
 
     def lost_ray(self, reason: str) -> NoReturn:
         """Ends the process at once, because Python's own way out would wait for Ray."""
+        go_on = command("resume", self.grid.name, results=self.address)
         self.leave(
-            f"sweepd: {reason}; `sweepd resume` continues from the last checkpoints",
+            f"sweepd: {reason}; `{go_on}` continues from the last checkpoints",
             EnvironmentFailure.exit_code,
         )
 

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from sweepd.cli.board import RUNNING, Board, Spot, TrialState, labels
-from sweepd.cli.drawing import drawn, line
+from sweepd.cli.drawing import MOST_ERRORS, drawn, line
 from sweepd.cli.output import command, say
 from sweepd.cli.status import standings
 from sweepd.closest import closest
@@ -154,7 +154,7 @@ class View:
         goal = Goal.parse(info.goal)
         if runs:
             self.first = 1000 * latest.get("number", 0)
-        states, errors = {}, []
+        states, failed = {}, []
         for id_, label in self.labels.items():
             ended, now = endings.get(id_), active.get(id_)
             if now:
@@ -164,9 +164,7 @@ class View:
                 score, step = ended.get(goal.metric), ended["step"] or 0
                 states[id_] = TrialState(ended["status"], step, score, earlier, ended["error"])
                 if ended["status"] == "failed" and ended["attempt"] >= self.first:
-                    why = (ended["error"] or "").partition("\n")[0]
-                    read = command("logs", id_, results=self.store.address)
-                    errors.append(f"{label}: failed: {why} (`{read}`)")
+                    failed.append((id_, label, (ended["error"] or "").partition("\n")[0]))
         here = bool(active) or any(not state.earlier for state in states.values())
         starting = runs and not here
         return Board(
@@ -178,7 +176,10 @@ class View:
             staircase=info.search == "staircase",
             seconds=_since(latest) if active else 0.0,
             waiting="starting Ray and its workers" if starting else "",
-            errors=errors,
+            errors=[
+                f"{label}: failed: {why} (`{command('logs', id_, results=self.store.address)}`)"
+                for id_, label, why in failed[-MOST_ERRORS:]
+            ],
             labels=self.labels,
             minimized=info.minimized,
         )

@@ -11,15 +11,14 @@ from sweepd.grid.axes import Block
 from sweepd.grid.metrics import Better
 from sweepd.grid.options import OF_ANSWERS, OF_CELLS
 from sweepd.grid.parts import RESERVED, column
-from sweepd.grid.spec import SETTINGS, Grid
+from sweepd.grid.spec import FINDERS, SETTINGS, Grid
 from sweepd.grid.yamlfile import Problem
 
 
 def clashes(grid: Grid) -> Iterator[Problem]:
     """Yields a problem for each field and each metric whose name is taken. SQL reads the names of
     columns without regard to case."""
-    taken = dict.fromkeys(OF_ANSWERS, "a column of answers")
-    taken |= {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
+    taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
     taken |= dict.fromkeys(length_scores(grid), "a score at another length")
     yield from _of_metrics(grid, taken)
     taken |= {name: f"a metric of {block.name}" for block, name, _ in own_metrics(grid)}
@@ -33,6 +32,19 @@ def clashes(grid: Grid) -> Iterator[Problem]:
                     yield Problem(grid.document.place(block.keys), block.keys, message)
                 own[name.lower()] = f"a field of {what}"
         taken |= own
+
+
+def unaskable(grid: Grid) -> Iterator[str]:
+    """Yields a warning for each field and each metric that has the name of a column of answers. A
+    question can't group by it, nor be about it."""
+    own = [(block, name, "metric") for block, name, _ in own_metrics(grid)]
+    own += [(b, name, "field") for k in FINDERS for b in grid.blocks[k] for name in b.axes]
+    for block, name, kind in own:
+        if name.lower() in OF_ANSWERS:
+            yield (
+                f"{block.name} has a {kind} {name}, the name of a column of answers: `min` can't "
+                f"be asked about it; rename the {kind} before you train"
+            )
 
 
 def _of_metrics(grid: Grid, taken: Mapping[str, str]) -> Iterator[Problem]:

@@ -28,7 +28,7 @@ OF_ANSWERS = (
     *("per_halving", "per_halving_low", "per_halving_high"),
 )
 """The columns that answers to `min` add to those of cells, but for `steps`, which are those of the
-cells that pass. No field and no metric may take these names."""
+cells that pass. A question cannot be about a field or a metric of such a name."""
 
 
 PassRule = Literal["median", "all", "any", "mean"]

@@ -11,7 +11,7 @@ from sweepd.errors import UserError
 from sweepd.grid import loops, reach
 from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks, same_networks
 from sweepd.grid.axes import Block, reason
-from sweepd.grid.columns import clashes, length_scores, own_metrics
+from sweepd.grid.columns import clashes, length_scores, own_metrics, unaskable
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.loops import LoopFacts
@@ -131,6 +131,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         self.problems += clashes(self.grid)
+        self.warned += unaskable(self.grid)
         trials: dict[str, Trial] = {}
         for trial in self.of_loops() if self.parts.loops else self.of_tasks():
             trials.setdefault(trial.id, trial)

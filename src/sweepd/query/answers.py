@@ -8,7 +8,7 @@ from typing import Any
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
-from sweepd.grid.options import Goal
+from sweepd.grid.options import OF_ANSWERS, Goal
 from sweepd.query.cell_rows import cell_rows
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import COSTS, MEASURED
@@ -96,6 +96,7 @@ def answer(views: Views, text: str) -> Answer:
     if not cells:
         notes += _unmet(conjuncts(selection), [cell for cell, _ in every])
     grouping = group(views, question, [cell for cell, _ in every], cells)
+    _refuse_columns_of(question.verb, [*grouping.group, *own])
     merit = _merit(question, condition, own)
     of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
     tried = [cell for cell in cells if cell.has_values]
@@ -115,8 +116,7 @@ def answer(views: Views, text: str) -> Answer:
             f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
-    selected = [cell for cell, holds in every if holds]
-    summed = summary(views, question, asked, grouping.group, selected)
+    summed = summary(views, question, asked, grouping.group, [c for c, holds in every if holds])
     about, met = about or frozenset({"acc"}), goal_of(condition)
     return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.tell_cells, summed)
 
@@ -304,11 +304,21 @@ def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterat
     if empty := [cell for cell in cells if not cell.has_values]:
         asked = {name for _, node in question.expressions for name in node.columns}
         why = " yet"
-        if any(cell.row[cost] is None for cell in empty for cost in asked.intersection(COSTS)):
+        of_loops = [cell for cell in empty if cell.row["L"] is None]
+        if any(cell.row[cost] is None for cell in of_loops for cost in asked.intersection(COSTS)):
             why = ": their loop may state costs in `cost()`"
         elif diverged := sum(cell.complete and cell.row["diverged"] > 0 for cell in empty):
             why = f" yet; {diverged} of them diverged"
         yield f"left out: {len(empty)} cells for which an expression has no value{why}"
+
+
+def _refuse_columns_of(verb: str, names: Iterable[str]) -> None:
+    """Raises UserError if a column of an answer to this verb would have two meanings."""
+    taken = OF_ANSWERS if verb == "min" else ("at", "edge")
+    if clash := sorted(set(names).intersection(taken)):
+        raise UserError(
+            f"`{verb}` has a column `{clash[0]}` of its own: ask `by` others, or use `sweepd sql`"
+        )
 
 
 def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:

@@ -114,8 +114,8 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
     """Returns the columns that the question ranks, which by default do not group its rows.
 
     These are the columns of its expressions, and the one that it fits along or asks the best value
-    of. If a cost is among them, d and what the sweeps minimise are ranked too, since costs are
-    there to rank them. If that is
+    of. If a cost is among them, d is ranked too, and what all sweeps minimise if that is one
+    field, since costs are there to rank them. If that is
     the cost of training, the steps are ranked as well. If one of `sizes`, the columns of the size,
     is ranked, all of them are. Raises UserError if the question cannot ask for that best value, or
     cannot fit along that column.
@@ -134,7 +134,8 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
             raise UserError(f"~ {along}: it is of type {kind}, not a number")
         ranked.add(along)
     if ranked.intersection((*COSTS, GOAL_COST)):
-        ranked |= {"d", *(info.minimized for info in views.infos.values())}
+        minimized = {info.minimized for info in views.infos.values()}
+        ranked |= {"d", *(minimized if len(minimized) == 1 else ())}
     if TRAINING in ranked:
         ranked.add("steps")
     return ranked | sizes if ranked & sizes else ranked

@@ -48,7 +48,8 @@ def best(
     assert axis is not None
     columns = [*grouping.group, axis, score, "values", "seeds", *scores, "at", "edge"]
     rows, winners = [], []
-    for where, members in grouping.rows(cell for cell in cells if cell.outcome and cell.measured):
+    compared = [cell for cell in cells if cell.outcome and cell.values[0] is not None]
+    for where, members in grouping.rows(compared):
         rivals = [cell for cell in members if cell.has_values]
         if not rivals:
             continue

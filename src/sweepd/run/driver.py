@@ -21,6 +21,7 @@ from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store, SweepInfo
+from sweepd.store.sweeps import accepting
 
 if TYPE_CHECKING:
     from sweepd.run.tune_hooks import Listener
@@ -132,9 +133,6 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
     """Returns what is saved of a plan besides its trials. `past`: what an earlier launch saved."""
     grid, settle = plan.grid, plan.grid.settle
     present = {digest: made.files for digest, made in plan.codes.items()}
-    past_for = past.accepted_for if past else {}
-    for_any = set(past.accepted if past else ()) - past_for.keys()
-    accepted_for = {code: of.union(past_for.get(code, ())) for code, of in plan.accepted.items()}
     return SweepInfo(
         goal=str(grid.goal),
         pass_rule=grid.pass_rule,
@@ -144,11 +142,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         extra_seeds=grid.seeds[grid.first_seeds :],
         fresh_seeds=grid.fresh_seeds,
         base=home(grid.base),
-        accepted=tuple(sorted({*plan.accepted, *(past.accepted if past else ())})),
-        accepted_for={
-            **past_for,
-            **{code: tuple(sorted(of)) for code, of in accepted_for.items() if code not in for_any},
-        },
+        **accepting(plan.accepted, past.acceptances() if past else {}),
         size_fields=plan.size_fields,
         task_fields=plan.task_fields,
         code_files={**(past.code_files if past else {}), **present},

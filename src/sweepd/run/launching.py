@@ -205,7 +205,7 @@ def planned(
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
     plan = found.accepting(plan, accepts)
     now = standing(plan.trials, read.table)
-    others = [ending.code for ending in now.other.values()]
+    others = now.other.values()
     search = new_search(plan)
     search.learn(outcomes(plan, read.table), ())
     return Planned(
@@ -214,7 +214,7 @@ def planned(
         read.table,
         outlook([t for t in now.todo if not t.on_demand], read.table, store.checkpoints),
         len(others),
-        tuple(changed_files(ours, theirs, set(others))),
+        tuple(changed_files(ours, theirs, {ending.code for one in others for ending in one})),
         tuple(changed_defaults(grid, past.own_classes)) if past else (),
         (*read.damaged, *damaged),
     )

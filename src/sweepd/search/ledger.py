@@ -3,7 +3,8 @@ the code has done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
@@ -34,13 +35,13 @@ class LedgerRow:
 @dataclass(frozen=True)
 class Standing:
     """How planned trials stand. failed: those of `todo` whose ending is a failure. other: by a
-    trial's id, its ending under another version of the code. unscored: those of `todo` that are
-    done but for the scores at other `lengths`."""
+    trial's id, its endings under other versions of the code, the newest first. unscored: those of
+    `todo` that are done but for the scores at other `lengths`."""
 
     done: tuple[Trial, ...]
     todo: tuple[Trial, ...]
     failed: tuple[Trial, ...]
-    other: Mapping[str, LedgerRow]
+    other: Mapping[str, Sequence[LedgerRow]]
     unscored: tuple[Trial, ...] = ()
 
     @property
@@ -54,11 +55,11 @@ class Standing:
         trials: list[Trial] = []
         accepted: dict[str, frozenset[str]] = {}
         for trial in (*self.done, *self.todo):
-            ending = self.other.get(trial.id)
-            if ending and accepts(ending.code, trial.code):
-                of = accepted.get(ending.code, frozenset())
-                accepted[ending.code] = of | {trial.code}
-                ids = {name: getattr(ending, name) for name in ("id", "trunk", "config", "code")}
+            others = [e for e in self.other.get(trial.id, ()) if accepts(e.code, trial.code)]
+            for one in others:
+                accepted[one.code] = accepted.get(one.code, frozenset()) | {trial.code}
+            if others:
+                ids = {name: getattr(others[0], name) for name in ("id", "trunk", "config", "code")}
                 trial = replace(trial, **ids)
             trials.append(trial)
         return replace(plan, trials=tuple(trials), accepted=accepted)
@@ -75,7 +76,10 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Returns how `trials` stand by the store's `trials` table. The `failed` ones are part of
     `todo`."""
     endings = counting_endings(table)
-    ended = {(e.task, e.model, e.config): e for e in endings.values() if e.status in DONE}
+    ended: dict[tuple[str, str, str], list[LedgerRow]] = defaultdict(list)
+    for one in sorted(endings.values(), key=lambda one: (-one.attempt, one.id)):
+        if one.status in DONE:
+            ended[one.task, one.model, one.config].append(one)
     done, todo, failed, unscored, other = [], [], [], [], {}
     for trial in trials:
         ending = endings.get(trial.id)
@@ -85,13 +89,14 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
         todo.append(trial)
         if ending and ending.status == "failed":
             failed.append(trial)
-        twin = ended.get((trial.task_name, trial.model_name, trial.unscored_config or ""))
-        if twin and twin.code == trial.code:
+        own, former, twins = (
+            ended.get((trial.task_name, trial.model_name, config or ""), [])
+            for config in (trial.config, trial.former_config, trial.unscored_config)
+        )
+        if any(twin.code == trial.code for twin in twins):
             unscored.append(trial)
-        for config in filter(None, (trial.config, trial.former_config)):
-            if ours := ended.get((trial.task_name, trial.model_name, config)):
-                other[trial.id] = ours
-                break
+        if own or former:
+            other[trial.id] = own + former
     return Standing(tuple(done), tuple(todo), tuple(failed), other, tuple(unscored))
 
 

@@ -166,7 +166,7 @@ def settled_mark(
         return SettledMark(
             "moving", f"would need {needed} steps, above the {settle.most} of settle"
         )
-    best = best_rates(rates, goal)
+    best = best_rates(rates, goal, rule)
     if not best:
         return SettledMark("untested", "no trial ran its budget at this size")
     if edge(rates, best[0]):
@@ -212,9 +212,9 @@ def lead_doubling(runs: Runs, goal: Goal, rule: PassRule) -> LastDoubling | None
     return last_doubling({seed: runs[seed]}, goal, rule, least=1)
 
 
-def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
+def best_rates(rates: Sequence[AtRate], goal: Goal, rule: PassRule) -> list[AtRate]:
     """Returns at most `BEST_RATES` rates, the best first, by the mean scores at their first
-    budgets.
+    budgets. Where a seed diverged under a goal on a loss, the pass rule takes the mean's place.
 
     A score counts as equal to the best if the two differ by at most one standard error of their
     difference (after Breiman et al. 1984, the one-SE rule). Otherwise, where all rates stand at
@@ -222,8 +222,7 @@ def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
     tried range comes first. So a rate at an end is the best only if it is plainly better than
     those within.
     """
-    sign = 1 if goal.comparison.startswith(">") else -1
-    tried = [(rate, *_at_first(rate.runs, sign)) for rate in rates if rate.runs]
+    tried = [(rate, *_at_first(rate.runs, goal, rule)) for rate in rates if rate.runs]
     if not tried:
         return []
     peaks = sorted({rate.peak_lr for rate, _, _ in tried})
@@ -240,16 +239,19 @@ def best_rates(rates: Sequence[AtRate], goal: Goal) -> list[AtRate]:
     return [rate for rate, _, _ in sorted(tried, key=merit, reverse=True)[:BEST_RATES]]
 
 
-def _at_first(runs: Runs, sign: int) -> tuple[float, float]:
+def _at_first(runs: Runs, goal: Goal, rule: PassRule) -> tuple[float, float]:
     """Returns the mean score over seeds after their first budgets, and its standard error. The
     mean is signed so that more is better. The error takes in both the evaluation error and the
-    spread of the seeds."""
+    spread of the seeds. Where scores are infinite, they are pooled by the rule."""
+    sign = 1 if goal.comparison.startswith(">") else -1
     finals = [by_steps[min(by_steps)] for by_steps in runs.values()]
-    scores = [sign * final.score for final in finals]
+    scores = [final.score for final in finals]
     error = math.sqrt(sum(_error(final) ** 2 for final in finals)) / len(finals)
-    if len(scores) > 1 and all(map(math.isfinite, scores)):
+    if not all(map(math.isfinite, scores)):
+        return sign * pooled(scores, rule, goal.better), error
+    if len(scores) > 1:
         error = max(error, stdev(scores) / math.sqrt(len(scores)))
-    return fmean(scores), error
+    return sign * fmean(scores), error
 
 
 def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None:

@@ -196,7 +196,7 @@ class Stair:
                 yield from needed
                 return
         tried = list(rates.values())
-        best = best_rates(tried, goal)
+        best = best_rates(tried, goal, rule)
         if not best:
             return
         ladders = [ladder for one in best for ladder in every if rates[ladder] is one]

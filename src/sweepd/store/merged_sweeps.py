@@ -12,12 +12,12 @@ from sweepd.errors import UserError
 from sweepd.store.merging import MergeStep
 from sweepd.store.schema import TEXT, with_column
 from sweepd.store.storage import checked
-from sweepd.store.sweeps import SweepFolder, SweepInfo
+from sweepd.store.sweeps import SweepFolder, SweepInfo, accepting
 from sweepd.store.tables import Damaged
 
-WHERE = ("created", "base", "code_files", "own_classes", "sources")
-"""The fields of SweepInfo that say where a sweep was launched and with which files. No answer
-depends on them."""
+JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted", "accepted_for")
+"""The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
+which files, and which earlier versions of the code were accepted. What both say is kept."""
 
 
 def sweeps(
@@ -80,7 +80,7 @@ def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table,
     differing = [
         field.name
         for field in fields(SweepInfo)
-        if field.name not in WHERE and getattr(mine, field.name) != getattr(other, field.name)
+        if field.name not in JOINED and getattr(mine, field.name) != getattr(other, field.name)
     ]
     if my_trials == trials and not differing:
         return False
@@ -103,12 +103,14 @@ def _trials(plan: pa.Table) -> set[tuple[str, bool]]:
 
 
 def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
-    """Returns a sweep that also knows the files and classes of an earlier version of it."""
+    """Returns a sweep that also knows the files and classes of an earlier version of it, and
+    accepts what that one did."""
     kinds = {*earlier.own_classes, *info.own_classes}
     return replace(
         info,
         code_files={**earlier.code_files, **info.code_files},
         sources={**earlier.sources, **info.sources},
+        **accepting(earlier.acceptances(), info.acceptances()),
         own_classes={
             kind: {**earlier.own_classes.get(kind, {}), **info.own_classes.get(kind, {})}
             for kind in sorted(kinds)

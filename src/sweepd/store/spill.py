@@ -17,25 +17,23 @@ KINDS = ("metrics", "checkpoints", "trials")
 then the states after them, then the endings."""
 
 
-def place(address: str) -> Path:
-    """Returns the spill folder of the store at that address. It lies below $SWEEPD_RESCUE, or in
-    a folder for temporary files that no other user can write to. It need not exist. A folder has
-    one spill, whichever symbolic links lead to it. One that earlier versions made, and named by the
-    address as it was written, is used as long as it is the only one."""
+def places(address: str) -> tuple[Path, Path]:
+    """Returns the spill folder of the store at that address, and the one that earlier versions
+    made. They lie below $SWEEPD_RESCUE, or in a folder for temporary files that no other user can
+    write to. They need not exist. A store has one spill, whichever symbolic links lead to it;
+    earlier versions named it by the address as it was written."""
     given = os.environ.get("SWEEPD_RESCUE")
     root = Path(given) if given else Path(tempfile.gettempdir()) / f"sweepd-rescue-{os.getuid()}"
     real = address if "://" in address else os.path.realpath(address)
-    here, before = (
-        root.absolute() / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
-        for name in (real, address)
-    )
-    return before if before.exists() and not here.exists() else here
+    names = (hashlib.blake2b(one.encode(), digest_size=8).hexdigest() for one in (real, address))
+    here, before = (root.absolute() / name for name in names)
+    return here, before
 
 
 def make(address: str) -> Path:
     """Returns the spill folder of the store at that address, which it makes if it does not exist.
     Raises EnvironmentFailure if that fails, or if another user made it."""
-    folder = place(address)
+    folder, _ = places(address)
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -51,10 +49,12 @@ def take_in(folder: Folder) -> int:
     Each object is whole and has a name that tells its content. So several processes may move it
     at once, and it may be there already.
     """
-    waiting = place(folder.address)
-    if not waiting.exists():
-        return 0
-    spill, moved = LocalFolder(_own(waiting)), 0
+    waiting = {place for place in places(folder.address) if place.exists()}
+    return sum(_take_in(LocalFolder(_own(place)), folder) for place in waiting)
+
+
+def _take_in(spill: Folder, folder: Folder) -> int:
+    moved = 0
     for log in spill.files("logs"):
         with suppress(FileNotFoundError):
             text = spill.read(f"logs/{log.name}").decode(errors="replace")

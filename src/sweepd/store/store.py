@@ -155,8 +155,7 @@ class Store:
     def spilled(self) -> Path | None:
         """Returns the folder on this machine where results wait that could not be written here.
         Returns None if there is none."""
-        waiting = spill.place(self.address)
-        return waiting if waiting.exists() else None
+        return next(filter(Path.exists, spill.places(self.address)), None)
 
     def take_in_spill(self) -> int:
         """Moves here what was written to this machine's spill folder. Returns how many objects

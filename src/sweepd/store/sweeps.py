@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -103,6 +103,11 @@ class SweepInfo:
         one's."""
         return code in self.accepted and present in self.accepted_for.get(code, (present,))
 
+    def acceptances(self) -> Mapping[str, Collection[str] | None]:
+        """Returns, for each accepted version of the code, those in whose place its trials count, or
+        None for any."""
+        return {code: self.accepted_for.get(code) for code in self.accepted}
+
     def class_of(self, kind: str, name: str) -> str:
         """Returns where the class is that results call `name`, as a grid writes it."""
         own = self.own_classes.get(kind, {}).get(name)
@@ -135,6 +140,16 @@ class SweepInfo:
         """Returns the content of `sweep.json`."""
         found = {key: getattr(self, _FIELDS.get(key, key)) for key in SHAPE}
         return {key: value for key, value in found.items() if value is not None}
+
+
+def accepting(*acceptances: Mapping[str, Collection[str] | None]) -> dict[str, Any]:
+    """Returns the fields of a SweepInfo that accepts what any of `SweepInfo.acceptances` does."""
+    joined: dict[str, set[str] | None] = {}
+    for code, of in chain.from_iterable(one.items() for one in acceptances):
+        before = joined.setdefault(code, set())
+        joined[code] = None if of is None or before is None else before.union(of)
+    named = {code: tuple(sorted(of)) for code, of in sorted(joined.items()) if of is not None}
+    return {"accepted": tuple(sorted(joined)), "accepted_for": named}
 
 
 BATCH = 10_000

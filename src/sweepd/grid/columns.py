@@ -37,9 +37,10 @@ def clashes(grid: Grid) -> Iterator[Problem]:
 def unaskable(grid: Grid) -> Iterator[str]:
     """Yields a warning for each field and each metric that has the name of a column of answers. A
     question can't group by it, nor be about it."""
-    own = [(block, name, "metric") for block, name, _ in own_metrics(grid)]
-    own += [(b, name, "field") for k in FINDERS for b in grid.blocks[k] for name in b.axes]
-    for block, name, kind in own:
+    named = [(block, name, "metric") for block, name, _ in own_metrics(grid)]
+    for block in (block for kind in FINDERS for block in grid.blocks[kind]):
+        named += [(block, name, "field") for name in block.axes]
+    for block, name, kind in named:
         if name.lower() in OF_ANSWERS:
             yield (
                 f"{block.name} has a {kind} {name}, the name of a column of answers: `min` can't "

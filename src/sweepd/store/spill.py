@@ -54,6 +54,7 @@ def take_in(folder: Folder) -> int:
 
 
 def _take_in(spill: Folder, folder: Folder) -> int:
+    """Moves everything from one spill, and returns how many objects besides logs."""
     moved = 0
     for log in spill.files("logs"):
         with suppress(FileNotFoundError):

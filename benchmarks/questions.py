@@ -82,7 +82,7 @@ from sweepd.cli.watching import View
 from sweepd.store.store import Store
 view = View(Store.open(sys.argv[1]), "scale")
 for _ in range(int(sys.argv[2])):
-    view.board()
+    view.board({"scale"})
 """
 
 LAUNCHER = """

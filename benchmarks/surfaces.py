@@ -173,7 +173,11 @@ def answers(votes: Votes) -> dict[float, Bound]:
     return {
         size: judge(
             [
-                Candidate(width, votes[at, width], any(w == width and s < size for s, w in failed))
+                Candidate(
+                    width,
+                    votes[at, width],
+                    0 if any(w == width and s < size for s, w in failed) else None,
+                )
                 for at, width in sorted(votes)
                 if at == size
             ]

@@ -170,18 +170,13 @@ def answers(votes: Votes) -> dict[float, Bound]:
     """Returns what `min d` says of each size. Over one line of cells, this is what the question
     says in SQL."""
     failed = [position for position, passed in votes.items() if passed is False]
+
+    def candidate(size: float, width: float) -> Candidate:
+        fails = any(w == width and s < size for s, w in failed)
+        return Candidate(width, votes[size, width], failed_smaller=fails, contradicted=fails)
+
     return {
-        size: judge(
-            [
-                Candidate(
-                    width,
-                    votes[at, width],
-                    0 if any(w == width and s < size for s, w in failed) else None,
-                )
-                for at, width in sorted(votes)
-                if at == size
-            ]
-        )
+        size: judge([candidate(size, width) for at, width in sorted(votes) if at == size])
         for size in sorted({size for size, _ in votes})
     }
 

@@ -19,6 +19,8 @@ from sweepd.grid.parts import RESERVED
 from sweepd.intervals import wilson
 from sweepd.query.answers import ask
 from sweepd.query.exchange import EXCHANGE
+from sweepd.query.growth import COLUMNS as OF_FITS
+from sweepd.query.shown import shown
 from sweepd.store.store import Store
 
 GRID = "task: {name: lis, n: [6, 8]}"
@@ -47,8 +49,27 @@ def test_a_question_that_would_give_a_column_two_meanings_is_refused() -> None:
 def test_the_columns_of_answers_are_known() -> None:
     of_cells = {*RESERVED, *OF_CELLS, "steps", "n", "d", "lr", "heads", "values"}
     for text in ("min d by n", "frontier flops, acc", "best d", "max acc"):
-        assert set(question(mixed(), text).columns) <= of_cells | set(OF_ANSWERS), text
-    assert set(OF_ANSWERS) <= {*COLUMNS, *EXCHANGE}
+        own = OF_ANSWERS[text.partition(" ")[0]]
+        assert set(question(mixed(), text).columns) <= of_cells | set(own), text
+    assert set(OF_ANSWERS["min"]) <= {*COLUMNS, *EXCHANGE}
+    assert {*OF_ANSWERS["fit"], "seeds"} == {*OF_FITS}
+
+
+@pytest.mark.parametrize("name", ["exponent", "verdict", "passed", "close"])
+def test_people_see_answers_about_fields_named_like_columns_of_other_verbs(name: str) -> None:
+    store = FakeStore()
+    trials = [planned(d=d, **{name: value}) for d in (8, 16) for value in (1, 3)]
+    store.add_sweep("s", trials)
+    for trial in trials:
+        store.end(trial, "completed", 0.95)
+    for text in (f"best d by {name}", f"max acc by {name}", f"frontier flops, acc by {name}"):
+        columns, rows = shown(question(store, text))
+        assert [row[name] for row in rows] == [1, 3] and set(columns) <= set(rows[0])
+    verb = "fit d ~ n" if name == "exponent" else "min d"
+    with pytest.raises(UserError, match=f"has a column `{name}` of its own"):
+        question(store, f"{verb} by {name} where acc > 0.9")
+    columns, rows = shown(question(store, "min d by n where acc > 0.9"))
+    assert [row["value"] for row in rows] == ["≤ 8"] and set(columns) <= set(rows[0])
 
 
 @pytest.mark.parametrize(

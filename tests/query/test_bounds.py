@@ -23,7 +23,7 @@ def test_bounds_are_those_of_the_slow_twin(cells: dict[tuple[int, int], bool | N
     expected = min_verdicts({(size, d, "lr"): passed for (size, d), passed in cells.items()})
     for size in {size for size, _ in cells}:
         candidates = [
-            Candidate(d, cells[size, d], _failed_smaller(cells, size, d))
+            Candidate(d, cells[size, d], *[_failed_smaller(cells, size, d)] * 2)
             for d in WIDTHS
             if (size, d) in cells
         ]
@@ -31,8 +31,8 @@ def test_bounds_are_those_of_the_slow_twin(cells: dict[tuple[int, int], bool | N
         assert (bound.kind, bound.value, bound.fail, bound.inferred) == expected[size]
 
 
-def _failed_smaller(cells: Mapping[tuple[int, int], bool | None], size: int, d: int) -> int | None:
-    return 0 if any(cells.get((s, d)) is False for s in SIZES if s < size) else None
+def _failed_smaller(cells: Mapping[tuple[int, int], bool | None], size: int, d: int) -> bool:
+    return any(cells.get((s, d)) is False for s in SIZES if s < size)
 
 
 def test_every_claim_holds_for_some_values_and_only_where_its_words_do() -> None:

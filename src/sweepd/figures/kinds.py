@@ -49,7 +49,7 @@ class Questions:
         """The answer with the least values and the cells behind them. Raises UserError if what is
         minimised is the size itself, since figures show the least values against the size."""
         found = self._asked(self._min, self.minimized)
-        if "size" not in found.named:
+        if "size" not in found.answer.group:
             raise UserError(
                 f"--of {self.minimized}: figures show it against the size; name another column"
             )

@@ -144,7 +144,7 @@ def _known(
         value, fail = row["value"], row["fail"]
         told = {
             "model": row["model"],
-            "cell": asked.cell_of.get(tuple(row[name] for name in asked.named)),
+            "cell": asked.cell_of.get(tuple(row[name] for name in asked.answer.group)),
             "x": row[along] * spread ** (APART * aside),
             "size": f"{row['size']} (L = {row['L']})" if "L" in row else row.get("size"),
             "known": bound(asked.expression, row),

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from sweepd.query.database import Answer
 
-ENDS = ("value", "exponent")
-"""The first column after the group's in the rows of a `min` and of a `fit`. In the rows of a
-frontier it is the cost."""
 MOST_PANELS = 60
 """The most panels that a figure may have. Nobody can read more."""
 MOST_BESIDE = 4
@@ -87,16 +84,10 @@ class Asked:
         return {row["task"] for row in self.answer.rows}
 
     @cached_property
-    def named(self) -> list[str]:
-        """The columns of the answer's group."""
-        columns = self.answer.columns
-        return columns[: min(columns.index(n) for n in (*ENDS, self.expression) if n in columns)]
-
-    @cached_property
     def apart(self) -> list[str]:
         """The columns of the group, besides task, size and model, in which rows differ."""
         rows = self.answer.rows
-        others = [n for n in self.named if n not in {"task", "model", *self.sizes}]
+        others = [n for n in self.answer.group if n not in {"task", "model", *self.sizes}]
         return [name for name in others if len({row[name] for row in rows}) > 1]
 
     @cached_property
@@ -105,7 +96,7 @@ class Asked:
         decides the row if none passes."""
         cells = [cell for cell in self.answer.cells if cell["stands"]]
         told = [cell for cell in cells if cell["decides"]] + [c for c in cells if c["wins"]]
-        return {tuple(cell[name] for name in self.named): cell["cell"] for cell in told}
+        return {tuple(cell[name] for name in self.answer.group): cell["cell"] for cell in told}
 
     def where(self, row: Row) -> str:
         """Returns the size of a row, and what else tells it apart from other rows, in words."""

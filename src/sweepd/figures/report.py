@@ -111,7 +111,7 @@ class Report:
 
     def _laws(self) -> str:
         laws = self.asked.laws
-        return table([*laws.named, *LAW_COLUMNS], laws.answer.rows, self.asked.texts["fit"])
+        return table([*laws.answer.group, *LAW_COLUMNS], laws.answer.rows, self.asked.texts["fit"])
 
     def _claims(self) -> str:
         rows = [{name: row[name] for name in row if name != "kind"} for row in self.claims()]

@@ -35,16 +35,19 @@ def clashes(grid: Grid) -> Iterator[Problem]:
 
 
 def unaskable(grid: Grid) -> Iterator[str]:
-    """Yields a warning for each field and each metric that has the name of a column of answers. A
-    question can't group by it, nor be about it."""
+    """Yields a warning for each field and each metric that has the name of a column of answers.
+    Some questions can't group by it, or be about it."""
     named = [(block, name, "metric") for block, name, _ in own_metrics(grid)]
     for block in (block for kind in FINDERS for block in grid.blocks[kind]):
         named += [(block, name, "field") for name in block.axes]
     for block, name, kind in named:
-        if name.lower() in OF_ANSWERS:
+        verbs = [f"`{verb}`" for verb, columns in OF_ANSWERS.items() if name in columns]
+        if kind == "metric":
+            verbs = [verb for verb in verbs if verb != "`fit`"]  # its answers have no scores
+        if verbs:
             yield (
-                f"{block.name} has a {kind} {name}, the name of a column of answers: `min` can't "
-                f"be asked about it; rename the {kind} before you train"
+                f"{block.name} has a {kind} {name}, the name of a column of answers: "
+                f"{', '.join(verbs)} can't be asked about it; rename the {kind} before you train"
             )
 
 

@@ -20,15 +20,29 @@ _GOAL = re.compile(
 
 OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """The columns of cells that are no scores. No field and no metric may take these names."""
-OF_ANSWERS = (
-    *("value", "fail", "inferred", "passed", "close", "at", "edge", "verdict"),
-    *("acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "loss_seed_min", "loss_seed_max"),
-    *("fail_steps", "gain", "missing", "rates", "settled", "why", "least_any", "least_median"),
-    *("least_all", "least_any_verdict", "least_median_verdict", "least_all_verdict"),
-    *("per_halving", "per_halving_low", "per_halving_high"),
+_OF_A_CELL = (
+    *("at", "edge", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max"),
+    *("loss_seed_min", "loss_seed_max"),
 )
-"""The columns that answers to `min` add to those of cells, but for `steps`, which are those of the
-cells that pass. A question cannot be about a field or a metric of such a name."""
+OF_ANSWERS = {
+    "min": (
+        *_OF_A_CELL,
+        *("value", "fail", "inferred", "passed", "close", "verdict"),
+        *("fail_steps", "gain", "missing", "rates", "settled", "why", "least_any", "least_median"),
+        *("least_all", "least_any_verdict", "least_median_verdict", "least_all_verdict"),
+        *("per_halving", "per_halving_low", "per_halving_high"),
+    ),
+    "fit": (
+        *("exponent", "low", "high", "growth", "factor", "points", "censored", "predicted"),
+        *("weight_constant", "weight_power", "weight_sqrt", "weight_plateau"),
+        *("over_standard", "over_standard_low", "over_standard_high"),
+        *("at_hand", "agrees", "reason"),
+    ),
+    **dict.fromkeys(("frontier", "best", "max"), _OF_A_CELL),
+}
+"""The columns that answers to a verb add to those of cells, but for `steps` of `min`, which are
+those of the cells that pass, and `values` of `best`, which gives way to an axis. An answer cannot
+be grouped by a field of such a name."""
 
 
 PassRule = Literal["median", "all", "any", "mean"]

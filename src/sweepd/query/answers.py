@@ -37,7 +37,7 @@ from sweepd.query.grouping import Grouping, group
 from sweepd.query.growth import growth
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
-from sweepd.query.parser import Question, parse
+from sweepd.query.parser import Question, Verb, parse
 from sweepd.query.reply import Merit, Reply, deciding, merged_notes, told_of
 from sweepd.query.settled import (
     LEAST_COLUMNS,
@@ -96,7 +96,7 @@ def answer(views: Views, text: str) -> Answer:
     if not cells:
         notes += _unmet(conjuncts(selection), [cell for cell, _ in every])
     grouping = group(views, question, [cell for cell, _ in every], cells)
-    _refuse_columns_of(question.verb, [*grouping.group, *own])
+    _refuse_columns_of(question.verb, grouping.group, own)
     merit = _merit(question, condition, own)
     of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
     tried = [cell for cell in cells if cell.has_values]
@@ -117,8 +117,18 @@ def answer(views: Views, text: str) -> Answer:
             "or values of nuisance axes, than are planned"
         )
     summed = summary(views, question, asked, grouping.group, [c for c, holds in every if holds])
-    about, met = about or frozenset({"acc"}), goal_of(condition)
-    return Answer(reply.columns, reply.rows, notes, damaged, about, met, reply.tell_cells, summed)
+    return Answer(
+        reply.columns,
+        reply.rows,
+        notes,
+        damaged,
+        question.verb,
+        grouping.group,
+        about or frozenset({"acc"}),
+        goal_of(condition),
+        reply.tell_cells,
+        summed,
+    )
 
 
 def _reply(
@@ -312,10 +322,11 @@ def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterat
         yield f"left out: {len(empty)} cells for which an expression has no value{why}"
 
 
-def _refuse_columns_of(verb: str, names: Iterable[str]) -> None:
-    """Raises UserError if a column of an answer to this verb would have two meanings."""
-    taken = OF_ANSWERS if verb == "min" else ("at", "edge")
-    if clash := sorted(set(names).intersection(taken)):
+def _refuse_columns_of(verb: Verb, group: Iterable[str], own: Iterable[str]) -> None:
+    """Raises UserError if a column of an answer to this verb would have two meanings. own: metrics
+    that the question is about, which are columns of all answers but those to `fit`."""
+    names = {*group} if verb == "fit" else {*group, *own}
+    if clash := sorted(names.intersection(OF_ANSWERS[verb])):
         raise UserError(
             f"`{verb}` has a column `{clash[0]}` of its own: ask `by` others, or use `sweepd sql`"
         )

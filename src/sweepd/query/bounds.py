@@ -21,16 +21,17 @@ class Candidate:
     passed: bool | None
     """True if one of the cells with this value passed. False if all of them ran their budget and
     failed. None otherwise."""
-    failed_smaller: int | None = None
-    """The largest number of steps with which, in the same settings, all of its cells failed at one
-    smaller size. None if they failed at none."""
+    failed_smaller: bool = False
+    """Whether all of its cells failed, in the same settings, at one smaller size."""
+    contradicted: bool = False
+    """Whether one of its passes had at most the budget of such a fail in the same settings."""
     budget: int = 0
     """The least number of steps with which the value passed, or the largest with which it failed.
     All budgets are 0 where they are not compared."""
 
     @property
     def failed(self) -> bool:
-        return self.passed is False or self.failed_smaller is not None
+        return self.passed is False or self.failed_smaller
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,8 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
     if at is None:
         kind = "above" if candidates[-1].failed else "open"
         return Bound(kind, None, fail, inferred)
-    contradicting = [c.budget for c in candidates[at + 1 :] if c.passed is False]
-    if (at_smaller := candidates[at].failed_smaller) is not None:
-        contradicting.append(at_smaller)
-    if any(budget >= candidates[at].budget for budget in contradicting):
+    larger = (c.budget for c in candidates[at + 1 :] if c.passed is False)
+    if candidates[at].contradicted or any(budget >= candidates[at].budget for budget in larger):
         kind = "not monotone"
     elif smaller and all(c.passed is False for c in smaller):
         kind = "exact"

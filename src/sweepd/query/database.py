@@ -94,6 +94,10 @@ class Answer:
     rows: list[dict[str, Any]]
     notes: list[str]
     damaged: tuple[Damaged, ...]
+    verb: str = ""
+    """The question's verb. Empty for the rows of SQL."""
+    group: tuple[str, ...] = ()
+    """The columns that group the rows of an answer to a question."""
     about: frozenset[str] = frozenset()
     """The scores that the question is about: acc, loss, or metrics of users' own tasks and
     loops."""

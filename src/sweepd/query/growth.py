@@ -49,8 +49,6 @@ def growth(
     [(text, node)] = question.expressions
     along = question.along
     assert along is not None
-    if taken := set(grouping.group).intersection(COLUMNS):
-        raise UserError(f"by {taken.pop()}: `fit` has a column of that name; group by others")
     cells = [cell for cell in cells if cell.row[along] is not None]
     _refuse_below_zero(text, [cell.values[0] for cell in cells])
     _refuse_below_zero(along, [cell.row[along] for cell in cells])

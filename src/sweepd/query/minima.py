@@ -107,13 +107,17 @@ def _candidate(views: Views, grouping: Grouping, cells: Sequence[Cell], failed: 
         passed = True
     elif all(cell.failed for cell in cells):
         passed = False
-    every = [failed.get(_but_size(views, grouping, *one), {}) for one in points]
-    shared = set.intersection(*map(set, every))
+    fails = [failed.get(_but_size(views, grouping, *one), {}) for one in points]
+    shared = set.intersection(*map(set, fails))
     smaller = [size for size in shared if all(size < point.row["size"] for _, point in points)]
-    longest = max((min(sizes[size] for sizes in every) for size in smaller), default=None)
+    contradicted = any(
+        point.outcome and sizes[size] >= point.steps
+        for (_, point), sizes in zip(points, fails, strict=True)
+        for size in smaller
+    )
     told = [point.steps for _, point in points if passed is not None and point.outcome is passed]
     budget = (min if passed else max)(told, default=0)
-    return Candidate(cells[0].values[0], passed, longest, budget)
+    return Candidate(cells[0].values[0], passed, bool(smaller), contradicted, budget)
 
 
 def _tried(point: Cell) -> bool:

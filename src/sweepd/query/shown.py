@@ -14,9 +14,14 @@ def shown(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
     """Returns the columns and rows for people. Every row of `min` says whether it is settled."""
     if not answer.columns:
         return [], []
-    if "exponent" in answer.columns:
-        return _law_columns(answer), [_law(row) for row in answer.rows]
-    return _columns(answer), [_row(row, answer.about) for row in answer.rows]
+    match answer.verb:
+        case "fit":
+            return _law_columns(answer), [_law(row) for row in answer.rows]
+        case "min":
+            rows = [_row(row, answer.about) | _of_min(row) for row in answer.rows]
+        case _:
+            rows = [_row(row, answer.about) for row in answer.rows]
+    return _columns(answer), rows
 
 
 def _columns(answer: Answer) -> list[str]:
@@ -24,15 +29,25 @@ def _columns(answer: Answer) -> list[str]:
     scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
     for score in sorted(answer.about - {"acc"}):
         scores += [score, f"seeds' {score}"]
-    if "verdict" in answer.columns:
-        groups = answer.columns[: answer.columns.index("value")]
-        own = ["value", "fail", "verdict", "settled", "passed", *scores, "inferred"]
-        own += ["per halving"] if "per_halving" in answer.columns else []
+    if answer.verb == "min":
+        told = ["value", "fail", "verdict", "settled", "passed", *scores, "inferred"]
+        told = [*answer.group, *told]
+        told += ["per halving"] if "per_halving" in answer.columns else []
     else:
-        groups = answer.columns[: answer.columns.index("seeds") + 1]
-        own = scores
+        told = [*answer.columns[: answer.columns.index("seeds") + 1], *scores]
     edge = ["edge"] if any(row["edge"] for row in answer.rows) else []
-    return list(dict.fromkeys([*groups, *own, "at", *edge]))
+    return list(dict.fromkeys([*told, "at", *edge]))
+
+
+def _of_min(row: Row) -> dict[str, Any]:
+    """Returns the columns that people see of a row of `min` alone."""
+    return {
+        "value": at_most(row["value"]) if row["verdict"] == "at most" else row["value"],
+        "acc": _accuracy(row, close=row["close"]),
+        "passed": f"{row['passed']} of {row['seeds']}",
+        "settled": _mark(row),
+        "per halving": _factor(row),
+    }
 
 
 def _row(row: Row, about: Iterable[str]) -> dict[str, Any]:
@@ -54,22 +69,18 @@ def _row(row: Row, about: Iterable[str]) -> dict[str, Any]:
             )
             for score in about
         },
-        **({"value": at_most(row["value"])} if row.get("verdict") == "at most" else {}),
         "acc": _accuracy(row),
-        "passed": f"{row.get('passed')} of {row['seeds']}",
-        "settled": _mark(row) if "settled" in row else "",
-        "per halving": _factor(row),
         "at": "" if row["at"] == "{}" else row["at"],
     }
 
 
-def _accuracy(row: Row) -> str:
-    """Returns a cell's accuracy as text, with a word if its interval holds the threshold, and with
-    the accuracy of whole chains. In a frontier, the accuracy of a cell with seeds that stopped as
-    solved is a bound from below."""
+def _accuracy(row: Row, close: bool | None = None) -> str:
+    """Returns a cell's accuracy as text, with a word if its interval holds the threshold (`close`),
+    and with the accuracy of whole chains. In a frontier, the accuracy of a cell with seeds that
+    stopped as solved is a bound from below."""
     if row["acc"] is None:
         return ""
-    beside = ["close"] if row.get("close") else []
+    beside = ["close"] if close else []
     beside += [] if row["chain_acc"] is None else [f"chain {row['chain_acc']:.3f}"]
     bound = "≥ " if row.get("solved") else ""
     told = f" ({', '.join(beside)})" if beside else ""
@@ -86,9 +97,8 @@ def _factor(row: Row) -> str:
 
 def _law_columns(answer: Answer) -> list[str]:
     """Returns the columns of the table that people see of a `fit`."""
-    groups = answer.columns[: answer.columns.index("exponent")]
     told = ["exponent", "95%", "growth", "law", "points", "censored", "seeds", "over standard"]
-    return [*groups, *told, "predicted", "at_hand", "agrees", "reason"]
+    return [*answer.group, *told, "predicted", "at_hand", "agrees", "reason"]
 
 
 def _law(row: Row) -> dict[str, Any]:

@@ -47,3 +47,14 @@ def test_too_few_widths_have_no_rate() -> None:
 def test_a_sweep_that_does_not_settle_has_none() -> None:
     answer = question(store_of(2), "min d by n, steps where acc > 0.9")
     assert "per_halving" not in answer.columns
+
+
+def test_cells_of_a_loop_without_steps_say_nothing() -> None:
+    store = store_of(2, settle=SETTLE)
+    trials = [planned(8, d, seed, model="mine.py:Run") for d in (4, 8) for seed in range(3)]
+    store.add_sweep("own", trials)
+    for trial in trials:
+        store.end(trial, "completed", 0.95)
+    rows = question(store, "min d by model, steps where acc > 0.9").rows
+    assert {row["per_halving"] is None for row in rows if row["model"] == "mine.py:Run"} == {True}
+    assert {row["per_halving"] is None for row in rows if row["model"] == "standard"} == {False}

@@ -299,6 +299,43 @@ def test_a_fail_with_fewer_steps_than_a_larger_size_needed_contradicts_nothing(
     assert [(row["value"], row["verdict"]) for row in rows] == [(16, "exact"), (8, "not monotone")]
 
 
+def ended(planned: Plan, score: Callable[[Trial], float | None], folder: Path) -> Store:
+    """A store with the trials that have a score, each of three seeds."""
+    outcomes = {t.id: Outcome("completed", at, 4096) for t in planned.trials if (at := score(t))}
+    return stored(planned, outcomes, folder)
+
+
+def test_a_fail_contradicts_a_pass_of_its_own_budget_also_beside_shorter_ones(
+    tmp_path: Path,
+) -> None:
+    """d = 8 passes at n = 6 with 200 steps, and fails at n = 4 with 100 and with 200."""
+
+    def score(trial: Trial) -> float:
+        solves = (trial.size, trial.axes["d"], trial.train.steps) == (6, 8, 200)
+        return 0.95 if solves else 0.5
+
+    planned = made("task.n=[4, 6]", "model.d=[4, 8]", "train.steps=[100, 200]", "settle=off")
+    store = ended(planned, score, tmp_path)
+    for text in ("min d by n", "min d by n, steps", "min d by n where steps = 200"):
+        assert "not monotone" in [row["verdict"] for row in asked(store, text).rows], text
+
+
+def test_a_fail_contradicts_a_pass_at_its_own_rate_also_beside_rates_that_ran_shorter(
+    tmp_path: Path,
+) -> None:
+    def score(trial: Trial) -> float | None:
+        best = trial.axes["lr"] == 0.003
+        if trial.train.steps > 1000 and not (best and trial.axes["d"] == 8):
+            return None
+        if trial.size == 6 and trial.train.steps > 2000:
+            return None
+        return 0.95 if (trial.size, trial.train.steps) == (6, 2000) else 0.5
+
+    planned = made("task.n=[4, 6]", "model.d=[4, 8]", *TUNED)
+    rows = asked(ended(planned, score, tmp_path), "min d by n").rows
+    assert [(row["value"], row["verdict"]) for row in rows] == [(None, "above"), (8, "not monotone")]
+
+
 def test_a_row_about_a_budget_uses_what_happened_within_it(tmp_path: Path) -> None:
     """At n = 4, d = 8 fails with 1000 steps and passes with 2000. So at n = 6, where it did not
     run, it is inferred to fail with 1000 steps, and with 2000 nothing is known of it."""

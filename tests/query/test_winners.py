@@ -66,8 +66,11 @@ def test_a_rate_that_diverged_was_tried() -> None:
     store.add_sweep("s", trials, goal="loss < 0.1")
     for trial, loss in zip(trials, (0.3, 0.2, None), strict=True):
         store.end(trial, "completed" if loss else "diverged", None, loss=loss)
-    [row] = question(store, "best lr by d").rows
-    assert (row["lr"], row["values"], row["edge"]) == ("0.01", 3, "")
+    for text in ("best lr by d", "best lr by d where loss < 0.25"):
+        answer = question(store, text)
+        [row] = answer.rows
+        assert (row["lr"], row["values"], row["edge"]) == ("0.01", 3, "")
+        assert not any(note.startswith("left out") for note in answer.notes)
 
 
 def test_a_seed_that_a_rule_stopped_does_not_count() -> None:

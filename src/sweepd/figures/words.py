@@ -64,7 +64,9 @@ def caveats(asked: Asked) -> list[str]:
 
 def table_rows(asked: Asked) -> tuple[list[str], list[dict[str, Any]]]:
     """Returns the columns and the rows of the answer, for people."""
-    columns = [name for name in ("task", *asked.apart, "size", "L", "model") if name in asked.answer.group]
+    columns = [
+        name for name in ("task", *asked.apart, "size", "L", "model") if name in asked.answer.group
+    ]
     return [*columns, *ANSWER_COLUMNS], [
         {**{name: row[name] for name in columns}, **_told(asked, row)} for row in asked.answer.rows
     ]

@@ -311,7 +311,10 @@ def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterat
     for score in sorted(condition.scores):
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
             yield f"not measured: {silent} cells have completed trials without {score}"
-    if empty := [cell for cell in cells if not cell.has_values]:
+    empty = [cell for cell in cells if not cell.has_values]
+    if question.best:  # a cell that diverged has the worst score there is
+        empty = [cell for cell in empty if cell.values[0] is None]
+    if empty:
         asked = {name for _, node in question.expressions for name in node.columns}
         why = " yet"
         of_loops = [cell for cell in empty if cell.row["L"] is None]

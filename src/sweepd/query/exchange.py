@@ -61,12 +61,12 @@ def _tried(cells: Sequence[Cell]) -> tuple[Tried, ...]:
     fails: the least that passed, and the largest below it that failed.
 
     Longer runs continue shorter ones. So a seed that failed with several budgets says only once
-    that it needs more.
+    that it needs more. A cell whose budget nobody knows says nothing.
     """
     best: dict[int, Cell] = {}
     for cell in cells:
-        steps = cell.row["steps"]
-        if cell.decided and (steps not in best or _share(cell) > _share(best[steps])):
+        steps = cell.steps
+        if steps and cell.decided and (steps not in best or _share(cell) > _share(best[steps])):
             best[steps] = cell
     passing = [steps for steps, cell in best.items() if cell.outcome]
     failing = [s for s, cell in best.items() if cell.failed and s < min(passing, default=s + 1)]

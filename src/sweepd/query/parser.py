@@ -22,14 +22,13 @@ import duckdb
 from sweepd.closest import closest
 from sweepd.query.cells_sql import ScoreDirections
 from sweepd.query.expressions import Column, Node
-from sweepd.query.syntax import TreeReader
+from sweepd.query.syntax import TOKEN, TreeReader
 
 GRAMMAR = (
     "a question is `min EXPR [by COL, …] [where PREDICATE]`, "
     "`frontier COST, SCORE [by …] [where …]`, `fit EXPR ~ COL [by …] [where …]`, "
     "`best COL [by …] [where …]` or `max EXPR [by …] [where …]`"
 )
-_TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+|\S")
 
 Verb = Literal["min", "frontier", "fit", "best", "max"]
 _TAKES: dict[Verb, tuple[int, str]] = {
@@ -77,7 +76,7 @@ def parse(
 
 class _Parser(TreeReader):
     def question(self) -> Question:
-        tokens = list(_TOKEN.finditer(self.text))
+        tokens = list(TOKEN.finditer(self.text))
         word = tokens[0].group().lower() if tokens else ""
         verb = next((verb for verb in _TAKES if verb == word), None)
         if verb is None:

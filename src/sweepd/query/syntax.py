@@ -53,6 +53,8 @@ _FUNCTIONS = (
 # fmt: on
 _TYPES = ("BIGINT", "BOOLEAN", "DOUBLE", "FLOAT", "INTEGER", "VARCHAR")
 _NUMBER = re.compile(r"-?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+|\S")
+"""A text in quotes with the quotes around it, a word, or another symbol."""
 _SELECT = "SELECT "
 
 Tree = dict[str, Any]
@@ -104,10 +106,7 @@ class TreeReader:
         try:
             answer = _syntax(self.con, sql)
             if answer["error"]:
-                told = answer["error_message"]
-                near = re.search(r'at or near "(\w+)"', told)
-                if near and (name := self.names.get(near[1].lower())):
-                    told += f'; as a column, write it in double quotes: "{name}"'
+                told = answer["error_message"] + self._reserved(whole)
                 raise self.error(told, place(int(answer.get("position", 0))))
             if _frame(answer) != self.frame:
                 raise self.error("one expression is wanted here", start)
@@ -115,6 +114,17 @@ class TreeReader:
             return _Tree(self, place).node(item)
         except RecursionError:
             raise self.error("too deeply nested", start) from None
+
+    def _reserved(self, text: str) -> str:
+        """Returns a hint for an expression that SQL cannot read: its first column whose name SQL
+        reserves, if it has one."""
+        words = {token.group().lower() for token in TOKEN.finditer(text)}
+        taken = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'"
+        reserved = {row[0] for row in self.con.execute(taken).fetchall()}
+        found = sorted(words & reserved & self.names.keys())
+        return (
+            f'; as a column, write it in double quotes: "{self.names[found[0]]}"' if found else ""
+        )
 
     def column(self, name: str, at: int) -> Column:
         """Returns the column of this name, whose case does not matter. Raises UserError if there is

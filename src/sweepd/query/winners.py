@@ -40,17 +40,17 @@ def best(
 ) -> Reply:
     """Returns the answer to `best`: the value of an axis with the best score in each group.
 
-    The column `values` says how many values of the axis were compared. The column `edge` names the
-    axis too where its best value is the least or the greatest of them. A value with which training
-    diverged was compared, and it is the worst.
+    The column `values` says how many values of the axis were tried. The column `edge` names the
+    axis too where its best value is the least or the greatest of them. A value whose cells fail the
+    question's condition, or with which training diverged, was tried and cannot be the best.
     """
     axis, [(score, _)] = question.best, question.expressions
     assert axis is not None
     columns = [*grouping.group, axis, score, "values", "seeds", *scores, "at", "edge"]
     rows, winners = [], []
-    compared = [cell for cell in cells if cell.outcome and cell.values[0] is not None]
-    for where, members in grouping.rows(compared):
-        rivals = [cell for cell in members if cell.has_values]
+    tried = [cell for cell in cells if cell.values[0] is not None]
+    for where, members in grouping.rows(tried):
+        rivals = [cell for cell in members if cell.outcome and cell.has_values]
         if not rivals:
             continue
         winner = max(rivals, key=merit)

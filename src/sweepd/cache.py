@@ -43,6 +43,12 @@ def keep(name: str, data: bytes) -> None:
             aside.unlink(missing_ok=True)
 
 
+def forget(name: str) -> None:
+    """Deletes what was kept under a name, if there is anything."""
+    with suppress(*_UNUSABLE):
+        (_root() / name).unlink(missing_ok=True)
+
+
 def forget_others(folder: str, names: Collection[str]) -> None:
     """Deletes all that is kept in a folder, except what has one of these names."""
     with suppress(*_UNUSABLE):

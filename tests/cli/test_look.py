@@ -1,8 +1,10 @@
 """What `sample`, `flops` and `plan` say when a user's class raises an error: what was raised, and
-in which line."""
+in which line. `sample --csv` is a table of what `sample --json` prints."""
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 
 import inprocess
@@ -24,6 +26,10 @@ class Bad(LIS):
 
     def sample(self, rng, count, split):
         return [0][1]
+
+class Silent(LIS):
+    def examples(self, rng, count, split):
+        return iter(())
 """
 
 
@@ -71,3 +77,16 @@ def test_a_gpu_that_is_not_there_is_refused_in_the_plan(
     answer = inprocess_run("plan two.yaml")
     assert answer.code == 3
     assert "2 GPUs" in answer.err and "`resources`" in answer.err
+
+
+def test_samples_as_csv_are_those_of_json() -> None:
+    drawn = [
+        json.loads(line) for line in inprocess.sweepd("sample", "lis", "--json").out.splitlines()
+    ]
+    rows = list(csv.DictReader(inprocess.sweepd("sample", "lis", "--csv").out.splitlines()))
+    told = [
+        {n: " ".join(v) if isinstance(v, list) else str(v) for n, v in one.items()} for one in drawn
+    ]
+    assert len(rows) == 5 and rows == told
+    silent = inprocess.sweepd("sample", "mine.py:Silent", "--csv")
+    assert (silent.code, silent.out.strip()) == (0, ",".join(rows[0]))

@@ -4,16 +4,19 @@ what files held that `sweepd doctor` names as damaged."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fake_store import planned
 from questions import SIZE_FIELDS
 from typer.testing import CliRunner, Result
 
 from sweepd.cli import app
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.store import looking
 from sweepd.store.store import Store, SweepInfo
 
 
@@ -85,6 +88,52 @@ def test_doctor_names_damaged_files_and_a_copy_brings_back_what_they_held(tmp_pa
         ours, theirs = (kind(one).table for one in (store, Store.open(str(copy))))
         assert sorted(ours["id"].to_pylist()) == sorted(theirs["id"].to_pylist())
     assert all(check["ok"] for check in doctor(store))
+
+
+@pytest.mark.parametrize("file", ["plan.parquet", "sweep.json"])
+def test_a_copy_brings_back_a_damaged_part_of_a_sweep(tmp_path: Path, file: str) -> None:
+    store, copy = made(tmp_path / "here", seeds=2), tmp_path / "copy"
+    shutil.copytree(store.address, copy)
+    broken = tmp_path / "here" / "sweeps" / "s" / file
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:-20])
+    told = [check["detail"] for check in doctor(store) if not check["ok"]]
+    assert sum(str(broken) in line for line in told) == 1
+    merge = f"sweepd merge COPY --results {store.address}"
+    assert merge in told[-1]
+    assert sweepd("merge", str(copy), "--results", store.address).exit_code == 0
+    assert all(check["ok"] for check in doctor(store))
+    assert "nothing" in sweepd("merge", str(copy), "--results", store.address).stderr
+
+
+def test_a_plan_that_a_copy_does_not_have_whole_is_left_as_it_is(tmp_path: Path) -> None:
+    store, copy = made(tmp_path / "here", seeds=2), tmp_path / "copy"
+    made(copy, seeds=1)
+    broken = tmp_path / "here" / "sweeps" / "s" / "sweep.json"
+    broken.write_bytes(broken.read_bytes()[:-20])
+    plan = store.read_plans(["s"]).table.num_rows
+    merged = sweepd("merge", str(copy), "--results", store.address)
+    assert str(broken) in merged.stderr and store.read_plans(["s"]).table.num_rows == plan
+
+
+def test_a_copy_brings_back_a_large_file_of_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The damage changes neither size nor time, so that only `doctor --deep` finds it."""
+    monkeypatch.setattr(looking, "SMALL_BYTES", 0)
+    store, copy = made(tmp_path / "here", seeds=2), tmp_path / "copy"
+    shutil.copytree(store.address, copy)
+    broken = min((tmp_path / "here" / "metrics").iterdir())
+    os.utime(broken, (0, 0))
+    rows = store.read_metrics().table.num_rows
+    assert Store.open(store.address).live_metrics().scanned
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
+    os.utime(broken, (0, 0))
+    assert not all(check["ok"] for check in doctor(store))
+    assert sweepd("merge", str(copy), "--results", store.address).exit_code == 0
+    assert broken.read_bytes() == whole and all(check["ok"] for check in doctor(store))
+    assert Store.open(store.address).read_metrics().table.num_rows == rows
 
 
 def doctor(store: Store) -> list[dict[str, Any]]:

@@ -21,7 +21,9 @@ TRIALS = PLAN.trials
 
 def progress() -> Progress:
     made = planned(PLAN.grid, None)
-    return Progress(made.search, forecast(made, Local(kind="local")), "sweepd-results")
+    return Progress(
+        made.search, forecast(made, Local(kind="local")), "sweepd-results", "sweepd resume"
+    )
 
 
 def test_a_trial_that_fails_names_its_log(capsys: pytest.CaptureFixture[str]) -> None:

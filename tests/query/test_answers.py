@@ -58,7 +58,8 @@ def test_the_columns_of_answers_are_known() -> None:
 @pytest.mark.parametrize("name", ["exponent", "verdict", "passed", "close"])
 def test_people_see_answers_about_fields_named_like_columns_of_other_verbs(name: str) -> None:
     store = FakeStore()
-    trials = [planned(d=d, **{name: value}) for d in (8, 16) for value in (1, 3)]
+    axes: list[dict[str, Any]] = [{"d": d, name: value} for d in (8, 16) for value in (1, 3)]
+    trials = [planned(**one) for one in axes]
     store.add_sweep("s", trials)
     for trial in trials:
         store.end(trial, "completed", 0.95)

@@ -333,7 +333,10 @@ def test_a_fail_contradicts_a_pass_at_its_own_rate_also_beside_rates_that_ran_sh
 
     planned = made("task.n=[4, 6]", "model.d=[4, 8]", *TUNED)
     rows = asked(ended(planned, score, tmp_path), "min d by n").rows
-    assert [(row["value"], row["verdict"]) for row in rows] == [(None, "above"), (8, "not monotone")]
+    assert [(row["value"], row["verdict"]) for row in rows] == [
+        (None, "above"),
+        (8, "not monotone"),
+    ]
 
 
 def test_a_row_about_a_budget_uses_what_happened_within_it(tmp_path: Path) -> None:

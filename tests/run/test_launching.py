@@ -154,12 +154,16 @@ def test_trials_of_another_code_are_named_and_counted_once_accepted(store: Store
     end(store, older, acc=0.5)
 
     found = planned(grid(), store)
-    assert (len(found.standing.done), found.other_code, found.changed) == (0, 4, ("tasks/lis.py",))
+    assert (len(found.standing.done), len(found.standing.other), found.changed) == (
+        0,
+        4,
+        ("tasks/lis.py",),
+    )
     [note] = [note for note in found.notes(Resources()) if "--accept-code" in note]
     assert note.startswith("4 trials were done by another version of the code (changed: tasks/lis")
 
     taken = planned(grid(), store, codes="all")
-    assert (len(taken.standing.done), taken.other_code) == (4, 0)
+    assert (len(taken.standing.done), len(taken.standing.other)) == (4, 0)
     save(store, made, accepted=("old",))  # as earlier versions of sweepd saved it
     assert len(planned(grid(), store).standing.done) == 4
     save(store, taken.plan)
@@ -174,7 +178,7 @@ def test_a_code_is_accepted_in_place_of_the_present_one_and_of_no_later_one(stor
     end(store, [replace(trial, id=f"old{i}", code="old") for i, trial in enumerate(made.trials)])
     save(store, made, accepted=("old",), accepted_for={"old": ("earlier",)})
     found = planned(grid(), store)
-    assert (len(found.standing.done), found.other_code) == (0, len(made.trials))
+    assert (len(found.standing.done), len(found.standing.other)) == (0, len(made.trials))
     save(store, planned(grid(), store, codes="all").plan)
     assert len(planned(grid(), store).standing.done) == len(made.trials)
     assert store.load_sweep("small").accepted_for == {"old": (code,)}

@@ -10,13 +10,24 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweepd.cli.completion import complete_models, complete_tasks
-from sweepd.cli.output import AsCsv, AsJson, Form, Results, emit, form_of, results_address, say
+from sweepd.cli.output import (
+    AsCsv,
+    AsJson,
+    Form,
+    Results,
+    command,
+    emit,
+    form_of,
+    results_address,
+    say,
+)
 from sweepd.errors import SweepdError, UserError
 
 if TYPE_CHECKING:
@@ -24,11 +35,6 @@ if TYPE_CHECKING:
     from sweepd.models.base import Part
     from sweepd.store.parquet import Damaged
 
-MEND = (
-    "put such files back from a copy, or bring what they held with `sweepd merge COPY`; with no "
-    "copy, `sweepd launch` runs again the trials whose endings are lost"
-)
-"""What `doctor` says about damaged files."""
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="key=value", help="A parameter (repeatable)."),
@@ -75,7 +81,7 @@ def sample(
 ) -> None:
     """Print some of a task's test data; with --json, one object a line."""
     from sweepd.grid import registry
-    from sweepd.tasks.base import Split
+    from sweepd.tasks.base import Example, Split
     from sweepd.trial.training import Stream, generator
 
     form = form_of(as_json, as_csv)
@@ -86,8 +92,12 @@ def sample(
     with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
     if form == "csv":
-        rows = [{name: _text(part) for name, part in vars(one).items()} for one in examples]
-        emit(list(rows[0]), rows, form)
+        columns = [field.name for field in fields(Example)]
+        emit(
+            columns,
+            [{name: _text(getattr(one, name)) for name in columns} for one in examples],
+            form,
+        )
         return
     for example in examples:
         if form == "json":
@@ -214,9 +224,13 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
             yield check("results", True, f"{address} will be made by the first launch")
             return
         store = Store.create(address)
-        damaged = (*store.read_trials().damaged, *store.read_plans().damaged)
+        damaged = (
+            *store.read_trials().damaged,
+            *store.read_plans().damaged,
+            *store.readable_sweeps()[1],
+        )
         detail = f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
-        yield from _damage("results", detail, damaged)
+        yield from _damage("results", detail, damaged, address)
     except SweepdError as error:
         yield check("results", False, str(error))
 
@@ -227,16 +241,25 @@ def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
 
     if store := Store.find(address):
         damaged = store.damaged_metrics()
-        yield from _damage("metrics", f"{len(damaged)} damaged files of metrics", damaged)
+        found = f"{len(damaged)} damaged files of metrics"
+        yield from _damage("metrics", found, damaged, address)
 
 
-def _damage(name: str, found: str, damaged: Sequence[Damaged]) -> Iterator[dict[str, Any]]:
+def _damage(
+    name: str, found: str, damaged: Sequence[Damaged], address: str
+) -> Iterator[dict[str, Any]]:
     """Yields a check for damaged files, then each of them, and what to do about them."""
     yield {"check": name, "ok": not damaged, "detail": found}
     for file in damaged:
         yield {"check": name, "ok": False, "detail": str(file)}
     if damaged:
-        yield {"check": name, "ok": False, "detail": MEND}
+        merge = command("merge", "COPY", results=address)
+        detail = (
+            f"put such files back from a copy, or bring what they held: `{merge}`; with no copy, "
+            "launch the grid again, which plans the sweep anew and runs the trials whose endings "
+            "are lost"
+        )
+        yield {"check": name, "ok": False, "detail": detail}
 
 
 def _list(found: Iterable[Entry], form: Form) -> None:

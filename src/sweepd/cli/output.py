@@ -62,8 +62,7 @@ def results_address(given: str | None) -> str:
 
 def naming(results: str) -> list[str]:
     """Returns the words of a command that name these results. The default needs none."""
-    usual = results_address(None)
-    same = results == usual or Path(results).resolve() == Path(usual).resolve()
+    same = Path(results).resolve() == Path(results_address(None)).resolve()
     return [] if same else ["--results", results]
 
 

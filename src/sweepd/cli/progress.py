@@ -35,10 +35,11 @@ class Progress:
 
     As a context manager it holds the terminal. Any other message meanwhile goes through `note`. The
     engine calls from one thread, and the board is drawn in another. address: where results lie.
+    go_on: the command that continues the sweep.
     """
 
-    def __init__(self, search: Search, expected: Forecast, address: str) -> None:
-        plan, self.address = search.plan, address
+    def __init__(self, search: Search, expected: Forecast, address: str, go_on: str) -> None:
+        plan, self.address, self.go_on = search.plan, address, go_on
         self.grid, self.expected, self.minimized = plan.grid, expected, plan.minimized
         metric = plan.grid.goal.metric
         self.metric = metric
@@ -145,9 +146,8 @@ class Progress:
 
     def lost_ray(self, reason: str) -> NoReturn:
         """Ends the process at once, because Python's own way out would wait for Ray."""
-        go_on = command("resume", self.grid.name, results=self.address)
         self.leave(
-            f"sweepd: {reason}; `{go_on}` continues from the last checkpoints",
+            f"sweepd: {reason}; `{self.go_on}` continues from the last checkpoints",
             EnvironmentFailure.exit_code,
         )
 

@@ -246,7 +246,8 @@ def _launch(
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
             return
-    progress = Progress(planned.search, expected, address)
+    go_on = command("resume", grid.name, *["--promote"] * promote, results=address)
+    progress = Progress(planned.search, expected, address, go_on)
     placement = site.placement(per_trial(grid, site))
     with (
         progress if something_to_do else nullcontext(),
@@ -265,7 +266,6 @@ def _launch(
     if not promote:
         _say_tried(planned.search)
     if launched.interrupted:
-        go_on = command("resume", grid.name, *["--promote"] * promote, results=address)
         say(f"interrupted; `{go_on}` continues it")
         raise typer.Exit(130)
     if launched.failed:

@@ -3,6 +3,7 @@ and reads in the ledger how they ended."""
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -99,9 +100,10 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
         stopping.set()
 
     if not store.lock_sweep(name, note, lost):
+        end = shlex.join(["sweepd", "cancel", name, "--results", store.address])
         raise EnvironmentFailure(
             f"sweep {name}: another driver holds it ({_latest_driver(store, name)}); "
-            "wait for it, or end it with `sweepd cancel`"
+            f"wait for it, or end it with `{end}`"
         )
     over = threading.Event()
     try:

@@ -62,17 +62,15 @@ class Planned:
     """A grid's trials, and what a store has of them.
 
     search: the search, which knows the trials that have ended. ended: the store's `trials` table.
-    other_code: the number of trials that were done by versions of the code that are not accepted.
-    changed: the files in which these versions differ from the present one. defaults: sentences
-    about defaults of the user's classes that have changed since the last launch. damaged: the files
-    of the store that were skipped.
+    changed: the files in which the versions of the code that `--accept-code` would accept differ
+    from the present one. defaults: sentences about defaults of the user's classes that have changed
+    since the last launch. damaged: the files of the store that were skipped.
     """
 
     search: Search
     standing: Standing
     ended: pa.Table
     outlook: Outlook
-    other_code: int
     changed: tuple[str, ...]
     defaults: tuple[str, ...]
     damaged: tuple[Damaged, ...]
@@ -87,9 +85,9 @@ class Planned:
             yield f"warning: {warning}"
         yield from self.plan.notes
         yield from self.defaults
-        if self.other_code:
+        if self.standing.other:
             yield (
-                f"{self.other_code} trials were done by another version of the code "
+                f"{len(self.standing.other)} trials were done by another version of the code "
                 f"(changed: {', '.join(self.changed) or 'unknown'}); --accept-code counts them as "
                 "done"
             )
@@ -191,7 +189,7 @@ def planned(
     if store is None:
         nothing = TRIALS.concat([])
         untried = standing(plan.trials, nothing)
-        return Planned(new_search(plan), untried, nothing, Outlook({}, {}), 0, (), (), ())
+        return Planned(new_search(plan), untried, nothing, Outlook({}, {}), (), (), ())
     read = store.read_trials()
     found = standing(plan.trials, read.table)
     sweeps, damaged = store.readable_sweeps()
@@ -205,7 +203,7 @@ def planned(
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
     plan = found.accepting(plan, accepts)
     now = standing(plan.trials, read.table)
-    others = now.other.values()
+    others = {newest.code for newest, *_ in now.other.values()}
     search = new_search(plan)
     search.learn(outcomes(plan, read.table), ())
     return Planned(
@@ -213,8 +211,7 @@ def planned(
         now,
         read.table,
         outlook([t for t in now.todo if not t.on_demand], read.table, store.checkpoints),
-        len(others),
-        tuple(changed_files(ours, theirs, {ending.code for one in others for ending in one})),
+        tuple(changed_files(ours, theirs, others)),
         tuple(changed_defaults(grid, past.own_classes)) if past else (),
         (*read.damaged, *damaged),
     )

@@ -50,16 +50,15 @@ class Standing:
         return len(self.done) + sum(not trial.on_demand for trial in self.todo)
 
     def accepting(self, plan: Plan, accepts: Callable[[str, str], bool]) -> Plan:
-        """Returns the plan with these trials. A trial that another version of the code has done has
-        the ids that it has under that version, if `accepts` that one in place of the trial's."""
+        """Returns the plan with these trials. A trial that other versions of the code have done has
+        the ids that it has under the newest of them which `accepts` in place of the trial's."""
         trials: list[Trial] = []
         accepted: dict[str, frozenset[str]] = {}
         for trial in (*self.done, *self.todo):
-            others = [e for e in self.other.get(trial.id, ()) if accepts(e.code, trial.code)]
-            for one in others:
+            others = self.other.get(trial.id, ())
+            if one := next((e for e in others if accepts(e.code, trial.code)), None):
                 accepted[one.code] = accepted.get(one.code, frozenset()) | {trial.code}
-            if others:
-                ids = {name: getattr(others[0], name) for name in ("id", "trunk", "config", "code")}
+                ids = {name: getattr(one, name) for name in ("id", "trunk", "config", "code")}
                 trial = replace(trial, **ids)
             trials.append(trial)
         return replace(plan, trials=tuple(trials), accepted=accepted)

@@ -68,6 +68,7 @@ class ObjectFolder:
     ) -> None:
         """Raises UserError for an address of another form. Asks the store nothing yet."""
         self.address = address.rstrip("/")
+        _check(address)
         self._retry_seconds = retry_seconds
         self._store = _connect(self.address, request_seconds, retry_seconds)
         # What a conditional put compares: S3 the ETag, GCS the generation.
@@ -227,12 +228,16 @@ class ObjectFolder:
             delay = min(2 * delay, LONGEST_PAUSE)
 
 
+def _check(address: str) -> None:
+    scheme, _, rest = address.partition("://")
+    bucket, _, prefix = rest.rstrip("/").partition("/")
+    if not bucket or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
+        raise UserError(f"{address}: an address is {scheme}://bucket/prefix")
+
+
 def _connect(address: str, request_seconds: float, retry_seconds: float) -> ObjectStore:
     scheme, _, rest = address.partition("://")
     bucket, _, prefix = rest.partition("/")
-    if not bucket or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
-        scheme = scheme.rstrip(":")
-        raise UserError(f"{scheme}://{rest}: an address is {scheme}://bucket/prefix")
     client: ClientConfig = {
         "timeout": timedelta(seconds=request_seconds),
         "connect_timeout": timedelta(seconds=min(5.0, request_seconds)),

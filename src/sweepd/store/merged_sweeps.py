@@ -25,10 +25,11 @@ def sweeps(
 ) -> list[MergeStep]:
     """Returns the steps that bring sweeps of theirs here. `damaged` gets those that cannot be read.
 
-    A sweep that both stores have under one name is the same if no answer depends on what differs.
-    If one store went on with the other's sweep, the version that plans all trials of the other is
-    kept. Raises UserError where they differ otherwise, where two sweeps would get one name, and
-    for a new name of a sweep that is not there.
+    A sweep that both stores have under one name is the same if it differs in JOINED alone. If one
+    store went on with the other's sweep, the version that plans all trials of the other is kept.
+    Where our `sweep.json` is damaged, theirs is brought if it plans all that ours does. Where our
+    plan is damaged, theirs of the same sweep is brought. Raises UserError where they differ
+    otherwise, where two sweeps would get one name, and for a new name of a sweep that is not there.
     """
     infos, unreadable = theirs.readable()
     damaged += unreadable
@@ -47,7 +48,7 @@ def _steps(
     renamed: Mapping[str, str],
     damaged: list[Damaged],
 ) -> Iterator[MergeStep]:
-    there = set(ours.names())
+    there, (readable, unreadable) = set(ours.names()), ours.readable()
     for name, info in infos.items():
         called = renamed.get(name, name)
         plan = theirs.read_plans([name])
@@ -58,11 +59,19 @@ def _steps(
         if called not in there:
             yield _step(ours, called, theirs.load_grid(name), info, table)
             continue
-        mine, my_plan = ours.load(called), ours.read_plans([called])
-        if my_plan.damaged:
-            damaged += my_plan.damaged
-            continue
-        if _newer(mine, my_plan.table, info, table, called):
+        mine, my_plan = readable.get(called), ours.read_plans([called])
+        if mine is None:
+            if _trials(my_plan.table) <= _trials(table):
+                yield _step(ours, called, theirs.load_grid(name), info, table)
+            else:
+                damaged += (one for one in unreadable if f"/{called}/" in one.path)
+        elif my_plan.damaged:
+            if mine.created == info.created and not _differing(mine, info):
+                joined = _with_files_of(info, mine)
+                yield _step(ours, called, ours.load_grid(called), joined, table)
+            else:
+                damaged += my_plan.damaged
+        elif _newer(mine, my_plan.table, info, table, called):
             grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
             yield _step(ours, called, grid, newer, table)
         elif (joined := _with_files_of(info, mine)) != mine:
@@ -77,11 +86,7 @@ def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table,
     """Returns whether the other version of a sweep is the one to keep. Raises UserError if that
     cannot be told."""
     my_trials, trials = _trials(my_plan), _trials(plan)
-    differing = [
-        field.name
-        for field in fields(SweepInfo)
-        if field.name not in JOINED and getattr(mine, field.name) != getattr(other, field.name)
-    ]
+    differing = _differing(mine, other)
     if my_trials == trials and not differing:
         return False
     if mine.created == other.created and my_trials != trials:
@@ -94,6 +99,14 @@ def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table,
         f"sweep {name}: both stores have one of this name, and they differ in their {what}. "
         f"Bring theirs under another name: --rename {name}=NEW"
     )
+
+
+def _differing(mine: SweepInfo, other: SweepInfo) -> list[str]:
+    return [
+        field.name
+        for field in fields(SweepInfo)
+        if field.name not in JOINED and getattr(mine, field.name) != getattr(other, field.name)
+    ]
 
 
 def _trials(plan: pa.Table) -> set[tuple[str, bool]]:

@@ -64,13 +64,16 @@ class MergeSide:
 def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Iterator[MergeStep]:
     """Yields what `theirs` has and `ours` lacks, except sweeps, in the order in which it must come.
 
-    renamed: new names of their sweeps. Raises FileNotFoundError if a file of theirs disappears.
+    A large file of ours that is damaged is replaced by theirs of the same name, which has the same
+    content. renamed: new names of their sweeps. Raises FileNotFoundError if a file of theirs
+    disappears.
     """
     our_endings, their_endings = ours.endings(), theirs.endings()
     live = theirs.metrics.live()
     theirs.damaged += live.damaged
     our_live = ours.metrics.live()
-    ours.damaged += our_live.damaged
+    broken = {one.path.rpartition("/")[2]: one for one in our_live.damaged}
+    ours.damaged += (one for name, one in broken.items() if name not in live.scanned)
     their_runs, our_attempts = live.runs(), _attempts(our_live.runs())
     numbered = {*_launches(_attempts(their_endings)), *_launches(_attempts(their_runs))}
     taken = {*_launches(_attempts(our_endings)), *_launches(our_attempts)}
@@ -84,7 +87,7 @@ def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Ite
 
     if live.table.num_rows:
         yield from _rows(ours.metrics, _renumbered(live.table, numbers), our_attempts)
-    there = ours.metrics.names() if live.scanned else set()
+    there = ours.metrics.names().difference(broken) if live.scanned else set()
     for name in sorted(live.scanned.keys() - there):
         table = load(theirs.folder, f"metrics/{name}", theirs.metrics.layout)
         if isinstance(table, Damaged):

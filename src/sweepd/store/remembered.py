@@ -70,6 +70,11 @@ class Remembered:
             data = _key(*files).encode() + to_parquet(found)
             cache.keep(f"{self._folder}/{OVERLAPPING}", data)
 
+    def forget(self, files: Collection[File]) -> None:
+        """Drops what is known of these files."""
+        for file in files:
+            cache.forget(f"{self._folder}/{_key(file)}")
+
     def forget_others(self, files: Collection[File]) -> None:
         """Drops what is known of all files except these."""
         kept = {OVERLAPPING}

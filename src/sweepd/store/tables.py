@@ -166,9 +166,11 @@ class TableFolder:
         return Live(table, scanned, repeated, runs, tuple(found.damaged))
 
     def damaged(self) -> list[Damaged]:
-        """Returns all damaged files, whatever is remembered of them."""
-        looked = (self._looker.examine(file) for file in self._files())
-        return [one for one in looked if isinstance(one, Damaged)]
+        """Returns all damaged files, whatever is remembered of them, which is dropped then."""
+        looked = ((file, self._looker.examine(file)) for file in self._files())
+        damaged = {file: one for file, one in looked if isinstance(one, Damaged)}
+        self._looker.remembered.forget(damaged)
+        return list(damaged.values())
 
     def compact(self, at_least: int = 2) -> int:
         """Writes the rows of all readable files that were not compacted before as one file that

@@ -27,6 +27,7 @@ class Bad(LIS):
     def sample(self, rng, count, split):
         return [0][1]
 
+@dataclass(frozen=True)
 class Silent(LIS):
     def examples(self, rng, count, split):
         return iter(())

@@ -17,9 +17,10 @@ def naive(v: torch.Tensor, p: torch.Tensor, rpe: Rpe) -> torch.Tensor:
     T = v.size(2)
     lag = [[max(0, t - s) for s in range(T)] for t in range(T)]
     distance = torch.tensor(
-        [[math.log(1 + x) if rpe == "log" else float(x) for x in r] for r in lag]
+        [[math.log(1 + x) if rpe == "log" else float(x) for x in r] for r in lag],
+        dtype=torch.float64,
     )
-    kernel = torch.exp(-p[:, None, None] * distance.double()).tril()
+    kernel = torch.exp(-p[:, None, None] * distance).tril()
     return kernel @ v / kernel.sum(-1, keepdim=True)
 
 

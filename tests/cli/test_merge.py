@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,50 @@ def test_a_plan_that_a_copy_does_not_have_whole_is_left_as_it_is(tmp_path: Path)
     plan = store.read_plans(["s"]).table.num_rows
     merged = sweepd("merge", str(copy), "--results", store.address)
     assert str(broken) in merged.stderr and store.read_plans(["s"]).table.num_rows == plan
+
+
+def relaunched(store: Store, seeds: int, **changes: Any) -> None:
+    """Saves the sweep of a store again, as a launch of another grid does."""
+    info = replace(store.load_sweep("s"), **changes)
+    text = f"name: s\n# {seeds} seeds, {changes}"
+    store.save_sweep("s", text, info, [planned(seed=seed) for seed in range(seeds)])
+
+
+@pytest.mark.parametrize(
+    "files", [("plan.parquet",), ("sweep.json",), ("plan.parquet", "sweep.json")]
+)
+@pytest.mark.parametrize("change", [{"seeds": 3}, {"seeds": 2, "goal": "acc > 0.99"}])
+def test_what_is_older_or_another_sweep_takes_no_damaged_one_s_place(
+    tmp_path: Path, files: tuple[str, ...], change: dict[str, Any]
+) -> None:
+    store, copy = made(tmp_path / "here", seeds=2), tmp_path / "copy"
+    shutil.copytree(store.address, copy)
+    relaunched(store, **change)
+    folder = tmp_path / "here" / "sweeps" / "s"
+    for file in files:
+        (folder / file).write_bytes((folder / file).read_bytes()[:-20])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    merged = sweepd("merge", str(copy), "--results", store.address)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert all(str(folder / file) in merged.stderr for file in files)
+
+
+def test_a_damaged_compacted_file_comes_back_also_beside_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "SMALL_BYTES", 0)
+    store, copy = made(tmp_path / "here", seeds=2), tmp_path / "copy"
+    store.compact()
+    shutil.copytree(store.address, copy)
+    [broken] = (tmp_path / "here" / "metrics").glob("compacted-*")
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:-20])
+    assert sweepd("merge", str(copy), "--results", store.address).exit_code == 0
+    assert broken.read_bytes() == whole and all(check["ok"] for check in doctor(store))
+    for path in (broken, copy / "metrics" / broken.name):
+        path.write_bytes(whole[:-20])
+    merged = sweepd("merge", str(copy), "--results", store.address)
+    assert str(broken) in merged.stderr and str(copy / "metrics" / broken.name) in merged.stderr
 
 
 def test_a_copy_brings_back_a_large_file_of_metrics(

@@ -174,3 +174,35 @@ def test_size_itself_can_be_minimised() -> None:
     assert [(row["value"], row["fail"], row["verdict"]) for row in answer.rows] == [(8, 6, "exact")]
     answer = question(mixed(), "min n * n where acc > 0.9 and n = 8 and heads = 4 and d = 32")
     assert [row["value"] for row in answer.rows] == [64, 64]
+
+
+@pytest.mark.parametrize("more", ["lr", "heads", "steps"])
+def test_a_value_that_failed_at_a_smaller_size_contradicts_beside_settings_tried_later_alone(
+    more: str,
+) -> None:
+    """d = 8 failed at n = 4 in the settings in which it passes at n = 6, where one more was
+    tried."""
+    tried: dict[str, list[Any]] = {
+        "lr": ["0.01", "0.1", "1.0"], "heads": [2, 1, 4], "steps": [200, 400, 100]
+    }  # fmt: skip
+    settings = tried[more]
+    store, trials = FakeStore(), []
+    for n, d in itertools.product((4, 6), (4, 8)):
+        for value in settings if n == 6 else settings[:2]:
+            axes = {"steps": 200, more: value}
+            trials.append(planned(n, d, **axes))
+    store.add_sweep("s", trials, tune=["train.lr"])
+    for trial in trials:
+        passes = (trial["n"], trial["d"], trial[more]) == (6, 8, settings[0])
+        store.end(trial, "completed", 0.95 if passes else 0.5)
+    told = {row["n"]: (row["value"], row["verdict"]) for row in question(store, "min d by n").rows}
+    assert told == {4: (None, "above"), 6: (8, "not monotone")}
+
+
+def test_a_value_that_passed_at_the_smaller_size_in_other_settings_contradicts_nothing() -> None:
+    store, trials = FakeStore(), [planned(n, 8, lr=lr) for n in (4, 6) for lr in ("0.01", "0.1")]
+    store.add_sweep("s", trials, tune=["train.lr"])
+    for trial in trials:
+        passes = (trial["n"], trial["lr"]) in ((4, "0.1"), (6, "0.01"))
+        store.end(trial, "completed", 0.95 if passes else 0.5)
+    assert [row["verdict"] for row in question(store, "min d by n").rows] == ["at most"] * 2

@@ -20,9 +20,18 @@ from sweepd.query.database import Views
 from sweepd.query.grouping import Grouping
 from sweepd.statuses import STATUSES
 
-Sizes = Mapping[tuple[Any, ...], Mapping[int, int]]
-"""For each combination of all columns that tell cells apart, except those of the size: some sizes,
-each with a budget of steps."""
+Key = tuple[Any, ...]
+"""The values of all columns that tell cells apart, except those of the size and some others."""
+
+
+@dataclass(frozen=True)
+class Fails:
+    """What failed at which sizes, by all else. points: for each point of the grid, the sizes at
+    which it failed, with the longest budget of steps there. cells: for each cell, whether it failed
+    as a whole at each size at which there is one."""
+
+    points: Mapping[Key, Mapping[int, int]]
+    cells: Mapping[Key, Mapping[int, bool]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class MinRow:
 def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[MinRow]:
     """Returns one row for each group of these cells. A group in which the expression has no value
     anywhere has no row."""
-    failed = _failed_sizes(views, grouping, cells) if grouping.across_sizes else {}
+    failed = _fails(views, grouping, cells) if grouping.across_sizes else Fails({}, {})
     found = []
     for columns, members in grouping.rows(cells):
         by_value: dict[Value, list[Cell]] = {}
@@ -98,38 +107,43 @@ def bound_of(grouping: Grouping, candidates: Sequence[Candidate]) -> Bound:
     return judge(up_to_the_first_pass(candidates) if grouping.of_compute else candidates)
 
 
-def _candidate(views: Views, grouping: Grouping, cells: Sequence[Cell], failed: Sizes) -> Candidate:
-    """Returns what is known of the value that these cells of one group share. failed: the sizes at
-    which points of the grid failed (`_failed_sizes`)."""
+def _candidate(views: Views, grouping: Grouping, cells: Sequence[Cell], failed: Fails) -> Candidate:
+    """Returns what is known of the value that these cells of one group share."""
     points = [(cell, point) for cell in cells for point in cell.points]
     passed = None
     if any(cell.outcome for cell in cells):
         passed = True
     elif all(cell.failed for cell in cells):
         passed = False
-    fails = [failed.get(_but_size(views, grouping, *one), {}) for one in points]
+    fails = [failed.points.get(_but_size(views, grouping, *one), {}) for one in points]
     shared = set.intersection(*map(set, fails))
-    smaller = [size for size in shared if all(size < point.row["size"] for _, point in points)]
+    size = min(point.row["size"] for _, point in points)
+    whole = [failed.cells.get(_of_cell(views, grouping, cell), {}) for cell in cells]
+    # A smaller size counts against a pass if none of these cells did any better there.
+    against = {at for one in whole for at in one if at < size}
+    against = {at for at in against if all(one.get(at, True) for one in whole)}
     contradicted = any(
-        point.outcome and sizes[size] >= point.steps
-        for (_, point), sizes in zip(points, fails, strict=True)
-        for size in smaller
+        point.outcome and budget >= point.steps and at in against
+        for (_, point), budgets in zip(points, fails, strict=True)
+        for at, budget in budgets.items()
     )
     told = [point.steps for _, point in points if passed is not None and point.outcome is passed]
     budget = (min if passed else max)(told, default=0)
-    return Candidate(cells[0].values[0], passed, bool(smaller), contradicted, budget)
+    smaller = min(shared, default=size) < size
+    return Candidate(cells[0].values[0], passed, smaller, contradicted, budget)
 
 
 def _tried(point: Cell) -> bool:
     return any(point.row[status] for status in STATUSES)
 
 
-def _failed_sizes(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> Sizes:
-    """Returns the sizes at which points of the grid failed, by all else that makes a cell, with the
-    longest budget of steps there. Where cells are taken over several budgets, a size failed if it
-    passed with none of them."""
+def _fails(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> Fails:
+    """Returns what failed at which sizes. Where cells are taken over several budgets, a point
+    failed if it passed with none of them."""
     points: dict[Any, list[Cell]] = defaultdict(list)
+    whole: dict[Key, dict[int, bool]] = defaultdict(dict)
     for cell in cells:
+        whole[_of_cell(views, grouping, cell)][cell.row["size"]] = cell.failed
         for point in cell.points:
             points[_but_size(views, grouping, cell, point), point.row["size"]].append(point)
     sizes: dict[Any, dict[int, int]] = defaultdict(dict)
@@ -137,15 +151,23 @@ def _failed_sizes(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> Si
         failed = [point.steps for point in found if point.failed]
         if failed and not any(point.outcome for point in found):
             sizes[rest][size] = max(failed)
-    return sizes
+    return Fails(sizes, whole)
 
 
-def _but_size(views: Views, grouping: Grouping, cell: Cell, point: Cell) -> tuple[Any, ...]:
-    """Returns all that makes a point of a cell, except its size, and L and the task's size field,
-    which follow from the size. Where the cell stands for several budgets, its row's budget, if
-    rows have one, takes the place of the point's."""
+def _of_cell(views: Views, grouping: Grouping, cell: Cell) -> Key:
+    """Returns all that makes a cell, except its size, what follows from that, and its nuisance
+    axes."""
+    return _but_size(views, grouping, cell, cell, cell.tuned)
+
+
+def _but_size(
+    views: Views, grouping: Grouping, cell: Cell, point: Cell, but: Sequence[str] = ()
+) -> Key:
+    """Returns all that makes a point of a cell, except its size, L and the task's size field, which
+    follow from the size, and the columns of `but`. Where the cell stands for several budgets, its
+    row's budget, if rows have one, takes the place of the point's."""
     row = point.row
-    left_out = {"size", "L", views.size_fields.get(row["task"])}
+    left_out = {"size", "L", views.size_fields.get(row["task"]), *but}
     within = None
     if "steps" in cell.tuned:
         left_out.add("steps")

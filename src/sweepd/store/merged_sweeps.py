@@ -13,7 +13,7 @@ from sweepd.store.merging import MergeStep
 from sweepd.store.schema import TEXT, with_column
 from sweepd.store.storage import checked
 from sweepd.store.sweeps import SweepFolder, SweepInfo, accepting
-from sweepd.store.tables import Damaged
+from sweepd.store.tables import Damaged, Read
 
 JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted", "accepted_for")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
@@ -27,8 +27,8 @@ def sweeps(
 
     A sweep that both stores have under one name is the same if it differs in JOINED alone. If one
     store went on with the other's sweep, the version that plans all trials of the other is kept.
-    Where our `sweep.json` is damaged, theirs is brought if it plans all that ours does. Where our
-    plan is damaged, theirs of the same sweep is brought. Raises UserError where they differ
+    Where our `sweep.json` or our plan is damaged, theirs of the same grid is brought if it has all
+    that is left of ours. Raises UserError where they differ
     otherwise, where two sweeps would get one name, and for a new name of a sweep that is not there.
     """
     infos, unreadable = theirs.readable()
@@ -60,22 +60,28 @@ def _steps(
             yield _step(ours, called, theirs.load_grid(name), info, table)
             continue
         mine, my_plan = readable.get(called), ours.read_plans([called])
-        if mine is None:
-            if _trials(my_plan.table) <= _trials(table):
-                yield _step(ours, called, theirs.load_grid(name), info, table)
-            else:
-                damaged += (one for one in unreadable if f"/{called}/" in one.path)
-        elif my_plan.damaged:
-            if mine.created == info.created and not _differing(mine, info):
-                joined = _with_files_of(info, mine)
-                yield _step(ours, called, ours.load_grid(called), joined, table)
+        if mine is None or my_plan.damaged:
+            same = ours.load_grid(called) == (grid := theirs.load_grid(name))
+            if same and _covers(info, table, mine, my_plan):
+                kept = info if mine is None else _with_files_of(info, mine)
+                yield _step(ours, called, grid, kept, table)
             else:
                 damaged += my_plan.damaged
+                damaged += (one for one in unreadable if f"sweeps/{called}/" in one.path)
         elif _newer(mine, my_plan.table, info, table, called):
             grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
             yield _step(ours, called, grid, newer, table)
         elif (joined := _with_files_of(info, mine)) != mine:
             yield _step(ours, called, ours.load_grid(called), joined, my_plan.table)
+
+
+def _covers(info: SweepInfo, plan: pa.Table, mine: SweepInfo | None, my_plan: Read) -> bool:
+    """Returns whether a sweep of theirs is all that ours was before its `sweep.json` (`mine` is
+    None) or its plan was damaged, as far as the other one of the two tells."""
+    if mine is None:
+        return not my_plan.damaged and _trials(my_plan.table) <= _trials(plan)
+    same = mine.created == info.created and not _differing(mine, info)
+    return same and mine.code_files.keys() <= info.code_files.keys()
 
 
 def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:

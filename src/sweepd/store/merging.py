@@ -89,14 +89,18 @@ def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Ite
         yield from _rows(ours.metrics, _renumbered(live.table, numbers), our_attempts)
     there = ours.metrics.names().difference(broken) if live.scanned else set()
     for name in sorted(live.scanned.keys() - there):
+        bring = partial(_move, ours.folder, theirs.folder, f"metrics/{name}")
         table = load(theirs.folder, f"metrics/{name}", theirs.metrics.layout)
         if isinstance(table, Damaged):
             theirs.damaged.append(table)
+            ours.damaged += [broken[name]] if name in broken else []
+            continue
+        if name in broken and NAME.fullmatch(name):  # the same content, before it was damaged
+            yield MergeStep(ROWS, table.num_rows, bring)
             continue
         renumbered = _renumbered(table, numbers)
         same = renumbered["attempt"].equals(table["attempt"])
         if same and _may_move(table) and our_attempts.isdisjoint(_attempts(table)):
-            bring = partial(_move, ours.folder, theirs.folder, f"metrics/{name}")
             yield MergeStep(ROWS, table.num_rows, bring)
         else:
             yield from _rows(ours.metrics, renumbered, our_attempts, there)

@@ -46,6 +46,17 @@ def test_a_question_that_would_give_a_column_two_meanings_is_refused() -> None:
     assert [row["value"] for row in question(store, "best d by value").rows] == [1, 3]
 
 
+@pytest.mark.parametrize("text", ["best edge by d", "max at by d", "frontier at, acc"])
+def test_an_answer_about_a_field_named_like_a_column_of_every_row_is_refused(text: str) -> None:
+    store = FakeStore()
+    axes: list[dict[str, Any]] = [{"d": d, "edge": e, "at": e} for d in (8, 16) for e in (1, 3)]
+    store.add_sweep("s", trials := [planned(**one) for one in axes])
+    for trial in trials:
+        store.end(trial, "completed", 0.95)
+    with pytest.raises(UserError, match=r"has a column `(edge|at)` of its own"):
+        question(store, text)
+
+
 def test_the_columns_of_answers_are_known() -> None:
     of_cells = {*RESERVED, *OF_CELLS, "steps", "n", "d", "lr", "heads", "values"}
     for text in ("min d by n", "frontier flops, acc", "best d", "max acc"):

@@ -161,14 +161,19 @@ def test_what_is_printed_means_what_was_typed(predicate: str) -> None:
     assert found(sql) == found(predicate)
 
 
-@pytest.mark.parametrize("question", ["min order + 1", "min d where order = 1 and acc > 0.9"])
-def test_a_column_that_sql_reserves_is_named_where_it_is_not_quoted(question: str) -> None:
-    with pytest.raises(UserError, match='as a column, write it in double quotes: "order"'):
-        parse(question, [*COLUMNS, "order"], {}, CON)
-    parse(question.replace("order", '"order"'), [*COLUMNS, "order"], {}, CON)
+@pytest.mark.parametrize("name", ["order", "freeze", "left"])
+@pytest.mark.parametrize("question", ["min {} + 1", "min d where {} = 1 and acc > 0.9"])
+def test_a_column_that_sql_reserves_is_named_where_it_is_not_quoted(
+    question: str, name: str
+) -> None:
+    with pytest.raises(UserError, match=f'as a column, write it in double quotes: "{name}"'):
+        parse(question.format(name), [*COLUMNS, name], {}, CON)
+    parse(question.format(f'"{name}"'), [*COLUMNS, name], {}, CON)
 
 
-@pytest.mark.parametrize("predicate", ["(acc > 0.9 model = 'x')", "model = 'order' d"])
+@pytest.mark.parametrize(
+    "predicate", ["(acc > 0.9 model = 'x')", "model = 'order' d", "acc > 0.9 d order"]
+)
 def test_no_other_error_is_told_to_quote_a_column(predicate: str) -> None:
     with pytest.raises(UserError) as error:
         parse(f"min d where {predicate}", [*COLUMNS, "order"], {}, CON)

@@ -73,6 +73,20 @@ def test_a_rate_that_diverged_was_tried() -> None:
         assert not any(note.startswith("left out") for note in answer.notes)
 
 
+def test_a_group_without_a_winner_is_named() -> None:
+    store = FakeStore()
+    trials = [planned(d=d, lr=rate) for d in (8, 16) for rate in RATES]
+    store.add_sweep("s", trials, goal="loss < 0.1")
+    for trial in trials:
+        loss = 0.2 if trial["d"] == 8 else None
+        store.end(trial, "completed" if loss else "diverged", None, loss=loss)
+    answer = question(store, "best lr by d")
+    assert [row["d"] for row in answer.rows] == [8]
+    assert [note for note in answer.notes if note.startswith("no best: in 1 groups each lr")]
+    answer = question(store, "best lr by d where loss < 0.1")
+    assert not answer.rows and any(note.startswith("no best: in 2") for note in answer.notes)
+
+
 def test_a_seed_that_a_rule_stopped_does_not_count() -> None:
     store = FakeStore()
     trials = [planned(d=8, seed=seed) for seed in range(3)]

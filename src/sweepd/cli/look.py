@@ -92,12 +92,9 @@ def sample(
     with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
     if form == "csv":
-        columns = [field.name for field in fields(Example)]
-        emit(
-            columns,
-            [{name: _text(getattr(one, name)) for name in columns} for one in examples],
-            form,
-        )
+        rows = [{name: _text(part) for name, part in vars(one).items()} for one in examples]
+        columns = list(rows[0]) if rows else [field.name for field in fields(Example)]
+        emit(columns, rows, form)
         return
     for example in examples:
         if form == "json":
@@ -254,11 +251,12 @@ def _damage(
         yield {"check": name, "ok": False, "detail": str(file)}
     if damaged:
         merge = command("merge", "COPY", results=address)
-        detail = (
-            f"put such files back from a copy, or bring what they held: `{merge}`; with no copy, "
-            "launch the grid again, which plans the sweep anew and runs the trials whose endings "
-            "are lost"
-        )
+        detail = f"put such files back from a copy, or bring what they held: `{merge}`"
+        if name == "results":
+            detail += (
+                "; with no copy, launch the grid again, which plans the sweep anew and runs the "
+                "trials whose endings are lost"
+            )
         yield {"check": name, "ok": False, "detail": detail}
 
 

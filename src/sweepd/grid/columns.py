@@ -41,13 +41,15 @@ def unaskable(grid: Grid) -> Iterator[str]:
     for block in (block for kind in FINDERS for block in grid.blocks[kind]):
         named += [(block, name, "field") for name in block.axes]
     for block, name, kind in named:
-        verbs = [f"`{verb}`" for verb, columns in OF_ANSWERS.items() if name in columns]
-        if kind == "metric":
-            verbs = [verb for verb in verbs if verb != "`fit`"]  # its answers have no scores
+        verbs = [verb for verb, columns in OF_ANSWERS.items() if name in columns]
+        if kind == "metric" and "fit" in verbs:
+            verbs.remove("fit")  # its answers have no scores
         if verbs:
+            what = "group by it" if kind == "field" else "be about it"
             yield (
                 f"{block.name} has a {kind} {name}, the name of a column of answers: "
-                f"{', '.join(verbs)} can't be asked about it; rename the {kind} before you train"
+                f"{', '.join(f'`{verb}`' for verb in verbs)} can't {what}; rename the {kind} "
+                "before you train"
             )
 
 

@@ -37,7 +37,7 @@ from sweepd.query.grouping import Grouping, group
 from sweepd.query.growth import growth
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
-from sweepd.query.parser import Question, Verb, parse
+from sweepd.query.parser import Question, parse
 from sweepd.query.reply import Merit, Reply, deciding, merged_notes, told_of
 from sweepd.query.settled import (
     LEAST_COLUMNS,
@@ -96,7 +96,7 @@ def answer(views: Views, text: str) -> Answer:
     if not cells:
         notes += _unmet(conjuncts(selection), [cell for cell, _ in every])
     grouping = group(views, question, [cell for cell, _ in every], cells)
-    _refuse_columns_of(question.verb, grouping.group, own)
+    _refuse_columns_of(question, grouping.group, own)
     merit = _merit(question, condition, own)
     of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
     tried = [cell for cell in cells if cell.has_values]
@@ -116,7 +116,7 @@ def answer(views: Views, text: str) -> Answer:
             f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
-    summed = summary(views, question, asked, grouping.group, [c for c, holds in every if holds])
+    summed = summary(views, question, asked, [cell for cell, selected in every if selected])
     return Answer(
         reply.columns,
         reply.rows,
@@ -312,7 +312,7 @@ def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterat
         if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
             yield f"not measured: {silent} cells have completed trials without {score}"
     empty = [cell for cell in cells if not cell.has_values]
-    if question.best:  # a cell that diverged has the worst score there is
+    if question.best:  # there, a cell that diverged counts as the worst (`winners`)
         empty = [cell for cell in empty if cell.values[0] is None]
     if empty:
         asked = {name for _, node in question.expressions for name in node.columns}
@@ -325,10 +325,14 @@ def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterat
         yield f"left out: {len(empty)} cells for which an expression has no value{why}"
 
 
-def _refuse_columns_of(verb: Verb, group: Iterable[str], own: Iterable[str]) -> None:
-    """Raises UserError if a column of an answer to this verb would have two meanings. own: metrics
-    that the question is about, which are columns of all answers but those to `fit`."""
-    names = {*group} if verb == "fit" else {*group, *own}
+def _refuse_columns_of(question: Question, group: Iterable[str], own: Iterable[str]) -> None:
+    """Raises UserError if a column of the answer would have two meanings. own: metrics that the
+    question is about."""
+    verb, names = question.verb, {*group}
+    if verb != "fit":  # its answers have no scores
+        names |= {*own}
+    if verb in ("frontier", "best", "max"):  # their expressions are columns
+        names |= {question.best or "", *(text for text, _ in question.expressions)}
     if clash := sorted(names.intersection(OF_ANSWERS[verb])):
         raise UserError(
             f"`{verb}` has a column `{clash[0]}` of its own: ask `by` others, or use `sweepd sql`"

@@ -100,20 +100,24 @@ def lines(answer: Answer, width: int | None) -> Iterator[StyledLine]:
     for row in answer.rows:
         by_task.setdefault(row["task"], []).append(row)
     for task, rows in by_task.items():
-        yield from _task(answer.summary, task, rows, width)
+        yield from _task(answer.summary, answer.group, task, rows, width)
         yield []
     for line in _wrapped(_amount(answer.summary).split(), width, " "):
         yield [(line, "plain")]
 
 
 def _task(
-    about: Summary, task: str, rows: Sequence[Mapping[str, Any]], width: int | None
+    about: Summary,
+    group: Sequence[str],
+    task: str,
+    rows: Sequence[Mapping[str, Any]],
+    width: int | None,
 ) -> Iterator[StyledLine]:
     title = f"Least {about.least} with {about.condition} on {task} ({about.seeds})"
     for line in _wrapped(title.split(), width, " "):
         yield [(line, "title")]
-    extras = [name for name in about.group if name not in ("task", "model", "size", "L")]
-    sizes = [name for name in ("size", "L") if name in about.group]
+    extras = [name for name in group if name not in ("task", "model", "size", "L")]
+    sizes = [name for name in ("size", "L") if name in group]
     sizes = [name for name in sizes if any(row[name] is not None for row in rows)]
     beside = [*extras, *sizes]
     size_field = about.size_fields.get(task, "size")

@@ -97,7 +97,16 @@ def _factor(row: Row) -> str:
 
 def _law_columns(answer: Answer) -> list[str]:
     """Returns the columns of the table that people see of a `fit`."""
-    told = ["exponent", "95%", "growth", "law", "points", "censored", "seeds", "over standard"]
+    told = [
+        "exponent",
+        "95%",
+        "growth",
+        "likely laws",
+        "points",
+        "censored",
+        "seeds",
+        "over standard",
+    ]
     return [*answer.group, *told, "predicted", "at_hand", "agrees", "reason"]
 
 
@@ -111,7 +120,7 @@ def _law(row: Row) -> dict[str, Any]:
         **row,
         "exponent": row["exponent"] and round(row["exponent"], 2),
         "95%": _between(row["low"], row["high"]),
-        "law": ", ".join(f"{name} {-w:.2f}" for w, name in heavy),
+        "likely laws": ", ".join(f"{name} {-w:.2f}" for w, name in heavy),
         "over standard": ""
         if over is None
         else f"{over:+.2f} ({_between(row['over_standard_low'], row['over_standard_high'])})",

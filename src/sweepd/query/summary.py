@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweepd.query.cells import Cell
@@ -27,8 +27,6 @@ class Summary:
     nothing about scores."""
     seeds: str
     """How the outcomes of a cell's seeds are combined, such as `median of 3 seeds`."""
-    group: tuple[str, ...]
-    """The columns that group the rows."""
     size_fields: Mapping[str, str]
     """The field that is the size of each task, by task."""
     trials: int
@@ -42,7 +40,7 @@ class Summary:
 
 
 def summary(
-    views: Views, question: Question, condition: str, group: Iterable[str], cells: Sequence[Cell]
+    views: Views, question: Question, condition: str, cells: Sequence[Cell]
 ) -> Summary | None:
     """Returns the summary of an answer about these cells of the grid, or None if the verb is not
     `min`. condition: when a cell passes."""
@@ -54,7 +52,6 @@ def summary(
         least=question.expressions[0][0],
         condition=_SPACED.sub(lambda m: m[1] or f" {m[2]} ", condition),
         seeds=_seeds(cells),
-        group=tuple(group),
         size_fields=views.size_fields,
         trials=trials,
         tried=tried,

@@ -116,15 +116,17 @@ class TreeReader:
             raise self.error("too deeply nested", start) from None
 
     def _reserved(self, text: str) -> str:
-        """Returns a hint for an expression that SQL cannot read: its first column whose name SQL
-        reserves, if it has one."""
+        """Returns a hint for an expression that SQL cannot read, if it can once the columns are
+        quoted that SQL reads in double quotes alone."""
+
+        def wrong(expression: str) -> bool:
+            return bool(_syntax(self.con, _SELECT + expression)["error"])
+
         words = {token.group().lower() for token in TOKEN.finditer(text)}
-        taken = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'"
-        reserved = {row[0] for row in self.con.execute(taken).fetchall()}
-        found = sorted(words & reserved & self.names.keys())
-        return (
-            f'; as a column, write it in double quotes: "{self.names[found[0]]}"' if found else ""
-        )
+        found = sorted(name for name in words & self.names.keys() if wrong(name))
+        if wrong(TOKEN.sub(lambda t: f'"{t[0]}"' if t[0].lower() in found else t[0], text)):
+            return ""
+        return f'; as a column, write it in double quotes: "{self.names[found[0]]}"'
 
     def column(self, name: str, at: int) -> Column:
         """Returns the column of this name, whose case does not matter. Raises UserError if there is

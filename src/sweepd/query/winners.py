@@ -47,11 +47,12 @@ def best(
     axis, [(score, _)] = question.best, question.expressions
     assert axis is not None
     columns = [*grouping.group, axis, score, "values", "seeds", *scores, "at", "edge"]
-    rows, winners = [], []
+    rows, winners, without = [], [], 0
     tried = [cell for cell in cells if cell.values[0] is not None]
     for where, members in grouping.rows(tried):
         rivals = [cell for cell in members if cell.outcome and cell.has_values]
         if not rivals:
+            without += 1
             continue
         winner = max(rivals, key=merit)
         edges = [winner.edge, axis if at_edge(axis, winner, members) else ""]
@@ -64,7 +65,13 @@ def best(
         }
         rows.append({name: found[name] for name in dict.fromkeys(columns)})
         winners.append(winner)
-    return Reply(list(dict.fromkeys(columns)), rows, winners, merged_notes(grouping, cells))
+    notes = merged_notes(grouping, cells)
+    if without:
+        notes.append(
+            f"no best: in {without} groups each {axis} that was tried fails the condition "
+            "or diverged"
+        )
+    return Reply(list(dict.fromkeys(columns)), rows, winners, notes)
 
 
 def greatest(

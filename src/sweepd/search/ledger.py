@@ -95,7 +95,7 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
         if any(twin.code == trial.code for twin in twins):
             unscored.append(trial)
         if own or former:
-            other[trial.id] = own + former
+            other[trial.id] = sorted(own + former, key=lambda one: (-one.attempt, one.id))
     return Standing(tuple(done), tuple(todo), tuple(failed), other, tuple(unscored))
 
 

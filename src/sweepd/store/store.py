@@ -51,15 +51,16 @@ class Store:
     what of it was `checked/`, and who holds which lock. docs/store.md tells the format.
 
     **Whole or absent.** Every object but a log appears whole and is durable when the call that
-    wrote it returns. It is never changed, except for the three of a sweep. So a writer killed at
-    any moment leaves nothing half-written that a reader sees. A sweep exists once its
-    `sweep.json` does.
+    wrote it returns. It is never changed, except for the three of a sweep, and by a merge that
+    brings a whole file in place of a damaged one. So a writer killed at any moment leaves nothing
+    half-written that a reader sees. A sweep exists once its `sweep.json` does.
 
     **Writing** is tried again after errors that may pass. What could not be written raises
     EnvironmentFailure with path and reason.
 
     **Reading** goes by files. One that is truncated, changed or not ours is skipped and named in
-    `Read.damaged`. It is never moved, deleted or compacted away. Rows come in no order, once per
+    `Read.damaged`. It is never moved, deleted or compacted away, and only a merge
+    replaces it. Rows come in no order, once per
     key (`sweepd.store.schema`). Reading needs no write access. What an object store says is
     unchanged is not fetched twice.
 

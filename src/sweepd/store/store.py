@@ -59,10 +59,9 @@ class Store:
     EnvironmentFailure with path and reason.
 
     **Reading** goes by files. One that is truncated, changed or not ours is skipped and named in
-    `Read.damaged`. It is never moved, deleted or compacted away, and only a merge
-    replaces it. Rows come in no order, once per
-    key (`sweepd.store.schema`). Reading needs no write access. What an object store says is
-    unchanged is not fetched twice.
+    `Read.damaged`. It is never moved, deleted or compacted away, and only a merge replaces it.
+    Rows come in no order, once per key (`sweepd.store.schema`). Reading needs no write access. What
+    an object store says is unchanged is not fetched twice.
 
     **Compacting** many files into one changes nothing for readers, whenever it is cut off.
 

@@ -426,6 +426,9 @@ def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> N
         ("success", "the name of a field of stop"),
         ("acc", "mine.py:Mine has a field acc, the name of a column of every result"),
         ("l", "mine.py:Mine has a field l, the name of a column of every result"),
+        ("N", "mine.py:Mine has a field N, the name of a field of mine.py:Mine"),
+        ("trial", "mine.py:Mine has a field trial, the name of a column of every result"),
+        ("acc_min", "mine.py:Mine has a field acc_min, the name of an end of acc"),
     ],
 )
 def test_fields_that_would_share_a_column(tmp_path: Path, field: str, message: str) -> None:

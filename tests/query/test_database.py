@@ -462,3 +462,15 @@ def test_questions_import_neither_torch_nor_ray_nor_pandas() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_two_sweeps_that_spell_one_name_in_two_ways_are_asked_one_at_a_time() -> None:
+    store = FakeStore()
+    first, second = planned(d=8, k=1), {**planned(d=16), "K": 2}
+    for name, trial in (("one", first), ("two", second)):
+        store.add_sweep(name, [trial])
+        store.end(trial, "completed", 0.95, sweep=name)
+    for sweeps in (None, ["one", "two"]):
+        with pytest.raises(UserError, match=r"k and K: .* ask one sweep at a time"):
+            ask(store, "min d", code=now, sweeps=sweeps)
+    assert ask(store, "min d", code=now, sweeps=["one"]).rows[0]["value"] == 8

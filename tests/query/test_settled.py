@@ -163,6 +163,23 @@ def test_a_settled_row(tmp_path: Path) -> None:
     assert (row["least_any"], row["least_median"], row["least_all"]) == (8, 8, 8)
 
 
+def test_a_row_is_settled_by_the_rule_of_its_own_sweep(tmp_path: Path) -> None:
+    """A later sweep of another task, which trains for few steps at most, changes nothing."""
+    store = one_size(tmp_path, FLAT | PASSES)
+    text = GRID.replace("name: s\n", "name: other\n").replace(
+        "lis, n: [4, 6, 8], value_range: 32", ""
+    )
+    text = text.replace("{name: }", "{name: edit_distance, n: [2]}").replace(
+        "steps: 1000", "steps: 9"
+    )
+    text = text.replace("least: 2000", "least: 20").replace("most: 16000", "most: 36")
+    other = plan(parse_grid(text, "other.yaml", (), Path()))
+    store.save_sweep("other", other.grid.resolved_text(), sweep_info(other), other.rows())
+    question = "min d where acc > 0.9 and task = 'lis'"
+    [row] = ask(store, question, code=lambda task, model: None).rows
+    assert (row["value"], row["settled"], row["why"]) == (8, "yes", "stands still")
+
+
 def test_a_row_that_moves_says_what_the_next_doubling_takes(tmp_path: Path) -> None:
     """There are three seeds. Each continues from the start of its decay, which is .2 of the run,
     and takes .1 s a step."""
@@ -385,3 +402,17 @@ def test_of_an_even_number_of_seeds_the_median_is_that_of_the_pass_rule(tmp_path
     }
     [row] = asked(stored(planned, ledger, tmp_path)).rows
     assert (row["value"], row["least_median"], row["least_median_verdict"]) == (8, 8, "exact")
+
+
+def test_cells_with_fewer_than_three_seeds_say_nothing_of_what_seeds_reach(tmp_path: Path) -> None:
+    """d = 4 has one seed, which passes, in a sweep of its own."""
+    planned = made("task.n=8", "model.d=[8, 16]", "settle=off")
+    store = ended(planned, lambda trial: 0.95, tmp_path)
+    one = made("name=one", "task.n=8", "model.d=[4]", "seeds=[0]", "settle=off")
+    store.save_sweep("one", one.grid.resolved_text(), sweep_info(one), one.rows())
+    [alone] = one.trials
+    ending = {"attempt": 1001, "sweep": "one", "status": "completed", "acc": 0.95, "total": 4096}
+    store.write_trials([alone.row() | ending])
+    [row] = ask(store, "min d where acc > 0.9", code=lambda task, model: None).rows
+    least = [row[f"least_{rule}"] for rule in ("any", "median", "all")]
+    assert (row["value"], least) == (4, [8, 8, 8])

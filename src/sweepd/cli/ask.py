@@ -106,6 +106,8 @@ def _show_askable(store: Store, code: CodeChoice, sweeps: list[str] | None, form
     from sweepd.query.askable import askable
 
     found, examples = askable(store, code=code, sweeps=sweeps)
+    for note in found.notes:
+        say(note)
     report_damage(found.damaged)
     emit(found.columns, found.rows, form)
     ours = naming(store.address)

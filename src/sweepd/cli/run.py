@@ -416,7 +416,7 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
     of settling."""
     from sweepd.run.launching import BILLS, SETTLING
 
-    whole = expected.bill("grid").train_flops or 1
+    whole = expected.bill("grid").train_flops
     names = BILLS if expected.search == "staircase" else BILLS[:1]
     for name in (*names, *(name for name in SETTLING if name in expected.bills)):
         bill = expected.bill(name)
@@ -424,7 +424,7 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
             "search": _bill_name(name),
             "to_run": round(bill.trials),
             "train_flops": bill.train_flops or None,
-            "share": f"{bill.train_flops / whole:.1%}" if bill.train_flops else None,
+            "share": f"{bill.train_flops / whole:.1%}" if whole and bill.train_flops else None,
             "time": _span(bill),
         }
 

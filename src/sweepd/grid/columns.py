@@ -9,7 +9,7 @@ from dataclasses import fields
 from sweepd.grid import lengths, metrics
 from sweepd.grid.axes import Block
 from sweepd.grid.metrics import Better
-from sweepd.grid.options import OF_ANSWERS, OF_CELLS
+from sweepd.grid.options import OF_ANSWERS, OF_CELLS, OF_SQL
 from sweepd.grid.parts import RESERVED, column
 from sweepd.grid.spec import FINDERS, SETTINGS, Grid
 from sweepd.grid.yamlfile import Problem
@@ -18,20 +18,25 @@ from sweepd.grid.yamlfile import Problem
 def clashes(grid: Grid) -> Iterator[Problem]:
     """Yields a problem for each field and each metric whose name is taken. SQL reads the names of
     columns without regard to case."""
-    taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS)}
+    taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS, *OF_SQL)}
     taken |= dict.fromkeys(length_scores(grid), "a score at another length")
+    own_scores = {name.lower(): block.name for block, name, _ in own_metrics(grid)}
+    for score in ("acc", "chain_acc", "loss", "flops_to_goal", *own_scores):
+        ends = (f"{score}_{end}" for end in ("min", "max", "least", "most"))
+        taken |= dict.fromkeys(ends, f"an end of {score}, which answers tell")
     yield from _of_metrics(grid, taken)
-    taken |= {name: f"a metric of {block.name}" for block, name, _ in own_metrics(grid)}
+    taken |= {name: f"a metric of {block}" for name, block in own_scores.items()}
     for kind in ("train", "evaluate", "stop", "task", "model", "loop"):
-        own = {}
+        own: dict[str, tuple[str, str]] = {}
         for block in grid.blocks[kind]:
             what = block.name or kind
             for name in (column(kind, name) for name in block.axes):
-                if other := taken.get(name.lower()):
+                spelled, where = own.setdefault(name.lower(), (name, f"a field of {what}"))
+                other = taken.get(name.lower(), where if spelled != name else None)
+                if other:
                     message = f"{what} has a field {name}, the name of {other}; rename the field"
                     yield Problem(grid.document.place(block.keys), block.keys, message)
-                own[name.lower()] = f"a field of {what}"
-        taken |= own
+        taken |= {name: where for name, (_, where) in own.items()}
 
 
 def unaskable(grid: Grid) -> Iterator[str]:
@@ -61,10 +66,10 @@ def _of_metrics(grid: Grid, taken: Mapping[str, str]) -> Iterator[Problem]:
     first: dict[str, tuple[Block, Better]] = {}
     for block, name, better in own_metrics(grid):
         of, other = first.setdefault(name, (block, better))
-        message = f"{block.name} has a metric {name}, the name of {taken.get(name)}"
+        message = f"{block.name} has a metric {name}, the name of {taken.get(name.lower())}"
         if better != other:
             message = f"{name} is better {better} for {block.name} and {other} for {of.name}"
-        if name in taken or better != other:
+        if name.lower() in taken or better != other:
             place = grid.document.place(block.keys)
             yield Problem(place, block.keys, f"{message}; rename it")
 

@@ -20,6 +20,9 @@ _GOAL = re.compile(
 
 OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """The columns of cells that are no scores. No field and no metric may take these names."""
+OF_SQL = ("fresh", "family", "carried", "carries", "maker", "trial", "until")
+"""The names with which the SQL of questions tells seeds and trials apart (`query.cells_sql`). No
+field and no metric may take these either."""
 _OF_A_CELL = (
     *("at", "edge", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max"),
     *("loss_seed_min", "loss_seed_max"),

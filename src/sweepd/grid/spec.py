@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -299,7 +299,7 @@ class _Reader:
         search = self.search(values["search"], blocks, tune)
         settle = values["settle"] if isinstance(values["settle"], Settle) else None
         if settle:
-            self.check_settle(settle, blocks, first_seeds, search)
+            self.check_settle(settle, blocks, first_seeds, search, tune)
         for key in ("retries", "checkpoint_seconds", "hang_seconds"):
             if values[key] is not None and values[key] < 0:
                 self.refuse((key,), f"{values[key]}: must not be negative")
@@ -540,7 +540,9 @@ class _Reader:
             problem = "it is tuned, so no part of the answer" if axis in nuisance else None
             problem = problem or self.no_number(axis, blocks)
             if problem:
-                hint = f"; write {self.minimizing(blocks)}" if named == "staircase" else ""
+                hint = (
+                    f"; write {self.minimizing(blocks, nuisance)}" if named == "staircase" else ""
+                )
                 self.refuse((*where, word), f"{axis}: {problem}{hint}")
         return rules
 
@@ -550,13 +552,14 @@ class _Reader:
         blocks: Blocks,
         first_seeds: int,
         search: Literal["grid"] | Staircase,
+        tune: Sequence[str],
     ) -> None:
         """Refuses what cannot be trained for longer, and what would decide nothing."""
         minimized = Staircase().minimize
         told = bool(self.document.problems)  # the axis may be a field that could not be read
         if search == "grid" and not told and (problem := self.no_number(minimized, blocks)):
             message = f"settle trains what the least {minimized} hangs on, and {minimized} is"
-            hint = f"write {self.minimizing(blocks)}, or `settle: off`"
+            hint = f"write {self.minimizing(blocks, tune)}, or `settle: off`"
             self.refuse(("settle",), f"{message} {problem}; {hint}")
         if first_seeds < LEAST_SEEDS:
             message = f"settle needs at least {LEAST_SEEDS} seeds, since one may be stuck or lucky"
@@ -606,7 +609,7 @@ class _Reader:
         known = {name for found in blocks.values() for block in found for name in block.axes}
         return f"no field of this grid{closest(axis, sorted(known))}"
 
-    def minimizing(self, blocks: Blocks) -> str:
+    def minimizing(self, blocks: Blocks, nuisance: Collection[str]) -> str:
         """Returns how to write a staircase on the first axis of this grid that can be searched."""
         all_blocks = [block for found in blocks.values() for block in found]
         sizes = {getattr(block.kind, "size_field", None) for block in all_blocks}
@@ -614,7 +617,10 @@ class _Reader:
             name
             for block in all_blocks
             for name, values in block.axes.items()
-            if len(values) > 1 and name not in sizes and not self.no_number(name, blocks)
+            if len(values) > 1
+            and name not in sizes
+            and name not in nuisance
+            and not self.no_number(name, blocks)
         )
         return f"search: {{staircase: {{minimize: {next(axes, '…')}}}}}"
 

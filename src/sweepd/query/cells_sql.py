@@ -155,7 +155,8 @@ def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str
 
     CREATE TABLE raw.rules AS
         SELECT cell, coalesce(arg_max(s.pass, s.number), 'median') AS pass,
-            arg_max(s.goal, s.number) AS goal
+            arg_max(s.goal, s.number) AS goal,
+            arg_max(s.name, s.number) FILTER (s.settles) AS settles
         FROM raw.members LEFT JOIN raw.plans USING ({member})
             LEFT JOIN raw.sweeps AS s ON sweep = s.name
         GROUP BY cell;

@@ -9,9 +9,9 @@ file, no network and no Python object. What a query changes is gone with the con
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -57,7 +57,7 @@ _OWN = frozenset({*OF_CELLS, *SCORES})
 name."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
-    "extra_seeds BIGINT[], fresh_seeds BIGINT[]"
+    "extra_seeds BIGINT[], fresh_seeds BIGINT[], settles BOOLEAN"
 )
 FEW = 20_000
 """The number of plans and endings up to which one thread is enough. With one thread, questions over
@@ -225,11 +225,10 @@ class Views:
         """Whether a selected sweep trains the cells that decide its answers for longer."""
         return any(info.settle for info in self.infos.values())
 
-    @cached_property
-    def settle(self) -> Settle:
-        """How long the deciding cells must be trained. The latest sweep that settles says so.
-        Without one, the default rule holds, with no largest budget."""
-        told = [info.settle for info in self.infos.values() if info.settle]
+    def settle(self, sweeps: Collection[str]) -> Settle:
+        """Returns how long deciding cells must be trained that these sweeps settle. The latest of
+        them says so. Without one, the default rule holds, with no largest budget."""
+        told = [info.settle for name, info in self.infos.items() if name in sweeps and info.settle]
         if not told:
             return Settle(most=LONGEST)
         return Settle(told[-1]["factor"], int(told[-1]["least"]), int(told[-1]["most"]))
@@ -450,6 +449,8 @@ def connect(
         plans = source.read_plans(None if sweeps is None else list(infos))
         configs = None if sweeps is None else set(plans.table["config"].to_pylist())
         trials = source.read_trials(configs)
+        if sweeps is not None:
+            trials = replace(trials, table=_without_others(trials.table))
     plan_axes = tuple(name for name in plans.table.column_names if name not in PLAN.fixed)
     own = _own_metrics(infos, plan_axes)
     known = TRIALS.fixed.keys() | own.keys()
@@ -458,6 +459,7 @@ def connect(
         raise UserError(
             f"fields named {', '.join(sorted(taken))}: `cells` has such columns; rename them"
         )
+    _refuse_two_spellings((*PLAN.fixed, *TRIALS.fixed, *plan_axes, *trial_axes, *own))
 
     con = sandbox()
     if not scans and plans.table.num_rows + trials.table.num_rows <= FEW:
@@ -486,6 +488,24 @@ def connect(
         notes=[],
         damaged=(*damaged, *plans.damaged, *trials.damaged),
     )
+
+
+def _without_others(trials: pa.Table) -> pa.Table:
+    """Returns the endings of some sweeps without the fields that only other sweeps have, whose
+    endings lay in the same files."""
+    added = (name for name in trials.column_names if name not in TRIALS.fixed)
+    return trials.drop([name for name in added if trials[name].null_count == trials.num_rows])
+
+
+def _refuse_two_spellings(names: Iterable[str]) -> None:
+    """Raises UserError where two names differ in case alone, which SQL does not tell apart."""
+    spelled: dict[str, str] = {}
+    for name in names:
+        if (other := spelled.setdefault(name.lower(), name)) != name:
+            raise UserError(
+                f"{other} and {name}: fields and metrics of these names are one column to SQL; ask "
+                "one sweep at a time (--sweep)"
+            )
 
 
 def _names_only(text: str, views: Collection[str]) -> bool:
@@ -570,7 +590,7 @@ def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> list[list[
     sweep."""
     return [
         [number, name, info.created, info.goal, seeds or info.pass_rule, info.search,
-         list(info.extra_seeds), list(info.fresh_seeds)]
+         list(info.extra_seeds), list(info.fresh_seeds), bool(info.settle)]
         for number, (name, info) in enumerate(infos.items())
     ]  # fmt: skip
 

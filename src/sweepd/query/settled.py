@@ -41,6 +41,8 @@ class Ends:
     """How many fresh seeds of each cell have ended."""
     seconds: Mapping[int, float]
     """For how many seconds a seed of each cell trained on average, from its first step on."""
+    settles: Mapping[int, str]
+    """The latest sweep that settles its answers and plans the cell, by cell."""
 
     @classmethod
     def of(cls, views: Views, goal: Goal, rows: Sequence[MinRow]) -> Ends:
@@ -54,12 +56,14 @@ class Ends:
         )
         by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
         times: dict[int, list[float]] = defaultdict(list)
-        for cell, seed, score, total, seconds in ended:
-            times[cell] += [] if seconds is None else [seconds]
+        for cell, seed, score, total, took in ended:
+            times[cell] += [] if took is None else [took]
             if score is not None and not isnan(score):
                 by_cell[cell][seed] = Final(score, total)
         fresh = dict(views.fetch("SELECT cell, count(*) FROM raw.fresh GROUP BY cell"))
-        return cls(by_cell, fresh, {cell: fmean(found) for cell, found in times.items() if found})
+        seconds = {cell: fmean(found) for cell, found in times.items() if found}
+        told = f"SELECT cell, settles FROM raw.rules WHERE settles NOTNULL AND cell IN ({cells})"
+        return cls(by_cell, fresh, seconds, dict(views.fetch(told)) if views.settles else {})
 
 
 def settled_marks(views: Views, rows: Sequence[MinRow], condition: Node) -> list[SettledMark]:
@@ -112,9 +116,11 @@ def _settled_mark(
         return SettledMark("untested", UNCONFIRMED)
     first = min(point.steps for cell in row.deciding for point in cell.points)
     budget = _least_steps(row) or slowest.get(_line(views, row)) or first
-    settle = views.settle
+    deciding = {point.row["cell"] for cell in row.deciding for point in cell.points}
+    sweeps = {ends.settles[cell] for cell in deciding & ends.settles.keys()}
+    settle = views.settle(sweeps)
     if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
-        settle = settle if views.settles else replace(settle, least=1)
+        settle = settle if sweeps else replace(settle, least=1)
         if not budget:
             return SettledMark("untested", "its loop has no `steps`: nobody knows how long it ran")
     found = [
@@ -212,18 +218,19 @@ def least_columns(grouping: Grouping, row: MinRow) -> dict[str, Any]:
 
 def _by_rule(value: Value, cells: Sequence[Cell], rule: str) -> Candidate:
     """Returns whether one of these cells, which share a value, passes by `rule` with some value of
-    its nuisance axes. A budget that is open does not count where another one is decided."""
+    its nuisance axes. A budget that is open does not count where another one is decided. Nor does a
+    point of the grid with fewer than LEAST_SEEDS seeds."""
     told: dict[Any, list[tuple[bool | None, int]]] = defaultdict(list)
     for number, cell in enumerate(cells):
         rest = [axis for axis in cell.tuned if axis != "steps"]
-        for point in cell.points:
+        for point in (point for point in cell.points if point.row["seeds"] >= LEAST_SEEDS):
             key = number, *(point.row[axis] for axis in rest)
             told[key].append((_passes(point, rule), point.steps))
     outcomes = [{outcome for outcome, _ in one} for one in told.values()]
     outcome = None
     if any(True in one for one in outcomes):
         outcome = True
-    elif all(False in one for one in outcomes):
+    elif outcomes and all(False in one for one in outcomes):
         outcome = False
     steps = [steps for one in told.values() for passed, steps in one if passed is outcome]
     return Candidate(value, outcome, budget=(min if outcome else max)(steps, default=0))

@@ -98,7 +98,9 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
         ):
             found[name] = _bill(totals, lines, (0.0, 0.0))
     if grid.settle:
-        least, most = settling_ranges(search.stairs, grid.settle, search.outcomes, weights)
+        least = most = [0.0] * len(weights)
+        if search.wanted():
+            least, most = settling_ranges(search.stairs, grid.settle, search.outcomes, weights)
         found["settle_least"] = _bill(least, slots, (0.0, 0.0))
         found["settle_most"] = _bill(most, slots, (0.0, 0.0))
     if any(trial.train_flops is None for trial in search.plan.trials):

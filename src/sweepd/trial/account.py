@@ -12,7 +12,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import Any
 
-from sweepd.errors import UserError
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import lengths
 from sweepd.grid.axes import plain
 from sweepd.grid.fingerprint import current_code
@@ -150,7 +150,15 @@ def changed_code(one: Account, other: Account) -> Iterator[str]:
 
 def write_out(account: Account, folder: Path) -> None:
     """Writes a trial's own grid, and the user's files that it runs, to a new folder. Raises
-    UserError if the folder is not empty, or if a file would lie outside of it."""
+    UserError if the folder is not empty, or if a file would lie outside of it, and
+    EnvironmentFailure if the folder cannot be written."""
+    try:
+        _write_out(account, folder)
+    except OSError as error:
+        raise EnvironmentFailure(f"cannot write {folder}: {error.strerror}") from error
+
+
+def _write_out(account: Account, folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty: name a new folder")
     for name, text in {**account.sources, "grid.yaml": account.grid}.items():

@@ -467,10 +467,18 @@ def test_questions_import_neither_torch_nor_ray_nor_pandas() -> None:
 def test_two_sweeps_that_spell_one_name_in_two_ways_are_asked_one_at_a_time() -> None:
     store = FakeStore()
     first, second = planned(d=8, k=1), {**planned(d=16), "K": 2}
-    for name, trial in (("one", first), ("two", second)):
+    for name, trial in (("one", first), ("two", second)):  # their endings lie in one file
         store.add_sweep(name, [trial])
         store.end(trial, "completed", 0.95, sweep=name)
     for sweeps in (None, ["one", "two"]):
         with pytest.raises(UserError, match=r"k and K: .* ask one sweep at a time"):
             ask(store, "min d", code=now, sweeps=sweeps)
     assert ask(store, "min d", code=now, sweeps=["one"]).rows[0]["value"] == 8
+
+
+def test_a_field_that_is_null_throughout_stays_a_column_of_one_sweep_s_trials() -> None:
+    store = FakeStore()
+    store.add_sweep("s", [trial := planned(clip=None)])
+    store.end(trial, "completed", 0.95)
+    views = connect(store, code=now, sweeps=["s"])
+    assert views.sql("SELECT clip FROM trials").rows == [{"clip": None}]

@@ -9,6 +9,7 @@ file, no network and no Python object. What a query changes is gone with the con
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -450,7 +451,7 @@ def connect(
         configs = None if sweeps is None else set(plans.table["config"].to_pylist())
         trials = source.read_trials(configs)
         if sweeps is not None:
-            trials = replace(trials, table=_without_others(trials.table))
+            trials = replace(trials, table=_without_others(trials.table, plans.table))
     plan_axes = tuple(name for name in plans.table.column_names if name not in PLAN.fixed)
     own = _own_metrics(infos, plan_axes)
     known = TRIALS.fixed.keys() | own.keys()
@@ -490,11 +491,13 @@ def connect(
     )
 
 
-def _without_others(trials: pa.Table) -> pa.Table:
-    """Returns the endings of some sweeps without the fields that only other sweeps have, whose
-    endings lay in the same files."""
-    added = (name for name in trials.column_names if name not in TRIALS.fixed)
-    return trials.drop([name for name in added if trials[name].null_count == trials.num_rows])
+def _without_others(trials: pa.Table, plans: pa.Table) -> pa.Table:
+    """Returns the endings of some sweeps without the fields of other sweeps, whose endings lay in
+    the same files, where a field of these sweeps has such a name in another spelling."""
+    spellings = {*trials.column_names, *plans.column_names}
+    lower = Counter(map(str.lower, spellings))
+    others = (name for name in trials.column_names if lower[name.lower()] > 1)
+    return trials.drop([name for name in others if trials[name].null_count == trials.num_rows])
 
 
 def _refuse_two_spellings(names: Iterable[str]) -> None:

@@ -403,3 +403,23 @@ def test_what_settling_may_cost_is_a_range() -> None:
     search.learn(ledger, ())
     spent = sum(trial.effort for trial in made.trials if trial.on_demand and trial.id in ledger)
     assert spent <= 2 * most
+
+
+def test_nothing_is_priced_twice() -> None:
+    """In each row settling runs one cell with three seeds for 2000, 4000, 8000 and 16,000 steps.
+    The grid runs all of them for 1000 steps before. Of the staircase, which tries one size where
+    nothing passes, two rows may be decided by a cell that it has inferred to fail."""
+    for search, inferred in (("grid", 0), ("staircase", 2)):
+        found = search_of(planned(search))
+        found.learn({}, ())
+        priced = bills(found, 1, TRIALS.concat([]))
+        assert priced["grid"].trials == 36
+        assert search == "grid" or priced["worst"].trials <= 36
+        assert priced["settle_most"].trials == 3 * (4 * len(SIZES) + inferred)
+
+
+def test_fresh_seeds_are_priced_where_rates_compete() -> None:
+    """A row that passes everywhere has nothing to settle, but its value is confirmed."""
+    found = search_of(planned("staircase", "train.lr=[1e-3, 3e-3, 1e-2]", "tune=[train.lr]"))
+    found.learn({}, ())
+    assert bills(found, 1, TRIALS.concat([]))["settle_least"].trials == 2 * len(SIZES)

@@ -188,8 +188,9 @@ def planned(
     new_search = promotion_of if aim == "promote" else search_of
     if store is None:
         nothing = TRIALS.concat([])
-        untried = standing(plan.trials, nothing)
-        return Planned(new_search(plan), untried, nothing, Outlook({}, {}), (), (), ())
+        untried, search = standing(plan.trials, nothing), new_search(plan)
+        search.learn({}, ())
+        return Planned(search, untried, nothing, Outlook({}, {}), (), (), ())
     read = store.read_trials()
     found = standing(plan.trials, read.table)
     sweeps, damaged = store.readable_sweeps()

@@ -56,7 +56,7 @@ class Bill:
 def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
     """Returns what is left to run, by name. `grid` is the whole grid. If the search is a
     staircase, `least`, `likely` and `worst` are what it may run of the grid. If the grid asks for
-    settling, `settle_least` and `settle_most` are what that may run.
+    settling, `settle_least` and `settle_most` are what that may run in addition.
 
     slots: how many trials run at once. recorded: the store's `trials` table, by which the times
     are judged.
@@ -100,7 +100,7 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
     if grid.settle:
         least = most = [0.0] * len(weights)
         if search.wanted():
-            least, most = settling_ranges(search.stairs, grid.settle, search.outcomes, weights)
+            least, most = settling_ranges(search, grid.settle, weights)
         found["settle_least"] = _bill(least, slots, (0.0, 0.0))
         found["settle_most"] = _bill(most, slots, (0.0, 0.0))
     if any(trial.train_flops is None for trial in search.plan.trials):

@@ -196,8 +196,9 @@ class StaircaseSearch(Search):
         return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
 
     def left(self, stair: Stair, position: Position) -> list[Trial]:
-        """Returns all trials of a position's cells that have neither ended nor been abandoned."""
-        trials = (trial for seeds in stair.cells[position] for trial in seeds.trials)
+        """Returns all trials of a position's cells that have neither ended nor been abandoned.
+        Fresh seeds are left out, since only settling runs them."""
+        trials = (trial for seeds in stair.cells[position] for trial in seeds.planned)
         return [trial for trial in trials if not self.over(trial)]
 
     def tally(self) -> Mapping[str, int]:

@@ -153,9 +153,9 @@ class Stair:
             if left := _left(ladder.next_trials(lower, outcomes), outcomes, abandoned):
                 return left
         seeds = ladder.next_trials(level, outcomes)
-        return _left([*seeds, *self._confirming(ladder, rung)], outcomes, abandoned)
+        return _left([*seeds, *self.confirming(ladder, rung)], outcomes, abandoned)
 
-    def _confirming(self, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
+    def confirming(self, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
         """Returns the fresh seeds of a cell that passed as the best of several looks. Without
         them a cell that passes by luck at one of the looks would count. Returns none if there was
         only one look, or if the pass rule is `any`."""

@@ -319,10 +319,10 @@ def trained(store: Store, sets: Sequence[str], number: int) -> list[dict[str, An
 
 
 @pytest.mark.parametrize("search", ["grid", "staircase"])
-def test_settling_is_priced_before_there_is_a_store(tmp_path: Path, search: str) -> None:
+def test_settling_is_priced_before_there_is_a_store(store: Store, search: str) -> None:
     settling = ["seeds=[0, 1, 2]", "settle={least: 2000, most: 4000}", f"search={search}"]
     grid = parse_grid(GRID, "small.yaml", settling, Path())
     without = forecast(planned(grid, None), SITE).row()
-    with_empty = forecast(planned(grid, Store(tmp_path / "results")), SITE).row()
+    with_empty = forecast(planned(grid, store), SITE).row()
     assert without == with_empty
     assert without["settle_most_trials"] > 0

@@ -246,6 +246,24 @@ def test_a_rate_that_has_not_run_leaves_the_least_of_its_seeds_open(tmp_path: Pa
     assert (row["value"], bounds) == (8, {"at most"})
 
 
+def test_a_bad_score_is_one_at_every_rate(tmp_path: Path) -> None:
+    """d = 4 scores less than .9 at both rates, d = 2 at the first one alone."""
+    rates = ("train.lr=[0.001, 0.003]", "tune=[train.lr]", "settle=off", "search=grid")
+    planned = made("task.n=8", "model.d=[2, 4]", *rates)
+    outcomes = {
+        trial.id: Outcome(
+            "completed", 0.95 if (trial.axes["d"], trial.axes["lr"]) == (2, 0.003) else 0.5, 4096
+        )
+        for trial in planned.trials
+    }
+    store = stored(planned, outcomes, tmp_path)
+    [row] = asked(store, "min d where acc < 0.9").rows
+    assert row["value"] == 4
+    assert [row[f"least_{rule}"] for rule in ("any", "median", "all")] == [4, 4, 4]
+    [row] = asked(store).rows
+    assert [row["value"], row["least_all"]] == [2, 2]
+
+
 def test_a_smaller_size_may_need_a_longer_budget(tmp_path: Path) -> None:
     """d = 8 passes at n = 4 with 2000 steps only, and at n = 6 with 1000. Nothing contradicts."""
 

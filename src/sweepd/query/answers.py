@@ -195,7 +195,7 @@ def _min(
     rows = []
     settled = settled_columns(views, found, condition, ends)
     for row, of_row in zip(found, settled, strict=True):
-        told = of_row | least_columns(grouping, row) | row.columns
+        told = of_row | least_columns(grouping, row, condition) | row.columns
         told |= dict.fromkeys(scores) | _told(grouping, row, condition, merit)
         rows.append({name: told[name] for name in columns})
     notes = merged_notes(grouping, cells)

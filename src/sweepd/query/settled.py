@@ -17,7 +17,7 @@ from sweepd.query.bounds import Candidate, Value
 from sweepd.query.cells import Cell
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
-from sweepd.query.expressions import Node, goal_of
+from sweepd.query.expressions import Node, falls, goal_of
 from sweepd.query.grouping import Grouping
 from sweepd.query.minima import MinRow, bound_of
 from sweepd.query.nuisance import place
@@ -201,25 +201,27 @@ def _passing(cell: Cell) -> list[Cell]:
     return [point for point in cell.points if point.outcome]
 
 
-def least_columns(grouping: Grouping, row: MinRow) -> dict[str, Any]:
+def least_columns(grouping: Grouping, row: MinRow, condition: Node) -> dict[str, Any]:
     """Returns LEAST_COLUMNS of one row. These are the least values with which at least one seed,
     the median of the seeds, and all of them pass, each with its verdict. They are None where no
     cell of the row has LEAST_SEEDS seeds that passed or failed."""
     found: dict[str, Any] = {}
+    decisive = not falls(condition)
     points = (p for cells in row.by_value.values() for cell in cells for p in cell.points)
     enough = any(point.decided >= LEAST_SEEDS for point in points)
     for rule in RULES:
-        every = [_by_rule(value, cells, rule) for value, cells in row.by_value.items()]
+        every = [_by_rule(value, cells, rule, decisive) for value, cells in row.by_value.items()]
         bound = bound_of(grouping, every) if enough else None
         found[f"least_{rule}"] = bound and bound.value
         found[f"least_{rule}_verdict"] = bound and bound.kind
     return found
 
 
-def _by_rule(value: Value, cells: Sequence[Cell], rule: str) -> Candidate:
-    """Returns whether one of these cells, which share a value, passes by `rule` with some value of
-    its nuisance axes. A budget that is open does not count where another one is decided. Nor does a
-    point of the grid with fewer than LEAST_SEEDS seeds."""
+def _by_rule(value: Value, cells: Sequence[Cell], rule: str, decisive: bool) -> Candidate:
+    """Returns what these cells, which share a value, say by `rule` over their nuisance axes. One
+    combination of these with the outcome `decisive` is enough for it, as in `cells.together`. A
+    budget that is open does not count where another one is decided. Nor does a point of the grid
+    with fewer than LEAST_SEEDS seeds."""
     told: dict[Any, list[tuple[bool | None, int]]] = defaultdict(list)
     for number, cell in enumerate(cells):
         rest = [axis for axis in cell.tuned if axis != "steps"]
@@ -228,10 +230,10 @@ def _by_rule(value: Value, cells: Sequence[Cell], rule: str) -> Candidate:
             told[key].append((_passes(point, rule), point.steps))
     outcomes = [{outcome for outcome, _ in one} for one in told.values()]
     outcome = None
-    if any(True in one for one in outcomes):
-        outcome = True
-    elif outcomes and all(False in one for one in outcomes):
-        outcome = False
+    if any(decisive in one for one in outcomes):
+        outcome = decisive
+    elif outcomes and all((not decisive) in one for one in outcomes):
+        outcome = not decisive
     steps = [steps for one in told.values() for passed, steps in one if passed is outcome]
     return Candidate(value, outcome, budget=(min if outcome else max)(steps, default=0))
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import UserError
@@ -144,6 +144,7 @@ PIECES = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
+@example("\x1f?")  # a space to Python, an error to SQL
 def test_any_text_is_a_question_or_a_user_error(text: str) -> None:
     for start in ("", "min ", "frontier flops, ", "fit d ~ ", "min d where "):
         try:

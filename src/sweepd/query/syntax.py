@@ -106,7 +106,7 @@ class TreeReader:
         try:
             answer = _syntax(self.con, sql)
             if answer["error"]:
-                told = answer["error_message"] + self._reserved(whole)
+                told = answer["error_message"] + self._reserved(self.text[start:end])
                 raise self.error(told, place(int(answer.get("position", 0))))
             if _frame(answer) != self.frame:
                 raise self.error("one expression is wanted here", start)

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sweepd.grid.options import Placement, Resources
+from sweepd.grid.placement import Placement, Resources
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial

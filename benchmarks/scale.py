@@ -45,7 +45,7 @@ from unittest.mock import patch
 import overhead
 from overhead import Clock, NoOp
 
-from sweepd.grid.options import Placement, Resources
+from sweepd.grid.placement import Placement, Resources
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial

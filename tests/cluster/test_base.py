@@ -1,5 +1,5 @@
 """What every kind of cluster inherits: how many trials its nodes hold, what trials cost there, and
-which places for results its nodes cannot reach."""
+which places for results its nodes cannot reach. Covers `grid/placement.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from sweepd.cluster.address import Address
 from sweepd.cluster.base import Work
 from sweepd.errors import UserError
-from sweepd.grid.options import Nodes, Resources
+from sweepd.grid.placement import Nodes, Resources
 
 
 def cluster(**nodes: Nodes) -> Address:

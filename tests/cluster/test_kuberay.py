@@ -21,7 +21,7 @@ from sweepd.cluster.base import Work
 from sweepd.cluster.kuberay import KubeRay
 from sweepd.cluster.package import pack
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import Resources
+from sweepd.grid.placement import Resources
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.yamlfile import GridError
 

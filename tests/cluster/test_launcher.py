@@ -24,7 +24,7 @@ from sweepd.cluster.cloud import Cloud
 from sweepd.cluster.gcp import GCP
 from sweepd.cluster.onprem import OnPrem
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import Nodes, Resources
+from sweepd.grid.placement import Nodes, Resources
 from sweepd.grid.yamlfile import GridError
 
 CLUSTERS = Path(__file__).parents[2] / "clusters"

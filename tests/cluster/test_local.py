@@ -9,7 +9,7 @@ import torch
 
 from sweepd.cluster import Local
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Resources
+from sweepd.grid.placement import Resources
 
 CORES = len(os.sched_getaffinity(0))
 

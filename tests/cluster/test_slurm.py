@@ -18,7 +18,7 @@ from sweepd.cluster import load_cluster
 from sweepd.cluster.base import Work
 from sweepd.cluster.slurm import Slurm
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Resources
+from sweepd.grid.placement import Resources
 from sweepd.grid.yamlfile import GridError
 
 READY = Path(__file__).parents[2] / "clusters/slurm.yaml"

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.grid.axes import scalar
-from sweepd.grid.options import Goal, Resources
+from sweepd.grid.options import Goal
+from sweepd.grid.placement import Resources
 from sweepd.grid.plan import plan
 from sweepd.grid.settings import LrRule, Stop, Train
 from sweepd.grid.spec import (

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import yamlfile
 from sweepd.query.answers import ask
-from sweepd.query.database import Source, Views, connect
+from sweepd.query.database import Views, connect
+from sweepd.query.loaded import Source
 from sweepd.store.schema import METRICS
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.tables import Read

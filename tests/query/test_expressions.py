@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from sweepd.grid.options import Goal
-from sweepd.query.database import sandbox
 from sweepd.query.expressions import (
     TRUE,
     Node,
@@ -19,6 +18,7 @@ from sweepd.query.expressions import (
     thresholds,
 )
 from sweepd.query.parser import parse
+from sweepd.query.sandbox import sandbox
 
 CON = sandbox()
 COLUMNS = ["d", "acc", "acc_min", "chain_acc", "loss", "loss_max"]

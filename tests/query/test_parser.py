@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import UserError
-from sweepd.query.database import sandbox
 from sweepd.query.expressions import Column
 from sweepd.query.parser import Question, parse
+from sweepd.query.sandbox import sandbox
 
 CON = sandbox()
 COLUMNS = [

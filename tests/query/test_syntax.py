@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import UserError
-from sweepd.query.database import sandbox
 from sweepd.query.parser import parse
+from sweepd.query.sandbox import sandbox
 
 CON = sandbox()
 COLUMNS = ["model", "L", "d", "heads", "acc", "acc_min", "chain_acc", "loss"]

@@ -16,7 +16,7 @@ from inprocess import sweepd
 
 from sweepd.cluster import Local
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import Resources
+from sweepd.grid.placement import Resources
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.grid.trials import Trial

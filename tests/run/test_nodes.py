@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Nodes, Placement, Resources
+from sweepd.grid.placement import Nodes, Placement, Resources
 from sweepd.run.nodes import at_once, reach
 from sweepd.store.store import Store
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sweepd import __version__, cycles
+from sweepd import __version__
 from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, merge, run, show, status
 from sweepd.cli.output import say, say_everything, stdout_may_end
 from sweepd.errors import SweepdError
@@ -87,7 +87,6 @@ def _asked(words: Sequence[str]) -> typer.Typer:
 def main() -> None:
     """Runs the command line. Here every error of sweepd's own becomes a message and an exit
     code."""
-    cycles.look_seldom()
     say_everything()
     try:
         with stdout_may_end():

@@ -78,6 +78,7 @@ def query(
     max EXPR [by …] [where …]: the greatest value of EXPR in each group.
     Exits with 1 if the answer has no row.
     """
+    _open_ahead()
     from sweepd.query.answers import ask
     from sweepd.query.current import codes
     from sweepd.query.pivot import lines
@@ -124,6 +125,7 @@ def sql(
     as_csv: AsCsv = False,
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
+    _open_ahead()
     from sweepd.query.current import codes
     from sweepd.query.database import connect
 
@@ -183,6 +185,13 @@ def _write(views: Views, out: Path, force: bool) -> None:
     with replacing(out) as aside:
         write(trials, str(aside))
     say(f"{trials.num_rows} trials written to {out}")
+
+
+def _open_ahead() -> None:
+    """Begins to open the database. Meanwhile all else is imported that a question needs."""
+    from sweepd.query.sandbox import open_ahead
+
+    open_ahead()
 
 
 def _store(results: str | None) -> Store:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sweepd.cluster import jobs
 from sweepd.cluster.base import Note, Remote, Work
-from sweepd.grid.options import Nodes
+from sweepd.grid.placement import Nodes
 
 
 class Address(Remote):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from sweepd.errors import UserError
-from sweepd.grid.options import Nodes, Placement, Resources, no_room, slots
+from sweepd.grid.placement import Nodes, Placement, Resources, no_room, slots
 from sweepd.grid.yamlfile import Keys
 
 Note = Callable[[str], None]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sweepd.cluster import autoscaler
 from sweepd.cluster.launcher import Launcher
-from sweepd.grid.options import Nodes
+from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys
 
 

@@ -22,7 +22,7 @@ from sweepd.cluster.base import Note, Work
 from sweepd.cluster.batch import Batch, tell
 from sweepd.cluster.jobs import STOPPING
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.options import Nodes
+from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys, dump
 
 MOUNT, PACKAGE = "/sweepd", "package.zip"

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from sweepd.cluster.base import ClusterFile
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Nodes, Placement, Resources, no_room
+from sweepd.grid.placement import Nodes, Placement, Resources, no_room
 
 
 class Local(ClusterFile):

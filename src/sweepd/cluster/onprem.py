@@ -10,7 +10,7 @@ from pydantic import Field
 from sweepd.cluster import autoscaler, jobs
 from sweepd.cluster.launcher import Launcher
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Nodes
+from sweepd.grid.placement import Nodes
 
 
 class OnPrem(Launcher):

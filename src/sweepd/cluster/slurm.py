@@ -18,7 +18,7 @@ from pydantic import Field, StrictInt
 from sweepd.cluster.base import Note, Work
 from sweepd.cluster.batch import Batch, tell
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Nodes
+from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys
 
 SCRIPT = r"""#!/bin/bash

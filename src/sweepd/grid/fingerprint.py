@@ -15,6 +15,7 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -142,12 +143,21 @@ def imported_names(path: Path) -> set[str]:
 
 
 def _parse(path: Path) -> Parsed:
+    """Returns the fingerprint and the imports of a file. Those of a file of sweepd stay the same as
+    long as this process lives."""
+    return _parse_ours(path) if path.is_relative_to(PACKAGE) else _parse_now(path)
+
+
+def _parse_now(path: Path) -> Parsed:
     try:
         return _parsed(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}: {error.msg}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as Python: {error}") from None
+
+
+_parse_ours = functools.cache(_parse_now)
 
 
 def _module_source(name: str) -> Path | None:
@@ -208,11 +218,11 @@ def _imported_files(path: Path) -> Iterator[Path]:
             start = root
         else:
             continue
-        target = start.joinpath(*parts)
-        submodules = [file for name in names if (file := _file_of(target / name))]
-        yield from submodules
+        target = "/".join([str(start), *parts])
+        submodules = [file for name in names if (file := _file_of(f"{target}/{name}"))]
+        yield from map(Path, submodules)
         if len(submodules) < max(1, len(names)) and (file := _file_of(target)):
-            yield file
+            yield Path(file)
 
 
 @functools.cache
@@ -222,10 +232,11 @@ def _ours_imports(path: Path) -> tuple[Path, ...]:
     return tuple(_imported_files(path))
 
 
-def _file_of(target: Path) -> Path | None:
-    """Returns the source of the module at a path without suffix, or None."""
-    candidates = (Path(f"{target}.py"), target / "__init__.py")
-    return next((path for path in candidates if path.is_file()), None)
+def _file_of(target: str) -> str | None:
+    """Returns the source of the module at a path without suffix, or None. Paths are texts here,
+    since hundreds are looked for, and to make a Path takes longer than to look."""
+    candidates = (f"{target}.py", f"{target}/__init__.py")
+    return next(filter(os.path.isfile, candidates), None)
 
 
 def _canonical(node: ast.AST) -> Iterator[str]:

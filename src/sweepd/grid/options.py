@@ -1,12 +1,10 @@
-"""What a grid says besides its blocks: the goal, the search, the seeds and the resources of a
-trial. This module also holds what is said of the place where its trials run."""
+"""What a grid says besides its blocks: the goal, the search, the seeds, and how answers settle."""
 
 from __future__ import annotations
 
 import math
 import operator
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
@@ -20,7 +18,10 @@ _GOAL = re.compile(
 
 OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """The columns of cells that are no scores. No field and no metric may take these names."""
-OF_SQL = ("fresh", "family", "carried", "carries", "maker", "trial", "until")
+OF_SQL = (
+    *("fresh", "family", "carried", "carries", "maker", "trial", "until"),
+    *("latest_sweep", "settling_sweep"),
+)
 """The names with which the SQL of questions tells seeds and trials apart (`query.cells_sql`). No
 field and no metric may take these either."""
 _OF_A_CELL = (
@@ -97,80 +98,6 @@ class Goal:
 
     def met(self, value: float) -> bool:
         return bool(OPERATORS[self.comparison](value, self.threshold))
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one trial occupies; fractions share a core or a card."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
-
-    cpus: float = 1.0
-    gpus: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not self.cpus > 0:
-            raise ValueError(f"cpus = {self.cpus}: must be positive")
-        if self.gpus < 0:
-            raise ValueError(f"gpus = {self.gpus}: must not be negative")
-
-    def __str__(self) -> str:
-        parts = ((self.cpus, "core"), (self.gpus, "GPU"))
-        return " and ".join(f"{n:g} {one}{'s' * (n != 1)}" for n, one in parts if n)
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Machines of one type that a cluster has or may grow to."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
-
-    most: int
-    cpus: float
-    gpus: float = 0.0
-    price: float = 0.0
-    """The price of one node in dollars an hour."""
-    least: int = 0
-    """The number of nodes that stay up even when nothing runs."""
-
-    def __post_init__(self) -> None:
-        for name in ("most", "cpus", "gpus", "price", "least"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} = {getattr(self, name)}: must not be negative")
-
-    def held(self, per_trial: Resources) -> int:
-        """Returns how many trials one of these nodes runs at once."""
-        by_cpus = int(self.cpus / per_trial.cpus + 1e-9)
-        return min(by_cpus, int(self.gpus / per_trial.gpus + 1e-9)) if per_trial.gpus else by_cpus
-
-
-def slots(nodes: Iterable[Nodes], per_trial: Resources) -> int:
-    """Returns how many trials run at once on all these nodes."""
-    return sum(one.most * one.held(per_trial) for one in nodes)
-
-
-def no_room(per_trial: Resources, nodes: Iterable[Nodes]) -> str:
-    """Returns the message that says why no trial runs on any of these nodes."""
-    largest = max(nodes, key=lambda one: (one.gpus, one.cpus), default=None)
-    if largest is None:
-        return "Ray has no node: start one, or name `nodes` in the cluster file"
-    return (
-        f"a trial asks for {per_trial}, and the largest node has "
-        f"{Resources(largest.cpus, largest.gpus)}: "
-        "change `resources` in the grid or `per_trial` in the cluster file"
-    )
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a driver runs its trials."""
-
-    per_trial: Resources
-    ray: str | None = None
-    """The address of the Ray cluster to join; None starts a private one on this machine."""
-    nodes: tuple[Nodes, ...] = ()
-    """The nodes to which that Ray cluster may grow. If empty, it has what is there when the driver
-    joins."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from sweepd.grid.options import (
     LEAST_SEEDS,
     Goal,
     PassRule,
-    Resources,
     Searches,
     Seeds,
     Settle,
@@ -44,6 +43,7 @@ from sweepd.grid.options import (
     TrackerName,
 )
 from sweepd.grid.parameters import Parameter, parameters
+from sweepd.grid.placement import Resources
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 from sweepd.limits import NAME

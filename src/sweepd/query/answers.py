@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
-from sweepd.query.cell_rows import cell_rows
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import COSTS, MEASURED
 from sweepd.query.database import (
     Answer,
     CodeChoice,
-    Source,
     Views,
     connect,
     reads_metrics,
 )
-from sweepd.query.exchange import with_exchange
 from sweepd.query.expressions import (
     TRUE,
     Column,
@@ -34,7 +31,7 @@ from sweepd.query.expressions import (
     thresholds,
 )
 from sweepd.query.grouping import Grouping, group
-from sweepd.query.growth import growth
+from sweepd.query.loaded import Source
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
 from sweepd.query.parser import Question, parse
@@ -108,6 +105,8 @@ def answer(views: Views, text: str) -> Answer:
     notes += _notes(question, cells, condition)
     reply = _reply(views, question, grouping, cells, condition, merit, score_columns(own))
     if of_budgets:
+        from sweepd.query.exchange import with_exchange  # the laws take a while
+
         reply = with_exchange(reply, grouping, tried)
     notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
     partial = sum(not cell.complete for cell in reply.deciding)
@@ -148,6 +147,8 @@ def _reply(
         case "frontier":
             return _frontier(question, grouping, valued, merit, scores)
         case "fit":
+            from sweepd.query.growth import growth  # the laws take a while
+
             return growth(views, question, grouping, valued, condition, merit)
         case "best":
             return best(question, grouping, cells, merit, scores)
@@ -202,9 +203,13 @@ def _min(
     at_the_smallest = sum(row.passes_at_the_smallest for row in found)
     if at_the_smallest and not grouping.of_score:
         notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
-    return Reply(
-        columns, rows, deciding(found, merit), notes, lambda: cell_rows(grouping, found, merit)
-    )
+
+    def tell_cells() -> Sequence[Mapping[str, Any]]:
+        from sweepd.query.cell_rows import cell_rows  # for figures alone
+
+        return cell_rows(grouping, found, merit)
+
+    return Reply(columns, rows, deciding(found, merit), notes, tell_cells)
 
 
 def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweepd.query.cells_sql import COSTS, quoted
-from sweepd.query.database import Answer, CodeChoice, Source, Views, connect
+from sweepd.query.database import Answer, CodeChoice, Views, connect
+from sweepd.query.loaded import Source
 
 COLUMNS = ("column", "values", "what")
 AXIS = "an axis: group by it, minimise it, ask for its best value"

@@ -1,9 +1,9 @@
 """The SQL that makes cells out of trials.
 
-The schema `raw` holds what was read: the tables of the store (`planned`, `attempts`, `metrics`),
-the `parents` of attempts, the `sweeps`, and whose trials count (`counted`). From these it makes
-`endings` (of the trials that count), `plans`, the `members` of cells, the `rules` that decide a
-cell, `outcomes` by seed, `bounds` and `cells`.
+The schema `raw` holds what was read: the tables of the store (`planned`, `superseded`, `metrics`;
+`trials` lies outside of it), the `parents` of attempts, the `sweeps`, and whose trials count
+(`counted`). From these it makes `endings` (of the trials that count), the `members` of cells, the
+`rules` that decide a cell, `outcomes` by seed, `bounds` and `cells`.
 
 A score that is not known yet lies in an interval, the columns `<score>_least` and `<score>_most`
 of `raw.bounds`. That table has one row for each seed of a cell, and one with a null `seed` for
@@ -17,7 +17,7 @@ from math import inf, isfinite
 
 from sweepd.grid.metrics import BETTER, Better, range_of
 from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
-from sweepd.statuses import DONE, RAN, STATUSES
+from sweepd.statuses import DONE, STATUSES
 
 GOAL_COST = "flops_to_goal"
 """The column of the training FLOPs that a trial took to meet its goal. They are computed from the
@@ -44,12 +44,16 @@ SCORES = (*OF_TRIALS, *EXTREMES)
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
-_FILED = ("raw.planned", "raw.attempts")
 _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
-_IN_RESERVE = (
-    "(coalesce(plan.on_demand, false) OR coalesce(list_contains(s.extra_seeds, plan.seed), false))"
-)
+
+
+def _is_in(seeds: str) -> str:
+    """Returns SQL that says whether a planned trial has one of these seeds of its sweep, `s`."""
+    return f"coalesce(list_contains(s.{seeds}, plan.seed), false)"
+
+
+_IN_RESERVE = f"(coalesce(plan.on_demand, false) OR {_is_in('extra_seeds')})"
 """SQL that says whether a planned trial of the sweep `s` runs only where an answer depends on
 it."""
 _AT_CHECKS = (
@@ -77,89 +81,60 @@ def most(score: str) -> str:
     return f"{score}_most"
 
 
-def told_apart_sql() -> str:
-    """Returns SQL that makes `config` differ wherever the names of tasks or models do.
-
-    In sweepd 0.1.0 `config` left out the file of a user's class, so two classes of one name in two
-    files have it in common.
-    """
-    rows = " UNION ".join(f"SELECT config, task, model FROM {name}" for name in _FILED)
-    told_apart = "".join(
-        f"UPDATE {name} SET config = concat_ws(' ', config, task, model) "
-        "WHERE config IN (FROM raw.shared);"
-        for name in _FILED
-    )
-    return f"""
-    CREATE TABLE raw.shared AS SELECT config FROM ({rows}) GROUP BY config HAVING count(*) > 1;
-    {told_apart}
-    DROP TABLE raw.shared;
-    """
-
-
-def endings_sql(selected: str) -> str:
-    """Returns the SQL of the views `attempts` and `trials`, over the attempts for which `selected`,
-    an SQL condition, holds.
-
-    `raw.newest` has for each trial the attempt that counts. That is the newest one that ran, or the
-    newest of all if none ran.
-    """
-    counting = f"coalesce(max(attempt) FILTER (status IN {RAN}), max(attempt))"
-    return f"""
-    CREATE TABLE raw.newest AS
-        SELECT id, {counting} AS attempt FROM raw.attempts WHERE {selected} GROUP BY id;
-    CREATE VIEW attempts AS FROM raw.attempts WHERE {selected};
-    CREATE VIEW trials AS FROM raw.attempts SEMI JOIN raw.newest USING (id, attempt);
-    """
-
-
-def members_sql(plan_axes: Sequence[str], trial_axes: Sequence[str], member: str) -> str:
+def members_sql(
+    plan_axes: Sequence[str], trial_axes: Sequence[str], member: str, counted: str
+) -> str:
     """Returns the SQL of the members of each cell, and of the tables that they are made from and
-    judged by: `raw.endings`, `raw.plans`, `raw.members` and `raw.rules`.
+    judged by: `raw.endings`, `raw.members` and `raw.rules`.
 
     member: the column that tells members apart, `config`, or `id` where cells differ by code. Costs
     are the planned ones, or the trial's own where there is no plan. A cell whose trials all run on
     demand is left out until one of them is done.
+
+    counted: what follows `trials` in SQL so that only trials of the code that counts are left.
     """
     code = ["code"] if member == "id" else []
     shared = ["task", "model", "size", "L", *code]
     identity = ", ".join(map(quoted, dict.fromkeys([*shared, *plan_axes, *trial_axes])))
-    plan_columns = [member, *shared, *plan_axes, "seed", *COSTS]
+    columns = [member, *shared, *plan_axes, "seed", *COSTS]
+    planned = ", ".join(f"plan.{quoted(name)}" for name in columns)
     ran = ", ".join(map(quoted, [member, *shared, *trial_axes, "seed", *COSTS]))
+    is_done = f"{member} IN (SELECT {member} FROM raw.endings WHERE {_DONE})"
+    fresh, extra = _is_in("fresh_seeds"), _is_in("extra_seeds")
     return f"""
     CREATE TABLE raw.endings AS FROM trials SEMI JOIN (
             SELECT arg_max(id, (coalesce({_DONE}, false), attempt)) AS id
-            FROM trials SEMI JOIN raw.counted USING (task, model, code) GROUP BY {member}
+            FROM trials {counted} GROUP BY {member}
         ) USING (id);
     ALTER TABLE raw.endings ADD COLUMN IF NOT EXISTS check_every BIGINT;
 
-    CREATE TABLE raw.plans AS
-        SELECT plan.*, coalesce(list_contains(s.fresh_seeds, plan.seed), false) AS fresh
-        FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
-        WHERE NOT (fresh OR coalesce(list_contains(s.extra_seeds, plan.seed), false))
-            OR {member} IN (SELECT {member} FROM raw.endings WHERE {_DONE});
-
     CREATE TABLE raw.members AS
         SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
-            SELECT {", ".join(_any_value(name, member) for name in plan_columns)},
-                bool_and(coalesce(on_demand, false)) AS on_demand, bool_and(fresh) AS fresh
-            FROM raw.plans GROUP BY {member}
+            SELECT {planned}, by_member.* EXCLUDE (latest)
+            FROM raw.planned AS plan JOIN (
+                SELECT arg_max(plan.rowid, coalesce(s.number, -1)) AS latest,
+                    bool_and(coalesce(plan.on_demand, false)) AS on_demand,
+                    bool_and({fresh}) AS fresh, max(s.number) AS latest_sweep,
+                    max(s.number) FILTER (s.settles) AS settling_sweep
+                FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
+                WHERE NOT ({fresh} OR {extra}) OR plan.{is_done}
+                GROUP BY plan.{member}
+            ) AS by_member ON plan.rowid = by_member.latest
             UNION ALL BY NAME
             SELECT {ran}, false AS on_demand, false AS fresh
             FROM raw.endings ANTI JOIN raw.planned USING ({member})
         );
     DELETE FROM raw.members WHERE cell IN (
-        SELECT cell FROM raw.members GROUP BY cell HAVING bool_and(
-            on_demand AND {member} NOT IN (SELECT {member} FROM raw.endings WHERE {_DONE})
-        )
+        SELECT cell FROM raw.members GROUP BY cell HAVING bool_and(on_demand AND NOT {is_done})
     );
 
     CREATE TABLE raw.rules AS
-        SELECT cell, coalesce(arg_max(s.pass, s.number), 'median') AS pass,
-            arg_max(s.goal, s.number) AS goal,
-            arg_max(s.name, s.number) FILTER (s.settles) AS settles
-        FROM raw.members LEFT JOIN raw.plans USING ({member})
-            LEFT JOIN raw.sweeps AS s ON sweep = s.name
-        GROUP BY cell;
+        SELECT cell, coalesce(latest.pass, 'median') AS pass, latest.goal, settling.name AS settles
+        FROM (
+            SELECT cell, max(latest_sweep) AS latest_sweep, max(settling_sweep) AS settling_sweep
+            FROM raw.members GROUP BY cell
+        ) AS cells LEFT JOIN raw.sweeps AS latest ON latest_sweep = latest.number
+            LEFT JOIN raw.sweeps AS settling ON settling_sweep = settling.number;
     """
 
 
@@ -250,10 +225,19 @@ def cells_sql(
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
     never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
     bounds = [bound(score) for score in scores for bound in (least, most)]
-    ends = [
-        f"{pool}({quoted(score)}) AS {name}" for name, (score, pool) in extremes(scores).items()
+    ends = extremes(scores)
+    end_bounds = {
+        bound(name): f"{pool}({bound(score)})"
+        for name, (score, pool) in ends.items()
+        for bound in (least, most)
+    }
+    better = {**scores, **{bound(s): b for s, b in scores.items() for bound in (least, most)}}
+    by_rule = {name: pooled(name, better[name], rules) for name in better}
+    aggregates = [
+        *(sql for parts, _ in by_rule.values() for sql in parts),
+        *(f"{pool}({quoted(score)}) AS {name}" for name, (score, pool) in ends.items()),
+        *(f"{sql} AS {name}" for name, sql in end_bounds.items()),
     ]
-    known = ", ".join(f"{sql} AS {name}" for name, sql in pooled_bounds(scores, rules).items())
     rest = [name for name in identity if name != "steps"]
     steps = "members.steps" if "steps" in identity else "0"
     family = f"dense_rank() OVER (ORDER BY {', '.join(f'members.{quoted(n)}' for n in rest)})"
@@ -278,18 +262,27 @@ def cells_sql(
             AND carries = (own.on_demand AND NOT coalesce(own.{_DONE}, false))
         WHERE NOT own.fresh;
 
+    CREATE OR REPLACE TABLE raw.pooled AS
+        SELECT *, {", ".join(f"{sql} AS {quoted(name)}" for name, (_, sql) in by_rule.items())}
+        FROM (
+            SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
+                count(*) FILTER ({_DONE}) AS ended, {_COUNTS},
+                sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
+                sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
+                max(commonest) AS commonest, avg(seconds) AS seconds,
+                {", ".join(aggregates)}
+            FROM raw.outcomes GROUP BY cell
+        );
+
     CREATE OR REPLACE TABLE raw.bounds AS
-        WITH pooled AS (SELECT cell, {known} FROM raw.outcomes GROUP BY cell)
-        FROM pooled
-        UNION ALL BY NAME
-        SELECT seed, pooled.* REPLACE ({", ".join(f"outcomes.{b} AS {b}" for b in bounds)})
-        FROM raw.outcomes JOIN pooled USING (cell);
+        SELECT NULL::BIGINT AS seed, cell, {", ".join([*bounds, *end_bounds])} FROM raw.pooled
+        UNION ALL
+        SELECT seed, cell, {", ".join(f"outcomes.{b}" for b in bounds)}, {", ".join(end_bounds)}
+        FROM raw.outcomes JOIN raw.pooled USING (cell);
 
     CREATE OR REPLACE TABLE raw.fresh AS
-        SELECT own.seed, bounds.* EXCLUDE (seed)
-            REPLACE ({", ".join(f"own.{b} AS {b}" for b in bounds)})
-        FROM raw.own JOIN raw.bounds USING (cell)
-        WHERE own.fresh AND bounds.seed IS NULL AND own.{_DONE};
+        SELECT seed, cell, {", ".join(f"own.{b}" for b in bounds)}, {", ".join(end_bounds)}
+        FROM raw.own JOIN raw.pooled USING (cell) WHERE fresh AND own.{_DONE};
 
     CREATE OR REPLACE TABLE raw.cells AS
         SELECT * FROM (
@@ -297,14 +290,10 @@ def cells_sql(
                 {", ".join(f"max({cost}) AS {cost}" for cost in COSTS)}
             FROM raw.members GROUP BY ALL
         ) JOIN (
-            SELECT cell, any_value(pass) AS pass, count(*) AS seeds,
-                count(*) FILTER ({_DONE}) AS ended, {_COUNTS},
-                {", ".join(f"{pooled(s, b, rules)} AS {quoted(s)}" for s, b in scores.items())},
-                {", ".join(ends)},
-                sum(correct)::BIGINT AS correct, sum(total)::BIGINT AS total,
-                sum(worth)::BIGINT AS worth, max(worth) AS worth_of_one,
-                max(commonest) AS commonest, avg(seconds) AS seconds
-            FROM raw.outcomes GROUP BY cell
+            SELECT cell, pass, seeds, ended, {", ".join(STATUSES)},
+                {", ".join(map(quoted, [*scores, *ends]))},
+                correct, total, worth, worth_of_one, commonest, seconds
+            FROM raw.pooled
         ) USING (cell);
     CREATE OR REPLACE VIEW cells AS
         SELECT * EXCLUDE (cell, worth, worth_of_one) {never} FROM raw.cells ORDER BY cell;
@@ -327,10 +316,6 @@ def _ends(score: str, better: Better) -> tuple[str, str]:
     known = (0.0, inf) if score == GOAL_COST else range_of(score)
     low, high = (f"'{end}'::DOUBLE" for end in known)
     return (high, low) if better == "down" else (low, high)
-
-
-def _any_value(name: str, member: str) -> str:
-    return quoted(name) if name == member else f"any_value({quoted(name)}) AS {quoted(name)}"
 
 
 def _carried(name: str, scores: ScoreDirections) -> str:
@@ -379,24 +364,9 @@ def _score_sql(score: str, better: Better) -> str:
     return ", ".join(f"({sql})::DOUBLE AS {quoted(name)}" for name, sql in columns.items())
 
 
-def pooled_bounds(scores: ScoreDirections, rules: Collection[PassRule]) -> dict[str, str]:
-    """Returns the columns of `raw.bounds` for a cell as a whole, each with the SQL that makes it
-    from those of the cell's seeds."""
-    both = (least, most)
-    own = {
-        bound(score): pooled(bound(score), better, rules)
-        for score, better in scores.items()
-        for bound in both
-    }
-    return own | {
-        bound(name): f"{pool}({bound(score)})"
-        for name, (score, pool) in extremes(scores).items()
-        for bound in both
-    }
-
-
-def pooled(score: str, better: Better, rules: Collection[PassRule]) -> str:
-    """Returns SQL that makes one number of a column of the seeds, by the pass rule of their cell.
+def pooled(column: str, better: Better, rules: Collection[PassRule]) -> tuple[list[str], str]:
+    """Returns SQL aggregates of a column of the seeds, and SQL that makes one number of them, by
+    the pass rule of the cell (`pass`).
 
     rules: all that a cell may have. The median of an even count is the mean of the two middle
     values: the middle one in rising order, and the middle one in falling order. `all` takes the
@@ -404,16 +374,28 @@ def pooled(score: str, better: Better, rules: Collection[PassRule]) -> str:
     as bad, and so is the median of two infinite values that differ. `search.pooling` applies the
     same rules.
     """
-    column = quoted(score)
+    seeds = quoted(column)
     worst, best, bad = ("max", "min", "inf") if better == "down" else ("min", "max", "-inf")
-    middle = f"(quantile_disc({column}, 0.5) - quantile_disc(-{column}, 0.5)) / 2"
     infinite = f"'{bad}'::DOUBLE"
-    by_rule: dict[PassRule, str] = {
-        "median": f"if(isnan({middle}), {infinite}, {middle})",
-        "mean": f"if(bool_or({column} = {infinite}), {infinite}, "
-        f"round(avg({column}), {MEAN_DIGITS}))",
-        "all": f"{worst}({column})",
-        "any": f"{best}({column})",
+    rising, falling, mean, spoilt, at_worst, at_best = (
+        quoted(f"{column} {part}")
+        for part in ("rising", "falling", "mean", "spoilt", "worst", "best")
+    )
+    ways: dict[PassRule, tuple[list[str], str]] = {
+        "median": (
+            [
+                f"quantile_disc({seeds}, 0.5) AS {rising}",
+                f"quantile_disc(-{seeds}, 0.5) AS {falling}",
+            ],
+            f"if(isnan({rising} - {falling}), {infinite}, ({rising} - {falling}) / 2)",
+        ),
+        "mean": (
+            [f"avg({seeds}) AS {mean}", f"bool_or({seeds} = {infinite}) AS {spoilt}"],
+            f"if({spoilt}, {infinite}, round({mean}, {MEAN_DIGITS}))",
+        ),
+        "all": ([f"{worst}({seeds}) AS {at_worst}"], at_worst),
+        "any": ([f"{best}({seeds}) AS {at_best}"], at_best),
     }
-    cases = "".join(f" WHEN '{rule}' THEN {by_rule[rule]}" for rule in rules)
-    return f"CASE any_value(pass){cases} END"
+    aggregates = [sql for rule in rules for sql in ways[rule][0]]
+    cases = "".join(f" WHEN '{rule}' THEN {ways[rule][1]}" for rule in rules)
+    return aggregates, f"CASE pass{cases} END"

@@ -9,37 +9,34 @@ file, no network and no Python object. What a query changes is gone with the con
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.metrics import Better
-from sweepd.grid.options import OF_CELLS, PASS_RULES, Goal, Settle
+from sweepd.grid.options import PASS_RULES, Goal, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
     OF_TRIALS,
-    SCORES,
     ScoreDirections,
     cells_sql,
-    endings_sql,
     makers_sql,
     members_sql,
     reached_sql,
     sweeps_sql,
-    told_apart_sql,
 )
-from sweepd.query.metrics_sql import SCANNED, add_columns, attach, copy
-from sweepd.store.schema import METRICS, PLAN, TRIALS
+from sweepd.query.loaded import Source, load, nothing_loaded
+from sweepd.query.metrics_sql import add_columns, attach, copy
+from sweepd.query.sandbox import sandbox
+from sweepd.store.schema import METRICS
 from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Damaged, Live, Read
+from sweepd.store.tables import Damaged, Live
 
 if TYPE_CHECKING:
     from sweepd.query.summary import Summary
@@ -53,9 +50,6 @@ Where the function returns None, since the present code cannot be found, the new
 trial counts.
 """
 
-_OWN = frozenset({*OF_CELLS, *SCORES})
-"""The columns of `raw.cells` that are neither axes nor columns of trials. No axis may have such a
-name."""
 SWEEPS = (
     "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
     "extra_seeds BIGINT[], fresh_seeds BIGINT[], settles BOOLEAN"
@@ -74,17 +68,6 @@ MADE = frozenset({"raw", "show", "query", "query_table"})
 BATCH = 10_000
 """The number of rows that are in memory at once where rows are read in batches."""
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
-
-
-class Source(Protocol):
-    """What questions need of a store."""
-
-    def sweeps(self) -> list[str]: ...
-    def load_sweep(self, name: str) -> SweepInfo: ...
-    def load_grid(self, name: str) -> str: ...
-    def read_plans(self, sweeps: list[str] | None) -> Read: ...
-    def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
-    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
 
 
 @dataclass(frozen=True)
@@ -339,8 +322,11 @@ class Views:
         self.made.add("cells")
         con = self.connection
         counted, left_out = _counted(con, self.code, self.infos)
-        _fill(con, "raw.counted", COUNTED, counted)
-        con.execute(members_sql(self.plan_axes, self.trial_axes, self.member))
+        among = ""
+        if left_out:
+            _fill(con, "raw.counted", COUNTED, counted)
+            among = "SEMI JOIN raw.counted USING (task, model, code)"
+        con.execute(members_sql(self.plan_axes, self.trial_axes, self.member, among))
         self._fill_cells({**MEASURED, **self.own})
         if left_out:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
@@ -362,9 +348,12 @@ class Views:
         if not reads_metrics(text):
             return ()
         wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
+        parents = "SELECT id, attempt, parent, step FROM"
+        self.connection.execute(f"CREATE TABLE IF NOT EXISTS raw.parents AS {parents} attempts")
         if GOAL_COST in text:
             if not self.whole_store:  # a trial that was continued may be in none of these sweeps
-                copy(self.connection, "raw.parents", _parents(self.source.read_trials().table))
+                every = self.source.read_trials().table.select(["id", "attempt", "parent", "step"])
+                copy(self.connection, "raw.parents", every)
             wanted = makers_sql(wanted)
         ids = None
         if not self.whole_store:
@@ -392,27 +381,6 @@ class Views:
 def reads_metrics(text: str) -> bool:
     """Returns whether a question, or SQL, may need the metrics."""
     return GOAL_COST in text.lower() or "metrics" in text.lower()
-
-
-def sandbox() -> duckdb.DuckDBPyConnection:
-    """Returns an empty database in memory. It reaches nothing outside itself but the files of
-    metrics that `attach` gives to it."""
-    con = duckdb.connect(
-        ":memory:",
-        config={
-            "autoload_known_extensions": "false",
-            "autoinstall_known_extensions": "false",
-            "python_enable_replacements": "false",
-            "enable_external_file_cache": "false",
-            "temp_directory": "",
-            "memory_limit": "4GB",
-        },
-    )
-    con.execute("SET parquet_metadata_cache = true")  # files never change
-    con.execute(f"SET allowed_directories = ['{SCANNED}']")
-    con.execute("SET enable_external_access = false")
-    con.execute("CREATE SCHEMA raw")
-    return con
 
 
 def connect(
@@ -443,72 +411,39 @@ def connect(
     """
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
-    infos, damaged = _load_infos(source, sweeps)
-    if sweeps is None and about is not None and _names_only(about, {"metrics"}):
-        plans, trials = Read(PLAN.concat([]), ()), Read(TRIALS.concat([]), ())
-    else:
-        plans = source.read_plans(None if sweeps is None else list(infos))
-        configs = None if sweeps is None else set(plans.table["config"].to_pylist())
-        trials = source.read_trials(configs)
-        if sweeps is not None:
-            trials = replace(trials, table=_without_others(trials.table, plans.table))
-    plan_axes = tuple(name for name in plans.table.column_names if name not in PLAN.fixed)
-    own = _own_metrics(infos, plan_axes)
-    known = TRIALS.fixed.keys() | own.keys()
-    trial_axes = tuple(name for name in trials.table.column_names if name not in known)
-    if taken := _OWN.intersection(plan_axes + trial_axes):
-        raise UserError(
-            f"fields named {', '.join(sorted(taken))}: `cells` has such columns; rename them"
-        )
-    _refuse_two_spellings((*PLAN.fixed, *TRIALS.fixed, *plan_axes, *trial_axes, *own))
-
+    of_metrics = sweeps is None and about is not None and _names_only(about, {"metrics"})
+    loaded = nothing_loaded(source) if of_metrics else load(source, sweeps)
+    own = loaded.own
     con = sandbox()
-    if not scans and plans.table.num_rows + trials.table.num_rows <= FEW:
+    if not scans and loaded.plans.num_rows + loaded.trials.num_rows <= FEW:
         con.execute("SET threads = 1")
         # Compressed materialization pays off only for many rows.
         con.execute("SET disabled_optimizers = 'compressed_materialization'")
-    copy(con, "raw.planned", plans.table)
-    copy(con, "raw.attempts", trials.table)
-    add_columns(con, "raw.attempts", own)
-    copy(con, "raw.parents", _parents(trials.table))
-    attach(con, Live.of(METRICS.concat([])), [], own=tuple(own))
-    _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(infos, seeds))
-    con.execute(told_apart_sql())
-    selected = "true" if sweeps is None else "config IN (SELECT config FROM raw.planned)"
-    con.execute(endings_sql(selected))
+    copy(con, "raw.planned", loaded.plans)
+    copy(con, "trials", loaded.trials)
+    add_columns(con, "trials", own)
+    attempts = "FROM trials"
+    if loaded.superseded.num_rows:
+        copy(con, "raw.superseded", loaded.superseded)
+        add_columns(con, "raw.superseded", own)
+        attempts += " UNION ALL FROM raw.superseded"
+    con.execute(f"CREATE VIEW attempts AS {attempts}")
+    if scans:
+        attach(con, Live.of(METRICS.concat([])), [], own=tuple(own))
+    _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(loaded.infos, seeds))
     con.execute("SET lock_configuration = true")
     return Views(
         con,
         source,
         code,
-        plan_axes,
-        trial_axes,
-        infos,
+        loaded.plan_axes,
+        loaded.trial_axes,
+        loaded.infos,
         own,
         whole_store=sweeps is None,
         notes=[],
-        damaged=(*damaged, *plans.damaged, *trials.damaged),
+        damaged=loaded.damaged,
     )
-
-
-def _without_others(trials: pa.Table, plans: pa.Table) -> pa.Table:
-    """Returns the endings of some sweeps without the fields of other sweeps, whose endings lay in
-    the same files, where a field of these sweeps has such a name in another spelling."""
-    spellings = {*trials.column_names, *plans.column_names}
-    lower = Counter(map(str.lower, spellings))
-    others = (name for name in trials.column_names if lower[name.lower()] > 1)
-    return trials.drop([name for name in others if trials[name].null_count == trials.num_rows])
-
-
-def _refuse_two_spellings(names: Iterable[str]) -> None:
-    """Raises UserError where two names differ in case alone, which SQL does not tell apart."""
-    spelled: dict[str, str] = {}
-    for name in names:
-        if (other := spelled.setdefault(name.lower(), name)) != name:
-            raise UserError(
-                f"{other} and {name}: fields and metrics of these names are one column to SQL; ask "
-                "one sweep at a time (--sweep)"
-            )
 
 
 def _names_only(text: str, views: Collection[str]) -> bool:
@@ -516,45 +451,6 @@ def _names_only(text: str, views: Collection[str]) -> bool:
     runs."""
     words = set(re.findall(r"\w+", text.lower()))
     return bool(words.intersection(views)) and words.isdisjoint(VIEWS.difference(views) | MADE)
-
-
-def _load_infos(
-    source: Source, sweeps: Sequence[str] | None
-) -> tuple[dict[str, SweepInfo], list[Damaged]]:
-    """Returns each sweep's sweep.json by its name, the oldest sweep first, and what is damaged.
-
-    Over the whole store a damaged one is skipped. If its sweep was asked for by name, it raises
-    EnvironmentFailure.
-    """
-    infos: dict[str, SweepInfo] = {}
-    damaged = []
-    names = source.sweeps()
-    if sweeps is not None:
-        names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
-    for name in names:
-        try:
-            infos[name] = source.load_sweep(name)
-        except EnvironmentFailure as error:
-            if sweeps is not None:
-                raise
-            damaged.append(Damaged(f"sweep {name}", str(error)))
-    return infos, damaged
-
-
-def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> dict[str, Better]:
-    """Returns the metrics of users' own tasks and loops, and which way each is better. Raises
-    UserError where sweeps do not agree on one."""
-    found: dict[str, Better] = {}
-    for sweep, info in infos.items():
-        for name, better in info.metrics.items():
-            if name in plan_axes or found.get(name, better) != better:
-                other = "a field" if name in plan_axes else f"better {found[name]}"
-                raise UserError(
-                    f"{name} is a metric, better {better}, in sweep {sweep} and {other} in "
-                    "another: ask one sweep at a time (--sweep)"
-                )
-            found[name] = "up" if better == "up" else "down"
-    return found
 
 
 def _task_fields(sweep: str, grid: str) -> set[str]:
@@ -573,10 +469,6 @@ def _task_fields(sweep: str, grid: str) -> set[str]:
             f"the frozen grid of sweep {sweep} is damaged: {error}; launch it again"
         ) from error
     return fields - {"name"}
-
-
-def _parents(trials: pa.Table) -> pa.Table:
-    return trials.select(["id", "attempt", "parent", "step"])
 
 
 def _fill(

@@ -17,9 +17,6 @@ from sweepd.query.cells_sql import quoted
 from sweepd.store.schema import METRICS
 from sweepd.store.tables import Live
 
-SCANNED = "sweepd://metrics/"
-"""The start of the paths under which DuckDB finds the scanned files (`sweepd.query.scanning`)."""
-
 
 def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     """Makes or replaces a table of the database with the rows of an Arrow table."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweepd.grid.settings import LrRule
 from sweepd.query.cells import Cell, together
 from sweepd.query.expressions import Node
 
@@ -131,6 +130,8 @@ def place(row: Mapping[str, Any], axis: str) -> float | None:
         if isinstance(value, str):
             value = json.loads(value)
         if isinstance(value, dict):
+            from sweepd.grid.settings import LrRule  # a rule is seldom swept
+
             value = LrRule(**value).at(row["d"])
     except (TypeError, ValueError, ArithmeticError):
         return None

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.query.cells_sql import quoted
-from sweepd.query.database import sandbox
 from sweepd.query.metrics_sql import attach, copy
+from sweepd.query.sandbox import sandbox
 from sweepd.statuses import RAN
 from sweepd.store.tables import Live
 

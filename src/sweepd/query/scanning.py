@@ -12,7 +12,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from sweepd.errors import SweepdError
-from sweepd.query.metrics_sql import SCANNED
+from sweepd.query.sandbox import SCANNED
 from sweepd.store.parquet import Reader
 
 WRITTEN = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Placement
 from sweepd.grid.own import own_classes
+from sweepd.grid.placement import Placement
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.provenance import home, provenance

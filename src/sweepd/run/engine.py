@@ -45,7 +45,7 @@ import ray  # noqa: E402 (its settings are read on import)
 
 from sweepd import ray_private  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
-from sweepd.grid.options import Placement  # noqa: E402
+from sweepd.grid.placement import Placement  # noqa: E402
 from sweepd.run.nodes import at_once, probe  # noqa: E402
 from sweepd.run.tune import tune  # noqa: E402
 from sweepd.run.tune_hooks import EndOfRun, Listener, Rules, Suggestions, Watchdog  # noqa: E402

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
-from sweepd.grid.options import Resources
 from sweepd.grid.own import changed_defaults
+from sweepd.grid.placement import Resources
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid, parse_grid
 from sweepd.run.own_code import folder_of, refuse_namesakes

@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
-from sweepd.grid.options import Nodes, Placement, no_room, slots
+from sweepd.grid.placement import Nodes, Placement, no_room, slots
 from sweepd.store.store import Store
 
 

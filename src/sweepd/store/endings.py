@@ -1,8 +1,7 @@
 """Which ending of a trial counts, and how the trials of a sweep stand.
 
-Python code that reads tables asks here. The views `trials` and `sweeps` of `sweepd.query` say the
-same in SQL, since they are evaluated only where a question names them.
-`tests/store/test_endings.py` checks that both agree.
+Everybody asks here. The view `sweeps` of `sweepd.query` says how sweeps stand in SQL, since it is
+evaluated only where a question names it. `tests/store/test_endings.py` checks that both agree.
 """
 
 from __future__ import annotations
@@ -23,18 +22,25 @@ if TYPE_CHECKING:
 
 
 def counting(trials: pa.Table) -> pa.Table:
-    """Returns, of a table of trials, the one ending of each trial that counts. That is the ending
+    """Returns, of a table of endings, the one ending of each trial that counts. That is the ending
     of the highest attempt that ran to its end (`RAN`), or else of the highest attempt.
 
     So a trial that has run to its end stays so, whatever another store adds to it later.
     """
+    return parted(trials)[0]
+
+
+def parted(trials: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Returns the endings that count (`counting`), and the others."""
     if trials.num_rows < 2:
-        return trials
+        return trials, trials.slice(0, 0)
     ids, attempts = key_numbers(trials, ("id", "attempt"))
     ran = np.array([status in RAN for status in trials["status"].to_pylist()])
     order = np.lexsort((attempts, ran, ids))
     is_last = np.append(ids[order][1:] != ids[order][:-1], True)
-    return taken(trials, np.sort(order[is_last]))
+    if is_last.all():
+        return trials, trials.slice(0, 0)
+    return taken(trials, np.sort(order[is_last])), taken(trials, np.sort(order[~is_last]))
 
 
 def find_trial(store: Store, start: str) -> str:

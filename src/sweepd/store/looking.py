@@ -4,12 +4,12 @@ remembered."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.store.parallel import each
 from sweepd.store.parquet import Damaged, Examined, examine, load
 from sweepd.store.remembered import Remembered
 from sweepd.store.runs import KEY
@@ -43,10 +43,7 @@ class Loader:
 
     def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
         """Returns what the files hold, by their names. Raises FileNotFoundError if one is gone."""
-        if not files:
-            return {}
-        with ThreadPoolExecutor(READERS) as pool:
-            return dict(pool.map(lambda file: (file.name, self._load(below, file)), files))
+        return dict(each(lambda file: (file.name, self._load(below, file)), files, READERS))
 
     def _load(self, below: str, file: File) -> pa.Table | Damaged:
         path = f"{below}/{file.name}"
@@ -81,10 +78,7 @@ class Looker:
 
     def examined(self, files: Collection[File]) -> dict[str, Looked]:
         """Returns what is known of files that are not read whole, by their names."""
-        if not files:
-            return {}
-        with ThreadPoolExecutor(EXAMINERS) as pool:
-            return dict(pool.map(lambda file: (file.name, self._recalled(file)), files))
+        return dict(each(lambda file: (file.name, self._recalled(file)), files, EXAMINERS))
 
     def _recalled(self, file: File) -> Looked:
         """Returns what is remembered of a file. If nothing is, the file is examined and the

@@ -31,6 +31,10 @@ FEW = 10_000
 """The number of rows up to which Python is as fast as Arrow's functions, which take a while to
 import."""
 
+FEW_PARTS = 300
+"""The number of slices of a table up to which they are joined sooner than pyarrow.compute is
+imported."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -130,8 +134,18 @@ def _numbers(column: pa.Array) -> Numbers:
 
 
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:
-    """Returns rows of a table by their numbers. It does without pa.array, which would import
-    pandas."""
+    """Returns rows of a table by their numbers.
+
+    Rows that follow each other in the table are taken together. Where that makes few parts, it
+    does without Table.take, which would import pyarrow.compute. It also does without pa.array,
+    which would import pandas.
+    """
+    if not len(rows):
+        return table.slice(0, 0)
+    parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    if len(parts) <= FEW_PARTS:
+        slices = [table.slice(int(part[0]), len(part)) for part in parts]
+        return pa.concat_tables(slices).combine_chunks()
     buffer = pa.py_buffer(rows.astype(np.int64))
     return table.take(pa.Array.from_buffers(INT, len(rows), [None, buffer]))
 

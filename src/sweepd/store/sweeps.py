@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -15,6 +14,7 @@ from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
 from sweepd.store.looking import READERS, Loader
+from sweepd.store.parallel import each
 from sweepd.store.parquet import to_parquet
 from sweepd.store.schema import PLAN
 from sweepd.store.storage import (
@@ -245,8 +245,7 @@ class SweepFolder:
         self._listed = {
             name: version for name, _, last, version in found if last == INFO and is_name(name)
         }
-        with ThreadPoolExecutor(READERS) as pool:
-            return [name for _, name in sorted(pool.map(self._created, self._listed))]
+        return [name for _, name in sorted(each(self._created, self._listed, READERS))]
 
     def _created(self, name: str) -> tuple[str, str]:
         """Returns when a sweep was created, and its name. The time is empty if it can't be read."""

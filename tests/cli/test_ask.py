@@ -14,7 +14,7 @@ import pytest
 from fake_store import FakeStore, planned
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.store.store import Store, SweepInfo
 
 GRID = "task: {name: lis, n: [8, 12]}"
@@ -43,7 +43,7 @@ def printed(tmp_path: Path) -> Callable[..., list[str]]:
 
     def query(text: str, sweep: str = "s") -> list[str]:
         command = ["query", text, "--wide", "--sweep", sweep, "--results", results]
-        found = CliRunner().invoke(app, command)
+        found = CliRunner().invoke(application(), command)
         assert found.exit_code == 0, found.exception or found.output
         return [" ".join(line.split()) for line in found.stdout.splitlines()]
 

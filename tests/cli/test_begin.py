@@ -12,7 +12,7 @@ from fake_store import FakeStore, planned
 from typer.main import get_group
 
 from sweepd import __version__
-from sweepd.cli import SECTIONS, app, completion
+from sweepd.cli import SECTIONS, application, completion
 from sweepd.store.store import Store, SweepInfo
 
 
@@ -67,9 +67,12 @@ def test_the_version() -> None:
 
 
 def test_every_command_stands_in_one_section_of_the_help() -> None:
-    commands = get_group(app).commands
+    commands = get_group(application()).commands
     named = [name for names in SECTIONS.values() for name in names]
     assert sorted(named) == sorted(commands), "put a new command into a section"
+    for name in named:
+        [alone] = get_group(application([name])).commands
+        assert alone == name, "name its file in GROUPS"
     told = run("--help").out
     assert all(f"{title}:\n" in told for title in SECTIONS) and "More:" not in told
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from sweepd.cli import app
+from sweepd.cli import application
 
 
 def commands(group: TyperGroup, *names: str) -> dict[tuple[str, ...], Any]:
@@ -24,7 +24,7 @@ def commands(group: TyperGroup, *names: str) -> dict[tuple[str, ...], Any]:
     return found
 
 
-COMMANDS = commands(typer.main.get_group(app))
+COMMANDS = commands(typer.main.get_group(application()))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

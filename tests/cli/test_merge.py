@@ -15,7 +15,7 @@ from fake_store import planned
 from questions import SIZE_FIELDS
 from typer.testing import CliRunner, Result
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import looking
 from sweepd.store.store import Store, SweepInfo
@@ -33,7 +33,7 @@ def made(path: Path, seeds: int = 1) -> Store:
 
 
 def sweepd(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(application(), list(arguments))
 
 
 def test_it_shows_what_comes_and_a_dry_run_writes_nothing(tmp_path: Path) -> None:

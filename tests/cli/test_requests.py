@@ -9,7 +9,7 @@ from fake_store import planned
 from object_store import Proxy
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.store.store import Store, SweepInfo
 
 SWEEPS = 3
@@ -39,7 +39,7 @@ def test_requests_of_questions(s3: Proxy, bucket: str) -> None:
     def cost(*arguments: str) -> tuple[int, int]:
         """How often it listed and fetched; it did nothing else, and nothing twice."""
         s3.requests.clear()
-        done = CliRunner().invoke(app, [*arguments, "--results", address, "--json"])
+        done = CliRunner().invoke(application(), [*arguments, "--results", address, "--json"])
         assert done.exit_code == 0, done.output
         lists, gets = s3.count("GET", "list-type"), s3.count("GET", "/results/")
         assert lists + gets == len(s3.requests)

@@ -12,7 +12,7 @@ from fake_store import FakeStore, planned
 from looped import METRICS, loop
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.statuses import STATUSES
 from sweepd.store.store import Store, SweepInfo
 
@@ -38,7 +38,7 @@ def filled(address: str) -> None:
 
 
 def rows(*command: str) -> list[dict[str, Any]]:
-    found = CliRunner().invoke(app, [*command, "--json"])
+    found = CliRunner().invoke(application(), [*command, "--json"])
     assert found.exit_code == 0, found.output
     parsed: list[dict[str, Any]] = json.loads(found.stdout)
     return parsed
@@ -62,7 +62,9 @@ def test_sweeps_are_counted_as_the_view_counts_them(tmp_path: Path) -> None:
 def test_a_trial_shows_its_latest_ending(tmp_path: Path) -> None:
     filled(str(tmp_path))
     found = rows("status", "first", "--results", str(tmp_path))
-    table = CliRunner().invoke(app, ["status", "first", "--results", str(tmp_path)]).stdout
+    table = (
+        CliRunner().invoke(application(), ["status", "first", "--results", str(tmp_path)]).stdout
+    )
     shown = [line.split()[0] for line in table.splitlines()]
     assert shown == ["id", *(row["id"][:8] for row in found)]
     assert [(row["d"], row["status"], row["acc"], row["error"]) for row in found] == [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.cluster import load_cluster
 from sweepd.cluster.base import Work
 from sweepd.cluster.slurm import Slurm
@@ -58,7 +58,9 @@ def test_a_dry_run_shows_plan_and_script(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text("{name: dry, task: {name: lis, n: 4}, model: {name: standard, d: 8}}")
     where = ("--cluster", str(READY), "--results", str(tmp_path / "results"))
-    told = CliRunner().invoke(app, ["launch", str(grid), "--dry-run", "--promote", *where])
+    told = CliRunner().invoke(
+        application(), ["launch", str(grid), "--dry-run", "--promote", *where]
+    )
     assert told.exit_code == 0, told.output
     plan, _, shown = told.stdout.partition("\n\n")
     assert plan.startswith("dry: 1 trials in 1 cells") and shown.startswith(

@@ -12,9 +12,9 @@ import pytest
 import typer
 from pages import MANUAL, Shown, all_commands, name, prose, spans
 
-from sweepd.cli import app
+from sweepd.cli import application
 
-ROOT_COMMAND = typer.main.get_command(app)
+ROOT_COMMAND = typer.main.get_command(application())
 
 
 def commands_of(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:

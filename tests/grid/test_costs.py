@@ -13,7 +13,7 @@ from torch import _refs
 from torch.autograd.graph import saved_tensors_hooks
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.errors import UserError
 from sweepd.grid.costs import costs, sparing_the_compiler, train_flops
 from sweepd.models.base import Architecture, TransformerArchitecture
@@ -152,7 +152,7 @@ def test_the_memory_of_training() -> None:
 
 
 def flops(*arguments: str) -> dict[str, Any]:
-    found = CliRunner().invoke(app, ["flops", *arguments, "--json"])
+    found = CliRunner().invoke(application(), ["flops", *arguments, "--json"])
     assert found.exit_code == 0, found.output
     [row] = json.loads(found.stdout)
     return dict(row)
@@ -189,6 +189,6 @@ def test_the_command_tells_all_costs_by_part() -> None:
 )
 def test_what_cannot_be_counted_is_refused(arguments: tuple[str, ...], message: str) -> None:
     command = ["flops", *arguments, "--task", "lis", "--set", "n=8"]
-    error = CliRunner().invoke(app, command).exception
+    error = CliRunner().invoke(application(), command).exception
     assert isinstance(error, UserError)
     assert message in str(error)

@@ -17,7 +17,7 @@ from fake_store import FakeStore, now
 from questions import SIZE_FIELDS, planned_on
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.settings import Train
@@ -82,21 +82,23 @@ def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SWEEPD_RESULTS", raising=False)
     run: Callable[..., Any] = CliRunner().invoke
-    printed = run(app, ["compare", "paper"])
+    printed = run(application(), ["compare", "paper"])
     assert printed.exit_code == 0
     assert "nothing measured: there is no sweepd-results" in printed.stderr
     assert "published_gflops" in printed.stdout and "sparse needs a larger d" in printed.stdout
-    rows = json.loads(run(app, ["compare", "paper", "--json"]).stdout)
+    rows = json.loads(run(application(), ["compare", "paper", "--json"]).stdout)
     assert [row["kind"] for row in rows] == ["table2"] * 12 + ["claim"] * 9
     assert len({tuple(row) for row in rows}) == 1
-    header, *lines = csv.reader(io.StringIO(run(app, ["compare", "paper", "--csv"]).stdout))
+    header, *lines = csv.reader(
+        io.StringIO(run(application(), ["compare", "paper", "--csv"]).stdout)
+    )
     assert header == list(rows[0])
     assert [line[0] for line in lines] == [row["kind"] for row in rows]
-    assert run(app, ["compare", "table3"]).exit_code == 2
-    missing = run(app, ["compare", "paper", "--results", "elsewhere"])
+    assert run(application(), ["compare", "table3"]).exit_code == 2
+    missing = run(application(), ["compare", "paper", "--results", "elsewhere"])
     assert isinstance(missing.exception, UserError)
     Store.create(str(tmp_path / "sweepd-results"))
-    assert json.loads(run(app, ["compare", "paper", "--json"]).stdout) == rows
+    assert json.loads(run(application(), ["compare", "paper", "--json"]).stdout) == rows
 
 
 # The shipped grids

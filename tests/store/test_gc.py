@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.store import Store, SweepInfo
 
@@ -140,7 +140,7 @@ def test_young_files_are_left_and_one_gc_runs_at_a_time(store: Store) -> None:
 
 
 def gc(store: Store, *arguments: str, exits: int = 0) -> Result:
-    done = CliRunner().invoke(app, ["gc", "--results", store.address, *arguments])
+    done = CliRunner().invoke(application(), ["gc", "--results", store.address, *arguments])
     assert done.exit_code == exits or (exits and done.exception), done.output
     return done
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.grid import plan as planning
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
@@ -102,7 +102,7 @@ def answers(address: str) -> list[dict[str, Any]]:
     """What the commands print, each with its arguments."""
     found = []
     for command in COMMANDS:
-        done = CliRunner().invoke(app, [*command, "--results", address, "--json"])
+        done = CliRunner().invoke(application(), [*command, "--results", address, "--json"])
         assert done.exit_code == 0, (command, done.output)
         found.append({"command": command, "rows": json.loads(done.stdout)})
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sweepd.cli import app
+from sweepd.cli import application
 from sweepd.grid.registry import find_task, shipped_tasks
 
 TASKS = [task.name for task in shipped_tasks()]
@@ -32,7 +32,7 @@ def shown(name: str) -> tuple[list[str], list[str]]:
 def test_examples_are_real_rows(name: str) -> None:
     command, rows = shown(name)
     assert command[:3] == ["sweepd", "sample", name]
-    found = CliRunner().invoke(app, command[1:])
+    found = CliRunner().invoke(application(), command[1:])
     assert found.exit_code == 0, found.output
     assert rows
     for row, real in zip(rows, found.stdout.splitlines(), strict=True):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from sweepd import __version__
-from sweepd.cli import ask, begin, check, cluster, compare, draw, gc, look, merge, run, show, status
 from sweepd.cli.output import say, say_everything, stdout_may_end
 from sweepd.errors import SweepdError
 
@@ -23,6 +22,21 @@ SECTIONS = {
     "Keep house": ("merge", "gc", "cluster"),
 }
 """The sections in which --help lists the commands."""
+GROUPS: Mapping[str, Sequence[str]] = {
+    "ask": ("query", "sql", "export"),
+    "begin": ("init",),
+    "check": ("check",),
+    "cluster": ("cluster",),
+    "compare": ("compare",),
+    "draw": ("plot", "report"),
+    "gc": ("gc",),
+    "look": ("tasks", "models", "sample", "flops", "schema", "doctor"),
+    "merge": ("merge",),
+    "run": ("plan", "launch", "resume", "cancel"),
+    "show": ("show",),
+    "status": ("status", "logs"),
+}
+"""The files of commands in this folder, and which commands each of them has."""
 WITH_LAST_WORDS = ("ray", "wandb", "mlflow", "trackio")
 """Libraries that have something to do when a process ends."""
 
@@ -43,26 +57,12 @@ class Sections(TyperGroup):
                     )
 
 
-app = typer.Typer(
-    name="sweepd",
-    cls=Sections,
-    help="Sweep architectures over tasks and sizes, and ask how wide each must be.",
-    epilog="Example: sweepd init --grid quickstart --out first",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-for group in (begin, run, status, cluster, ask, draw, compare, look, check, show, merge, gc):
-    group.register(app)
-
-
 def _tell_version(wanted: bool) -> None:
     if wanted:
         print(f"sweepd {__version__}")
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool,
@@ -72,16 +72,27 @@ def _root(
     pass
 
 
-def _asked(words: Sequence[str]) -> typer.Typer:
-    """Returns the command line with only the command that is asked for, or with all commands where
-    the first word is none of them. To make all of them takes longer than many a command runs."""
-    names = words[:1]
-    found = [c for c in app.registered_commands if getattr(c.callback, "__name__", None) in names]
-    if not found:
-        return app
-    small = copy(app)
-    small.registered_commands, small.registered_groups = found, []
-    return small
+def application(words: Iterable[str] = ()) -> typer.Typer:
+    """Returns the command line with only the command that the first of these words names, or with
+    all commands where it names none. To import and make all of them takes longer than many a
+    command runs."""
+    asked = next(iter(words), None)
+    app = typer.Typer(
+        name="sweepd",
+        cls=Sections,
+        help="Sweep architectures over tasks and sizes, and ask how wide each must be.",
+        epilog="Example: sweepd init --grid quickstart --out first",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_root)
+    for file in [file for file, names in GROUPS.items() if asked in names] or GROUPS:
+        import_module(f"sweepd.cli.{file}").register(app)
+    commands = app.registered_commands
+    if found := [c for c in commands if getattr(c.callback, "__name__", None) == asked]:
+        app.registered_commands = found
+    return app
 
 
 def main() -> None:
@@ -90,7 +101,7 @@ def main() -> None:
     say_everything()
     try:
         with stdout_may_end():
-            _asked(sys.argv[1:])(prog_name="sweepd")
+            application(sys.argv[1:])(prog_name="sweepd")
     except SweepdError as error:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)

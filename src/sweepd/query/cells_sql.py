@@ -41,6 +41,8 @@ def extremes(scores: Iterable[str]) -> dict[str, tuple[str, str]]:
 EXTREMES = extremes(MEASURED)
 SCORES = (*OF_TRIALS, *EXTREMES)
 """The columns of `cells` that may still change as more seeds end."""
+OF_RAW = ("cell", "worth", "worth_of_one")
+"""The columns of `raw.cells` that `cells` leaves out."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
@@ -296,7 +298,7 @@ def cells_sql(
             FROM raw.pooled
         ) USING (cell);
     CREATE OR REPLACE VIEW cells AS
-        SELECT * EXCLUDE (cell, worth, worth_of_one) {never} FROM raw.cells ORDER BY cell;
+        SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;
     """
 
 

@@ -23,6 +23,7 @@ from sweepd.grid.options import PASS_RULES, Goal, Settle
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
+    OF_RAW,
     OF_TRIALS,
     ScoreDirections,
     cells_sql,
@@ -134,7 +135,7 @@ class Views:
     @cached_property
     def columns(self) -> list[str]:
         """Columns of `cells`."""
-        return [row[0] for row in self.fetch("DESCRIBE cells")]
+        return [name for name in self.raw_columns if name not in OF_RAW]
 
     @cached_property
     def raw_columns(self) -> list[str]:

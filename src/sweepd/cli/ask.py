@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -188,9 +189,14 @@ def _write(views: Views, out: Path, force: bool) -> None:
 
 
 def _open_ahead() -> None:
-    """Begins to open the database. Meanwhile all else is imported that a question needs."""
+    """Begins to open the database. Meanwhile all else is imported that a question needs.
+
+    The threads that NumPy's BLAS starts for large matrices stay away. As they start, each keeps a
+    core busy for a tenth of a second.
+    """
     from sweepd.query.sandbox import open_ahead
 
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_ahead()
 
 

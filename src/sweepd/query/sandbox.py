@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
 
 import duckdb
 
 SCANNED = "sweepd://metrics/"
 """The start of the paths under which DuckDB finds the scanned files (`sweepd.query.scanning`)."""
 
-_ahead: list[Future[duckdb.DuckDBPyConnection]] = []
-"""The database that `open_ahead` began to open, until somebody takes it."""
+_opening: list[Thread] = []
+_opened: list[duckdb.DuckDBPyConnection] = []
+"""The database that `open_ahead` has opened, until somebody takes it, and the thread that does."""
 
 
 def open_ahead() -> None:
     """Begins to open the next `sandbox` in a thread. DuckDB takes some 20 ms for it, and Python can
     import meanwhile."""
-    if not _ahead:
-        opener = ThreadPoolExecutor(1)
-        _ahead.append(opener.submit(_opened))
-        opener.shutdown(wait=False)
+    if not _opening and not _opened:
+        _opening.append(Thread(target=lambda: _opened.append(_open()), daemon=True))
+        _opening[0].start()
 
 
 def sandbox() -> duckdb.DuckDBPyConnection:
     """Returns an empty database in memory. It reaches nothing outside itself but the files of
     metrics that `metrics_sql.attach` gives to it."""
-    return _ahead.pop().result() if _ahead else _opened()
+    while _opening:
+        _opening.pop().join()
+    return _opened.pop() if _opened else _open()
 
 
-def _opened() -> duckdb.DuckDBPyConnection:
+def _open() -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(
         ":memory:",
         config={

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -15,5 +14,7 @@ def each(function: Callable[[Item], Result], items: Collection[Item], at_once: i
     `at_once` of them at a time. Raises the first error."""
     if len(items) < 2:  # to start a thread takes longer than to read a small file
         return [function(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor  # which takes a while
+
     with ThreadPoolExecutor(min(at_once, len(items))) as pool:
         return list(pool.map(function, items))

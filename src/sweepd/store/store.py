@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store import garbage, spill
-from sweepd.store.garbage import Garbage
+from sweepd.store import spill
 from sweepd.store.launches import cancel_of, record_of, records
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
@@ -29,6 +28,7 @@ from sweepd.store.sweeps import SweepFolder, SweepInfo
 from sweepd.store.tables import Damaged, Live, Read, TableFolder
 
 if TYPE_CHECKING:
+    from sweepd.store.garbage import Garbage
     from sweepd.store.merging import MergeStep
 
 __all__ = ["Damaged", "Live", "Read", "Store", "SweepInfo"]
@@ -272,6 +272,8 @@ class Store:
         """Returns what may be deleted now and is older than that many seconds. Raises
         EnvironmentFailure while another process asks for garbage, or if the plan of a sweep that
         runs is damaged."""
+        from sweepd.store.garbage import find  # which questions do without
+
         if not self._locks.acquire(["gc"]):  # holding it makes `driven_elsewhere` exact
             raise EnvironmentFailure(f"{self.address}: another gc is running")
         try:
@@ -280,7 +282,7 @@ class Store:
             if running.damaged:
                 told = ", ".join(damaged.path for damaged in running.damaged)
                 raise EnvironmentFailure(f"{told}: damaged, and its sweep runs: gc when it ended")
-            return garbage.find(
+            return find(
                 self._folder,
                 (self._trials, self._metrics),
                 self.read_trials().table,

@@ -12,7 +12,7 @@ and what the others say. The second says what settling costs. The third says how
 that should not, and how often cells are refused that should pass.
 
 --still-to-come: the rule's factor (`sweepd.search.settle`), to see what another one would do.
---keep-on: with `give_up: false`.
+--keep-on: with `give_up: false` and `share: 1`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def answers_of(search: Search) -> Answers:
 
 
 REAL = Method(lambda base: (SETTLE,), search_of, answers_of)
-PATIENT = replace(REAL, sets=lambda base: (SETTLE, "settle.give_up=false"))
+PATIENT = replace(REAL, sets=lambda base: (SETTLE, "settle.give_up=false", "settle.share=1"))
 
 
 def run(search: Search, curves: Curves) -> dict[float, float]:

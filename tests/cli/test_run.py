@@ -58,7 +58,7 @@ def test_who_wants_to_know_more_of_a_cell_that_moves_is_told_how(
     filled(tmp_path)
     told = sweepd("launch", "grid.yaml").err
     assert "nothing to do" in told
-    assert "1 cell is given up: one more doubling of the steps is not likely to tell; " in told
+    assert "1 cell is given up: one more doubling of the steps is not likely to tell" in told
     assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
     [row] = json.loads(sweepd("query", "min d", "--json").out)
     assert (row["value"], row["settled"]) == (8, "moving")
@@ -68,3 +68,15 @@ def test_who_wants_to_know_more_of_a_cell_that_moves_is_told_how(
     assert "nothing to do" in told and "give_up" not in told
     [row] = json.loads(sweepd("query", "min d", "--json").out)
     assert (row["value"], row["settled"], row["fail_steps"]) == (8, "yes", 16000)
+
+
+def test_who_wants_to_pay_for_a_dear_step_is_told_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    filled(tmp_path, "settle.share=0.01")
+    told = sweepd("launch", "grid.yaml", "--set", "settle.share=0.01").err
+    assert "nothing to do" in told
+    assert "1 cell waits: the next step costs more than `settle.share` allows; " in told
+    assert "`--set settle.share=1` allows" in told
+    assert "waits" not in sweepd("launch", "grid.yaml", "--dry-run").err

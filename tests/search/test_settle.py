@@ -313,6 +313,44 @@ def test_what_is_not_given_up_is_trained_up_to_the_largest_budget(seed: int) -> 
         assert mark.settled == "yes" or at_first[size][1].settled != "yes"
 
 
+@pytest.mark.parametrize(("most", "give_up"), [(0.95, True), (0.5, True), (0.5, False)])
+def test_where_nothing_passes_larger_sizes_wait_for_the_smallest(
+    most: float, give_up: bool
+) -> None:
+    made = planned("staircase", f"settle.give_up={str(give_up).lower()}")
+
+    def outcome_of(trial: Trial) -> Outcome:
+        """At the smallest size d = 32 reaches `most` with 4000 steps. Nothing else gets beyond .5,
+        where it stands still."""
+        late = trial.size == 4 and trial.axes["d"] == 32 and trial.train.steps >= 4000
+        return Outcome("completed", most if late else 0.5, 4096)
+
+    _, ended, _ = drive(lambda: search_of(made), outcome_of)
+    longer = {trial.size for trial in ended if trial.axes["d"] == 32 and trial.train.steps > 1000}
+    passes = most > 0.9
+    assert longer == ({4, 6} if passes else {4} if give_up else {4, 6, 8})
+
+
+@pytest.mark.parametrize(("widths", "settled"), [([4, 512], "yes"), ([4, 8], "moving")])
+def test_a_cell_is_given_up_only_where_its_next_step_is_dear(
+    widths: list[int], settled: str
+) -> None:
+    """d = 4 stands still later than its first doublings promise. Beside d = 512 it costs little."""
+    made = planned("staircase", f"model.d={widths}")
+    scores = {1000: 0.45, 2000: 0.57, 4000: 0.69, 8000: 0.74}
+
+    def outcome_of(trial: Trial) -> Outcome:
+        score = scores[trial.train.steps] if trial.axes["d"] == 4 else 0.95
+        return Outcome("completed", score, 4096)
+
+    ledger, ended, search = drive(lambda: search_of(made), outcome_of)
+    [stair], settle = search.stairs, made.grid.settle
+    assert settle is not None
+    at = stair.answers({(4, d): d > 4 for d in widths}, ledger, ())[4]
+    assert stair.settled_mark(at, settle, ledger).settled == settled
+    assert max(trial.train.steps for trial in ended) == (8000 if settled == "yes" else 4000)
+
+
 def passes_at_first(made: Plan, ledger: dict[str, Outcome], size: int, d: int) -> bool:
     scores = [
         ledger[t.id].score

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
@@ -132,6 +133,9 @@ class Searches:
 LEAST_SEEDS = 3
 """The least number of seeds with which an answer may count as settled. One seed alone, or two, may
 be stuck or lucky."""
+STEP_CELLS = 2.5
+"""The average cells of a line's grid, at the first budget, that one step of settling may cost where
+the grid does not say otherwise."""
 FRESH_SEEDS = 2
 """The number of fresh seeds that confirm a pass. Where 95% of seeds pass, both of them pass in 90%
 of cases. Where 20% pass, both pass in 4%."""
@@ -152,19 +156,21 @@ class Settle:
     """The least number of steps that the failing cell is trained for."""
     most: int = 32_000
     """The largest budget of a trial, in steps."""
-    share: float = 1.0
+    share: float | None = None
     """The most that one step of settling may cost, as a share of the cost of the line's whole grid
-    at the first budget."""
+    at the first budget. Without it a step may cost as much as `STEP_CELLS` of its cells on
+    average."""
     give_up: bool = True
     """Whether a cell is given up that moves, or whose seeds disagree, where no single doubling is
-    likely to tell. Otherwise it is trained up to `most`."""
+    likely to tell and the next step is not cheap, or that waits for a smaller size to pass.
+    Otherwise it is trained up to `most`."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:
             raise ValueError(f"factor = {self.factor}: must be at least 2, one more budget")
         if not 0 < self.least <= self.most:
             raise ValueError(f"least = {self.least}: must be above 0 and at most most, {self.most}")
-        if not self.share > 0:
+        if self.share is not None and not self.share > 0:
             raise ValueError(f"share = {self.share}: must be positive")
 
     def budgets(self, base: int) -> tuple[int, ...]:
@@ -173,6 +179,12 @@ class Settle:
         while found[-1] < self.most:
             found.append(min(2 * found[-1], self.most))
         return tuple(found)
+
+    def most_a_step(self, costs: Collection[float]) -> float:
+        """Returns the most that one step may cost where the cells of the line's whole grid cost
+        this at the first budget."""
+        share = STEP_CELLS / len(costs) if self.share is None else self.share
+        return share * sum(costs)
 
     def needed(self, passed: int) -> int:
         """Returns the number of steps that the next smaller cell must fail at where `passed` steps

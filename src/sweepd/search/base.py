@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan
@@ -123,11 +124,19 @@ class Search(ABC):
 
     def given_up(self) -> int:
         """Returns how many cells would be trained on if none were given up (`Settle.give_up`)."""
+        return self._trained_on(give_up=False)
+
+    def too_dear(self) -> int:
+        """Returns how many cells would be trained on if a step might cost anything
+        (`Settle.share`)."""
+        return self._trained_on(share=math.inf)
+
+    def _trained_on(self, **changes: Any) -> int:
         settle = self.plan.grid.settle
         if settle is None:
             return 0
-        patient = replace(self.plan.grid, settle=replace(settle, give_up=False))
-        return len({trial.cell for trial in self.longer_by(patient)})
+        other = replace(self.plan.grid, settle=replace(settle, **changes))
+        return len({trial.cell for trial in self.longer_by(other)})
 
     def longer_by(self, grid: Grid) -> list[Trial]:
         """Returns the trials that would settle the answers, by the options of a grid."""

@@ -17,6 +17,11 @@ from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
 from sweepd.search.settle import SettledMark, best_rates, edge, last_doubling, lead, settled_mark
 
+CHEAP = 0.02
+"""The most that a step of a cell that is given up may cost, as a share of what the line's whole
+grid costs at the first budget. Cheap cells are trained on, since together they cost little, and
+many of them stand still later than a single doubling promises."""
+
 
 @dataclass(frozen=True)
 class LineAnswer:
@@ -88,14 +93,24 @@ class Stair:
         self, known: Known, settle: Settle, outcomes: Outcomes, abandoned: Collection[str]
     ) -> Iterator[Trial]:
         """Yields the trials that would settle the answers of this line, have not ended and can
-        run next. known: which positions pass, or fail at their first budgets."""
+        run next. known: which positions pass, or fail at their first budgets.
+
+        Where nothing passes at a size, that is unlikely to change at a larger one before it has
+        changed at this one. So the largest width is trained for longer at the smallest such size
+        alone, until it passes there, unless `settle.give_up` is off. What is run must not depend
+        on the order in which trials end, so a pass counts only once it is certain.
+        """
+        open_below = False
         for at in self.answers(known, outcomes, abandoned).values():
             if at.passing:
                 if waiting := self._passed(*at.passing, outcomes, abandoned):
+                    open_below = True
                     yield from waiting
                     continue
-            elif at.value is not None:
+            elif at.value is not None or (open_below and settle.give_up):
                 continue
+            else:
+                open_below = True
             if at.deciding is None:
                 continue
             if at.deciding not in known:
@@ -208,9 +223,13 @@ class Stair:
             return
         if settled_mark(tried, goal, rule, settle, budget).settled == "yes":
             return
-        for trials in self._next(ladders, goal, rule, budget, settle, outcomes):
+        for trials, likely in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
             if left := _left(trials, outcomes, abandoned):
-                if sum(map(_added, left)) <= settle.share * sum(self.line.costs.values()):
+                costs = self.line.costs.values()
+                most = settle.most_a_step(costs)
+                if settle.give_up and not likely:
+                    most = min(most, CHEAP * sum(costs))
+                if sum(map(_added, left)) <= most:
                     yield from left
                 return
 
@@ -219,48 +238,44 @@ class Stair:
         best: Sequence[Ladder],
         goal: Goal,
         rule: PassRule,
-        budget: int,
-        settle: Settle,
+        needed: int,
         outcomes: Outcomes,
-    ) -> Iterator[Sequence[Trial]]:
+    ) -> Iterator[tuple[Sequence[Trial], bool]]:
         """Yields the trials that the best rates of a deciding cell need, in groups, one after the
-        other.
+        other, each with whether it is likely to tell. needed: the steps that the cell must fail at.
 
         First come their first budgets. Then comes, for each rate, the lead seed alone. It is
-        trained until it no longer moves, until it meets the goal, or until it moves and no single
-        doubling is likely to end that. Then come the other seeds of the best rate. Most cells that
-        move are seen to move by the lead. Where the lead meets the goal, the other seeds are
-        trained as long as it was. Unless `settle.give_up`, all of them go on up to `settle.most`.
+        trained until it no longer moves, or until it meets the goal. Then come the other seeds of
+        the best rate. Most cells that move are seen to move by the lead. Where the lead meets the
+        goal, the other seeds are trained too. A group is not likely to tell if the cell moves and
+        no single doubling is likely to end that, or if the lead met the goal with fewer steps.
         """
-        needed = settle.needed(budget)
-        yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
+        yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)], True
         for ladder in best:
             runs = ladder.ended(outcomes).runs
             seed = lead(runs, goal, rule)
+            likely = True
             for level, rung in enumerate(ladder.rungs):
-                yield [trial for trial in rung.planned if trial.seed == seed]
+                yield [trial for trial in rung.planned if trial.seed == seed], likely
                 final = runs[seed].get(rung.steps)
                 if final is None or goal.met(final.score):
-                    last = level if settle.give_up else len(ladder.rungs) - 1
-                    for at in range(1, last + 1):
-                        yield ladder.next_trials(at, outcomes)
+                    for at in range(1, len(ladder.rungs)):
+                        yield ladder.next_trials(at, outcomes), at <= level
                     return
                 upto = {seed: {s: f for s, f in runs[seed].items() if s <= rung.steps}}
                 told = last_doubling(upto, goal, rule, least=1)
                 if rung.steps >= needed and told:
                     if not told.moves:
                         break
-                    if settle.give_up and not told.promising:
-                        return
+                    likely = told.promising
             else:
                 return
+        likely = True
         for level, rung in enumerate(best[0].rungs):
-            yield best[0].next_trials(level, outcomes)
+            yield best[0].next_trials(level, outcomes), likely
             told = last_doubling(best[0].ended(outcomes).runs, goal, rule)
-            if rung.steps < needed or told is None or told.steps < rung.steps:
-                continue
-            if settle.give_up and not told.promising:
-                return
+            if rung.steps >= needed and told and told.steps >= rung.steps:
+                likely = told.promising
 
 
 def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:

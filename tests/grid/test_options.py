@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.grid.options import OPERATORS, Goal
+from sweepd.grid.options import OPERATORS, STEP_CELLS, Goal, Settle
 
 METRICS = st.sampled_from(["acc", "chain_acc", "loss"])
 
@@ -41,3 +41,8 @@ def test_goals_may_be_written_in_several_ways(text: str, goal: Goal) -> None:
 def test_what_is_no_goal(text: str) -> None:
     with pytest.raises(ValueError, match="write METRIC > NUMBER"):
         Goal.parse(text)
+
+
+def test_a_step_of_settling_costs_a_share_of_the_grid_or_some_average_cells() -> None:
+    assert Settle().most_a_step([1, 1, 2, 4]) == pytest.approx(STEP_CELLS * 2)
+    assert Settle(share=0.25).most_a_step([1, 1, 2, 4]) == pytest.approx(2)

@@ -8,8 +8,9 @@ that the trials before it have kept. The peer is the staircase of the same grid 
 
 Three tables are printed. The first says, by family, how many rows say `yes` and how many of these
 are right. It also says how many of the rows whose least d has a smaller one in the grid say `yes`,
-and what the others say. The second says what settling costs. The third says how often cells pass
-that should not, and how often cells are refused that should pass.
+what the others say, and how many a search could settle that knew the least d beforehand
+(`could_settle`). The second says what settling costs. The third says how often cells pass that
+should not, and how often cells are refused that should pass.
 
 --still-to-come: the rule's factor (`sweepd.search.settle`), to see what another one would do.
 --keep-on: with `give_up: false` and `share: 1`.
@@ -28,14 +29,16 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from curves import RATES, SAMPLES, Row, Truth, draw, generator
+from curves import GOAL, RATES, SAMPLES, SEEDS, Row, Truth, draw, generator
 
+from sweepd.grid.options import Goal, Settle
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.intervals import wilson
 from sweepd.search import settle
 from sweepd.search.base import Search
+from sweepd.search.pooling import is_near, pooled
 from sweepd.search.seeds import Outcome
 from sweepd.search.staircase import StaircaseSearch, search_of
 
@@ -50,6 +53,7 @@ pass: {rule}
 search: staircase
 """
 SETTLE = "settle={factor: 4, least: 2000, most: 32000}"
+RULE = Settle(factor=4, least=2000, most=32_000)
 SLOTS = 2
 LOOKS = {"kept": False, "drawn anew": True}
 """Whether a seed that passes at one budget passes at all, or is drawn anew at each."""
@@ -167,24 +171,59 @@ def measured(curves: Curves, trial: Trial) -> float:
     return curves.test_score(trial.size, d, rate, trial.seed, trial.train.steps)
 
 
+def could_settle(truth: Truth, size: int) -> bool:
+    """Returns whether a row could settle if its least d were known, by the rule's own conditions.
+
+    The least d has to pass with a budget P of which `factor` times as much is within the largest
+    one. At one rate all seeds of the next smaller d have to fail with a budget of at least that,
+    and the evaluation error must not hold the goal. More is asked of a row that does settle, so no
+    rule settles a greater share.
+    """
+    goal, budgets = Goal("acc", ">", GOAL), RULE.budgets(truth.base)
+    least = truth.row(size).least
+    assert least is not None
+    below = truth.widths[truth.widths.index(least) - 1]
+
+    def best(d: int, rate: float, steps: int) -> list[float]:
+        """Returns the best score of each seed within a budget."""
+        upto = [budget for budget in budgets if budget <= steps]
+        scores = ((truth.test_score(size, d, rate, s, b) for b in upto) for s in SEEDS)
+        return [max(seed) for seed in scores]
+
+    passes = (
+        steps
+        for steps in budgets
+        if any(goal.met(pooled(best(least, r, steps), truth.rule, "up")) for r in truth.rates)
+    )
+    needed = RULE.needed(next(passes, RULE.most))
+    return any(
+        not any(map(goal.met, found := best(below, rate, steps)))
+        and not is_near(found, [SAMPLES], goal, truth.rule)
+        for rate in truth.rates
+        for steps in budgets
+        if steps >= needed
+    )
+
+
 @dataclass
 class Count:
     """Rows of one kind. yes: those settled. right: those settled that are true. here: those whose
-    least d has a smaller one in the grid. here_yes: those of `here` that are settled."""
+    least d has a smaller one in the grid. here_yes: those of `here` that are settled. could: those
+    of `here` that could be (`could_settle`)."""
 
     rows: int = 0
     yes: int = 0
     right: int = 0
     here: int = 0
     here_yes: int = 0
+    could: int = 0
     marks: Counter[str] = field(default_factory=Counter)
     """what the rows `here` say"""
     lower: int = 0
     """settled rows whose true least d is smaller"""
 
-    def add(self, row: Row, answer: Answer, smallest: int) -> None:
-        """Counts a row. smallest: the grid's least d."""
-        here = row.least is not None and row.least > smallest
+    def add(self, row: Row, answer: Answer, here: bool, could: bool) -> None:
+        """Counts a row."""
         yes = answer.settled == "yes"
         self.rows += 1
         self.yes += yes
@@ -192,6 +231,7 @@ class Count:
         self.lower += yes and (row.least or math.inf) < (answer.value or math.inf)
         self.here += here
         self.here_yes += here and yes
+        self.could += could
         self.marks.update([answer.settled] if here else [])
 
 
@@ -216,14 +256,16 @@ class Tally:
         answers = method.answers(search)
         for size in truth.sizes:
             row, answer = truth.row(size), answers[size]
+            here = row.least is not None and row.least > truth.widths[0]
+            could = here and could_settle(truth, size)
             alone = spent.get(size, 0.0) / peer[size] if size in peer else math.nan
             added = (spent.get(size, 0.0) - peer.get(size, 0.0)) / without
             self.row_costs.setdefault(answer.settled, []).append((alone, added))
             kind = "late" if row.late else "too close" if row.too_close else truth.family
-            self.kinds.setdefault(kind, Count()).add(row, answer, truth.widths[0])
+            self.kinds.setdefault(kind, Count()).add(row, answer, here, could)
             if kind not in APART:
                 claim = "above" if answer.value is None else "a d passes"
-                self.claims.setdefault(claim, Count()).add(row, answer, truth.widths[0])
+                self.claims.setdefault(claim, Count()).add(row, answer, here, could)
             if answer.settled == "yes" and answer.value != row.least:
                 self.wrong.append(
                     f"truth {truth.seed}, size {size}, {kind}, {truth.rule} of 3, base {truth.base}"
@@ -264,12 +306,13 @@ def rows(tally: Tally) -> Iterator[str]:
     marks = sorted({mark for count in kinds.values() for mark in count.marks})
     yield (
         f"{'':18}{'rows':>6}{'yes':>6}{'right':>24}{'less is true':>14}{'in the grid':>13}"
-        f"{'of these yes':>24}" + "".join(f"{mark:>10}" for mark in marks)
+        f"{'of these yes':>24}{'could':>8}" + "".join(f"{mark:>10}" for mark in marks)
     )
     for kind, count in kinds.items():
         yield (
             f"{kind:18}{count.rows:6}{count.yes:6} {share(count.right, count.yes)}"
             f"{count.lower:14}{count.here:13} {share(count.here_yes, count.here)}"
+            f"{count.could / max(count.here, 1):8.1%}"
             + "".join(f"{count.marks[mark] / max(count.here, 1):10.1%}" for mark in marks)
         )
 

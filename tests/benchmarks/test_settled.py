@@ -221,3 +221,21 @@ def test_the_real_search_is_read_as_it_ends() -> None:
         base = {t.axes["d"]: t.effort for t in search.plan.trials if t.train.steps == 1000}
         lesser = 3 * (1 + 1.2 + 2.4) if chance == 0 else 0
         assert spent >= lesser * base[8]
+
+
+@pytest.mark.parametrize("seed", [0, 3, 8])
+def test_what_could_settle_is_no_less_than_what_does(seed: int) -> None:
+    """The real search, with all the time that it may want."""
+    truth = draw(seed)
+    search = search_of(settled.grid_of(truth, settled.PATIENT.sets(truth.base)))
+    run(search, truth)
+    answers, could = settled.answers_of(search), []
+    for size in truth.sizes:
+        least, answer = truth.row(size).least, answers[size]
+        if least is not None and least > truth.widths[0]:
+            could.append(size)
+            if least == answer.value and answer.settled == "yes":
+                assert settled.could_settle(truth, size)
+    assert could
+    late = replace(truth, base=16_000)  # four times as long is more than the largest budget
+    assert not any(settled.could_settle(late, size) for size in could)

@@ -1,5 +1,6 @@
 """Which ending of a trial counts, and how the trials of a sweep stand. Both are compared with slow
-twins, and with the views `trials` and `sweeps`, which say the same in SQL. Covers `statuses.py`."""
+twins, and with the views `trials` and `sweeps`, of which the latter says the same in SQL. Covers
+`statuses.py`."""
 
 from __future__ import annotations
 

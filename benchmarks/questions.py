@@ -29,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ from scale import planned
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.run.driver import sweep_info
+from sweepd.store.remembered import SETTLED_SECONDS
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store
 from sweepd.store.tables import MOST_ROWS, TableFolder
@@ -144,6 +146,7 @@ def fill(address: str, name: str, made: Plan, rows: int, scores: Scores) -> None
         _put(store._trials, TRIALS.table(ended))
         for table in waves([trial.id for trial in made.trials], rows, rng):
             _put(store._metrics, table)
+    time.sleep(SETTLED_SECONDS)  # nothing is remembered of files that were just written
 
 
 def at_random(trial: Trial, rng: np.random.Generator) -> Mapping[str, float]:

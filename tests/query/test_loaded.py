@@ -12,7 +12,7 @@ from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.query.loaded import load, nothing_loaded, told_apart
+from sweepd.query.loaded import ENDINGS, load, told_apart
 from sweepd.query.sandbox import open_ahead, sandbox
 from sweepd.store.schema import PLAN, TRIALS
 
@@ -61,8 +61,9 @@ def test_of_some_sweeps_the_endings_of_other_sweeps_are_left_out() -> None:
     assert one.trials["d"].to_pylist() == one.superseded["d"].to_pylist() == [8]
     assert one.trials["attempt"].to_pylist() == [1000]
     assert load(store, None).trials.num_rows == 2
-    none = nothing_loaded(store)
+    none, ended = load(store, None, ()), load(store, None, ENDINGS)
     assert set(none.infos) == {"one", "two"} and not none.plans.num_rows + none.trials.num_rows
+    assert (ended.plans.num_rows, ended.trials.num_rows) == (0, 2)
 
 
 def test_a_sandbox_that_was_opened_ahead_is_taken_once_and_reaches_nothing(tmp_path: Any) -> None:

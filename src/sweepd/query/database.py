@@ -32,7 +32,7 @@ from sweepd.query.cells_sql import (
     reached_sql,
     sweeps_sql,
 )
-from sweepd.query.loaded import Source, load, nothing_loaded
+from sweepd.query.loaded import ALL, ENDINGS, Source, Tables, load
 from sweepd.query.metrics_sql import add_columns, attach, copy
 from sweepd.query.sandbox import sandbox
 from sweepd.store.schema import METRICS
@@ -397,8 +397,9 @@ def connect(
 
     `seeds` overrides the pass rule of the grids.
 
-    `about`: the one text that will be asked of the views by `sql`. If it names metrics alone, and
-    the views are of the whole store, no plan and no ending is read.
+    `about`: the one text that will be asked of the views by `sql`. If the views are of the whole
+    store, what it does not need is not read: no plan if it names endings and metrics alone, and no
+    ending either if it names metrics alone.
 
     `scans`: whether anything that is asked may need the metrics (`reads_metrics`).
 
@@ -412,8 +413,7 @@ def connect(
     """
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
-    of_metrics = sweeps is None and about is not None and _names_only(about, {"metrics"})
-    loaded = nothing_loaded(source) if of_metrics else load(source, sweeps)
+    loaded = load(source, sweeps, _read_for(about if sweeps is None else None))
     own = loaded.own
     con = sandbox()
     if not scans and loaded.plans.num_rows + loaded.trials.num_rows <= FEW:
@@ -445,6 +445,13 @@ def connect(
         notes=[],
         damaged=loaded.damaged,
     )
+
+
+def _read_for(about: str | None) -> Collection[Tables]:
+    """Returns what has to be read for a text of SQL, or for any text if there is none."""
+    if about is not None and _names_only(about, {"metrics"}):
+        return ()
+    return ENDINGS if about is not None and _names_only(about, ENDED) else ALL
 
 
 def _names_only(text: str, views: Collection[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -68,16 +68,30 @@ class Loaded:
         return _axes(self.trials, TRIALS.fixed.keys() | self.own.keys())
 
 
-def load(source: Source, sweeps: Sequence[str] | None) -> Loaded:
+Tables = Literal["plans", "trials"]
+ALL: tuple[Tables, ...] = ("plans", "trials")
+ENDINGS: tuple[Tables, ...] = ("trials",)
+
+
+def load(
+    source: Source,
+    sweeps: Sequence[str] | None,
+    tables: Collection[Tables] = ALL,
+) -> Loaded:
     """Returns what some sweeps have planned and what ended of it, or the same of the whole store.
+
+    tables: what of this is read. The rest is left empty. Of some sweeps all is needed.
 
     Raises UserError for an unknown sweep, where sweeps do not agree on a metric, and where a field
     has the name of a column that `cells` has already.
     """
     infos, damaged = load_infos(source, sweeps)
-    plans = source.read_plans(None if sweeps is None else list(infos))
-    configs = None if sweeps is None else set(plans.table["config"].to_pylist())
-    trials = source.read_trials(configs)
+    plans, trials = Read(PLAN.concat([]), ()), Read(TRIALS.concat([]), ())
+    if "plans" in tables:
+        plans = source.read_plans(None if sweeps is None else list(infos))
+    if "trials" in tables:
+        configs = None if sweeps is None else set(plans.table["config"].to_pylist())
+        trials = source.read_trials(configs)
     if sweeps is not None:
         trials = replace(trials, table=_without_others(trials.table, plans.table))
     planned, ended = told_apart(plans.table, trials.table)
@@ -93,13 +107,6 @@ def load(source: Source, sweeps: Sequence[str] | None) -> Loaded:
         )
     _refuse_two_spellings((*PLAN.fixed, *TRIALS.fixed, *axes, *own))
     return loaded
-
-
-def nothing_loaded(source: Source) -> Loaded:
-    """Returns what is loaded where a question needs no plan and no ending: the sweeps alone."""
-    infos, damaged = load_infos(source, None)
-    ended = TRIALS.concat([])
-    return Loaded(infos, PLAN.concat([]), ended, ended, _own_metrics(infos, ()), tuple(damaged))
 
 
 def told_apart(plans: pa.Table, trials: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -11,13 +11,7 @@ from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import COSTS, MEASURED
-from sweepd.query.database import (
-    Answer,
-    CodeChoice,
-    Views,
-    connect,
-    reads_metrics,
-)
+from sweepd.query.database import Answer, CodeChoice, Views, connect, reads_metrics
 from sweepd.query.expressions import (
     TRUE,
     Column,

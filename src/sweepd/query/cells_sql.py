@@ -1,8 +1,8 @@
 """The SQL that makes cells out of trials.
 
 The schema `raw` holds what was read: the tables of the store (`planned`, `superseded`, `metrics`;
-`trials` lies outside of it), the `parents` of attempts, the `sweeps`, and whose trials count
-(`counted`). From these it makes `endings` (of the trials that count), the `members` of cells, the
+`trials` lies outside of it), the `parents` of attempts, the `sweeps`, and, where not all trials
+count, whose do (`counted`). From these it makes `endings` (of the trials that count), the `members` of cells, the
 `rules` that decide a cell, `outcomes` by seed, `bounds` and `cells`.
 
 A score that is not known yet lies in an interval, the columns `<score>_least` and `<score>_most`

@@ -2,8 +2,9 @@
 
 The schema `raw` holds what was read: the tables of the store (`planned`, `superseded`, `metrics`;
 `trials` lies outside of it), the `parents` of attempts, the `sweeps`, and, where not all trials
-count, whose do (`counted`). From these it makes `endings` (of the trials that count), the `members` of cells, the
-`rules` that decide a cell, `outcomes` by seed, `bounds` and `cells`.
+count, whose do (`counted`). From these it makes `endings` (of the trials that count), the `members`
+of cells, the `rules` that decide a cell, `outcomes` by seed, `pooled` by cell, `bounds` and
+`cells`.
 
 A score that is not known yet lies in an interval, the columns `<score>_least` and `<score>_most`
 of `raw.bounds`. That table has one row for each seed of a cell, and one with a null `seed` for

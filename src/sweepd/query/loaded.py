@@ -80,14 +80,15 @@ def load(
 ) -> Loaded:
     """Returns what some sweeps have planned and what ended of it, or the same of the whole store.
 
-    tables: what of this is read. The rest is left empty. Of some sweeps all is needed.
+    tables: what of this is needed. What is not may be left empty. Of some sweeps all is needed.
 
     Raises UserError for an unknown sweep, where sweeps do not agree on a metric, and where a field
     has the name of a column that `cells` has already.
     """
-    infos, damaged = load_infos(source, sweeps)
+    infos, damaged = _load_infos(source, sweeps)
     plans, trials = Read(PLAN.concat([]), ()), Read(TRIALS.concat([]), ())
-    if "plans" in tables:
+    # Only the plans tell a metric of a user's own from another sweep's field of that name.
+    if "plans" in tables or ("trials" in tables and any(info.metrics for info in infos.values())):
         plans = source.read_plans(None if sweeps is None else list(infos))
     if "trials" in tables:
         configs = None if sweeps is None else set(plans.table["config"].to_pylist())
@@ -169,7 +170,7 @@ def _refuse_two_spellings(names: Iterable[str]) -> None:
             )
 
 
-def load_infos(
+def _load_infos(
     source: Source, sweeps: Sequence[str] | None
 ) -> tuple[dict[str, SweepInfo], list[Damaged]]:
     """Returns each sweep's sweep.json by its name, the oldest sweep first, and what is damaged.

@@ -369,7 +369,6 @@ def main() -> None:
     given = arguments.parse_args()
     method = PATIENT if given.keep_on else REAL
     settle.STILL_TO_COME = given.still_to_come
-    settle.NEXT_GAIN = given.still_to_come / (1 + given.still_to_come)
     tally = tallied(map(draw, range(given.seed, given.seed + given.truths)), method)
     section("rows", rows(tally))
     section("cost, as a share of the staircase without settling", costs(tally))

@@ -26,12 +26,12 @@ seeds: [0, 1, 2]
 search: staircase
 settle: {factor: 4, least: 2000, most: 16000, share: 100}
 """
-AT_D_4 = {1000: 0.50, 2000: 0.62, 4000: 0.72, 8000: 0.80, 16000: 0.82}
 
 
 def ended(trial: Trial) -> Outcome:
-    acc = 0.95 if trial.axes["d"] == 8 else AT_D_4[trial.train.steps]
-    return Outcome("completed", acc, 1024)
+    """The seeds of the grid pass at d = 4 with more steps. The fresh ones do not."""
+    passes = trial.axes["d"] == 8 or (trial.seed < 3 and trial.train.steps > 1000)
+    return Outcome("completed", 0.95 if passes else 0.5, 1024)
 
 
 def filled(folder: Path, *sets: str) -> None:
@@ -49,34 +49,32 @@ def filled(folder: Path, *sets: str) -> None:
             store.write_trials([{**row, **told, "step": row["steps"], "total": found.total}])
 
 
-def test_who_wants_to_know_more_of_a_cell_that_moves_is_told_how(
+def test_who_wants_to_know_more_of_a_cell_that_fresh_seeds_refuse_is_told_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The smaller d improves too much to stand still and too little to pass soon. Trained up to the
-    largest budget it stands still."""
     monkeypatch.chdir(tmp_path)
     filled(tmp_path)
     told = sweepd("launch", "grid.yaml").err
     assert "nothing to do" in told
-    assert "1 cell is given up: one more doubling of the steps is not likely to tell" in told
+    assert "1 cell is given up: fresh seeds do not confirm that it passes and stand still" in told
     assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
     [row] = json.loads(sweepd("query", "min d", "--json").out)
-    assert (row["value"], row["settled"]) == (8, "moving")
+    assert (row["value"], row["settled"], row["fail_steps"]) == (8, "moving", 4000)
 
     filled(tmp_path, "settle.give_up=false")
     told = sweepd("launch", "grid.yaml", "--set", "settle.give_up=false").err
     assert "nothing to do" in told and "give_up" not in told
     [row] = json.loads(sweepd("query", "min d", "--json").out)
-    assert (row["value"], row["settled"], row["fail_steps"]) == (8, "yes", 16000)
+    assert (row["value"], row["settled"], row["fail_steps"]) == (8, "moving", 16000)
 
 
-def test_who_wants_to_pay_for_a_dear_step_is_told_how(
+def test_who_wants_to_pay_for_a_dear_trial_is_told_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     filled(tmp_path, "settle.share=0.01")
     told = sweepd("launch", "grid.yaml", "--set", "settle.share=0.01").err
     assert "nothing to do" in told
-    assert "1 cell waits: the next step costs more than `settle.share` allows; " in told
+    assert "1 cell waits: the next trial costs more than `settle.share` allows; " in told
     assert "`--set settle.share=1` allows" in told
     assert "waits" not in sweepd("launch", "grid.yaml", "--dry-run").err

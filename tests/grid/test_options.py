@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.grid.options import OPERATORS, STEP_CELLS, Goal, Settle
+from sweepd.grid.options import OPERATORS, TRIAL_CELLS, Goal, Settle
 
 METRICS = st.sampled_from(["acc", "chain_acc", "loss"])
 
@@ -43,6 +43,6 @@ def test_what_is_no_goal(text: str) -> None:
         Goal.parse(text)
 
 
-def test_a_step_of_settling_costs_a_share_of_the_grid_or_some_average_cells() -> None:
-    assert Settle().most_a_step([1, 1, 2, 4]) == pytest.approx(STEP_CELLS * 2)
-    assert Settle(share=0.25).most_a_step([1, 1, 2, 4]) == pytest.approx(2)
+def test_a_trial_of_settling_costs_a_share_of_the_grid_or_some_average_cells() -> None:
+    assert Settle().most_a_trial([1, 1, 2, 4]) == pytest.approx(TRIAL_CELLS * 2)
+    assert Settle(share=0.25).most_a_trial([1, 1, 2, 4]) == pytest.approx(2)

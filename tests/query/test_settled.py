@@ -187,7 +187,7 @@ def test_a_row_that_moves_says_what_the_next_doubling_takes(tmp_path: Path) -> N
     store = one_size(tmp_path, {(4, steps): [score] for steps, score in rising.items()} | PASSES)
     [row] = asked(store).rows
     assert row["settled"] == "moving"
-    assert row["why"] == "+0.110 a doubling, 0.170 missing; 8000 steps take some 24 min"
+    assert row["why"] == "+0.050 a doubling, 0.030 missing; 32000 steps take some 1.6 h"
 
 
 def test_where_more_training_helps_the_value_falls(tmp_path: Path) -> None:

@@ -294,15 +294,15 @@ def _say_given_up(search: Search) -> None:
     if settle and (count := search.given_up()):
         cells = "1 cell is" if count == 1 else f"{count} cells are"
         say(
-            f"{cells} given up: one more doubling of the steps is not likely to tell, or a smaller "
-            "size does not pass either; "
+            f"{cells} given up: fresh seeds do not confirm that it passes and stand still, or a "
+            "smaller size does not pass either; "
             f"`--set settle.give_up=false` trains on, up to {settle.most} steps"
         )
     if settle and (count := search.too_dear()):
         cells = "1 cell waits" if count == 1 else f"{count} cells wait"
         more = max(1.0, 4 * (settle.share or 0))
         say(
-            f"{cells}: the next step costs more than `settle.share` allows; "
+            f"{cells}: the next trial costs more than `settle.share` allows; "
             f"`--set settle.share={more:g}` allows {more:g} times what the line's whole grid costs "
             "at its first budget"
         )

@@ -133,12 +133,12 @@ class Searches:
 LEAST_SEEDS = 3
 """The least number of seeds with which an answer may count as settled. One seed alone, or two, may
 be stuck or lucky."""
-STEP_CELLS = 2.5
-"""The average cells of a line's grid, at the first budget, that one step of settling may cost where
-the grid does not say otherwise."""
-FRESH_SEEDS = 2
-"""The number of fresh seeds that confirm a pass. Where 95% of seeds pass, both of them pass in 90%
-of cases. Where 20% pass, both pass in 4%."""
+TRIAL_CELLS = 1.9
+"""The average cells of a line's grid, at the first budget, that one trial may cost that settles,
+where the grid does not say otherwise."""
+CONFIRMING = 2
+"""How many more fresh seeds must pass than fail to confirm a pass. Where 95% of seeds pass, the
+first two of them pass in 90% of cases. Where 20% pass, both pass in 4%."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +157,12 @@ class Settle:
     most: int = 32_000
     """The largest budget of a trial, in steps."""
     share: float | None = None
-    """The most that one step of settling may cost, as a share of the cost of the line's whole grid
-    at the first budget. Without it a step may cost as much as `STEP_CELLS` of its cells on
+    """The most that one trial that settles may cost, as a share of the cost of the line's whole
+    grid at the first budget. Without it a trial may cost as much as `TRIAL_CELLS` of its cells on
     average."""
     give_up: bool = True
-    """Whether a cell is given up that moves, or whose seeds disagree, where no single doubling is
-    likely to tell and the next step is not cheap, or that waits for a smaller size to pass.
-    Otherwise it is trained up to `most`."""
+    """Whether a cell is left whose pass fresh seeds refused and where these stand still, or that
+    waits for a smaller size to pass. Otherwise it is trained up to `most`."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:
@@ -180,10 +179,10 @@ class Settle:
             found.append(min(2 * found[-1], self.most))
         return tuple(found)
 
-    def most_a_step(self, costs: Collection[float]) -> float:
-        """Returns the most that one step may cost where the cells of the line's whole grid cost
+    def most_a_trial(self, costs: Collection[float]) -> float:
+        """Returns the most that one trial may cost where the cells of the line's whole grid cost
         this at the first budget."""
-        share = STEP_CELLS / len(costs) if self.share is None else self.share
+        share = TRIAL_CELLS / len(costs) if self.share is None else self.share
         return share * sum(costs)
 
     def needed(self, passed: int) -> int:

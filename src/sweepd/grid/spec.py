@@ -32,7 +32,7 @@ from sweepd.grid.axes import (
 from sweepd.grid.fingerprint import FOLDERS, Kind
 from sweepd.grid.metrics import Better, directions, is_share
 from sweepd.grid.options import (
-    FRESH_SEEDS,
+    CONFIRMING,
     LEAST_SEEDS,
     Goal,
     PassRule,
@@ -135,8 +135,12 @@ class Grid:
 
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
-        """Seeds that confirm what passed at the best of several rates or budgets."""
-        return tuple(max(self.seeds) + 1 + i for i in range(FRESH_SEEDS)) if self.settle else ()
+        """Seeds that confirm what passed at the best of several rates or budgets. The first two run
+        first, and two more for each that failed. Where all seeds must pass there are no more."""
+        if not self.settle:
+            return ()
+        count = CONFIRMING * (1 if self.pass_rule in ("all", "any") else 3)
+        return tuple(max(self.seeds) + 1 + i for i in range(count))
 
     @property
     def search_name(self) -> Literal["grid", "staircase"]:

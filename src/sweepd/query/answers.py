@@ -183,7 +183,7 @@ def _min(
 ) -> Reply:
     found = min_rows(views, grouping, cells)
     goal = goal_of(condition)
-    ends = Ends.of(views, goal, found) if goal and not grouping.of_score else None
+    ends = Ends.of(views, condition, goal, found) if goal and not grouping.of_score else None
     own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
     every = [*grouping.group, *own, "verdict", *SETTLED_COLUMNS, *LEAST_COLUMNS]
     columns = list(dict.fromkeys(every))

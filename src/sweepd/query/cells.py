@@ -9,6 +9,7 @@ from math import inf, isfinite
 from typing import Any
 
 from sweepd.errors import UserError
+from sweepd.grid.options import CONFIRMING
 from sweepd.intervals import wilson
 from sweepd.query.bounds import Value
 from sweepd.query.cells_sql import ScoreDirections
@@ -38,6 +39,9 @@ _OUTCOME = """
     END
 """
 """SQL that says whether a cell passes by its pass rule. It is NULL while that is open."""
+REFUSED = f"told.failed > 0 AND {CONFIRMING} + 2 * told.failed > told.planned"
+"""SQL that says whether fresh seeds refuse the pass of a cell, as in `search.seeds.refuses`. told:
+what `fresh_sql` selects."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,20 @@ class Cell:
         return -inf if value is None else float(value if better == "up" else -value)
 
 
+def fresh_sql(condition: Node) -> str:
+    """Returns a SELECT of how many fresh seeds of each cell meet a condition (`met`), and how many
+    fail it (`failed`). One that failed with fewer steps counts until it has run with the cell's
+    own. `planned` is how many fresh seeds the cell has, be it that they have not run."""
+    return f"""
+        SELECT cell, any_value(rules.fresh) AS planned, count(*) FILTER (here AND holds) AS met,
+            count(*) FILTER (holds IS false) AS failed
+        FROM (
+            SELECT cell, here, {kleene(condition)} AS holds
+            FROM raw.cells JOIN raw.fresh USING (cell)
+        ) JOIN raw.rules AS rules USING (cell) GROUP BY cell
+    """
+
+
 def score_columns(own: Iterable[str]) -> list[str]:
     """Returns the columns in which an answer tells the scores. own: as in `Cell`."""
     of_acc = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
@@ -167,12 +185,10 @@ def judged(
         )
         SELECT e.selected, e.values,
             {_OUTCOME},
-            cell IN (
-                SELECT cell FROM raw.cells JOIN raw.fresh USING (cell)
-                WHERE ({kleene(condition)}) IS false
-            ),
+            coalesce({REFUSED}, false),
             v.passed, v.decided, cells.*
         FROM raw.cells JOIN votes AS v USING (cell) JOIN expressions AS e USING (cell)
+            LEFT JOIN ({fresh_sql(condition)}) AS told USING (cell)
         ORDER BY cell
         """
     )

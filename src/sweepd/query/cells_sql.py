@@ -8,7 +8,8 @@ of cells, the `rules` that decide a cell, `outcomes` by seed, `pooled` by cell, 
 
 A score that is not known yet lies in an interval, the columns `<score>_least` and `<score>_most`
 of `raw.bounds`. That table has one row for each seed of a cell, and one with a null `seed` for
-the cell as a whole, by its pass rule.
+the cell as a whole, by its pass rule. `raw.fresh` has the same for the fresh seeds that confirm a
+pass, each at its largest budget that is not above the cell's. It ran `here` or with fewer steps.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ def members_sql(
     );
 
     CREATE TABLE raw.rules AS
-        SELECT cell, coalesce(latest.pass, 'median') AS pass, latest.goal, settling.name AS settles
+        SELECT cell, coalesce(latest.pass, 'median') AS pass, latest.goal, settling.name AS settles,
+            len(settling.fresh_seeds) AS fresh
         FROM (
             SELECT cell, max(latest_sweep) AS latest_sweep, max(settling_sweep) AS settling_sweep
             FROM raw.members GROUP BY cell
@@ -284,8 +286,13 @@ def cells_sql(
         FROM raw.outcomes JOIN raw.pooled USING (cell);
 
     CREATE OR REPLACE TABLE raw.fresh AS
-        SELECT seed, cell, {", ".join(f"own.{b}" for b in bounds)}, {", ".join(end_bounds)}
-        FROM raw.own JOIN raw.pooled USING (cell) WHERE fresh AND own.{_DONE};
+        SELECT ran.seed, cells.cell, ran.steps = cells.steps AS here,
+            {", ".join(f"ran.{b}" for b in bounds)}, {", ".join(end_bounds)}
+        FROM (SELECT DISTINCT cell, family, steps FROM raw.own) AS cells
+            JOIN (FROM raw.own WHERE fresh AND {_DONE}) AS ran
+                ON ran.family = cells.family AND ran.steps <= cells.steps
+            JOIN raw.pooled ON pooled.cell = cells.cell
+        QUALIFY row_number() OVER (PARTITION BY cells.cell, ran.seed ORDER BY ran.steps DESC) = 1;
 
     CREATE OR REPLACE TABLE raw.cells AS
         SELECT * FROM (

@@ -11,10 +11,10 @@ from math import isfinite, isnan
 from statistics import fmean
 from typing import Any
 
-from sweepd.grid.options import FRESH_SEEDS, LEAST_SEEDS, Goal
+from sweepd.grid.options import CONFIRMING, LEAST_SEEDS, Goal
 from sweepd.listing import duration
 from sweepd.query.bounds import Candidate, Value
-from sweepd.query.cells import Cell
+from sweepd.query.cells import Cell, fresh_sql
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, falls, goal_of
@@ -37,17 +37,17 @@ class Ends:
     """How the trials of cells ended. Only seeds that ran at a cell's own budget count."""
 
     by_cell: Mapping[int, Mapping[int, Final]]
-    fresh: Mapping[int, int]
-    """How many fresh seeds of each cell have ended."""
+    confirmed: frozenset[int]
+    """The cells whose pass fresh seeds confirm."""
     seconds: Mapping[int, float]
     """For how many seconds a seed of each cell trained on average, from its first step on."""
     settles: Mapping[int, str]
     """The latest sweep that settles its answers and plans the cell, by cell."""
 
     @classmethod
-    def of(cls, views: Views, goal: Goal, rows: Sequence[MinRow]) -> Ends:
+    def of(cls, views: Views, condition: Node, goal: Goal, rows: Sequence[MinRow]) -> Ends:
         """Returns how the trials ended of the cells that decide these rows, read from the views. A
-        seed that diverged has the worst score."""
+        seed that diverged has the worst score. goal: what the condition says."""
         deciding = {p.row["cell"] for row in rows for cell in row.deciding for p in cell.points}
         cells = ", ".join(map(str, sorted(deciding))) or "NULL"
         ended = views.fetch(
@@ -60,16 +60,18 @@ class Ends:
             times[cell] += [] if took is None else [took]
             if score is not None and not isnan(score):
                 by_cell[cell][seed] = Final(score, total)
-        fresh = dict(views.fetch("SELECT cell, count(*) FROM raw.fresh GROUP BY cell"))
+        met = f"met >= {CONFIRMING} + failed"  # as `search.seeds.CellSeeds.confirming` has it
+        confirmed = views.fetch(f"SELECT cell FROM ({fresh_sql(condition)}) WHERE {met}")
         seconds = {cell: fmean(found) for cell, found in times.items() if found}
         told = f"SELECT cell, settles FROM raw.rules WHERE settles NOTNULL AND cell IN ({cells})"
-        return cls(by_cell, fresh, seconds, dict(views.fetch(told)) if views.settles else {})
+        settles = dict(views.fetch(told)) if views.settles else {}
+        return cls(by_cell, frozenset(cell for (cell,) in confirmed), seconds, settles)
 
 
 def settled_marks(views: Views, rows: Sequence[MinRow], condition: Node) -> list[SettledMark]:
     """Returns, for each of the rows, whether more training would change it."""
     goal = goal_of(condition)
-    ends = Ends.of(views, goal, rows) if goal else None
+    ends = Ends.of(views, condition, goal, rows) if goal else None
     slowest = _slowest(views, rows)
     return [_settled_mark(views, slowest, row, goal, ends) for row in rows]
 
@@ -194,7 +196,7 @@ def _confirmed(cell: Cell, ends: Ends) -> bool:
     points = [point for point in cell.points if point.measured]
     if len(points) == 1 or cell.row["pass"] == "any":
         return True
-    return any(ends.fresh.get(point.row["cell"], 0) >= FRESH_SEEDS for point in _passing(cell))
+    return any(point.row["cell"] in ends.confirmed for point in _passing(cell))
 
 
 def _passing(cell: Cell) -> list[Cell]:

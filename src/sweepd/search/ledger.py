@@ -51,10 +51,11 @@ class Standing:
 
     def accepting(self, plan: Plan, accepts: Callable[[str, str], bool]) -> Plan:
         """Returns the plan with these trials. A trial that other versions of the code have done has
-        the ids that it has under the newest of them which `accepts` in place of the trial's."""
+        the ids that it has under the newest of them which `accepts` in place of the trial's. Their
+        order stays, since it says which seeds of a cell come first."""
         trials: list[Trial] = []
         accepted: dict[str, frozenset[str]] = {}
-        for trial in (*self.done, *self.todo):
+        for trial in plan.trials:
             others = self.other.get(trial.id, ())
             if one := next((e for e in others if accepts(e.code, trial.code)), None):
                 accepted[one.code] = accepted.get(one.code, frozenset()) | {trial.code}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweepd.grid.metrics import range_of
-from sweepd.grid.options import Goal, PassRule
+from sweepd.grid.options import CONFIRMING, Goal, PassRule
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.search.pooling import is_near, pooled
@@ -75,7 +75,7 @@ class CellSeeds:
     first: int
     fresh: int = 0
     """The number of trials, at the end of `trials`, that only confirm a pass. They run only where
-    there is a pass to confirm. If one of them fails, the cell does not pass."""
+    there is a pass to confirm."""
 
     @property
     def steps(self) -> int:
@@ -96,9 +96,31 @@ class CellSeeds:
 
         abandoned: ids of trials that will not end because they failed.
         """
-        found = self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
-        refused = any(self._passes(t, outcomes) is False for t in self.fresh_trials)
-        return False if found and refused else found
+        found = self._pass_by_planned(outcomes, abandoned)
+        return False if found and self._is_refused(outcomes) else found
+
+    def is_refused(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool:
+        """Returns whether the planned seeds pass and the fresh ones do not confirm that."""
+        return self._is_refused(outcomes) and bool(self._pass_by_planned(outcomes, abandoned))
+
+    def confirming(self, outcomes: Outcomes) -> Sequence[Trial]:
+        """Returns the fresh trials that confirm a pass, of which `CONFIRMING` more must pass than
+        fail. Returns none where that is so, or where too many have failed."""
+        failed = len(self.failed_fresh(outcomes))
+        passed = [self._passes(trial, outcomes) for trial in self.fresh_trials].count(True)
+        if refuses(failed, self.fresh) or passed >= CONFIRMING + failed:
+            return ()
+        return self.fresh_trials[: CONFIRMING + 2 * failed]
+
+    def failed_fresh(self, outcomes: Outcomes) -> list[Trial]:
+        """Returns the fresh trials that failed."""
+        return [trial for trial in self.fresh_trials if self._passes(trial, outcomes) is False]
+
+    def _is_refused(self, outcomes: Outcomes) -> bool:
+        return refuses(len(self.failed_fresh(outcomes)), self.fresh)
+
+    def _pass_by_planned(self, outcomes: Outcomes, abandoned: Collection[str]) -> bool | None:
+        return self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
 
     def _passes(self, trial: Trial, outcomes: Outcomes) -> bool | None:
         """Returns whether the trial meets the goal by itself. Returns None while that is open."""
@@ -153,6 +175,11 @@ class CellSeeds:
 
     def _vote(self, low: float, high: float) -> bool | None:
         return _vote(self.goal, low, high)
+
+
+def refuses(failed: int, fresh: int) -> bool:
+    """Returns whether so many of a cell's fresh seeds failed that they cannot confirm its pass."""
+    return failed > 0 and CONFIRMING + 2 * failed > fresh
 
 
 def decide(goal: Goal, rule: PassRule, bounds: Sequence[Bounds]) -> bool | None:

@@ -8,10 +8,11 @@ stands still if the gain that is still to come, with 95% confidence, is less tha
 from its score to the goal.
 
 The gain still to come is extrapolated. Where a score approaches its limit as a power of the
-steps, c · steps^-β, each doubling gains 2^-β times as much as the one before. All doublings that
-follow the last one gain 1 / (2^β - 1) times as much as that one. `STILL_TO_COME` is that factor
-for the slowest approach that is allowed for. A jump that comes later than the last budget cannot
-be foreseen.
+steps, c · steps^-β, each doubling gains r = 2^-β times as much as the one before. All doublings
+that follow the last one gain r / (1 - r) times as much as that one (Aitken 1926). Where the last
+two doublings show how fast the gains fall, the upper end of r is taken from them, with their
+errors. `STILL_TO_COME` is the factor for the slowest approach that is allowed for, and holds where
+they do not show it. A jump that comes later than the last budget cannot be foreseen.
 
 Everything here is a function of trials that have ended. A search asks it what to train next. A
 question asks it what its rows may claim.
@@ -23,15 +24,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sweepd.grid.options import LEAST_SEEDS, Goal, PassRule, Settle
 from sweepd.search.pooling import is_near, pooled
 
 STILL_TO_COME = 2.0
-"""The gain of all further doublings, as a multiple of the last one's. It corresponds to β = .58."""
-NEXT_GAIN = STILL_TO_COME / (1 + STILL_TO_COME)
-"""The gain of the next doubling, as a multiple of the last one's, for the same β."""
+"""The most that all further doublings may gain, as a multiple of the last one's gain. It
+corresponds to β = .58."""
+LEAST_TO_COME = 0.5
+"""The least that they are taken to gain. It corresponds to β = 1.58."""
 Z = 1.645
 """The number of standard errors above which 5% of a normal distribution lie."""
 BEST_RATES = 2
@@ -79,12 +81,15 @@ class LastDoubling:
     seeds."""
     close: bool
     """Whether the seeds disagree, or the goal lies within the evaluation error. Seeds disagree too
-    where one of them diverged at one of the two budgets alone and so has an infinite score."""
+    where one of them diverged at one of the two budgets alone and so has an infinite score. Where
+    all seeds must pass, those that do decide nothing, and so do not disagree."""
+    still_to_come: float
+    """The gain of all further doublings, as a multiple of `gain`, at the most."""
 
     @property
     def ahead(self) -> float:
         """The upper end, with 95% confidence, of the gain still to come."""
-        return STILL_TO_COME * (max(self.gain, 0.0) + Z * self.error)
+        return self.still_to_come * (max(self.gain, 0.0) + Z * self.error)
 
     @property
     def stands_still(self) -> bool:
@@ -94,14 +99,7 @@ class LastDoubling:
     def moves(self) -> bool:
         """Whether the cell plainly does not stand still. That is so if the gain still to come,
         without its error, is more than what is missing."""
-        return STILL_TO_COME * self.gain > self.missing
-
-    @property
-    def promising(self) -> bool:
-        """Whether the next doubling is likely to tell. The cell then passes, or stands still."""
-        gain = NEXT_GAIN * max(self.gain, 0.0)
-        missing = self.missing - gain
-        return missing < 0 or STILL_TO_COME * (gain + Z * self.error) < missing
+        return self.still_to_come * self.gain > self.missing
 
 
 @dataclass(frozen=True)
@@ -122,35 +120,68 @@ def last_doubling(
     budgets, or if the cell passes."""
     passed = {seed: _passed_at(finals, goal) for seed, finals in runs.items()}
     failing = [seed for seed, at in passed.items() if at is None]
+    sign = 1 if goal.comparison.startswith(">") else -1
     if not failing or len(runs) < least:
         return None
     steps = max(set.intersection(*(set(runs[seed]) for seed in failing)), default=0)
-    earlier = [max((s for s in runs[seed] if s < steps), default=0) for seed in failing]
-    if 0 in (steps, *earlier):
+    last = _doubling({seed: runs[seed] for seed in failing}, steps, sign)
+    if last is None:
         return None
     finals = {seed: runs[seed][steps if at is None else at] for seed, at in passed.items()}
-    sign = 1 if goal.comparison.startswith(">") else -1
     scores = [final.score for final in finals.values()]
     score = pooled(scores, rule, goal.better)
     missing = sign * (goal.threshold - score)
     if goal.met(score):
         return None
+    before = _doubling({seed: runs[seed] for seed in failing}, last.since, sign)
+    totals = [final.total for final in finals.values() if final.total]
+    disagree = (len(failing) < len(runs) and rule != "all") or last.gains < len(failing)
+    close = disagree or is_near(scores, totals, goal, rule)
+    return LastDoubling(steps, last.gain, missing, last.error, close, _still_to_come(before, last))
+
+
+class _Gain(NamedTuple):
+    """What one doubling did to seeds. gain: their average improvement. error: its standard error.
+    gains: how many of them have a finite improvement. since: the largest budget from which all of
+    them were trained on; 0 if it differs."""
+
+    gain: float
+    error: float
+    gains: int
+    since: int
+
+
+def _doubling(runs: Runs, steps: int, sign: int) -> _Gain | None:
+    """Returns what training from the budget before `steps` to `steps` did to seeds. Returns None if
+    they were not all trained at both. sign: 1 where more is better, else -1."""
+    earlier = [max((s for s in finals if s < steps), default=0) for finals in runs.values()]
+    if 0 in (steps, *earlier) or not all(steps in finals for finals in runs.values()):
+        return None
     gains, errors = [], []
-    for seed, before in zip(failing, earlier, strict=True):
-        now, then = runs[seed][steps], runs[seed][before]
+    for finals, before in zip(runs.values(), earlier, strict=True):
+        now, then = finals[steps], finals[before]
         if now.score == then.score:  # both infinite where it diverged twice
             gains.append(0.0)
         elif math.isfinite(now.score - then.score):
             gains.append(sign * (now.score - then.score) / math.log2(steps / before))
         errors.append(math.hypot(_error(now), _error(then)) / math.log2(steps / before))
-    gain = fmean(gains or [0.0])
     error = math.sqrt(sum(e**2 for e in errors)) / len(errors)
     if len(gains) > 1:
         error = max(error, stdev(gains) / math.sqrt(len(gains)))
-    totals = [final.total for final in finals.values() if final.total]
-    disagree = len(failing) < len(runs) or len(gains) < len(failing)
-    close = disagree or is_near(scores, totals, goal, rule)
-    return LastDoubling(steps, gain, missing, error, close)
+    since = earlier[0] if len(set(earlier)) == 1 else 0
+    return _Gain(fmean(gains or [0.0]), error, len(gains), since)
+
+
+def _still_to_come(before: _Gain | None, last: _Gain) -> float:
+    """Returns how much all further doublings may gain, as a multiple of the last one's gain, by how
+    that compares with the gain `before` it. Both have one standard error added where that makes
+    the gains fall more slowly."""
+    if before is None or before.gain <= before.error or before.gains < last.gains:
+        return STILL_TO_COME
+    ratio = (max(last.gain, 0.0) + last.error) / (before.gain - before.error)
+    if ratio >= STILL_TO_COME / (1 + STILL_TO_COME):
+        return STILL_TO_COME
+    return max(ratio / (1 - ratio), LEAST_TO_COME)
 
 
 def settled_mark(

@@ -36,7 +36,9 @@ def settling_ranges(
     least, greatest = [0.0] * len(weights), [0.0] * len(weights)
     for i, stair in enumerate(search.stairs):
         confirming = {
-            at: _left(stair.confirming(ladders[0], ladders[0].base), search.outcomes)
+            at: _left(
+                stair.confirming(ladders[0], ladders[0].base, search.outcomes), search.outcomes
+            )
             for at, ladders in stair.ladders.items()
         }
         longer = {

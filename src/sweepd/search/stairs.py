@@ -17,11 +17,6 @@ from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
 from sweepd.search.settle import SettledMark, best_rates, edge, last_doubling, lead, settled_mark
 
-CHEAP = 0.02
-"""The most that a step of a cell that is given up may cost, as a share of what the line's whole
-grid costs at the first budget. Cheap cells are trained on, since together they cost little, and
-many of them stand still later than a single doubling promises."""
-
 
 @dataclass(frozen=True)
 class LineAnswer:
@@ -98,27 +93,43 @@ class Stair:
         Where nothing passes at a size, that is unlikely to change at a larger one before it has
         changed at this one. So the largest width is trained for longer at the smallest such size
         alone, until it passes there, unless `settle.give_up` is off. What is run must not depend
-        on the order in which trials end, so a pass counts only once it is certain.
+        on the order in which trials end, so a pass counts only once it is certain. It is confirmed
+        once its size is done otherwise: should the next smaller width pass too, that need not be.
         """
         open_below = False
         for at in self.answers(known, outcomes, abandoned).values():
+            fresh: Sequence[Trial] = ()
             if at.passing:
-                if waiting := self._passed(*at.passing, outcomes, abandoned):
-                    open_below = True
+                fresh = _left(self.confirming(*at.passing, outcomes), outcomes, abandoned)
+                waiting = self._passed(*at.passing, outcomes, abandoned)
+                open_below = open_below or bool(fresh or waiting)
+                if waiting:
                     yield from waiting
                     continue
             elif at.value is not None or (open_below and settle.give_up):
                 continue
             else:
                 open_below = True
-            if at.deciding is None:
-                continue
-            if at.deciding not in known:
-                yield from self._first(at.deciding, outcomes, abandoned)
-            elif known[at.deciding] is False:
-                # Where nothing passes, what is run must not depend on which size passes first.
-                budget = at.budget if at.passing else self.first_budget
-                yield from self._deciding(at.deciding, budget, settle, outcomes, abandoned)
+            yield from self._below(at, known, settle, outcomes, abandoned) or fresh
+
+    def _below(
+        self,
+        at: LineAnswer,
+        known: Known,
+        settle: Settle,
+        outcomes: Outcomes,
+        abandoned: Collection[str],
+    ) -> Sequence[Trial]:
+        """Returns the trials that the position that decides an answer needs next."""
+        if at.deciding is None:
+            return ()
+        if at.deciding not in known:
+            return self._first(at.deciding, outcomes, abandoned)
+        if known[at.deciding] is not False:
+            return ()
+        # Where nothing passes, what is run must not depend on which size passes first.
+        budget = at.budget if at.passing else self.first_budget
+        return self._deciding(at.deciding, budget, settle, outcomes, abandoned)
 
     @property
     def first_budget(self) -> int:
@@ -162,32 +173,33 @@ class Stair:
         """Returns what a cell that passes needs before its budget is certain. First come all
         seeds at the longer budgets below this one. The cell may pass there too, and a seed that
         met the goal there counts at this budget before the others have run there. Then come its
-        seeds at this budget, with the fresh ones."""
+        seeds at this budget."""
         level = ladder.rungs.index(rung)
         for lower in range(1, level):
             if left := _left(ladder.next_trials(lower, outcomes), outcomes, abandoned):
                 return left
-        seeds = ladder.next_trials(level, outcomes)
-        return _left([*seeds, *self.confirming(ladder, rung)], outcomes, abandoned)
+        return _left(ladder.next_trials(level, outcomes), outcomes, abandoned)
 
-    def confirming(self, ladder: Ladder, rung: CellSeeds) -> Sequence[Trial]:
+    def confirming(self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes) -> Sequence[Trial]:
         """Returns the fresh seeds of a cell that passed as the best of several looks. Without
         them a cell that passes by luck at one of the looks would count. Returns none if there was
         only one look, or if the pass rule is `any`."""
         looked_once = all(len(found) == 1 for found in self.ladders.values()) and (
             rung is ladder.base
         )
-        return () if looked_once or rung.rule == "any" else rung.fresh_trials
+        return (
+            ()
+            if looked_once or rung.rule == "any"
+            else ladder.confirming(ladder.rungs.index(rung), outcomes)
+        )
 
     def _first(
         self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
-    ) -> Iterator[Trial]:
-        """Yields the trials by which a position that was only inferred to fail is judged at its
+    ) -> Sequence[Trial]:
+        """Returns the trials by which a position that was only inferred to fail is judged at its
         own size."""
-        for cell in self.cells[position]:
-            if needed := cell.needed(outcomes, abandoned):
-                yield from needed
-                return
+        needs = (cell.needed(outcomes, abandoned) for cell in self.cells[position])
+        return next(filter(None, needs), ())
 
     def _deciding(
         self,
@@ -196,42 +208,44 @@ class Stair:
         settle: Settle,
         outcomes: Outcomes,
         abandoned: Collection[str],
-    ) -> Iterator[Trial]:
-        """Yields the trials that the cell that decides an answer needs next. budget: the steps
+    ) -> Sequence[Trial]:
+        """Returns the trials that the cell that decides an answer needs next. budget: the steps
         with which the value passed."""
         every = self.ladders[position]
         goal, rule = every[0].base.goal, every[0].base.rule
         if settle.needed(budget) > settle.most:
-            return
+            return ()
         rates = {ladder: ladder.ended(outcomes) for ladder in every}
         for ladder, at_rate in rates.items():
             # A rate in reserve that has begun may pass: questions wait for the rest of its seeds.
             begun = ladder.in_reserve and at_rate.runs
             if begun and (needed := ladder.base.needed(outcomes, abandoned)):
-                yield from needed
-                return
+                return needed
+        for ladder in every:
+            again = ladder.confirming_again(outcomes, to_the_end=not settle.give_up)
+            if left := _left(again, outcomes, abandoned):
+                return self._affordable(left, settle)
         tried = list(rates.values())
         best = best_rates(tried, goal, rule)
         if not best:
-            return
+            return ()
         ladders = [ladder for one in best for ladder in every if rates[ladder] is one]
         if end := edge(tried, best[0]):
             [at] = [i for i, ladder in enumerate(every) if rates[ladder] is best[0]]
             beyond = at + (1 if end == "high" else -1)
-            if 0 <= beyond < len(every):
-                yield from every[beyond].base.needed(outcomes, abandoned) or ()
-            return
+            inside = 0 <= beyond < len(every)
+            return (inside and every[beyond].base.needed(outcomes, abandoned)) or ()
         if settled_mark(tried, goal, rule, settle, budget).settled == "yes":
-            return
-        for trials, likely in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
+            return ()
+        for trials in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
             if left := _left(trials, outcomes, abandoned):
-                costs = self.line.costs.values()
-                most = settle.most_a_step(costs)
-                if settle.give_up and not likely:
-                    most = min(most, CHEAP * sum(costs))
-                if sum(map(_added, left)) <= most:
-                    yield from left
-                return
+                return self._affordable(left, settle)
+        return ()
+
+    def _affordable(self, trials: Sequence[Trial], settle: Settle) -> Sequence[Trial]:
+        """Returns these trials, or none if one of them costs more than one that settles may."""
+        most = settle.most_a_trial(self.line.costs.values())
+        return trials if max(map(_added, trials)) <= most else ()
 
     def _next(
         self,
@@ -240,42 +254,34 @@ class Stair:
         rule: PassRule,
         needed: int,
         outcomes: Outcomes,
-    ) -> Iterator[tuple[Sequence[Trial], bool]]:
+    ) -> Iterator[Sequence[Trial]]:
         """Yields the trials that the best rates of a deciding cell need, in groups, one after the
-        other, each with whether it is likely to tell. needed: the steps that the cell must fail at.
+        other. needed: the steps that the cell must fail at.
 
         First come their first budgets. Then comes, for each rate, the lead seed alone. It is
         trained until it no longer moves, or until it meets the goal. Then come the other seeds of
         the best rate. Most cells that move are seen to move by the lead. Where the lead meets the
-        goal, the other seeds are trained too. A group is not likely to tell if the cell moves and
-        no single doubling is likely to end that, or if the lead met the goal with fewer steps.
+        goal, the other seeds are trained too.
         """
-        yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)], True
+        yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
             runs = ladder.ended(outcomes).runs
             seed = lead(runs, goal, rule)
-            likely = True
-            for level, rung in enumerate(ladder.rungs):
-                yield [trial for trial in rung.planned if trial.seed == seed], likely
+            for rung in ladder.rungs:
+                yield [trial for trial in rung.planned if trial.seed == seed]
                 final = runs[seed].get(rung.steps)
                 if final is None or goal.met(final.score):
-                    for at in range(1, len(ladder.rungs)):
-                        yield ladder.next_trials(at, outcomes), at <= level
+                    for level in range(1, len(ladder.rungs)):
+                        yield ladder.next_trials(level, outcomes)
                     return
                 upto = {seed: {s: f for s, f in runs[seed].items() if s <= rung.steps}}
                 told = last_doubling(upto, goal, rule, least=1)
-                if rung.steps >= needed and told:
-                    if not told.moves:
-                        break
-                    likely = told.promising
+                if rung.steps >= needed and told and not told.moves:
+                    break
             else:
                 return
-        likely = True
-        for level, rung in enumerate(best[0].rungs):
-            yield best[0].next_trials(level, outcomes), likely
-            told = last_doubling(best[0].ended(outcomes).runs, goal, rule)
-            if rung.steps >= needed and told and told.steps >= rung.steps:
-                likely = told.promising
+        for level in range(len(best[0].rungs)):
+            yield best[0].next_trials(level, outcomes)
 
 
 def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:

@@ -66,7 +66,7 @@ class Ladder:
         again.
         """
         tried = [i for i, rung in enumerate(self.rungs) if _ran(rung.fresh_trials, outcomes)]
-        if not tried or tried[-1] + 1 == len(self.rungs):
+        if not tried:
             return ()
         last, carried = self.rungs[tried[-1]], self._carried(tried[-1], outcomes)
         if not last.is_refused(carried):
@@ -74,6 +74,8 @@ class Ladder:
         failed = last.failed_fresh(carried)
         if waiting := [trial for trial in failed if trial.id not in outcomes]:
             return waiting
+        if last is self.rungs[-1]:
+            return ()
         still = [self._stands_still(trial.seed, outcomes) for trial in failed]
         if refuses(sum(still), last.fresh) and not to_the_end:
             return ()

@@ -47,6 +47,8 @@ class Ladder:
     def passed(self, outcomes: Outcomes, abandoned: Collection[str]) -> CellSeeds | None:
         """Returns the first rung at which the cell passes, or None if there is none."""
         for i, rung in enumerate(self.rungs):
+            if i and not _ran(rung.trials, outcomes):
+                continue  # it passes only if the one below does
             if rung.passes(self._carried(i, outcomes), abandoned if i == 0 else ()):
                 return rung
         return None

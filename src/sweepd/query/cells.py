@@ -39,9 +39,6 @@ _OUTCOME = """
     END
 """
 """SQL that says whether a cell passes by its pass rule. It is NULL while that is open."""
-REFUSED = f"told.failed > 0 AND {CONFIRMING} + 2 * told.failed > told.planned"
-"""SQL that says whether fresh seeds refuse the pass of a cell, as in `search.seeds.refuses`. told:
-what `fresh_sql` selects."""
 
 
 @dataclass(frozen=True)
@@ -133,16 +130,21 @@ class Cell:
 
 
 def fresh_sql(condition: Node) -> str:
-    """Returns a SELECT of how many fresh seeds of each cell meet a condition (`met`), and how many
-    fail it (`failed`). One that failed with fewer steps counts until it has run with the cell's
-    own. `planned` is how many fresh seeds the cell has, be it that they have not run."""
+    """Returns a SELECT of the cells that have run fresh seeds. It says whether these confirm that a
+    condition holds for the cell (`confirmed`), and whether they refuse it (`refused`). A seed that
+    failed with fewer steps counts until it has run with the cell's own. `search.seeds` has the same
+    rules."""
     return f"""
-        SELECT cell, any_value(rules.fresh) AS planned, count(*) FILTER (here AND holds) AS met,
-            count(*) FILTER (holds IS false) AS failed
+        SELECT cell, met >= {CONFIRMING} + failed AS confirmed,
+            failed > 0 AND {CONFIRMING} + 2 * failed > planned AS refused
         FROM (
-            SELECT cell, here, {kleene(condition)} AS holds
-            FROM raw.cells JOIN raw.fresh USING (cell)
-        ) JOIN raw.rules AS rules USING (cell) GROUP BY cell
+            SELECT cell, any_value(rules.fresh) AS planned,
+                count(*) FILTER (here AND holds) AS met, count(*) FILTER (holds IS false) AS failed
+            FROM (
+                SELECT cell, here, {kleene(condition)} AS holds
+                FROM raw.cells JOIN raw.fresh USING (cell)
+            ) JOIN raw.rules AS rules USING (cell) GROUP BY cell
+        )
     """
 
 
@@ -185,7 +187,7 @@ def judged(
         )
         SELECT e.selected, e.values,
             {_OUTCOME},
-            coalesce({REFUSED}, false),
+            coalesce(told.refused, false),
             v.passed, v.decided, cells.*
         FROM raw.cells JOIN votes AS v USING (cell) JOIN expressions AS e USING (cell)
             LEFT JOIN ({fresh_sql(condition)}) AS told USING (cell)

@@ -11,7 +11,7 @@ from math import isfinite, isnan
 from statistics import fmean
 from typing import Any
 
-from sweepd.grid.options import CONFIRMING, LEAST_SEEDS, Goal
+from sweepd.grid.options import LEAST_SEEDS, Goal
 from sweepd.listing import duration
 from sweepd.query.bounds import Candidate, Value
 from sweepd.query.cells import Cell, fresh_sql
@@ -60,8 +60,7 @@ class Ends:
             times[cell] += [] if took is None else [took]
             if score is not None and not isnan(score):
                 by_cell[cell][seed] = Final(score, total)
-        met = f"met >= {CONFIRMING} + failed"  # as `search.seeds.CellSeeds.confirming` has it
-        confirmed = views.fetch(f"SELECT cell FROM ({fresh_sql(condition)}) WHERE {met}")
+        confirmed = views.fetch(f"SELECT cell FROM ({fresh_sql(condition)}) WHERE confirmed")
         seconds = {cell: fmean(found) for cell, found in times.items() if found}
         told = f"SELECT cell, settles FROM raw.rules WHERE settles NOTNULL AND cell IN ({cells})"
         settles = dict(views.fetch(told)) if views.settles else {}

@@ -123,8 +123,9 @@ def last_doubling(
     sign = 1 if goal.comparison.startswith(">") else -1
     if not failing or len(runs) < least:
         return None
-    steps = max(set.intersection(*(set(runs[seed]) for seed in failing)), default=0)
-    last = _doubling({seed: runs[seed] for seed in failing}, steps, sign)
+    failed = {seed: runs[seed] for seed in failing}
+    steps = max(set.intersection(*map(set, failed.values())), default=0)
+    last = _doubling(failed, steps, sign)
     if last is None:
         return None
     finals = {seed: runs[seed][steps if at is None else at] for seed, at in passed.items()}
@@ -133,7 +134,7 @@ def last_doubling(
     missing = sign * (goal.threshold - score)
     if goal.met(score):
         return None
-    before = _doubling({seed: runs[seed] for seed in failing}, last.since, sign)
+    before = _doubling(failed, last.since, sign)
     totals = [final.total for final in finals.values() if final.total]
     disagree = (len(failing) < len(runs) and rule != "all") or last.gains < len(failing)
     close = disagree or is_near(scores, totals, goal, rule)

@@ -45,6 +45,8 @@ SCORES = (*OF_TRIALS, *EXTREMES)
 """The columns of `cells` that may still change as more seeds end."""
 OF_RAW = ("cell", "worth", "worth_of_one")
 """The columns of `raw.cells` that `cells` leaves out."""
+PLAN_ROW = "row of the plan"
+"""The column of `raw.planned` that numbers its rows. No field has a name with spaces."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
@@ -105,25 +107,26 @@ def members_sql(
     ran = ", ".join(map(quoted, [member, *shared, *trial_axes, "seed", *COSTS]))
     is_done = f"{member} IN (SELECT {member} FROM raw.endings WHERE {_DONE})"
     fresh, extra = _is_in("fresh_seeds"), _is_in("extra_seeds")
+    row = f"plan.{quoted(PLAN_ROW)}"
+    checks = "" if "check_every" in trial_axes else ", NULL::BIGINT AS check_every"
     return f"""
-    CREATE TABLE raw.endings AS FROM trials SEMI JOIN (
-            SELECT arg_max(id, (coalesce({_DONE}, false), attempt)) AS id
-            FROM trials {counted} GROUP BY {member}
-        ) USING (id);
-    ALTER TABLE raw.endings ADD COLUMN IF NOT EXISTS check_every BIGINT;
+    CREATE TABLE raw.latest AS
+        SELECT arg_max(id, (coalesce({_DONE}, false), attempt)) AS id
+        FROM trials {counted} GROUP BY {member};
+    CREATE VIEW raw.endings AS SELECT *{checks} FROM trials SEMI JOIN raw.latest USING (id);
 
     CREATE TABLE raw.members AS
         SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
             SELECT {planned}, by_member.* EXCLUDE (latest)
             FROM raw.planned AS plan JOIN (
-                SELECT arg_max(plan.rowid, coalesce(s.number, -1)) AS latest,
+                SELECT arg_max({row}, coalesce(s.number, -1)) AS latest,
                     bool_and(coalesce(plan.on_demand, false)) AS on_demand,
                     bool_and({fresh}) AS fresh, max(s.number) AS latest_sweep,
                     max(s.number) FILTER (s.settles) AS settling_sweep
                 FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
                 WHERE NOT ({fresh} OR {extra}) OR plan.{is_done}
                 GROUP BY plan.{member}
-            ) AS by_member ON plan.rowid = by_member.latest
+            ) AS by_member ON {row} = by_member.latest
             UNION ALL BY NAME
             SELECT {ran}, false AS on_demand, false AS fresh
             FROM raw.endings ANTI JOIN raw.planned USING ({member})

@@ -1,8 +1,9 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
-The tables are read through the store and copied into memory. Large files of metrics are not
-copied: DuckDB scans them through the store (`sweepd.query.metrics_sql`). DuckDB reaches no other
-file, no network and no Python object. What a query changes is gone with the connection.
+The tables of plans and endings are read through the store. DuckDB then reads them in memory, where
+they lie. Large files of metrics it scans through the store (`sweepd.query.metrics_sql`). DuckDB
+reaches no other file, no network and no other Python object. What a query changes is gone with the
+connection.
 `sweepd.query.cells_sql` says how cells are made out of trials.
 """
 
@@ -16,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
@@ -25,6 +27,7 @@ from sweepd.query.cells_sql import (
     MEASURED,
     OF_RAW,
     OF_TRIALS,
+    PLAN_ROW,
     ScoreDirections,
     cells_sql,
     makers_sql,
@@ -33,9 +36,9 @@ from sweepd.query.cells_sql import (
     sweeps_sql,
 )
 from sweepd.query.loaded import ALL, ENDINGS, Source, Tables, load
-from sweepd.query.metrics_sql import add_columns, attach, copy
+from sweepd.query.metrics_sql import attach, copy, lend
 from sweepd.query.sandbox import sandbox
-from sweepd.store.schema import METRICS
+from sweepd.store.schema import METRICS, whole_numbers, with_doubles
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Damaged, Live
 
@@ -420,13 +423,12 @@ def connect(
         con.execute("SET threads = 1")
         # Compressed materialization pays off only for many rows.
         con.execute("SET disabled_optimizers = 'compressed_materialization'")
-    copy(con, "raw.planned", loaded.plans)
-    copy(con, "trials", loaded.trials)
-    add_columns(con, "trials", own)
+    rows = whole_numbers(np.arange(loaded.plans.num_rows))
+    lend(con, "raw.planned", loaded.plans.append_column(PLAN_ROW, rows))
+    lend(con, "trials", with_doubles(loaded.trials, own))
     attempts = "FROM trials"
     if loaded.superseded.num_rows:
-        copy(con, "raw.superseded", loaded.superseded)
-        add_columns(con, "raw.superseded", own)
+        lend(con, "raw.superseded", with_doubles(loaded.superseded, own))
         attempts += " UNION ALL FROM raw.superseded"
     con.execute(f"CREATE VIEW attempts AS {attempts}")
     if scans:

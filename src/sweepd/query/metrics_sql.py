@@ -8,13 +8,12 @@ repetitions costs no more than DuckDB's scan of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
 
-from sweepd.query.cells_sql import quoted
-from sweepd.store.schema import METRICS
+from sweepd.store.schema import METRICS, with_doubles
 from sweepd.store.tables import Live
 
 
@@ -23,6 +22,15 @@ def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     con.register("arrow", table)
     con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
     con.unregister("arrow")
+
+
+def lend(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Makes a view of the database that reads an Arrow table where it lies: of 60 columns, those
+    that a question names. name: with its schema, unless that is `main`."""
+    schema, _, view = name.rpartition(".")
+    con.execute(f"USE {schema or 'main'}")
+    con.from_arrow(table).create_view(view)
+    con.execute("USE main")
 
 
 def attach(
@@ -38,8 +46,7 @@ def attach(
     own: metrics of users' own tasks and loops, which are columns that only some files have.
     `failures` gets the reason when a scanned file cannot be read later.
     """
-    copy(con, "raw.loaded", live.table)
-    add_columns(con, "raw.loaded", own)
+    copy(con, "raw.loaded", with_doubles(live.table, own))
     rows = "FROM raw.loaded"
     if live.scanned:
         from sweepd.query.scanning import ScannedFiles  # this import takes a while
@@ -58,14 +65,6 @@ def attach(
     if repeats:
         copy(con, "raw.overlapping", live.overlapping)
     con.execute(f"CREATE OR REPLACE VIEW metrics AS {_COMPARED if repeats else _AS_THEY_ARE}")
-
-
-def add_columns(con: duckdb.DuckDBPyConnection, table: str, scores: Iterable[str]) -> None:
-    """Adds a column to a table for each of these scores that it lacks. It lacks one if no trial
-    that reports the score has ended. The columns of all of these scores become doubles."""
-    for name in map(quoted, scores):
-        con.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {name} DOUBLE")
-        con.execute(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE DOUBLE")
 
 
 _AS_THEY_ARE = "FROM raw.metrics"

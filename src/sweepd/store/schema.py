@@ -137,8 +137,7 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
     """Returns rows of a table by their numbers.
 
     Rows that follow each other in the table are taken together. Where that makes few parts, it
-    does without Table.take, which would import pyarrow.compute. It also does without pa.array,
-    which would import pandas.
+    does without Table.take, which would import pyarrow.compute.
     """
     if not len(rows):
         return table.slice(0, 0)
@@ -146,8 +145,19 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
     if len(parts) <= FEW_PARTS:
         slices = [table.slice(int(part[0]), len(part)) for part in parts]
         return pa.concat_tables(slices).combine_chunks()
-    buffer = pa.py_buffer(rows.astype(np.int64))
-    return table.take(pa.Array.from_buffers(INT, len(rows), [None, buffer]))
+    return table.take(whole_numbers(rows))
+
+
+def whole_numbers(numbers: Numbers) -> pa.Array:
+    """Returns whole numbers as a column. pa.array would import pandas."""
+    buffer = pa.py_buffer(numbers.astype(np.int64))
+    return pa.Array.from_buffers(INT, len(numbers), [None, buffer])
+
+
+def with_doubles(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Returns the table with these columns as doubles. One that it lacks is null."""
+    types = {field.name: field.type for field in table.schema}
+    return _cast(table, types | dict.fromkeys(names, FLOAT))
 
 
 def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
+from typing import Literal
 
 from sweepd.grid.metrics import BETTER, Better, range_of
 from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
@@ -88,7 +89,11 @@ def most(score: str) -> str:
 
 
 def members_sql(
-    plan_axes: Sequence[str], trial_axes: Sequence[str], member: str, counted: str
+    plan_axes: Sequence[str],
+    trial_axes: Sequence[str],
+    member: str,
+    counted: str,
+    endings: Literal["TABLE", "VIEW"],
 ) -> str:
     """Returns the SQL of the members of each cell, and of the tables that they are made from and
     judged by: `raw.endings`, `raw.members` and `raw.rules`.
@@ -98,6 +103,9 @@ def members_sql(
     demand is left out until one of them is done.
 
     counted: what follows `trials` in SQL so that only trials of the code that counts are left.
+
+    endings: what `raw.endings` is. A view of many endings takes less time and memory than their
+    copy. Of few, it is the view that takes longer, since each statement that names it plans it.
     """
     code = ["code"] if member == "id" else []
     shared = ["task", "model", "size", "L", *code]
@@ -113,7 +121,7 @@ def members_sql(
     CREATE TABLE raw.latest AS
         SELECT arg_max(id, (coalesce({_DONE}, false), attempt)) AS id
         FROM trials {counted} GROUP BY {member};
-    CREATE VIEW raw.endings AS SELECT *{checks} FROM trials SEMI JOIN raw.latest USING (id);
+    CREATE {endings} raw.endings AS SELECT *{checks} FROM trials SEMI JOIN raw.latest USING (id);
 
     CREATE TABLE raw.members AS
         SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (

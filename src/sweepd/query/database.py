@@ -118,6 +118,8 @@ class Views:
     """The metrics of users' own tasks and loops. They are columns of `trials` and scores of
     `cells`."""
     whole_store: bool
+    few: bool
+    """Whether there are at most FEW plans and endings."""
     notes: list[str]
     damaged: tuple[Damaged, ...]
     failures: list[Exception] = field(default_factory=list)
@@ -330,7 +332,8 @@ class Views:
         if left_out:
             _fill(con, "raw.counted", COUNTED, counted)
             among = "SEMI JOIN raw.counted USING (task, model, code)"
-        con.execute(members_sql(self.plan_axes, self.trial_axes, self.member, among))
+        endings: Literal["TABLE", "VIEW"] = "TABLE" if self.few else "VIEW"
+        con.execute(members_sql(self.plan_axes, self.trial_axes, self.member, among, endings))
         self._fill_cells({**MEASURED, **self.own})
         if left_out:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
@@ -419,7 +422,8 @@ def connect(
     loaded = load(source, sweeps, _read_for(about if sweeps is None else None))
     own = loaded.own
     con = sandbox()
-    if not scans and loaded.plans.num_rows + loaded.trials.num_rows <= FEW:
+    few = loaded.plans.num_rows + loaded.trials.num_rows <= FEW
+    if few and not scans:
         con.execute("SET threads = 1")
         # Compressed materialization pays off only for many rows.
         con.execute("SET disabled_optimizers = 'compressed_materialization'")
@@ -444,6 +448,7 @@ def connect(
         loaded.infos,
         own,
         whole_store=sweeps is None,
+        few=few,
         notes=[],
         damaged=loaded.damaged,
     )

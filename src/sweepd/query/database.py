@@ -59,8 +59,9 @@ SWEEPS = (
     "extra_seeds BIGINT[], fresh_seeds BIGINT[], settles BOOLEAN"
 )
 FEW = 20_000
-"""The number of plans and endings up to which one thread is enough. With one thread, questions over
-1000 and over 10,000 endings took less time than with two."""
+"""The number of plans and endings up to which one thread is enough, and a copy of the endings that
+count is better than a view. With one thread, questions over 1000 and over 10,000 endings took less
+time than with two."""
 LONGEST = 2**62
 """A number of steps for which nobody trains. It stands for having no largest budget."""
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})

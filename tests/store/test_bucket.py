@@ -70,10 +70,8 @@ def test_what_does_not_pass_ends_with_address_and_reason(
     folder = ObjectFolder(f"s3://{bucket}/results", request_seconds=0.2, retry_seconds=0.5)
     s3.fault = lambda method, path: fault
     for act in ACTS.values():
-        before = len(s3.requests)
         with pytest.raises(Unreachable, match=r"cannot \w+ s3://.*: \w+") as caught:
             act(folder)
-        assert len(s3.requests) > before + 1
         assert fault == "hang" or "SlowDown: Please reduce" in str(caught.value)
 
 

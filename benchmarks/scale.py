@@ -177,12 +177,16 @@ class Fleet:
     """by slot, a trial, the seconds it has to train after its present slice, and that slice's"""
     trained: float = 0.0
     """slices that have ended, less what was lost with nodes"""
-    full: tuple[float, float] | None = None
-    """`now` and `trained` when a slot found nothing to do for the first time"""
+    full: tuple[float, float, float] | None = None
+    """`now`, `trained` and `absent` when a slot found nothing to do for the first time"""
     whole: dict[str, float] = field(default_factory=dict)
     """of each trial that began, its seconds of training in all"""
     saved: dict[str, float] = field(default_factory=dict)
     """of trials that lost their node, the seconds that their checkpoint had still to train"""
+    away: dict[int, float] = field(default_factory=dict)
+    """when each node was lost that is not back yet"""
+    absent: float = 0.0
+    """seconds of slots whose node was away, and is back"""
     lives: Counter[int] = field(default_factory=Counter)
     """how often each slot was lost: what was under way there before counts no more"""
 
@@ -199,7 +203,12 @@ class Fleet:
             elif what == "back":
                 self.arrives(index)
 
+    def gone(self) -> float:
+        """Returns the seconds of slots whose node was away so far."""
+        return self.absent + self.slots * sum(self.now - lost for lost in self.away.values())
+
     def arrives(self, node: int) -> None:
+        self.absent += self.slots * (self.now - self.away.pop(node, self.now))
         for slot in self.slots_of(node):
             self.hand_out(slot)
         lost = self.now + self.rng.expovariate(1 / self.loss_seconds)
@@ -216,6 +225,7 @@ class Fleet:
             self.hand_out(slot)
 
     def loses(self, node: int) -> None:
+        self.away[node] = self.now
         for slot in self.slots_of(node):
             self.lives[slot] += 1
             if slot in self.running:
@@ -236,7 +246,7 @@ class Fleet:
                 self.whole[trial.id] = part * self.seconds
             self.trains(slot, trial, self.saved.pop(trial.id, self.whole[trial.id]))
         elif not self.full:
-            self.full = self.now, self.trained
+            self.full = self.now, self.trained, self.gone()
 
     def ends(self, slot: int, outcome: Outcome) -> None:
         trial, _, _ = self.running.pop(slot)
@@ -280,11 +290,12 @@ def simulate(trials: int, given: argparse.Namespace) -> None:
     fleet.run()
     ideal = sum(fleet.whole.values()) / at_once
     assert fleet.full
-    until, trained = fleet.full
+    until, trained, absent = fleet.full
     print(
         f"{count} trials on {given.nodes} x {given.slots} slots: {fleet.now:.0f} s, "
-        f"{ideal / fleet.now:.0%} of the slots' time trained, "
-        f"{trained / until / at_once:.0%} while there was work for all; driver busy "
+        f"{ideal / (fleet.now - fleet.gone() / at_once):.0%} of the slots' time trained "
+        f"({ideal / fleet.now:.0%} with the time in which their nodes were away), "
+        f"{trained / (until * at_once - absent):.0%} while there was work for all; driver busy "
         f"{fleet.busy / fleet.now:.0%}, search {1000 * fleet.searching / count:.3f} ms a trial; "
         f"{fleet.moved} trials moved; planning {planning:.1f} s",
         flush=True,

@@ -2,9 +2,9 @@
 
 The schema `raw` holds what was read: the tables of the store (`planned`, `superseded`, `metrics`;
 `trials` lies outside of it), the `parents` of attempts, the `sweeps`, and, where not all trials
-count, whose do (`counted`). From these it makes `endings` (of the trials that count), the `members`
-of cells, the `rules` that decide a cell, `outcomes` by seed, `pooled` by cell, `bounds` and
-`cells`.
+count, whose do (`counted`). From these it makes `endings` (of the trials that count), the
+`settings` that tell cells apart, the `members` of cells, the `rules` that decide a cell, `outcomes`
+by seed, `pooled` by cell, `bounds` and `cells`.
 
 A score that is not known yet lies in an interval, the columns `<score>_least` and `<score>_most`
 of `raw.bounds`. That table has one row for each seed of a cell, and one with a null `seed` for
@@ -48,6 +48,8 @@ OF_RAW = ("cell", "worth", "worth_of_one")
 """The columns of `raw.cells` that `cells` leaves out."""
 PLAN_ROW = "row of the plan"
 """The column of `raw.planned` that numbers its rows. No field has a name with spaces."""
+MEMBERS = "members of the cell"
+"""The column of `raw.settings` that lists what `raw.members` has of each of them."""
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
@@ -89,6 +91,7 @@ def most(score: str) -> str:
 
 
 def members_sql(
+    identity: Sequence[str],
     plan_axes: Sequence[str],
     trial_axes: Sequence[str],
     member: str,
@@ -96,23 +99,28 @@ def members_sql(
     endings: Literal["TABLE", "VIEW"],
 ) -> str:
     """Returns the SQL of the members of each cell, and of the tables that they are made from and
-    judged by: `raw.endings`, `raw.members` and `raw.rules`.
+    judged by: `raw.endings`, `raw.settings`, `raw.members` and `raw.rules`.
 
-    member: the column that tells members apart, `config`, or `id` where cells differ by code. Costs
-    are the planned ones, or the trial's own where there is no plan. A cell whose trials all run on
-    demand is left out until one of them is done.
+    identity: the columns that tell cells apart. Only `raw.settings` has them, so that each is
+    looked at once for each cell and not once for each trial. Costs are the planned ones, or the
+    trial's own where there is no plan. A cell whose trials all run on demand is left out until one
+    of them is done. Cells of one `family` differ in their steps alone.
+
+    member: the column that tells members apart, `config`, or `id` where cells differ by code.
 
     counted: what follows `trials` in SQL so that only trials of the code that counts are left.
 
     endings: what `raw.endings` is. A view of many endings takes less time and memory than their
     copy. Of few, it is the view that takes longer, since each statement that names it plans it.
     """
-    code = ["code"] if member == "id" else []
-    shared = ["task", "model", "size", "L", *code]
-    identity = ", ".join(map(quoted, dict.fromkeys([*shared, *plan_axes, *trial_axes])))
+    shared = ["task", "model", "size", "L", *(["code"] if member == "id" else [])]
     columns = [member, *shared, *plan_axes, "seed", *COSTS]
     planned = ", ".join(f"plan.{quoted(name)}" for name in columns)
     ran = ", ".join(map(quoted, [member, *shared, *trial_axes, "seed", *COSTS]))
+    same = ", ".join(map(quoted, identity))
+    family = ", ".join(quoted(name) for name in identity if name != "steps")
+    of_member = ", ".join(f"{name}: {name}" for name in (member, "seed", "on_demand", "fresh"))
+    members = quoted(MEMBERS)
     is_done = f"{member} IN (SELECT {member} FROM raw.endings WHERE {_DONE})"
     fresh, extra = _is_in("fresh_seeds"), _is_in("extra_seeds")
     row = f"plan.{quoted(PLAN_ROW)}"
@@ -123,33 +131,35 @@ def members_sql(
         FROM trials {counted} GROUP BY {member};
     CREATE {endings} raw.endings AS SELECT *{checks} FROM trials SEMI JOIN raw.latest USING (id);
 
-    CREATE TABLE raw.members AS
-        SELECT dense_rank() OVER (ORDER BY {identity}) AS cell, * FROM (
-            SELECT {planned}, by_member.* EXCLUDE (latest)
-            FROM raw.planned AS plan JOIN (
-                SELECT arg_max({row}, coalesce(s.number, -1)) AS latest,
-                    bool_and(coalesce(plan.on_demand, false)) AS on_demand,
-                    bool_and({fresh}) AS fresh, max(s.number) AS latest_sweep,
-                    max(s.number) FILTER (s.settles) AS settling_sweep
-                FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
-                WHERE NOT ({fresh} OR {extra}) OR plan.{is_done}
-                GROUP BY plan.{member}
-            ) AS by_member ON {row} = by_member.latest
-            UNION ALL BY NAME
-            SELECT {ran}, false AS on_demand, false AS fresh
-            FROM raw.endings ANTI JOIN raw.planned USING ({member})
+    CREATE TABLE raw.settings AS
+        SELECT row_number() OVER (ORDER BY {same}) AS cell,
+            dense_rank() OVER (ORDER BY {family}) AS family, *
+        FROM (
+            SELECT {same}, {", ".join(f"max({cost}) AS {cost}" for cost in COSTS)},
+                list({{{of_member}}}) AS {members},
+                max(latest_sweep) AS latest_sweep, max(settling_sweep) AS settling_sweep
+            FROM (
+                SELECT {planned}, by_member.* EXCLUDE (latest)
+                FROM raw.planned AS plan JOIN (
+                    SELECT arg_max({row}, coalesce(s.number, -1)) AS latest,
+                        bool_and(coalesce(plan.on_demand, false)) AS on_demand,
+                        bool_and({fresh}) AS fresh, max(s.number) AS latest_sweep,
+                        max(s.number) FILTER (s.settles) AS settling_sweep
+                    FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
+                    WHERE NOT ({fresh} OR {extra}) OR plan.{is_done}
+                    GROUP BY plan.{member}
+                ) AS by_member ON {row} = by_member.latest
+                UNION ALL BY NAME
+                SELECT {ran}, false AS on_demand, false AS fresh
+                FROM raw.endings ANTI JOIN raw.planned USING ({member})
+            ) GROUP BY {same} HAVING bool_or(NOT on_demand OR {is_done})
         );
-    DELETE FROM raw.members WHERE cell IN (
-        SELECT cell FROM raw.members GROUP BY cell HAVING bool_and(on_demand AND NOT {is_done})
-    );
-
+    CREATE TABLE raw.members AS
+        SELECT cell, unnest({members}, recursive := true) FROM raw.settings;
     CREATE TABLE raw.rules AS
         SELECT cell, coalesce(latest.pass, 'median') AS pass, latest.goal, settling.name AS settles,
             len(settling.fresh_seeds) AS fresh
-        FROM (
-            SELECT cell, max(latest_sweep) AS latest_sweep, max(settling_sweep) AS settling_sweep
-            FROM raw.members GROUP BY cell
-        ) AS cells LEFT JOIN raw.sweeps AS latest ON latest_sweep = latest.number
+        FROM raw.settings LEFT JOIN raw.sweeps AS latest ON latest_sweep = latest.number
             LEFT JOIN raw.sweeps AS settling ON settling_sweep = settling.number;
     """
 
@@ -254,17 +264,14 @@ def cells_sql(
         *(f"{pool}({quoted(score)}) AS {name}" for name, (score, pool) in ends.items()),
         *(f"{sql} AS {name}" for name, sql in end_bounds.items()),
     ]
-    rest = [name for name in identity if name != "steps"]
-    steps = "members.steps" if "steps" in identity else "0"
-    family = f"dense_rank() OVER (ORDER BY {', '.join(f'members.{quoted(n)}' for n in rest)})"
+    steps = "settings.steps" if "steps" in identity else "0"
     carried = ["status", "correct", "total", "worth", "commonest", *scores, *bounds]
     return f"""
     CREATE OR REPLACE TABLE raw.own AS
         SELECT cell, pass, members.seed, members.on_demand, members.fresh, status, correct, total,
-            coalesce(independent, total) AS worth, commonest, seconds,
-            {family} AS family, {steps} AS steps,
-            {", ".join(_score_sql(*score) for score in scores.items())}
-        FROM raw.members JOIN raw.rules USING (cell)
+            coalesce(independent, total) AS worth, commonest, seconds, endings.train_flops,
+            family, {steps} AS steps, {", ".join(_score_sql(*score) for score in scores.items())}
+        FROM raw.members JOIN raw.rules USING (cell) JOIN raw.settings USING (cell)
             LEFT JOIN raw.endings USING ({member}) {reached};
 
     CREATE OR REPLACE TABLE raw.outcomes AS
@@ -306,16 +313,10 @@ def cells_sql(
         QUALIFY row_number() OVER (PARTITION BY cells.cell, ran.seed ORDER BY ran.steps DESC) = 1;
 
     CREATE OR REPLACE TABLE raw.cells AS
-        SELECT * FROM (
-            SELECT cell, {", ".join(map(quoted, identity))},
-                {", ".join(f"max({cost}) AS {cost}" for cost in COSTS)}
-            FROM raw.members GROUP BY ALL
-        ) JOIN (
-            SELECT cell, pass, seeds, ended, {", ".join(STATUSES)},
-                {", ".join(map(quoted, [*scores, *ends]))},
-                correct, total, worth, worth_of_one, commonest, seconds
-            FROM raw.pooled
-        ) USING (cell);
+        SELECT cell, {", ".join(map(quoted, [*identity, *COSTS]))},
+            pass, seeds, ended, {", ".join(STATUSES)}, {", ".join(map(quoted, [*scores, *ends]))},
+            correct, total, worth, worth_of_one, commonest, seconds
+        FROM raw.settings JOIN raw.pooled USING (cell);
     CREATE OR REPLACE VIEW cells AS
         SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;
     """

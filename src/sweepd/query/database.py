@@ -334,7 +334,8 @@ class Views:
             _fill(con, "raw.counted", COUNTED, counted)
             among = "SEMI JOIN raw.counted USING (task, model, code)"
         endings: Literal["TABLE", "VIEW"] = "TABLE" if self.few else "VIEW"
-        con.execute(members_sql(self.plan_axes, self.trial_axes, self.member, among, endings))
+        axes = self.plan_axes, self.trial_axes
+        con.execute(members_sql(self.identity, *axes, self.member, among, endings))
         self._fill_cells({**MEASURED, **self.own})
         if left_out:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")

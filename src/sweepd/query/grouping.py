@@ -171,15 +171,14 @@ def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str
     """Returns the axes, other than a task's size, that have several values for some task and model.
     Null is a value too. Where a column is fitted along, only cells with one value of it are
     compared."""
-    values: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    compared = defaultdict(list)
     for cell in cells:
         where = cell.row["task"], cell.row["model"], cell.row[along] if along else None
-        for axis in views.axes:
-            values[axis, *where].add(cell.row[axis])
-    size_fields = views.size_fields
+        compared[where].append(cell.row)
     varying = {
         axis
-        for (axis, task, *_), seen in values.items()
-        if len(seen) > 1 and axis != size_fields.get(task)
+        for (task, *_), rows in compared.items()
+        for axis in views.axes
+        if axis != views.size_fields.get(task) and len({row[axis] for row in rows}) > 1
     }
     return [axis for axis in views.axes if axis in varying]

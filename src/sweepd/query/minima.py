@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from sweepd.query.bounds import (
@@ -166,10 +168,15 @@ def _but_size(
     """Returns all that makes a point of a cell, except its size, L and the task's size field, which
     follow from the size, and the columns of `but`. Where the cell stands for several budgets, its
     row's budget, if rows have one, takes the place of the point's."""
-    row = point.row
-    left_out = {"size", "L", views.size_fields.get(row["task"]), *but}
+    left_out = {"size", "L", views.size_fields.get(point.row["task"]), *but}
     within = None
     if "steps" in cell.tuned:
         left_out.add("steps")
         within = cell.steps if "steps" in grouping.group else None
-    return within, *(row[name] for name in views.identity if name not in left_out)
+    return within, _getter(tuple(views.identity), frozenset(left_out))(point.row)
+
+
+@cache
+def _getter(columns: tuple[str, ...], left_out: frozenset[str | None]) -> Callable[[Any], Any]:
+    """Returns the function that gets a row's values of these columns, without those left out."""
+    return itemgetter(*(name for name in columns if name not in left_out))

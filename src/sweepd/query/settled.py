@@ -208,34 +208,40 @@ def least_columns(grouping: Grouping, row: MinRow, condition: Node) -> dict[str,
     cell of the row has LEAST_SEEDS seeds that passed or failed."""
     found: dict[str, Any] = {}
     decisive = not falls(condition)
-    points = (p for cells in row.by_value.values() for cell in cells for p in cell.points)
-    enough = any(point.decided >= LEAST_SEEDS for point in points)
+    points = {value: _with_enough(cells) for value, cells in row.by_value.items()}
+    enough = any(p.decided >= LEAST_SEEDS for same in points.values() for one in same for p in one)
     for rule in RULES:
-        every = [_by_rule(value, cells, rule, decisive) for value, cells in row.by_value.items()]
+        every = [_by_rule(value, same, rule, decisive) for value, same in points.items()]
         bound = bound_of(grouping, every) if enough else None
         found[f"least_{rule}"] = bound and bound.value
         found[f"least_{rule}_verdict"] = bound and bound.kind
     return found
 
 
-def _by_rule(value: Value, cells: Sequence[Cell], rule: str, decisive: bool) -> Candidate:
-    """Returns what these cells, which share a value, say by `rule` over their nuisance axes. One
-    combination of these with the outcome `decisive` is enough for it, as in `cells.together`. A
-    budget that is open does not count where another one is decided. Nor does a point of the grid
-    with fewer than LEAST_SEEDS seeds."""
-    told: dict[Any, list[tuple[bool | None, int]]] = defaultdict(list)
+def _with_enough(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Returns the points of the grid with at least LEAST_SEEDS seeds. Those of one list belong to
+    one cell and differ in their budgets alone."""
+    found: dict[Any, list[Cell]] = defaultdict(list)
     for number, cell in enumerate(cells):
         rest = [axis for axis in cell.tuned if axis != "steps"]
-        for point in (point for point in cell.points if point.row["seeds"] >= LEAST_SEEDS):
-            key = number, *(point.row[axis] for axis in rest)
-            told[key].append((_passes(point, rule), point.steps))
-    outcomes = [{outcome for outcome, _ in one} for one in told.values()]
+        for point in cell.points:
+            if point.row["seeds"] >= LEAST_SEEDS:
+                found[number, *(point.row[axis] for axis in rest)].append(point)
+    return list(found.values())
+
+
+def _by_rule(value: Value, points: Sequence[list[Cell]], rule: str, decisive: bool) -> Candidate:
+    """Returns what the points `_with_enough` seeds, which share a value, say by `rule` over their
+    nuisance axes. One list of them with the outcome `decisive` is enough for it, as in
+    `cells.together`. A budget that is open does not count where another one is decided."""
+    told = [[(_passes(point, rule), point.steps) for point in same] for same in points]
+    outcomes = [{outcome for outcome, _ in one} for one in told]
     outcome = None
     if any(decisive in one for one in outcomes):
         outcome = decisive
     elif outcomes and all((not decisive) in one for one in outcomes):
         outcome = not decisive
-    steps = [steps for one in told.values() for passed, steps in one if passed is outcome]
+    steps = [steps for one in told for passed, steps in one if passed is outcome]
     return Candidate(value, outcome, budget=(min if outcome else max)(steps, default=0))
 
 

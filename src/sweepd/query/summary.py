@@ -64,8 +64,7 @@ def _ran(views: Views, cells: Collection[int]) -> tuple[int, int, float]:
     if not cells:
         return 0, 0, 0.0
     [found] = views.fetch(
-        "SELECT count(*), count(DISTINCT cell), coalesce(sum(endings.train_flops), 0) "
-        f"FROM raw.endings JOIN raw.members USING ({views.member}) "
+        "SELECT count(*), count(DISTINCT cell), coalesce(sum(train_flops), 0) FROM raw.own "
         f"WHERE status IN {DONE} AND cell IN ({', '.join(map(str, cells))})"
     )
     trials, tried, train_flops = found

@@ -254,9 +254,10 @@ def best_rates(rates: Sequence[AtRate], goal: Goal, rule: PassRule) -> list[AtRa
     tried range comes first. So a rate at an end is the best only if it is plainly better than
     those within.
     """
-    tried = [(rate, *_at_first(rate.runs, goal, rule)) for rate in rates if rate.runs]
-    if not tried:
-        return []
+    ran = [rate for rate in rates if rate.runs]
+    if len(ran) < 2:
+        return ran
+    tried = [(rate, *_at_first(rate.runs, goal, rule)) for rate in ran]
     peaks = sorted({rate.peak_lr for rate, _, _ in tried})
     _, best, its_error = max(tried, key=lambda one: one[1])
 

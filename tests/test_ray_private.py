@@ -10,9 +10,11 @@ import sys
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import ray
+from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
 
 from sweepd import ray_private
@@ -68,16 +70,21 @@ def test_tune_still_keeps_the_actor_of_a_trial() -> None:
     assert ray_private.actor_of(trial) is None
 
 
-def test_tune_still_keeps_the_history_of_metrics_in_the_trial() -> None:
-    trial = Trial("whatever", stub=True)
-    trial.update_last_result({"loss": 1.0, "training_iteration": 1})  # type: ignore[no-untyped-call]
-    kept = trial.run_metadata
-    assert kept.metric_analysis["loss"] and kept.metric_n_steps["loss"], "see forget_history"
-    before = len(kept.get_json_state())
-    ray_private.forget_history(trial)
-    assert not kept.metric_analysis and not kept.metric_n_steps
-    assert trial.last_result["loss"] == 1.0 and len(kept.get_json_state()) < before
-    ray_private.forget_history(object())  # of another Tune
+def test_tune_still_holds_ended_trials_where_they_can_be_dropped() -> None:
+    """A trial is dropped once it has ended and its actor is free, and the last one stays."""
+    text = Path(tune_controller.__file__).read_text()
+    for name in ("_trials", "_trial_to_actor", *ray_private._HOLD_TRIALS):
+        assert re.search(rf"self\.{name}: .*= ", text), f"{name}: see forget_ended"
+    assert "choose_trial_to_run(self._wrapped())" in text, "see forget_ended"
+    runs, let_go, stops, last = trials = [Trial("whatever", stub=True) for _ in range(4)]
+    for trial in (let_go, stops, last):
+        trial.set_status(Trial.TERMINATED)  # type: ignore[no-untyped-call]
+    held = {name: {let_go, last} for name in ray_private._HOLD_TRIALS}
+    controller = SimpleNamespace(_trials=trials, _trial_to_actor={runs: 1, stops: 2}, **held)
+    ray_private.forget_ended(SimpleNamespace(_tune_controller=controller))
+    assert controller._trials == [runs, stops, last]
+    assert list(held.values()) == [{last}] * len(held)
+    ray_private.forget_ended(object())  # of another Tune
 
 
 def test_sigterm_is_kept_only_while_ray_starts() -> None:

@@ -175,17 +175,27 @@ def actor_of(tune_trial: Any) -> Any:
     return tune_trial.temporary_state.ray_actor
 
 
-def forget_history(tune_trial: Any) -> None:
-    """Drops what Tune keeps of the metrics of a trial that has ended: the extremes and the mean of
-    each, and its last ten values. They are most of what Tune keeps of a trial to the end of a run,
-    and nobody asks for them.
+def forget_ended(tune_controller: Any) -> None:
+    """Drops the trials that have ended from Tune's lists, except the last of them. Otherwise each
+    stays to the end of a run, with its settings and results, some 10 KiB, and nobody asks for them.
+    One is left since Tune reads its files where it knows of no trial.
 
-    There is no public way to drop them. Without the private parts they stay.
+    tune_controller: what Tune hands to a scheduler. There is no public way to drop trials. Without
+    the private parts they stay.
     """
-    kept = getattr(tune_trial, "run_metadata", None)
-    for name in ("metric_analysis", "metric_n_steps"):
-        getattr(kept, name, {}).clear()
-    getattr(kept, "invalidate_cache", lambda: None)()
+    held = vars(getattr(tune_controller, "_tune_controller", object))
+    if held.keys() >= {"_trials", "_trial_to_actor", *_HOLD_TRIALS}:
+        trials, with_actor = held["_trials"], held["_trial_to_actor"]
+        ended = [one for one in trials if one.is_finished() and one not in with_actor]
+        for trial in ended[:-1]:
+            trials.remove(trial)
+            for name in _HOLD_TRIALS:
+                held[name].discard(trial)
+
+
+_HOLD_TRIALS = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")
+"""The sets of Tune's controller, beside its list of trials, in which a trial stays once it has
+ended."""
 
 
 def cluster_schema() -> dict[str, Any]:

@@ -44,7 +44,10 @@ LONG = [
         "gpu.py steps trials --device cpu --widths 8 --n 6 --trials 2 --rounds 1 --seconds 0.05",
         r"\n +8 .*\(\d+\.\d\d: [\s\S]*\n +8 +2 +recorded ",
     ),
-    ("overhead.py --trials 30 --rounds 1", r"median: sweepd .* ratio \d"),
+    (
+        "overhead.py --trials 30 --rounds 1",
+        r"[1-9] of 30 trials kept.*\nmedian: sweepd .* ratio \d",
+    ),
     ("questions.py --rows 1e4 --trials 100 --rounds 1", rf"curve .*{DIFFERENCE}(.*\n)+launch "),
     ("questions.py ended --trials 100 --rounds 1", rf"min d .*{DIFFERENCE}(.*\n)+status "),
     ("report.py --trials 40 --rounds 1", rf"a report .*{DIFFERENCE}(.*\n)+page .* MB"),

@@ -48,7 +48,14 @@ from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.grid.placement import Placement  # noqa: E402
 from sweepd.run.nodes import at_once, probe  # noqa: E402
 from sweepd.run.tune import tune  # noqa: E402
-from sweepd.run.tune_hooks import EndOfRun, Listener, Rules, Suggestions, Watchdog  # noqa: E402
+from sweepd.run.tune_hooks import (  # noqa: E402
+    EndOfRun,
+    Listener,
+    NoProgress,
+    Rules,
+    Suggestions,
+    Watchdog,
+)
 from sweepd.run.worker import LaunchSpec, Worker, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
@@ -147,7 +154,7 @@ def run(
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                callbacks=[Watchdog(spec, search, store, listener, end)],
+                callbacks=[Watchdog(spec, search, store, listener, end), NoProgress()],
                 stop=end,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),

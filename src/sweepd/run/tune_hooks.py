@@ -16,13 +16,14 @@ from typing import Any, NoReturn, Protocol, Self
 import ray
 from ray.exceptions import RayError
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
-from sweepd.ray_private import actor_of, forget_history
+from sweepd.ray_private import actor_of, forget_ended
 from sweepd.run.tune import tune
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
@@ -174,7 +175,6 @@ class Watchdog(Disposable, tune.Callback):
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         self.moved.pop(trial, None)
-        forget_history(trial)
 
     def on_trial_error(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
@@ -194,7 +194,6 @@ class Watchdog(Disposable, tune.Callback):
             self.end.failure = self.end.failure or str(failure)
         else:
             self.listener.ended(lost, ending)
-        forget_history(trial)
 
     def _reason(self, trial: TuneTrial) -> str:
         """Returns why the worker was lost. The first line of Tune's account is left out, since it
@@ -206,6 +205,19 @@ class Watchdog(Disposable, tune.Callback):
             )
         account = Path(trial.error_file).read_text() if trial.error_file else ""
         return storable(account.partition("\n")[2].strip()) or "the worker was lost"
+
+
+class NoProgress(Disposable, TrialProgressCallback):
+    """Takes the place of the callback that Tune adds for itself, which prints nothing here, and
+    which keeps every trial to the end of a run."""
+
+    def log_result(self, trial: TuneTrial, result: dict[str, Any], error: bool = False) -> None:
+        """Prints nothing and keeps nothing."""
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        """Prints nothing and keeps nothing."""
 
 
 class Rules(Disposable, FIFOScheduler):
@@ -233,7 +245,7 @@ class Rules(Disposable, FIFOScheduler):
         """An AsyncHyperBandScheduler for each group of competitors."""
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
-        return None
+        forget_ended(tune_controller)
 
     def on_trial_result(
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]

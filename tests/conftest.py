@@ -31,7 +31,10 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()  # DuckDB wants all of it to go
 
 
-settings.register_profile("torture", max_examples=25_000)
+# Other work on the machine may slow a test down, so no input has a deadline.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+settings.register_profile("torture", deadline=None, max_examples=25_000)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -54,7 +54,6 @@ def inputs(share: float) -> settings:
     """This share of the profile's number of inputs."""
     return settings(
         max_examples=int(share * settings().max_examples),
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from fake_store import FakeStore, planned
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from inprocess import sweepd
 from torture import tiny
@@ -279,7 +279,6 @@ def views() -> Views:
     return connect(store, code="all")
 
 
-@settings(deadline=None)
 @given(disguised())
 def test_sql_reads_nothing_but_the_views_and_writes_nothing(
     views: Views, tmp_path_factory: pytest.TempPathFactory, text: str

@@ -115,7 +115,7 @@ def test_classes_of_ours_and_new_ones_have_no_past(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(st.sampled_from("uvw"), st.integers(-2, 2)), st.data())
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_what_is_told_is_what_differs(
     tmp_path_factory: pytest.TempPathFactory, then: dict[str, int], data: st.DataObject
 ) -> None:

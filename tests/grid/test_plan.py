@@ -249,7 +249,7 @@ def test_a_success_mark_at_the_goal_is_warned_about() -> None:
 
 @pytest.mark.parametrize("schedule", ["wsd", "constant", "cosine", "linear"])
 @given(st.integers(1, 3000), st.integers(0, 99))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_a_budget_of_flops_is_a_number_of_steps(schedule: str, paid: int, share: int) -> None:
     """Such a trial is the trial of that many steps, except for its id: the trunk and the cost are
     the same."""
@@ -284,7 +284,7 @@ def test_competitors_differ_in_nuisance_axes_and_seeds_alone() -> None:
 
 
 @given(st.sampled_from(["cosine", "linear", "wsd"]), st.integers(1, 50), st.integers(1, 50))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_trials_of_one_trunk_have_the_same_rates(schedule: str, a: int, b: int) -> None:
     from sweepd.trial.training import lr_factor
 

@@ -680,7 +680,7 @@ def grids(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(grids())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_the_frozen_text_gives_the_same_trials(written: dict[str, Any]) -> None:
     grid = read(yaml.safe_dump(written))
     again = read(grid.resolved_text())
@@ -727,7 +727,7 @@ rubbish = st.recursive(
 
 
 @given(grids(), st.data())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_a_mutated_grid_is_a_plan_or_a_grid_error(
     written: dict[str, Any], data: st.DataObject
 ) -> None:
@@ -752,7 +752,7 @@ def test_a_mutated_grid_is_a_plan_or_a_grid_error(
 @given(
     st.dictionaries(st.sampled_from(["name", "task", "model", "train", "seeds", "goal"]), rubbish)
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_rubbish_is_a_plan_or_a_grid_error(written: dict[str, Any]) -> None:
     expect_a_plan_or_a_grid_error(yaml.dump(written))
 
@@ -763,7 +763,7 @@ def test_rubbish_is_a_plan_or_a_grid_error(written: dict[str, Any]) -> None:
         max_size=3,
     )
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_grid_with_typing_errors_is_a_plan_or_a_grid_error(edits: list[tuple[int, str]]) -> None:
     text = GRID
     for at, character in edits:

@@ -51,7 +51,7 @@ def problems(text: str) -> list[str]:
 
 
 @given(data)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_what_is_dumped_reads_back(written: dict[str, object]) -> None:
     document = parse(dump(written), "g.yaml")
     assert not document.problems
@@ -239,7 +239,7 @@ def test_an_error_shows_each_problem_once_and_not_thousands() -> None:
 
 
 @given(st.text(max_size=80) | st.text("abc:-[]{}&*!|>'\"#%@\n ,?0.", max_size=80))
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 def test_any_text_is_data_or_a_grid_error(text: str) -> None:
     try:
         document = parse(text, "g.yaml")

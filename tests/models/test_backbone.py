@@ -68,7 +68,7 @@ def test_a_prefix_gives_the_same_logits(architecture: TransformerArchitecture) -
 
 
 @every_architecture
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=4), steps=st.integers(1, 80))
 def test_decoding_equals_the_full_pass(
     architecture: TransformerArchitecture, lengths: list[int], steps: int
@@ -147,7 +147,7 @@ def test_sinusoids_are_those_of_the_paper() -> None:
     assert sinusoids(4, 3).shape == (4, 3)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(query=st.integers(0, 90), key=st.integers(0, 90), shift=st.integers(0, 9))
 def test_rotation_multiplies_pairs_as_complex_numbers(query: int, key: int, shift: int) -> None:
     """This is the form of Su et al. It makes products depend on differences of positions only."""

@@ -24,7 +24,7 @@ def naive(v: torch.Tensor, p: torch.Tensor, rpe: Rpe) -> torch.Tensor:
     return kernel @ v / kernel.sum(-1, keepdim=True)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     T=st.integers(1, 40),
     heads=st.integers(1, 3),

@@ -29,7 +29,7 @@ def naive(
     return read
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     T=st.integers(1, 12),
     heads=st.integers(1, 3),

@@ -34,7 +34,7 @@ def summaries_in(block: int, c_share: float) -> int:
     return max(1, round(c_share * block))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(**sizes, heads=st.sampled_from([1, 2]), head_dim=st.sampled_from([1, 3, 8]))
 def test_tiles_equal_the_masked_equation(
     block: int, k: int, c_share: float, T: int, heads: int, head_dim: int
@@ -59,7 +59,7 @@ def test_a_block_of_the_whole_length_is_standard_attention(T: int) -> None:
     torch.testing.assert_close(layer.attend(q, k, v), full)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(**sizes)
 def test_costs_are_the_attended_pairs(block: int, k: int, c_share: float, T: int) -> None:
     L, c, d = max(T, block), summaries_in(block, c_share), 4

@@ -38,7 +38,7 @@ def naive(u: torch.Tensor, v: torch.Tensor, p: torch.Tensor, rpe: Rpe) -> torch.
     return torch.cat(reads, dim=2)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     T=st.integers(1, 20),
     heads=st.integers(1, 3),

@@ -27,7 +27,7 @@ def naive(u: torch.Tensor, v: torch.Tensor, p: torch.Tensor, rpe: Rpe) -> torch.
     return read
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     T=st.integers(1, 12),
     heads=st.integers(1, 3),

@@ -244,7 +244,7 @@ def test_what_is_no_number_and_what_is_no_condition() -> None:
             question(mixed(), text)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from([6, 8]), st.sampled_from([8, 16, 32]), st.sampled_from([1, 2])),
@@ -346,7 +346,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(["min ", "frontier ", "min d where "]), st.lists(PIECES, max_size=8))
 def test_any_question_is_answered_or_a_user_error(start: str, pieces: list[str]) -> None:
     try:

@@ -17,7 +17,7 @@ OUTCOMES = st.sampled_from([True, False, None])
 WIDTHS, SIZES = (8, 16, 32, 64), (6, 8, 12)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.dictionaries(st.tuples(st.sampled_from(SIZES), st.sampled_from(WIDTHS)), OUTCOMES))
 def test_bounds_are_those_of_the_slow_twin(cells: dict[tuple[int, int], bool | None]) -> None:
     expected = min_verdicts({(size, d, "lr"): passed for (size, d), passed in cells.items()})

@@ -19,7 +19,7 @@ from twins import POOL, SEEDS, outcome
 from sweepd.intervals import wilson
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     st.lists(st.lists(SEEDS, min_size=3, max_size=3), min_size=20, max_size=20),
     st.sampled_from(list(POOL)),
@@ -147,7 +147,6 @@ def test_the_interval_is_that_of_the_pooled_accuracy(rule: str, acc: float, tota
     assert (row["acc_low"], row["acc_high"]) == pytest.approx(wilson(acc, total))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_solves_its_equation(counts: tuple[int, int]) -> None:
     k, n = counts

@@ -61,7 +61,7 @@ POOL: dict[str, Any] = {
 }  # fmt: skip
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.lists(st.lists(HISTORY, min_size=3, max_size=3), min_size=6, max_size=6),
        st.sampled_from(list(POOL)))  # fmt: skip
 def test_it_is_that_of_the_first_check_that_meets_the_goal(cells: Any, rule: str) -> None:

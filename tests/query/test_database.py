@@ -364,7 +364,7 @@ def test_columns_of_one_name_stay_apart() -> None:
     assert answer.rows == [{"a": 1, "a:1": 2, "a:1:1": 3}]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.one_of(st.text(), st.text().map("SELECT {}".format)))
 def test_any_sql_is_rows_or_a_user_error(text: str) -> None:
     try:

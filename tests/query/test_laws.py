@@ -109,7 +109,7 @@ KNOWN = st.lists(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(KNOWN, st.sampled_from([0.25, 3.0]), st.sampled_from([0.5, 8.0]))
 def test_units_change_the_factor_alone(known: list[Point], of_x: float, of_d: float) -> None:
     if refusal(known) is not None:

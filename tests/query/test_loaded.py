@@ -30,7 +30,7 @@ def rows(classes: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CLASSES, CLASSES)
 def test_configs_that_classes_share_are_told_apart(
     planned_ones: list[tuple[int, str, str]], ended_ones: list[tuple[int, str, str]]

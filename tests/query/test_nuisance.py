@@ -129,7 +129,7 @@ def drawn(data: st.DataObject, seeds: int) -> dict[Point, Any]:
     }
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.data(), st.sampled_from(list(POOL)), st.integers(1, 2))
 def test_min_is_the_slow_twin_s(data: st.DataObject, pool: str, count: int) -> None:
     points = drawn(data, count)
@@ -186,7 +186,7 @@ def test_min_is_the_slow_twin_s(data: st.DataObject, pool: str, count: int) -> N
             assert row["edge"] == edges(cells[line[shown]], shown, won, pool)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.data())
 def test_the_frontier_is_the_slow_twin_s(data: st.DataObject) -> None:
     points = drawn(data, seeds=1)
@@ -209,7 +209,7 @@ def test_the_frontier_is_the_slow_twin_s(data: st.DataObject) -> None:
     assert set(found) == expected and len(found) == len(expected)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(MODELS), st.just(8), st.sampled_from([8, 16, 32])).flatmap(

@@ -142,7 +142,7 @@ PIECES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
 @example("\x1f?")  # a space to Python, an error to SQL
 def test_any_text_is_a_question_or_a_user_error(text: str) -> None:

@@ -123,7 +123,7 @@ def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> di
     st.sampled_from([None, 0.0, 0.05, 0.2]),
     st.sampled_from([0.0, 0.3]),
 )
-@settings(deadline=None, max_examples=16, derandomize=True)
+@settings(max_examples=16, derandomize=True)
 def test_questions_say_what_the_search_knows(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,
@@ -304,7 +304,7 @@ TOLD = (
 
 
 @given(seed=st.integers(0, 999), tune=st.booleans(), ended=st.floats(0, 1))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_within_a_budget_an_answer_is_that_of_the_trials_with_no_more_steps(
     tmp_path_factory: pytest.TempPathFactory, seed: int, tune: bool, ended: float
 ) -> None:

@@ -141,7 +141,7 @@ def test_other_comparisons_of_scores_are_not(predicate: str) -> None:
     assert where(predicate)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PREDICATES)
 def test_what_is_printed_means_what_was_typed(predicate: str) -> None:
     cells = """(VALUES (16, 2, 15, 0.75, 'sparse'), (3, -1, 8, NULL, 'linear'))

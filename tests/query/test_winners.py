@@ -111,7 +111,7 @@ def test_max_is_the_greatest_of_each_group() -> None:
     assert (row["acc"], row["d"]) == (0.95, 16)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from([8, 16, 32]), st.integers(0, 2)),

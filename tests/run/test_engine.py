@@ -49,7 +49,7 @@ VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.11, 0.12, 0.5, 0.9]), min_size=1,
 
 
 @given(VALUES, st.integers(1, 600), st.integers(2, 5), st.sampled_from([0.006, 0.05, 0.2]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_plateau_is_a_small_spread_of_the_last_checks_after_the_grace(
     values: list[float], grace: int, checks: int, std: float
 ) -> None:
@@ -67,7 +67,7 @@ ARRIVALS = st.lists(
 
 @pytest.mark.parametrize("goal", [Goal("acc", ">", 0.9), Goal("loss", "<=", 0.1)], ids=str)
 @given(ARRIVALS, st.integers(20, 300), st.sampled_from([2.0, 3.0, 4.0]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_asha_keeps_the_best_share_of_a_rung(
     goal: Goal, arrivals: list[tuple[int, float]], grace: int, reduction: float
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sweepd.grid.plan import plan
@@ -38,7 +38,6 @@ ENDINGS = st.lists(
 
 
 @given(ENDINGS)
-@settings(deadline=None)
 def test_the_ending_that_counts_decides(endings: list[tuple[int, int, str]]) -> None:
     table = TRIALS.concat([TRIALS.table([ended(PLAN.trials[i], a, s) for i, a, s in endings])])
     found = standing(PLAN.trials, table)

@@ -225,7 +225,7 @@ def _sets(plan: Plan) -> tuple[str, ...]:
     st.sampled_from([1, 8]),
     st.randoms(use_true_random=False),
 )
-@settings(deadline=None, max_examples=12, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 def test_answers_do_not_depend_on_order_slots_and_restarts(
     seed: int, search: str, tuned: bool, slots: int, order: random.Random
 ) -> None:
@@ -251,7 +251,7 @@ def test_a_budget_is_the_least_whichever_seed_ends_first() -> None:
 
 
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 def test_failures_of_a_worker_change_no_answer(seed: int, order: random.Random) -> None:
     made, outcome_of = planned("staircase"), truth(seed)
     tries: dict[str, int] = defaultdict(int)
@@ -266,7 +266,7 @@ def test_failures_of_a_worker_change_no_answer(seed: int, order: random.Random) 
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=20, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 def test_a_rate_beyond_the_range_that_has_begun_is_run_until_it_is_decided(seed: int) -> None:
     """Otherwise a question would wait for the other seeds of this rate, which nobody runs."""
     made = planned("staircase", "tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
@@ -288,7 +288,7 @@ def test_a_rate_beyond_the_range_that_has_begun_is_run_until_it_is_decided(seed:
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
     made = planned("staircase")
     ledger, ended, _ = drive(lambda: search_of(made), truth(seed))
@@ -307,7 +307,7 @@ def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 def test_what_is_not_given_up_is_trained_up_to_the_largest_budget(seed: int) -> None:
     patient, hasty = planned("staircase", "settle.give_up=false"), planned("staircase")
     ledger, ended, last = drive(lambda: search_of(patient), truth(seed))

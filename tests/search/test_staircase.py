@@ -75,7 +75,7 @@ def answer(plan: Plan, ledger: Mapping[str, Outcome]) -> dict[int, float]:
 
 
 @given(MONOTONE, st.integers(1, 7), st.randoms(use_true_random=False), st.sampled_from([0, 0.2]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_frontier_is_that_of_the_whole_grid(
     minima: list[float], slots: int, order: random.Random, restarts: float
 ) -> None:
@@ -90,7 +90,7 @@ def test_the_frontier_is_that_of_the_whole_grid(
 
 
 @given(MONOTONE, NOISE, st.integers(1, 5), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_on_any_surface_a_value_is_one_that_passed_and_a_contradiction_is_looked_into(
     minima: list[float], noise: Noise, slots: int, order: random.Random
 ) -> None:
@@ -106,7 +106,7 @@ def test_on_any_surface_a_value_is_one_that_passed_and_a_contradiction_is_looked
 
 
 @given(MONOTONE)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_alone_it_runs_no_width_above_the_frontier_and_no_seed_too_many(
     minima: list[float],
 ) -> None:
@@ -161,7 +161,7 @@ def test_idle_slots_run_the_other_seeds_where_all_must_pass() -> None:
 
 
 @given(MONOTONE, st.lists(st.integers(0, 71), max_size=40))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_what_other_sweeps_ran_is_used(minima: list[float], others: list[int]) -> None:
     plan, outcome_of = plan_of(), surface(minima)
     known = {plan.trials[i].id: outcome_of(plan.trials[i]) for i in others}

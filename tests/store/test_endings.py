@@ -33,7 +33,7 @@ def counted(rows: list[dict[str, Any]], id: Any) -> dict[str, Any]:
     return next((r for r in reversed(own) if r["status"] in RAN), own[-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ENDINGS)
 def test_the_last_attempt_that_ran_to_its_end_counts_else_the_last(endings: Any) -> None:
     rows = [row(i) | {"attempt": n, "status": how, "sweep": "s"} for i, n, how in endings]
@@ -47,7 +47,7 @@ def test_the_last_attempt_that_ran_to_its_end_counts_else_the_last(endings: Any)
         )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(ENDINGS, st.sets(st.integers(0, 2)), st.sets(st.integers(0, 5)), st.integers(0, 6))
 def test_the_views_say_the_same(
     endings: Any, extra: set[int], on_demand: set[int], shared: int

@@ -104,7 +104,7 @@ def told(store: Store, sweep: str) -> Any:
     return answer.rows
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(LAUNCHES, LAUNCHES, LAUNCHES, st.sampled_from(sorted(SWEEPS)), st.integers(0, 12))
 def test_nothing_is_lost_or_doubled_and_answers_stay(
     common: Any, here: Any, there: Any, asked: str, cut: int

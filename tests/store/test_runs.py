@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sweepd.store.runs import RUNS, joined, no_runs, overlapping, runs_of
@@ -14,7 +14,6 @@ from sweepd.store.schema import METRICS
 KEYS = st.tuples(st.sampled_from("ab"), st.sampled_from([1000, 2000]), st.integers(0, 5))
 
 
-@settings(deadline=None)
 @given(st.lists(KEYS, max_size=12), st.integers(0, 12))
 def test_runs_hold_every_row_once_and_meet_where_steps_do(
     keys: list[tuple[str, int, int]], cut: int

@@ -38,7 +38,7 @@ def by_column(table: pa.Table) -> dict[str, tuple[pa.DataType, list[Any]]]:
     return {name: (table[name].type, table[name].to_pylist()) for name in table.column_names}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(ROWS, st.lists(st.integers(0, 20), max_size=4), st.randoms())
 def test_concat_in_any_grouping_is_one_table_of_all_rows(
     rows: list[dict[str, Any]], cuts: list[int], random: Random
@@ -53,7 +53,7 @@ def test_concat_in_any_grouping_is_one_table_of_all_rows(
     assert by_column(METRICS.concat(tables)) == by_column(METRICS.table(rows))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(VALUES, min_size=1))
 def test_axis_keeps_values_of_one_type_and_turns_a_mixture_into_the_narrowest(
     values: list[Any],
@@ -187,7 +187,6 @@ def test_huge_foreign_integers_do_not_stop_a_read() -> None:
     assert METRICS.concat([wide, foreign(n=pa.array([0.5]))])["n"].to_pylist() == [2.0**62, 0.5]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 5)), max_size=8)
 )

@@ -204,7 +204,7 @@ def test_any_flipped_bit_and_any_cut_is_noticed(two: tuple[TableFolder, Path]) -
     assert len(keys(metrics.read())) == 102
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, 10**6), st.integers(0, 7))
 def test_without_a_digest_in_the_name_page_checksums_guard_the_values(
     position: int, bit: int
@@ -329,7 +329,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(ACTIONS, max_size=12))
 def test_compacting_changes_nothing_for_readers(actions: list[tuple[str, Any]]) -> None:
     """The folder is compared with a twin that is never compacted. "delete some" is a deletion that
@@ -450,7 +450,7 @@ def test_what_was_compacted_before_does_not_count_again(metrics: TableFolder) ->
 
 
 @given(st.lists(st.integers(1, 12), max_size=12))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_few_files_are_left_and_rows_rewritten_seldom(batches: list[int]) -> None:
     """Each file has more than twice the rows of the next smaller one. Whenever a row is rewritten,
     its file grows by at least half."""

@@ -49,7 +49,7 @@ def looked_up(task: AdaptiveMemory, row: list[float], t: int) -> list[float]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(task=TASKS, seed=st.integers(0, 2**32))
 def test_every_target_is_the_sum_of_the_memories_that_were_looked_up(
     task: AdaptiveMemory, seed: int

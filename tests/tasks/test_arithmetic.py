@@ -121,7 +121,7 @@ def reduce_text(expression: str, p: int) -> str:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(**SETTINGS)
 def test_each_step_evaluates_the_leftmost_pair(operators: int, modulus: int, seed: int) -> None:
     for row in rows_of(Arithmetic(operators, modulus), seed, 10):
@@ -132,7 +132,7 @@ def test_each_step_evaluates_the_leftmost_pair(operators: int, modulus: int, see
             assert parse(after) == reduce_tree(parse(before), modulus)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(**SETTINGS)
 def test_every_expression_is_canonical_and_worth_the_answer(
     operators: int, modulus: int, seed: int
@@ -261,7 +261,7 @@ class ByDefinition(Arithmetic):
         return prompt, " = ".join(steps[:-1]).split(), steps[-1]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(**SETTINGS)
 def test_compiled_rows_are_those_of_the_definition(operators: int, modulus: int, seed: int) -> None:
     fills, draws = (kind(operators, modulus) for kind in (Arithmetic, ByDefinition))

@@ -31,7 +31,7 @@ from sweepd.tasks.edit_distance import EditDistance
 from sweepd.tasks.equation import Equation
 from sweepd.tasks.lis import LIS
 
-CHECKED = settings(deadline=None, max_examples=30)
+CHECKED = settings(max_examples=30)
 
 
 @dataclass(frozen=True)

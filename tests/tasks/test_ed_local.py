@@ -88,7 +88,7 @@ def following(window: list[str]) -> str:
     return str(min(above[j] + (0 if row[0] == cells[-1] else 3), above[j + 1] + 2, left + 2))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(setting=SETTINGS, seed=st.integers(0, 2**32))
 def test_every_row_is_two_strings_and_their_dynamic_program(
     setting: dict[str, Any], seed: int
@@ -102,7 +102,7 @@ def test_every_row_is_two_strings_and_their_dynamic_program(
         )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(setting=SETTINGS, seed=st.integers(0, 2**32))
 def test_prompts_and_answers_are_those_of_edit_distance(setting: dict[str, Any], seed: int) -> None:
     plain, local = (
@@ -112,7 +112,7 @@ def test_prompts_and_answers_are_those_of_edit_distance(setting: dict[str, Any],
     assert plain == local
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(setting=SETTINGS, seed=st.integers(0, 2**32))
 def test_every_chain_token_follows_from_the_tokens_within_its_locality(
     setting: dict[str, Any], seed: int
@@ -189,7 +189,7 @@ class ByDefinition(LocalEditDistance):
         return prompt, row[len(prompt) + 1 :], answer
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(n=st.integers(1, 8), seed=st.integers(0, 2**32))
 def test_compiled_rows_are_those_of_the_definition(n: int, seed: int) -> None:
     assert_rows_are_equal(LocalEditDistance(n), ByDefinition(n), seed)

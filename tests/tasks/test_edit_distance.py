@@ -71,7 +71,7 @@ def expected_row(first: str, second: str) -> list[str]:
     return [*first, "|", *second, "<sep>", *table, "<sep>", answer, "<eos>"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(task=tasks(), seed=st.integers(0, 2**32))
 def test_every_row_is_two_strings_and_their_dynamic_program(task: EditDistance, seed: int) -> None:
     for row in rows_of(task, seed, 10):
@@ -82,7 +82,7 @@ def test_every_row_is_two_strings_and_their_dynamic_program(task: EditDistance, 
         )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(task=tasks(), seed=st.integers(0, 2**32))
 def test_strings_are_different_and_keep_to_their_lengths_and_letters(
     task: EditDistance, seed: int
@@ -181,7 +181,7 @@ class ByDefinition(EditDistance):
         return prompt, row[len(prompt) + 1 :], answer
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(n=st.integers(1, 8), seed=st.integers(0, 2**32))
 def test_compiled_rows_are_those_of_the_definition(n: int, seed: int) -> None:
     assert_rows_are_equal(EditDistance(n), ByDefinition(n), seed)

@@ -96,7 +96,7 @@ def eliminated(system: System, step: int, p: int) -> System:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(**SETTINGS)
 def test_every_system_of_a_row_has_the_answer_as_its_only_solution(
     unknowns: int, modulus: int, seed: int
@@ -112,7 +112,7 @@ def test_every_system_of_a_row_has_the_answer_as_its_only_solution(
         assert task.words(task.answer(ids)) == systems[-1].split()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(**SETTINGS)
 def test_each_step_eliminates_one_more_variable(unknowns: int, modulus: int, seed: int) -> None:
     for row in rows_of(Equation(unknowns, modulus), seed, 10):
@@ -124,7 +124,7 @@ def test_each_step_eliminates_one_more_variable(unknowns: int, modulus: int, see
                 assert line[: step + 1] == [int(j == k) for j in range(step + 1)]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(**SETTINGS)
 def test_every_row_of_a_setting_is_equally_long(unknowns: int, modulus: int, seed: int) -> None:
     task = Equation(unknowns, modulus)
@@ -203,7 +203,7 @@ class ByDefinition(Equation):
         return prompt, " <sep> ".join(systems[:-1]).split(), systems[-1].split()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(**SETTINGS)
 def test_compiled_rows_are_those_of_the_definition(unknowns: int, modulus: int, seed: int) -> None:
     fills, draws = (kind(unknowns, modulus) for kind in (Equation, ByDefinition))

@@ -18,7 +18,7 @@ SETTINGS = st.integers(1, 8).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(setting=SETTINGS, beyond=st.integers(1, 10), seed=st.integers(0, 2**32))
 def test_every_target_is_the_sum_of_its_memories(
     setting: tuple[int, int, int], beyond: int, seed: int

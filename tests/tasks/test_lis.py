@@ -47,7 +47,7 @@ def expected_row(values: list[int]) -> list[str]:
     return [*numbers, "<eos>"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 60), value_range=st.integers(2, 300))
 def test_every_row_is_its_values_and_their_dynamic_program(
     seed: int, n: int, value_range: int
@@ -62,7 +62,7 @@ def test_every_row_is_its_values_and_their_dynamic_program(
         )
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 9), value_range=st.integers(2, 12))
 def test_answer_is_the_longest_of_all_increasing_subsequences(
     seed: int, n: int, value_range: int
@@ -141,7 +141,7 @@ class ByDefinition(LIS):
         return prompt, [*map(str, lengths)], str(max(lengths))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 30), value_range=st.integers(2, 40))
 def test_compiled_rows_are_those_of_the_definition(seed: int, n: int, value_range: int) -> None:
     assert_rows_are_equal(LIS(n, value_range), ByDefinition(n, value_range), seed)

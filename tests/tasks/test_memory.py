@@ -65,7 +65,7 @@ def test_every_row_hashes_into_its_split(task: MemoryTask) -> None:
 
 
 @every_task
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 700))
 def test_the_generator_decides_the_sample(task: MemoryTask, seed: int, count: int) -> None:
     one, same = (drawn(task, count, Split.CHECK, seed) for _ in range(2))

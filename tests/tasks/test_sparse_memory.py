@@ -20,7 +20,7 @@ KERNELS: dict[Kernel, Callable[[int, float], float]] = {
 }
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     kernel=st.sampled_from(list(KERNELS)),
     rate=st.floats(0.01, 20),

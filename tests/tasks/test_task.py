@@ -14,7 +14,7 @@ from sweepd.tasks._task import HashArray, Rows, estimated_count
 from sweepd.tasks.base import SEP, SHARES, Split, hash_prompts
 from sweepd.tasks.lis import LIS
 
-CHECKED = settings(deadline=None, max_examples=30)
+CHECKED = settings(max_examples=30)
 
 
 def hash_by_hand(prompt: list[int]) -> int:

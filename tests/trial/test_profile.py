@@ -8,13 +8,12 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sweepd.trial.profile import Profile, worth_of
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_a_profile_holds_the_means_of_every_position(seed: int, from_first: bool) -> None:
     rng = np.random.default_rng(seed)

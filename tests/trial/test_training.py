@@ -16,7 +16,7 @@ from typing import Literal, cast, get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from over import result_of, score_of
 
@@ -282,7 +282,6 @@ TRAINS = st.builds(
 
 
 @given(TRAINS)
-@settings(deadline=None)
 def test_learning_rate_schedules(train: Train) -> None:
     factors = [lr_factor(train, step) for step in range(train.steps)]
     assert all(0 <= factor <= 1 for factor in factors)
@@ -296,7 +295,6 @@ def test_learning_rate_schedules(train: Train) -> None:
 
 
 @given(TRAINS, st.integers(1, 300))
-@settings(deadline=None)
 def test_a_trunk_does_not_depend_on_the_number_of_steps(train: Train, steps: int) -> None:
     """Up to the earlier trunk's end, both budgets prescribe the same rates."""
     if train.extensible:

@@ -120,8 +120,7 @@ def members_sql(
     same = ", ".join(map(quoted, identity))
     family = ", ".join(quoted(name) for name in identity if name != "steps")
     of_member = ", ".join(f"{name}: {name}" for name in (member, "seed", "on_demand", "fresh"))
-    members = quoted(MEMBERS)
-    is_done = f"{member} IN (SELECT {member} FROM raw.endings WHERE {_DONE})"
+    members, done = quoted(MEMBERS), quoted("is done")
     fresh, extra = _is_in("fresh_seeds"), _is_in("extra_seeds")
     row = f"plan.{quoted(PLAN_ROW)}"
     checks = "" if "check_every" in trial_axes else ", NULL::BIGINT AS check_every"
@@ -143,16 +142,23 @@ def members_sql(
                 FROM raw.planned AS plan JOIN (
                     SELECT arg_max({row}, coalesce(s.number, -1)) AS latest,
                         bool_and(coalesce(plan.on_demand, false)) AS on_demand,
-                        bool_and({fresh}) AS fresh, max(s.number) AS latest_sweep,
+                        bool_and({fresh}) AS fresh, bool_or({done}) AS {done},
+                        max(s.number) AS latest_sweep,
                         max(s.number) FILTER (s.settles) AS settling_sweep
-                    FROM raw.planned AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
-                    WHERE NOT ({fresh} OR {extra}) OR plan.{is_done}
+                    FROM (
+                        SELECT {member}, sweep, seed, on_demand, {quoted(PLAN_ROW)},
+                            {member} IN (
+                                SELECT {member} FROM raw.endings WHERE {_DONE}
+                            ) AS {done}
+                        FROM raw.planned
+                    ) AS plan LEFT JOIN raw.sweeps AS s ON plan.sweep = s.name
+                    WHERE {done} OR NOT ({fresh} OR {extra})
                     GROUP BY plan.{member}
                 ) AS by_member ON {row} = by_member.latest
                 UNION ALL BY NAME
-                SELECT {ran}, false AS on_demand, false AS fresh
+                SELECT {ran}, false AS on_demand, false AS fresh, true AS {done}
                 FROM raw.endings ANTI JOIN raw.planned USING ({member})
-            ) GROUP BY {same} HAVING bool_or(NOT on_demand OR {is_done})
+            ) GROUP BY {same} HAVING bool_or({done} OR NOT on_demand)
         );
     CREATE TABLE raw.members AS
         SELECT cell, unnest({members}, recursive := true) FROM raw.settings;

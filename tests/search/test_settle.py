@@ -149,6 +149,31 @@ def test_the_second_best_rate_must_stand_still_too() -> None:
     assert stands([worst, flat, rising], GOAL, "median", SETTLE, 1000).settled == "moving"
 
 
+SLOWER = {1000: 0.66, 2000: 0.762, 4000: 0.804}
+
+
+@pytest.mark.parametrize(
+    ("lead", "others", "settled"),
+    [
+        (SLOWER, {1000: 0.66}, "untested"),
+        (SLOWER, SLOWER, "yes"),  # three seeds say more than one
+        ({**SLOWER, 8000: 0.86}, {**SLOWER, 8000: 0.86}, "moving"),
+        ({s: score - 0.1 for s, score in SLOWER.items()}, {1000: 0.56}, "yes"),  # further away
+        ({1000: 0.66, 2000: 0.80, 4000: 0.80}, {1000: 0.66}, "yes"),  # it stands still alone
+    ],
+)
+def test_of_a_second_rate_that_comes_nearer_to_the_goal_one_seed_says_too_little(
+    lead: dict[int, float], others: dict[int, float], settled: str
+) -> None:
+    """So a real row was settled too early (results/settled)."""
+    hopeless = runs(*[{1000: 0.1}] * 3)
+    best = runs(*[{1000: 0.72, 2000: 0.725, 4000: 0.727}] * 3, total=1024)
+    rates = [hopeless, best, runs(others, lead, others, total=1024), hopeless]
+    found = stands(rates, GOAL, "median", SETTLE, 1000)
+    assert found.settled == settled
+    assert settled != "untested" or "second best rate comes nearer" in found.reason
+
+
 def test_losses_fall() -> None:
     goal = Goal("loss", "<", 0.1)
     flat = {seed: {s: Final(0.5) for s in FLAT} for seed in range(3)}

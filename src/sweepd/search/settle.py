@@ -203,10 +203,12 @@ def settled_mark(
         return SettledMark("untested", "no trial ran its budget at this size")
     if edge(rates, best[0]):
         return SettledMark("untested", "the best rate is at the edge of those tried")
-    whole = last_doubling(best[0].runs, goal, rule)
     found = [lead_doubling(rate.runs, goal, rule) for rate in best]
-    if whole and whole.steps >= needed:
-        found[0] = whole
+    full = all_seeds_at(best, goal, rule)
+    wholes = [last_doubling(rate.runs, goal, rule) for rate in best[:full]]
+    for i, whole in enumerate(wholes):
+        if whole and whole.steps >= needed:
+            found[i] = whole
     for one in found:
         if one is None or one.steps < needed:
             met = any(_passed_at(finals, goal) for finals in best[0].runs.values())
@@ -215,14 +217,31 @@ def settled_mark(
             return SettledMark("untested", f"not trained for {needed} steps", one)
         if one.close:
             return SettledMark("moving", "close: its seeds or the evaluation error disagree", one)
-        if one.moves or (one is whole and not one.stands_still):
+        if one.moves or (one in wholes and not one.stands_still):
             told = f"{one.gain:+.3f} a doubling, {one.missing:.3f} missing"
             return SettledMark("moving", told, one)
-    if found[0] is not whole:
+    if found[0] != wholes[0]:
         return SettledMark(
             "untested", "one seed stands still, the others were not trained", found[0]
         )
-    return SettledMark("yes", "stands still", whole)
+    if found[1:full] != wholes[1:]:
+        return SettledMark(
+            "untested", "one seed at the second best rate comes nearer to the goal", found[1]
+        )
+    return SettledMark("yes", "stands still", found[0])
+
+
+def all_seeds_at(best: Sequence[AtRate], goal: Goal, rule: PassRule) -> int:
+    """Returns at how many of the best rates, the best first, all seeds are trained for longer.
+
+    It is the best one alone, unless the lead at the second best has come nearer to the goal than
+    at the best, and does not stand still by itself. Then one seed says too little of it.
+    """
+    first, *others = (lead_doubling(rate.runs, goal, rule) for rate in best)
+    return 1 + sum(
+        bool(first and one and one.missing < first.missing and not one.stands_still)
+        for one in others
+    )
 
 
 def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:

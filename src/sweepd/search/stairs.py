@@ -15,7 +15,15 @@ from sweepd.grid.trials import Trial
 from sweepd.search.frontier import Known, Position, SearchLine
 from sweepd.search.ladder import Ladder
 from sweepd.search.seeds import CellSeeds, Outcomes, cells_of
-from sweepd.search.settle import SettledMark, best_rates, edge, last_doubling, lead, settled_mark
+from sweepd.search.settle import (
+    SettledMark,
+    all_seeds_at,
+    best_rates,
+    edge,
+    last_doubling,
+    lead,
+    settled_mark,
+)
 
 
 @dataclass(frozen=True)
@@ -260,8 +268,9 @@ class Stair:
 
         First come their first budgets. Then comes, for each rate, the lead seed alone. It is
         trained until it no longer moves, or until it meets the goal. Then come the other seeds of
-        the best rate. Most cells that move are seen to move by the lead. Where the lead meets the
-        goal, the other seeds are trained too.
+        the best rate, and those of the second best where its lead says too little
+        (`all_seeds_at`). Most cells that move are seen to move by the lead. Where the lead meets
+        the goal, the other seeds are trained too.
         """
         yield [trial for ladder in best for trial in ladder.next_trials(0, outcomes)]
         for ladder in best:
@@ -280,8 +289,10 @@ class Stair:
                     break
             else:
                 return
+        full = all_seeds_at([ladder.ended(outcomes) for ladder in best], goal, rule)
         for level in range(len(best[0].rungs)):
-            yield best[0].next_trials(level, outcomes)
+            for ladder in best[:full]:
+                yield ladder.next_trials(level, outcomes)
 
 
 def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:

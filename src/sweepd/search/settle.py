@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
@@ -203,12 +204,11 @@ def settled_mark(
         return SettledMark("untested", "no trial ran its budget at this size")
     if edge(rates, best[0]):
         return SettledMark("untested", "the best rate is at the edge of those tried")
-    found = [lead_doubling(rate.runs, goal, rule) for rate in best]
+    leads = [lead_doubling(rate.runs, goal, rule) for rate in best]
     full = all_seeds_at(best, goal, rule)
     wholes = [last_doubling(rate.runs, goal, rule) for rate in best[:full]]
-    for i, whole in enumerate(wholes):
-        if whole and whole.steps >= needed:
-            found[i] = whole
+    long_enough = [whole if whole and whole.steps >= needed else None for whole in wholes]
+    found = [whole or one for whole, one in zip_longest(long_enough, leads)]
     for one in found:
         if one is None or one.steps < needed:
             met = any(_passed_at(finals, goal) for finals in best[0].runs.values())
@@ -217,18 +217,21 @@ def settled_mark(
             return SettledMark("untested", f"not trained for {needed} steps", one)
         if one.close:
             return SettledMark("moving", "close: its seeds or the evaluation error disagree", one)
-        if one.moves or (one in wholes and not one.stands_still):
+        if one.moves or (one in long_enough and not one.stands_still):
             told = f"{one.gain:+.3f} a doubling, {one.missing:.3f} missing"
             return SettledMark("moving", told, one)
-    if found[0] != wholes[0]:
-        return SettledMark(
-            "untested", "one seed stands still, the others were not trained", found[0]
-        )
-    if found[1:full] != wholes[1:]:
-        return SettledMark(
-            "untested", "one seed at the second best rate comes nearer to the goal", found[1]
-        )
+    if None in long_enough:
+        at = long_enough.index(None)
+        return SettledMark("untested", _ONE_SEED[at], found[at])
     return SettledMark("yes", "stands still", found[0])
+
+
+_ONE_SEED = (
+    "one seed stands still, the others were not trained",
+    "one seed at the second best rate comes nearer to the goal, the others were not trained",
+)
+"""Why a row is untested where one seed alone was trained for long, at the best rate and at the
+second best."""
 
 
 def all_seeds_at(best: Sequence[AtRate], goal: Goal, rule: PassRule) -> int:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
 from sweepd.store import spill
@@ -201,7 +203,10 @@ class Store:
         driver. The files that are replaced stay until `gc`.
         """
         self._locks.confirm()
-        return self._trials.compact(at_least) + self._metrics.compact(at_least)
+        merged = self._trials.compact(at_least) + self._metrics.compact(at_least)
+        if merged:  # else the memory that Arrow holds grows with each time
+            pa.default_memory_pool().release_unused()
+        return merged
 
     # Merging
 

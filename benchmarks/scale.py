@@ -68,6 +68,10 @@ CELLS = 40
 """Of the grid with one weight decay."""
 TRIAL_MS, REPORT_MS = 4.5, 0.75
 """Of the driver's CPU: what `engine` printed (docs/scale.md)."""
+SLOT_US, EVENTS = 0.42, 2
+"""What each slot adds to an event, of the driver's CPU, since Ray Tune waits anew for one of the
+futures of all slots: shuffling 10,000 of them took 1.3 ms, and `ray.wait` 2.9 (docs/scale.md). So
+many events a trial has, beside its reports."""
 WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""
 
@@ -280,8 +284,9 @@ def simulate(trials: int, given: argparse.Namespace) -> None:
     planning = time.process_time() - before
     search = GridSearch(made)
     search.learn({}, {trial.id for trial in made.trials})
-    costs = (given.trial_ms / 1000, given.report_ms / 1000)
     count, at_once = len(made.trials), given.nodes * given.slots
+    wait = at_once * given.slot_us / 1e6
+    costs = (given.trial_ms / 1000 + EVENTS * wait, given.report_ms / 1000 + wait)
     slice_ = slice_seconds(at_once, made.grid.hang_seconds)
     fleet = Fleet(
         *(search, given.nodes, given.slots, given.seconds, given.spread),
@@ -406,6 +411,7 @@ def main() -> None:
     part.add_argument("--spread", type=float, default=0, help="of the seconds, up and down")
     part.add_argument("--trial-ms", type=float, default=TRIAL_MS)
     part.add_argument("--report-ms", type=float, default=REPORT_MS)
+    part.add_argument("--slot-us", type=float, default=SLOT_US, help="that a slot adds to an event")
     part.add_argument("--seed", type=int, default=0)
     part = parts.add_parser("store")
     part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])

@@ -16,6 +16,7 @@ import pytest
 import ray
 from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
+from ray.tune.utils import callback
 
 from sweepd import ray_private
 from sweepd.errors import EnvironmentFailure
@@ -80,11 +81,14 @@ def test_tune_still_holds_ended_trials_where_they_can_be_dropped() -> None:
     for trial in (let_go, stops, last):
         trial.set_status(Trial.TERMINATED)  # type: ignore[no-untyped-call]
     held = {name: {let_go, last} for name in ray_private._HOLD_TRIALS}
-    controller = SimpleNamespace(_trials=trials, _trial_to_actor={runs: 1, stops: 2}, **held)
-    ray_private.forget_ended(SimpleNamespace(_tune_controller=controller))
-    assert controller._trials == [runs, stops, last]
+    controller = SimpleNamespace(_trials=[*trials], _trial_to_actor={runs: 1, stops: 2}, **held)
+    ended: dict[Trial, None] = dict.fromkeys([let_go, stops, last])
+    ray_private.forget_ended(SimpleNamespace(_tune_controller=controller), ended)
+    assert controller._trials == [runs, stops, last] and list(ended) == [stops, last]
     assert list(held.values()) == [{last}] * len(held)
-    ray_private.forget_ended(object())  # of another Tune
+    ray_private.forget_ended(object(), ended)  # of another Tune
+    text = Path(callback.__file__).read_text()
+    assert "isinstance(c, TrialProgressCallback) for c in" in text, "see NoProgress"
 
 
 def test_sigterm_is_kept_only_while_ray_starts() -> None:

@@ -175,22 +175,23 @@ def actor_of(tune_trial: Any) -> Any:
     return tune_trial.temporary_state.ray_actor
 
 
-def forget_ended(tune_controller: Any) -> None:
-    """Drops the trials that have ended from Tune's lists, except the last of them. Otherwise each
-    stays to the end of a run, with its settings and results, some 10 KiB, and nobody asks for them.
-    One is left since Tune reads its files where it knows of no trial.
+def forget_ended(tune_controller: Any, ended: dict[Any, None]) -> None:
+    """Drops these of Tune's trials, which have ended, from Tune's lists and from `ended`. Otherwise
+    each stays to the end of a run, with its settings and results, some 10 KiB, and nobody asks for
+    them. The last one stays, since Tune reads its files where it knows of no trial. So do those
+    whose actor Tune has not let go yet.
 
     tune_controller: what Tune hands to a scheduler. There is no public way to drop trials. Without
     the private parts they stay.
     """
     held = vars(getattr(tune_controller, "_tune_controller", object))
     if held.keys() >= {"_trials", "_trial_to_actor", *_HOLD_TRIALS}:
-        trials, with_actor = held["_trials"], held["_trial_to_actor"]
-        ended = [one for one in trials if one.is_finished() and one not in with_actor]
-        for trial in ended[:-1]:
-            trials.remove(trial)
-            for name in _HOLD_TRIALS:
-                held[name].discard(trial)
+        for trial in list(ended)[:-1]:
+            if trial.is_finished() and trial not in held["_trial_to_actor"]:
+                del ended[trial]
+                held["_trials"].remove(trial)
+                for name in _HOLD_TRIALS:
+                    held[name].discard(trial)
 
 
 _HOLD_TRIALS = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")

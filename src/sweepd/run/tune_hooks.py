@@ -36,6 +36,9 @@ NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """A pattern of Ray's errors about an actor that was lost with its node. It also matches the error
 for an actor of which Ray could not find out within a minute whether it was lost."""
 
+LOOK_SECONDS = 1.0
+"""The seconds after which it is looked again which trials hang. There may be 10,000 of them."""
+
 MOST_STEPS = 2**31
 """The number of steps that is assumed where nobody says after how many steps a trial ends."""
 
@@ -137,6 +140,8 @@ class Watchdog(Disposable, tune.Callback):
         self.spec, self.search, self.store = spec, search, store
         self.listener, self.end = listener, end
         self.now, self.looked = 0.0, time.monotonic()
+        self.checked = 0.0
+        """When it was last looked which trials hang."""
         self.moved: dict[TuneTrial, float] = {}
         """For each trial that runs, the time at which it last made a step."""
         self.hung: set[TuneTrial] = set()
@@ -147,7 +152,8 @@ class Watchdog(Disposable, tune.Callback):
         looked = time.monotonic()
         self.now += min(looked - self.looked, 1.0)
         self.looked = looked
-        if self.spec.hang_seconds:
+        if self.spec.hang_seconds and self.now - self.checked >= LOOK_SECONDS:
+            self.checked = self.now
             for trial in [t for t, at in self.moved.items() if self._hangs(at)]:
                 self.hung.add(trial)
                 del self.moved[trial]
@@ -243,9 +249,11 @@ class Rules(Disposable, FIFOScheduler):
         self.plateaus: dict[tuple[Any, ...], TrialPlateauStopper] = {}
         self.rungs: dict[tuple[Any, ...], Any] = {}
         """An AsyncHyperBandScheduler for each group of competitors."""
+        self.ended: dict[TuneTrial, None] = {}
+        """Trials that Tune may forget, in the order in which they ended."""
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
-        forget_ended(tune_controller)
+        forget_ended(tune_controller, self.ended)
 
     def on_trial_result(
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
@@ -259,9 +267,13 @@ class Rules(Disposable, FIFOScheduler):
     def on_trial_complete(
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> None:
+        self.ended[trial] = None
         ours = self.spec.trials[trial.config["index"]]
         for check in result["checks"]:
             self._against(ours, *check)
+
+    def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
+        self.ended[trial] = None
 
     def _against(self, trial: Trial, step: int, value: float) -> bool:
         """Returns whether a rule gives up on the trial at this check."""

@@ -33,9 +33,11 @@ PR_SET_PDEATHSIG = 1
 """The option of Linux's prctl(2) that sets which signal a process gets when its parent dies."""
 LEAST_SLICE_SECONDS = 1.0
 """The seconds that a trial trains between two reports, if few enough trials run at once."""
-REPORTS_A_SECOND = 400
-"""The most reports a second that the driver is to get. So many keep it busy for a third of its time
-(docs/scale.md)."""
+REPORTS_SHARE = 1 / 3
+"""The most of the driver's time that reports are to take."""
+REPORT_SECONDS, SLOT_SECONDS = 0.75e-3, 0.42e-6
+"""The seconds of the driver's CPU that a report takes, and those that each slot adds to it: for
+each report, Ray Tune waits anew for one of all slots (docs/scale.md)."""
 SLICES_TO_HANG = 4
 """The least number of slices that fit into `hang_seconds`. The driver tells from the reports
 between slices which trial hangs."""
@@ -43,7 +45,8 @@ between slices which trial hangs."""
 
 def slice_seconds(slots: int, hang_seconds: float) -> float:
     """Returns how long a trial trains between two reports where `slots` trials run at once."""
-    seconds = max(LEAST_SLICE_SECONDS, slots / REPORTS_A_SECOND)
+    report = REPORT_SECONDS + slots * SLOT_SECONDS
+    seconds = max(LEAST_SLICE_SECONDS, slots * report / REPORTS_SHARE)
     return min(seconds, hang_seconds / SLICES_TO_HANG) if hang_seconds else seconds
 
 

@@ -205,8 +205,7 @@ def settled_mark(
     if edge(rates, best[0]):
         return SettledMark("untested", "the best rate is at the edge of those tried")
     leads = [lead_doubling(rate.runs, goal, rule) for rate in best]
-    full = all_seeds_at(best, goal, rule)
-    wholes = [last_doubling(rate.runs, goal, rule) for rate in best[:full]]
+    wholes = [last_doubling(rate.runs, goal, rule) for rate in best[: all_seeds_at(leads)]]
     long_enough = [whole if whole and whole.steps >= needed else None for whole in wholes]
     found = [whole or one for whole, one in zip_longest(long_enough, leads)]
     for one in found:
@@ -234,13 +233,14 @@ _ONE_SEED = (
 second best."""
 
 
-def all_seeds_at(best: Sequence[AtRate], goal: Goal, rule: PassRule) -> int:
-    """Returns at how many of the best rates, the best first, all seeds are trained for longer.
+def all_seeds_at(leads: Sequence[LastDoubling | None]) -> int:
+    """Returns at how many of the best rates all seeds are trained for longer. leads: what more
+    training did to the lead of each, the best rate first (`lead_doubling`).
 
     It is the best one alone, unless the lead at the second best has come nearer to the goal than
     at the best, and does not stand still by itself. Then one seed says too little of it.
     """
-    first, *others = (lead_doubling(rate.runs, goal, rule) for rate in best)
+    first, *others = leads
     return 1 + sum(
         bool(first and one and one.missing < first.missing and not one.stands_still)
         for one in others

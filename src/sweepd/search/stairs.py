@@ -22,6 +22,7 @@ from sweepd.search.settle import (
     edge,
     last_doubling,
     lead,
+    lead_doubling,
     settled_mark,
 )
 
@@ -289,9 +290,9 @@ class Stair:
                     break
             else:
                 return
-        full = all_seeds_at([ladder.ended(outcomes) for ladder in best], goal, rule)
+        leads = [lead_doubling(ladder.ended(outcomes).runs, goal, rule) for ladder in best]
         for level in range(len(best[0].rungs)):
-            for ladder in best[:full]:
+            for ladder in best[: all_seeds_at(leads)]:
                 yield ladder.next_trials(level, outcomes)
 
 

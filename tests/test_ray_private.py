@@ -71,6 +71,17 @@ def test_tune_still_keeps_the_actor_of_a_trial() -> None:
     assert ray_private.actor_of(trial) is None
 
 
+def test_tune_still_waits_for_workers_that_save_before_it_kills_them() -> None:
+    text = Path(tune_controller.__file__).read_text()
+    assert f"self.{ray_private._SAVING}: int = 10" in text, "see give_time_to_save"
+    assert f"< self.{ray_private._SAVING}" in text, "see give_time_to_save"
+    controller = SimpleNamespace(**{ray_private._SAVING: 10})
+    for seconds, waits in ((5.0, 10), (60.0, 60.0), (20.0, 60.0)):
+        ray_private.give_time_to_save(SimpleNamespace(_tune_controller=controller), seconds)
+        assert vars(controller)[ray_private._SAVING] == waits
+    ray_private.give_time_to_save(object(), 60.0)  # of another Tune
+
+
 def test_tune_still_holds_ended_trials_where_they_can_be_dropped() -> None:
     """A trial is dropped once it has ended and its actor is free, and the last one stays."""
     text = Path(tune_controller.__file__).read_text()

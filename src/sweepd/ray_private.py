@@ -175,6 +175,22 @@ def actor_of(tune_trial: Any) -> Any:
     return tune_trial.temporary_state.ray_actor
 
 
+def give_time_to_save(tune_controller: Any, seconds: float) -> None:
+    """Has Tune wait at least so long, where a run is interrupted, for workers to save what they
+    train. A worker saves once its slice is over, and Tune kills those that take over ten seconds.
+
+    tune_controller: what Tune hands to a scheduler. There is no public way to say so. Without the
+    private part, trials whose workers were killed go on from their last checkpoint.
+    """
+    controller = getattr(tune_controller, "_tune_controller", None)
+    if hasattr(controller, _SAVING):
+        setattr(controller, _SAVING, max(getattr(controller, _SAVING), seconds))
+
+
+_SAVING = "_actor_force_cleanup_timeout"
+"""Where Tune's controller has the seconds after which it kills a worker that is to stop."""
+
+
 def forget_ended(tune_controller: Any, ended: dict[Any, None]) -> None:
     """Drops these of Tune's trials, which have ended, from Tune's lists and from `ended`. Otherwise
     each stays to the end of a run, with its settings and results, some 10 KiB, and nobody asks for

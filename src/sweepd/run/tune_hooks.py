@@ -23,7 +23,7 @@ from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
-from sweepd.ray_private import actor_of, forget_ended
+from sweepd.ray_private import actor_of, forget_ended, give_time_to_save
 from sweepd.run.tune import tune
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
@@ -36,8 +36,10 @@ NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """A pattern of Ray's errors about an actor that was lost with its node. It also matches the error
 for an actor of which Ray could not find out within a minute whether it was lost."""
 
-LOOK_SECONDS = 1.0
+HANG_CHECK_SECONDS = 1.0
 """The seconds after which it is looked again which trials hang. There may be 10,000 of them."""
+SAVE_SECONDS = 10.0
+"""The seconds that a worker gets to save its trial once its slice is over."""
 
 MOST_STEPS = 2**31
 """The number of steps that is assumed where nobody says after how many steps a trial ends."""
@@ -152,7 +154,7 @@ class Watchdog(Disposable, tune.Callback):
         looked = time.monotonic()
         self.now += min(looked - self.looked, 1.0)
         self.looked = looked
-        if self.spec.hang_seconds and self.now - self.checked >= LOOK_SECONDS:
+        if self.spec.hang_seconds and self.now - self.checked >= HANG_CHECK_SECONDS:
             self.checked = self.now
             for trial in [t for t, at in self.moved.items() if self._hangs(at)]:
                 self.hung.add(trial)
@@ -251,6 +253,9 @@ class Rules(Disposable, FIFOScheduler):
         """An AsyncHyperBandScheduler for each group of competitors."""
         self.ended: dict[TuneTrial, None] = {}
         """Trials that Tune may forget, in the order in which they ended."""
+
+    def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
+        give_time_to_save(tune_controller, self.spec.slice_seconds + SAVE_SECONDS)
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         forget_ended(tune_controller, self.ended)

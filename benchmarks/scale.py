@@ -1,6 +1,7 @@
 """How far one driver and one store go. docs/scale.md derives its figures from this.
 
     python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
+    python benchmarks/scale.py wait [--slots 400 2000 10000]
     python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8] [--seconds 10]
     python benchmarks/scale.py store [--trials 1000 10000 100000] [--folder DIR]
     python benchmarks/scale.py metrics [--files 50000] [--rows 20]
@@ -9,9 +10,12 @@
 nothing and writes its ending. It prints the CPU time of the driver's process for a trial and for a
 report, quarter by quarter of the run.
 
+`wait` measures what each slot adds to an event: Ray Tune shuffles the futures of all slots anew,
+and waits for one of them.
+
 `fleet` runs a real plan and a real search against simulated workers in virtual time. Nodes have
 slots, are lost and come back. Trials report as often as real ones do. The driver handles one event
-at a time, which takes as long as `engine` measured and as the search itself takes.
+at a time, which takes as long as `engine` and `wait` measured and as the search itself takes.
 
 `store` fills a store with so many ended trials, one file each, as workers leave them. It then runs
 the commands that read it, before and after compaction.
@@ -51,7 +55,7 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.driver import FILES_WHILE_RUNNING, sweep_info
-from sweepd.run.worker import LaunchSpec, slice_seconds
+from sweepd.run.worker import REPORT_SECONDS, SLOT_SECONDS, LaunchSpec, slice_seconds
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
@@ -66,12 +70,11 @@ seeds: {seeds}
 """
 CELLS = 40
 """Of the grid with one weight decay."""
-TRIAL_MS, REPORT_MS = 4.5, 0.75
-"""Of the driver's CPU: what `engine` printed (docs/scale.md)."""
-SLOT_US, EVENTS = 0.42, 2
-"""What each slot adds to an event, of the driver's CPU, since Ray Tune waits anew for one of the
-futures of all slots: shuffling 10,000 of them took 1.3 ms, and `ray.wait` 2.9 (docs/scale.md). So
-many events a trial has, beside its reports."""
+TRIAL_MS, REPORT_MS, SLOT_US = 4.5, 1e3 * REPORT_SECONDS, 1e6 * SLOT_SECONDS
+"""Of the driver's CPU: for a trial and for a report what `engine` printed, and for each slot at
+each event what `wait` did (docs/scale.md)."""
+EVENTS = 2
+"""So many events a trial has, beside its reports."""
 WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""
 
@@ -143,6 +146,42 @@ def measure_engine(trials: int, reports: list[int]) -> None:
         (few, cheap), *_, (many, dear) = sorted(found.items())
         report = (dear - cheap) / (many - few)
         print(f"a report {report:.2f} ms, a trial besides {cheap - few * report:.2f} ms")
+
+
+# wait
+
+
+def measure_wait(slots: Sequence[int]) -> None:
+    """Prints the milliseconds of CPU that Ray Tune takes to find which of so many slots reports.
+    Here it is always the last one, and all others train."""
+    import ray
+
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+
+    @ray.remote
+    class Slots:
+        def trains(self) -> None:
+            time.sleep(3600)
+
+    pending = Slots.remote()  # type: ignore[attr-defined]
+    futures, reports = [pending.trains.remote() for _ in range(max(slots))], ray.put(None)
+    for count in slots:
+        spent: list[tuple[float, float]] = []
+        for _ in range(max(10, 20_000 // count)):
+            began = time.process_time()
+            shuffled = futures[:count]
+            random.shuffle(shuffled)
+            waits = time.process_time()
+            ray.wait([*shuffled, reports], num_returns=1)
+            spent.append((waits - began, time.process_time() - waits))
+        shuffling, waiting = (1000 * statistics.median(part) for part in zip(*spent, strict=True))
+        print(
+            f"{count} slots: {shuffling:.2f} ms to shuffle, {waiting:.2f} ms to wait: "
+            f"{1000 * (shuffling + waiting) / count:.2f} us a slot",
+            flush=True,
+        )
+    ray.kill(pending)
+    ray.shutdown()
 
 
 # fleet
@@ -403,6 +442,8 @@ def main() -> None:
     part = parts.add_parser("engine")
     part.add_argument("--trials", type=int, default=1000)
     part.add_argument("--reports", type=int, nargs="+", default=[1, 10])
+    part = parts.add_parser("wait")
+    part.add_argument("--slots", type=int, nargs="+", default=[400, 2000, 10_000])
     part = parts.add_parser("fleet")
     part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
     part.add_argument("--nodes", type=int, default=48)
@@ -422,6 +463,8 @@ def main() -> None:
     given = arguments.parse_args()
     if given.part == "engine":
         measure_engine(given.trials, given.reports)
+    elif given.part == "wait":
+        measure_wait(given.slots)
     elif given.part == "fleet":
         for trials in given.trials:
             simulate(trials, given)

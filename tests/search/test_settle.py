@@ -174,6 +174,33 @@ def test_of_a_second_rate_that_comes_nearer_to_the_goal_one_seed_says_too_little
     assert settled != "untested" or "second best rate comes nearer" in found.reason
 
 
+def test_a_real_row_that_was_settled_too_early_says_what_was_not_trained() -> None:
+    """Linear at n = 5 and d = 4 from base 500, as it stood in results/settled when it said `yes`.
+    At .02 all seeds reach .86 to .88 with 16,000 steps, and still rise."""
+    low = runs({500: 0.468}, {500: 0.512}, total=1024)
+    second = runs(
+        {500: 0.5693359375},
+        {500: 0.59765625},
+        {500: 0.5947265625, 1000: 0.697265625, 2000: 0.76171875, 4000: 0.8037109375},
+        total=1024,
+    )
+    best = runs(
+        {500: 0.60546875, 1000: 0.6591796875, 2000: 0.6953125, 4000: 0.724609375, 8000: 0.703125},
+        {500: 0.6005859375, 1000: 0.65625, 2000: 0.81640625, 4000: 0.810546875, 8000: 0.8017578125},
+        {
+            500: 0.6005859375,
+            1000: 0.7158203125,
+            2000: 0.734375,
+            4000: 0.7822265625,
+            8000: 0.7880859375,
+        },
+        total=1024,
+    )
+    high = runs({500: 0.5098}, {500: 0.3213}, total=1024)
+    found = stands([low, second, best, high], GOAL, "median", SETTLE, 1000)
+    assert found.settled == "untested" and "second best rate comes nearer" in found.reason
+
+
 def test_losses_fall() -> None:
     goal = Goal("loss", "<", 0.1)
     flat = {seed: {s: Final(0.5) for s in FLAT} for seed in range(3)}

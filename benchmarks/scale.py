@@ -1,21 +1,18 @@
 """How far one driver and one store go. docs/scale.md derives its figures from this.
 
-    python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
-    python benchmarks/scale.py wait [--slots 400 2000 10000]
+    python benchmarks/scale.py engine [--trials 1000] [--reports 1 10] [--slots 10000]
     python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8] [--seconds 10]
     python benchmarks/scale.py store [--trials 1000 10000 100000] [--folder DIR]
     python benchmarks/scale.py metrics [--files 50000] [--rows 20]
 
 `engine` runs fake trials through the real engine and Ray. Each of them reports so often, trains
 nothing and writes its ending. It prints the CPU time of the driver's process for a trial and for a
-report, quarter by quarter of the run.
-
-`wait` measures what each slot adds to an event: Ray Tune shuffles the futures of all slots anew,
-and waits for one of them.
+report, quarter by quarter of the run. With `--slots`, so many trials run at once, whose workers
+live in one process (pretended.py); trials are several times as many.
 
 `fleet` runs a real plan and a real search against simulated workers in virtual time. Nodes have
 slots, are lost and come back. Trials report as often as real ones do. The driver handles one event
-at a time, which takes as long as `engine` and `wait` measured and as the search itself takes.
+at a time, which takes as long as `engine` measured and as the search itself takes.
 
 `store` fills a store with so many ended trials, one file each, as workers leave them. It then runs
 the commands that read it, before and after compaction.
@@ -41,12 +38,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import overhead
+import pretended
 from overhead import Clock, NoOp
 
 from sweepd.grid.placement import Placement, Resources
@@ -55,7 +54,7 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import engine
 from sweepd.run.driver import FILES_WHILE_RUNNING, sweep_info
-from sweepd.run.worker import REPORT_SECONDS, SLOT_SECONDS, LaunchSpec, slice_seconds
+from sweepd.run.worker import REPORT_SECONDS, LaunchSpec, slice_seconds
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
@@ -70,13 +69,12 @@ seeds: {seeds}
 """
 CELLS = 40
 """Of the grid with one weight decay."""
-TRIAL_MS, REPORT_MS, SLOT_US = 4.5, 1e3 * REPORT_SECONDS, 1e6 * SLOT_SECONDS
-"""Of the driver's CPU: for a trial and for a report what `engine` printed, and for each slot at
-each event what `wait` did (docs/scale.md)."""
-EVENTS = 2
-"""So many events a trial has, beside its reports."""
+TRIAL_MS, REPORT_MS = 4.5, 1e3 * REPORT_SECONDS
+"""Of the driver's CPU, for a trial and for a report, as `engine` printed (docs/scale.md)."""
 WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""
+BETWEEN_EVENTS = 3e-3
+"""The seconds after which the next of the pretended slots has news for the driver."""
 
 
 def planned(trials: int) -> Plan:
@@ -112,11 +110,13 @@ class CpuClock(Clock):
         self.ends.append(time.process_time())
 
 
-def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
-    """Returns the milliseconds of the driver's CPU for each trial, in each quarter of a run."""
+def milliseconds_a_trial(trials: int, reports: int, slots: int) -> list[float]:
+    """Returns the milliseconds of the driver's CPU for each trial, in each quarter of a run. With
+    slots, the time in which they fill and that in which they empty are left out."""
     from ray import cloudpickle
 
-    cloudpickle.register_pickle_by_value(overhead)  # workers can't import it
+    for module in (overhead, pretended):  # which workers can't import
+        cloudpickle.register_pickle_by_value(module)
     clock, made = CpuClock(), planned(trials)
     attempt = type("Fake", (Reporting,), {"REPORTS": reports})
     with tempfile.TemporaryDirectory() as folder:
@@ -125,9 +125,10 @@ def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
         spec = LaunchSpec(store.address, "scale", base, 1, 30.0, made.trials, goal, attempt)
         search = GridSearch(made)
         search.learn({}, {trial.id for trial in made.trials})
-        engine.run(spec, search, store, Placement(Resources()), clock, threading.Event())
+        with pretended.slots(slots, slots * BETWEEN_EVENTS) if slots else nullcontext():
+            engine.run(spec, search, store, Placement(Resources()), clock, threading.Event())
         assert store.read_trials().table.num_rows == len(made.trials)
-    ends = clock.ends[WARM_UP:]
+    ends = clock.ends[max(slots, WARM_UP) : len(clock.ends) - slots]
     quarter = len(ends) // 4
     return [
         1000 * (ends[i + quarter - 1] - ends[i]) / (quarter - 1)
@@ -135,10 +136,10 @@ def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
     ]
 
 
-def measure_engine(trials: int, reports: list[int]) -> None:
+def measure_engine(trials: int, reports: list[int], slots: int) -> None:
     found = {}
     for count in reports:
-        quarters = milliseconds_a_trial(trials, count)
+        quarters = milliseconds_a_trial(trials, count, slots)
         found[count] = statistics.mean(quarters)
         shown = " ".join(f"{ms:6.2f}" for ms in quarters)
         print(f"{trials} trials of {count} reports: ms a trial, by quarters: {shown}", flush=True)
@@ -146,42 +147,6 @@ def measure_engine(trials: int, reports: list[int]) -> None:
         (few, cheap), *_, (many, dear) = sorted(found.items())
         report = (dear - cheap) / (many - few)
         print(f"a report {report:.2f} ms, a trial besides {cheap - few * report:.2f} ms")
-
-
-# wait
-
-
-def measure_wait(slots: Sequence[int]) -> None:
-    """Prints the milliseconds of CPU that Ray Tune takes to find which of so many slots reports.
-    Here it is always the last one, and all others train."""
-    import ray
-
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-
-    @ray.remote
-    class Slots:
-        def trains(self) -> None:
-            time.sleep(3600)
-
-    pending = Slots.remote()  # type: ignore[attr-defined]
-    futures, reports = [pending.trains.remote() for _ in range(max(slots))], ray.put(None)
-    for count in slots:
-        spent: list[tuple[float, float]] = []
-        for _ in range(max(10, 20_000 // count)):
-            began = time.process_time()
-            shuffled = futures[:count]
-            random.shuffle(shuffled)
-            waits = time.process_time()
-            ray.wait([*shuffled, reports], num_returns=1)
-            spent.append((waits - began, time.process_time() - waits))
-        shuffling, waiting = (1000 * statistics.median(part) for part in zip(*spent, strict=True))
-        print(
-            f"{count} slots: {shuffling:.2f} ms to shuffle, {waiting:.2f} ms to wait: "
-            f"{1000 * (shuffling + waiting) / count:.2f} us a slot",
-            flush=True,
-        )
-    ray.kill(pending)
-    ray.shutdown()
 
 
 # fleet
@@ -324,8 +289,7 @@ def simulate(trials: int, given: argparse.Namespace) -> None:
     search = GridSearch(made)
     search.learn({}, {trial.id for trial in made.trials})
     count, at_once = len(made.trials), given.nodes * given.slots
-    wait = at_once * given.slot_us / 1e6
-    costs = (given.trial_ms / 1000 + EVENTS * wait, given.report_ms / 1000 + wait)
+    costs = given.trial_ms / 1000, given.report_ms / 1000
     slice_ = slice_seconds(at_once, made.grid.hang_seconds)
     fleet = Fleet(
         *(search, given.nodes, given.slots, given.seconds, given.spread),
@@ -442,8 +406,9 @@ def main() -> None:
     part = parts.add_parser("engine")
     part.add_argument("--trials", type=int, default=1000)
     part.add_argument("--reports", type=int, nargs="+", default=[1, 10])
-    part = parts.add_parser("wait")
-    part.add_argument("--slots", type=int, nargs="+", default=[400, 2000, 10_000])
+    part.add_argument(
+        "--slots", type=int, default=0, help="pretended ones; 0: those of this machine"
+    )
     part = parts.add_parser("fleet")
     part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
     part.add_argument("--nodes", type=int, default=48)
@@ -452,7 +417,6 @@ def main() -> None:
     part.add_argument("--spread", type=float, default=0, help="of the seconds, up and down")
     part.add_argument("--trial-ms", type=float, default=TRIAL_MS)
     part.add_argument("--report-ms", type=float, default=REPORT_MS)
-    part.add_argument("--slot-us", type=float, default=SLOT_US, help="that a slot adds to an event")
     part.add_argument("--seed", type=int, default=0)
     part = parts.add_parser("store")
     part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
@@ -462,9 +426,7 @@ def main() -> None:
     part.add_argument("--rows", type=int, default=20, help="of each file")
     given = arguments.parse_args()
     if given.part == "engine":
-        measure_engine(given.trials, given.reports)
-    elif given.part == "wait":
-        measure_wait(given.slots)
+        measure_engine(given.trials, given.reports, given.slots)
     elif given.part == "fleet":
         for trials in given.trials:
             simulate(trials, given)

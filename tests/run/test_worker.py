@@ -7,7 +7,6 @@ from sweepd.run.worker import (
     REPORT_SECONDS,
     REPORTS_SHARE,
     SLICES_TO_HANG,
-    SLOT_SECONDS,
     slice_seconds,
 )
 
@@ -17,7 +16,7 @@ def test_the_driver_hears_of_few_enough_trials_a_second(slots: int, hang_seconds
     seconds = slice_seconds(slots, hang_seconds)
     assert seconds > 0
     if not hang_seconds:
-        busy = slots / seconds * (REPORT_SECONDS + slots * SLOT_SECONDS)
+        busy = slots / seconds * REPORT_SECONDS
         assert seconds >= 1 and busy <= REPORTS_SHARE * (1 + 1e-9)
     else:
         assert seconds == min(slice_seconds(slots, 0.0), hang_seconds / SLICES_TO_HANG)
@@ -25,4 +24,4 @@ def test_the_driver_hears_of_few_enough_trials_a_second(slots: int, hang_seconds
 
 def test_a_laptop_hears_once_a_second() -> None:
     assert slice_seconds(2, 600.0) == 1.0
-    assert 140 < slice_seconds(10_000, 600.0) < 150
+    assert 20 < slice_seconds(10_000, 600.0) < 25

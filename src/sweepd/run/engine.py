@@ -164,7 +164,7 @@ def run(
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        with watched, silent, ray_private.fitting_little():
+        with watched, silent, ray_private.fitting_little(), ray_private.told_of_arrivals():
             tuner.fit()
     if end.failure:
         raise EnvironmentFailure(_what_is_left(end.failure, store))

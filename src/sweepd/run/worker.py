@@ -35,9 +35,8 @@ LEAST_SLICE_SECONDS = 1.0
 """The seconds that a trial trains between two reports, if few enough trials run at once."""
 REPORTS_SHARE = 1 / 3
 """The most of the driver's time that reports are to take."""
-REPORT_SECONDS, SLOT_SECONDS = 0.75e-3, 0.42e-6
-"""The seconds of the driver's CPU that a report takes, and those that each slot adds to it: for
-each report, Ray Tune waits anew for one of all slots (docs/scale.md)."""
+REPORT_SECONDS = 0.75e-3
+"""The seconds of the driver's CPU that a report takes (docs/scale.md)."""
 SLICES_TO_HANG = 4
 """The least number of slices that fit into `hang_seconds`. The driver tells from the reports
 between slices which trial hangs."""
@@ -45,8 +44,7 @@ between slices which trial hangs."""
 
 def slice_seconds(slots: int, hang_seconds: float) -> float:
     """Returns how long a trial trains between two reports where `slots` trials run at once."""
-    report = REPORT_SECONDS + slots * SLOT_SECONDS
-    seconds = max(LEAST_SLICE_SECONDS, slots * report / REPORTS_SHARE)
+    seconds = max(LEAST_SLICE_SECONDS, slots * REPORT_SECONDS / REPORTS_SHARE)
     return min(seconds, hang_seconds / SLICES_TO_HANG) if hang_seconds else seconds
 
 

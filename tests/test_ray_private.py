@@ -14,6 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 import ray
+from ray.air.execution._internal import actor_manager, event_manager
+from ray.air.execution.resources.resource_manager import ResourceManager
 from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
 from ray.tune.utils import callback
@@ -33,6 +35,13 @@ NEEDED = {
     "ray.air._internal.usage:tag_callbacks": ray_private.fitting_little,
     "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.fitting_little,
     "ray.tune.execution.experiment_state:out_of_band_serialize_dataset": ray_private.fitting_little,
+    "ray.air.execution._internal.actor_manager:RayActorManager.next": ray_private.told_of_arrivals,
+    "ray.air.execution._internal.event_manager:RayEventManager.track_future": (
+        ray_private.told_of_arrivals
+    ),
+    "ray.air.execution._internal.event_manager:RayEventManager.get_futures": (
+        ray_private.told_of_arrivals
+    ),
     "ray._private.worker:_global_node": ray_private.dead_processes,
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
@@ -100,6 +109,17 @@ def test_tune_still_holds_ended_trials_where_they_can_be_dropped() -> None:
     ray_private.forget_ended(object(), ended)  # of another Tune
     text = Path(callback.__file__).read_text()
     assert "isinstance(c, TrialProgressCallback) for c in" in text, "see NoProgress"
+
+
+def test_tune_still_waits_for_futures_where_it_can_be_told_of_them() -> None:
+    manager = vars(actor_manager.RayActorManager(None))  # type: ignore[arg-type]
+    assert {type(value) for name, value in manager.items() if name.endswith("_events")} == {
+        event_manager.RayEventManager
+    }, "see told_of_arrivals"
+    assert {"_resource_manager", "_actor_state_events", "_actor_task_events"} <= manager.keys()
+    assert vars(event_manager.RayEventManager())["_tracked_futures"] == {}, "see told_of_arrivals"
+    with ray_private.told_of_arrivals():
+        assert not actor_manager.RayActorManager(ResourceManager()).next(0.0)
 
 
 def test_sigterm_is_kept_only_while_ray_starts() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -160,12 +161,11 @@ def told_of_arrivals() -> Iterator[None]:
     4 ms with 10,000. Here each future says when it has arrived, and Tune looks only at the one that
     came first. There is no public way to do so. Without the private parts Tune looks at all.
     """
-    from ray.air.execution._internal import actor_manager
+    from ray.air.execution._internal import actor_manager, event_manager
 
-    events, managers = actor_manager.RayEventManager, actor_manager.RayActorManager
     bell, staged = threading.Event(), set[Any]()
 
-    class Arrivals(events):  # type: ignore[misc, valid-type]
+    class Arrivals(event_manager.RayEventManager):
         def __init__(self) -> None:
             super().__init__()
             self.arrived = deque[Any]()
@@ -185,18 +185,22 @@ def told_of_arrivals() -> Iterator[None]:
             return set(islice(self.arrived, 1))
 
     def next_event(manager: Any, timeout: float | None = None) -> bool:
-        bell.clear()
-        if look(manager, 0):
-            return True
-        resources = set(manager._resource_manager.get_resource_futures())
-        for future in resources - staged:
-            future.future().add_done_callback(lambda _: bell.set())
-        staged.intersection_update(resources)
-        staged.update(resources)
-        return bell.wait(timeout) and look(manager, 0)
+        until = time.monotonic() + (timeout or 0.0)
+        while True:
+            bell.clear()
+            if look(manager, 0):
+                return True
+            resources = set(manager._resource_manager.get_resource_futures())
+            for future in resources - staged:
+                future.future().add_done_callback(lambda _: bell.set())
+            staged.intersection_update(resources)
+            staged.update(resources)
+            if not bell.wait(timeout and max(0.0, until - time.monotonic())):
+                return False
 
-    look = managers.next
-    with _changed(actor_manager, RayEventManager=Arrivals), _changed(managers, next=next_event):
+    look = actor_manager.RayActorManager.next
+    waiting = _changed(actor_manager.RayActorManager, next=next_event)
+    with waiting, _changed(actor_manager, RayEventManager=Arrivals):
         yield
 
 

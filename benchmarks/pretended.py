@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -31,16 +32,18 @@ class Host:
         from ray.tune.registry import _ParameterRegistry
 
         self.seconds = seconds
+        self.made: Any = None
         self.workers: dict[int, Any] = {}
         # They share what all are given.
         patch.object(_ParameterRegistry, "get", cache(_ParameterRegistry.get)).start()
 
-    async def start(self, slot: int, worker: type, given: dict[str, Any]) -> None:
-        self.workers[slot] = worker(**given)
+    async def start(self, slot: int, worker: list[Any], given: dict[str, Any]) -> None:
+        self.made = self.made or await worker[0]  # once, and not a class for each
+        self.workers[slot] = self.made(**given)
 
     async def call(self, slot: int, method: str, *given: Any, **named: Any) -> Any:
         if method == "train":
-            await asyncio.sleep(self.seconds)
+            await asyncio.sleep(self.seconds * random.uniform(0.2, 1.8))  # no two in step
         with patch.object(os, "fsync"):  # which would be most of the time, and is not the driver's
             return getattr(self.workers[slot], method)(*given, **named)
 
@@ -50,7 +53,7 @@ class Slot:
 
     def __init__(self, host: Any, slot: int, worker: Any, given: dict[str, Any]) -> None:
         self._host, self._slot = host, slot
-        self.__ray_ready__ = _method(partial(host.start.remote, slot, worker, given))
+        self.__ray_ready__ = _method(partial(host.start.remote, slot, [worker], given))
 
     def __getattr__(self, name: str) -> SimpleNamespace:
         return _method(partial(self._host.call.remote, self._slot, name))

@@ -1,6 +1,7 @@
 """How far one driver and one store go. docs/scale.md derives its figures from this.
 
-    python benchmarks/scale.py engine [--trials 1000] [--reports 1 10] [--slots 10000]
+    python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
+    python benchmarks/scale.py slots [--slots 10000] [--trials 24000] [--reports 4]
     python benchmarks/scale.py fleet [--trials 1000 100000] [--nodes 48] [--slots 8] [--seconds 10]
     python benchmarks/scale.py store [--trials 1000 10000 100000] [--folder DIR]
     python benchmarks/scale.py metrics [--files 50000] [--rows 20]
@@ -8,11 +9,11 @@
 `engine` runs fake trials through the real engine and Ray. Each of them reports so often, trains
 nothing and writes its ending. It prints the CPU time of the driver's process for a trial and for a
 report, quarter by quarter of the run. With `--slots`, so many trials run at once, whose workers
-live in one process (pretended.py); trials are several times as many.
+live in one process
 
 `fleet` runs a real plan and a real search against simulated workers in virtual time. Nodes have
 slots, are lost and come back. Trials report as often as real ones do. The driver handles one event
-at a time, which takes as long as `engine` measured and as the search itself takes.
+at a time, which takes as long as `slots` measured and as the search itself takes.
 
 `store` fills a store with so many ended trials, one file each, as workers leave them. It then runs
 the commands that read it, before and after compaction.
@@ -44,6 +45,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import overhead
 import pretended
 from overhead import Clock, NoOp
@@ -73,6 +75,8 @@ TRIAL_MS, REPORT_MS = 4.5, 1e3 * REPORT_SECONDS
 """Of the driver's CPU, for a trial and for a report, as `engine` printed (docs/scale.md)."""
 WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""
+WINDOWS = 100
+"""Into so many parts `slots` divides a run."""
 BETWEEN_EVENTS = 3e-3
 """The seconds after which the next of the pretended slots has news for the driver."""
 
@@ -104,15 +108,21 @@ class Reporting(NoOp):
 
 
 class CpuClock(Clock):
-    """Notes the CPU time of the driver when each trial ended."""
+    """Notes the CPU time of the driver when each trial reported and when it ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reports: list[float] = []
+
+    def running(self, trial: Trial, report: dict[str, Any]) -> None:
+        self.reports.append(time.process_time())
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.ends.append(time.process_time())
 
 
-def milliseconds_a_trial(trials: int, reports: int, slots: int) -> list[float]:
-    """Returns the milliseconds of the driver's CPU for each trial, in each quarter of a run. With
-    slots, the time in which they fill and that in which they empty are left out."""
+def run_fakes(trials: int, reports: int, slots: int = 0) -> CpuClock:
+    """Runs trials that report so often, in slots of this machine or in so many pretended ones."""
     from ray import cloudpickle
 
     for module in (overhead, pretended):  # which workers can't import
@@ -128,7 +138,12 @@ def milliseconds_a_trial(trials: int, reports: int, slots: int) -> list[float]:
         with pretended.slots(slots, slots * BETWEEN_EVENTS) if slots else nullcontext():
             engine.run(spec, search, store, Placement(Resources()), clock, threading.Event())
         assert store.read_trials().table.num_rows == len(made.trials)
-    ends = clock.ends[max(slots, WARM_UP) : len(clock.ends) - slots]
+    return clock
+
+
+def milliseconds_a_trial(trials: int, reports: int) -> list[float]:
+    """Returns the milliseconds of the driver's CPU for each trial, in each quarter of a run."""
+    ends = run_fakes(trials, reports).ends[WARM_UP:]
     quarter = len(ends) // 4
     return [
         1000 * (ends[i + quarter - 1] - ends[i]) / (quarter - 1)
@@ -136,10 +151,10 @@ def milliseconds_a_trial(trials: int, reports: int, slots: int) -> list[float]:
     ]
 
 
-def measure_engine(trials: int, reports: list[int], slots: int) -> None:
+def measure_engine(trials: int, reports: list[int]) -> None:
     found = {}
     for count in reports:
-        quarters = milliseconds_a_trial(trials, count, slots)
+        quarters = milliseconds_a_trial(trials, count)
         found[count] = statistics.mean(quarters)
         shown = " ".join(f"{ms:6.2f}" for ms in quarters)
         print(f"{trials} trials of {count} reports: ms a trial, by quarters: {shown}", flush=True)
@@ -147,6 +162,28 @@ def measure_engine(trials: int, reports: list[int], slots: int) -> None:
         (few, cheap), *_, (many, dear) = sorted(found.items())
         report = (dear - cheap) / (many - few)
         print(f"a report {report:.2f} ms, a trial besides {cheap - few * report:.2f} ms")
+
+
+# slots
+
+
+def measure_slots(slots: int, trials: int, reports: int) -> None:
+    """Prints what a trial and a report take, as least squares find from the CPU between events."""
+    clock = run_fakes(trials, reports, slots)
+    full, empties = clock.ends[slots], clock.ends[-slots]
+    events = sorted(
+        [(at, 0, 1) for at in clock.reports if full <= at <= empties]
+        + [(at, 1, 1) for at in clock.ends if full <= at <= empties]
+    )
+    counts = np.cumsum([[ends, heard] for _, ends, heard in events], axis=0)
+    at = np.linspace(0, len(events) - 1, WINDOWS + 1).astype(int)
+    spent = np.diff([events[i][0] for i in at])
+    trial, report = np.linalg.lstsq(np.diff(counts[at], axis=0), spent)[0]
+    print(
+        f"{slots} slots, {len(events)} events, {counts[-1, 0]} of them ends: "
+        f"{1000 * (events[-1][0] - events[0][0]) / len(events):.2f} ms an event; "
+        f"a report {1000 * report:.2f} ms, a trial besides {1000 * trial:.2f} ms"
+    )
 
 
 # fleet
@@ -406,9 +443,10 @@ def main() -> None:
     part = parts.add_parser("engine")
     part.add_argument("--trials", type=int, default=1000)
     part.add_argument("--reports", type=int, nargs="+", default=[1, 10])
-    part.add_argument(
-        "--slots", type=int, default=0, help="pretended ones; 0: those of this machine"
-    )
+    part = parts.add_parser("slots")
+    part.add_argument("--slots", type=int, default=10_000)
+    part.add_argument("--trials", type=int, default=24_000, help="more than twice the slots")
+    part.add_argument("--reports", type=int, default=4, help="of a trial")
     part = parts.add_parser("fleet")
     part.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 100_000])
     part.add_argument("--nodes", type=int, default=48)
@@ -426,7 +464,9 @@ def main() -> None:
     part.add_argument("--rows", type=int, default=20, help="of each file")
     given = arguments.parse_args()
     if given.part == "engine":
-        measure_engine(given.trials, given.reports, given.slots)
+        measure_engine(given.trials, given.reports)
+    elif given.part == "slots":
+        measure_slots(given.slots, given.trials, given.reports)
     elif given.part == "fleet":
         for trials in given.trials:
             simulate(trials, given)

@@ -204,6 +204,31 @@ def told_of_arrivals() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def bearing_losses() -> Iterator[None]:
+    """Makes Tune take each loss of a worker for the failure of one trial within the block. Of a
+    worker that Ray kills since its node has little memory left, it learns by an error that is no
+    `RayActorError`, and ends the whole run.
+
+    There is no public way to do so. Without the private part such an error ends the run.
+    """
+    from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.exceptions import RayActorError, RayTaskError
+
+    def failed(manager: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if not isinstance(exception, RayActorError | RayTaskError):
+            exception = RayActorError(error_msg=f"{type(exception).__name__}: {exception}")
+        theirs(manager, tracked_actor_task, exception)
+
+    theirs: Any = getattr(RayActorManager, _FAILED, None)
+    with _changed(RayActorManager, **{_FAILED: failed}):
+        yield
+
+
+_FAILED = "_actor_task_failed"
+"""What Tune's manager of actors calls when a call of an actor has failed."""
+
+
 def dead_processes() -> list[tuple[str, int]]:
     """Returns the names and exit codes of the dead processes of a Ray that this process started.
     Only its GCS and its raylet count, without which nothing can run.

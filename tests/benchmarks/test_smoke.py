@@ -52,7 +52,7 @@ LONG = [
     ("questions.py ended --trials 100 --rounds 1", rf"min d .*{DIFFERENCE}(.*\n)+status "),
     ("report.py --trials 40 --rounds 1", rf"a report .*{DIFFERENCE}(.*\n)+page .* MB"),
     ("scale.py engine --trials 20 --reports 1 2", r"a report -?\d+\.\d+ ms"),
-    ("scale.py engine --trials 40 --reports 1 2 --slots 8", r"a report -?\d+\.\d+ ms"),
+    ("scale.py slots --slots 8 --trials 80 --reports 2", r"a trial besides -?\d+\.\d+ ms"),
     ("scale.py metrics --files 1000 --rows 1", r"reading all"),
     ("scale.py store --trials 50 --folder .", r"status\n(.*\n)+.*compacting 40 more"),
     ("settled_real.py results --grid tiny.yaml --bases 20 40", r"rows: 1; settled"),

@@ -137,6 +137,8 @@ def run(
     }
     slots = at_once(placement)
     spec = replace(spec, slice_seconds=slice_seconds(slots, spec.hang_seconds))
+    # All slots fill at once. Older Tunes wait for each worker before they start the next.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots)
     end = EndOfRun(stopping)
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
@@ -164,7 +166,13 @@ def run(
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        with watched, silent, ray_private.fitting_little(), ray_private.told_of_arrivals():
+        with (
+            watched,
+            silent,
+            ray_private.fitting_little(),
+            ray_private.told_of_arrivals(),
+            ray_private.bearing_losses(),
+        ):
             tuner.fit()
     if end.failure:
         raise EnvironmentFailure(_what_is_left(end.failure, store))

@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,13 +109,25 @@ def stop_for_good() -> None:
 
 
 def starve() -> None:
-    """Eats until the kernel kills it: in the memory cgroup that the environment names, if any."""
+    """Eats until the kernel kills it, in the memory cgroup that the environment names, if any."""
     group = os.environ.get("STARVE_IN")
     assert group, "this would take down the machine"
     Path(group, "cgroup.procs").write_text(str(os.getpid()))
-    eaten = []
+    eat(sys.maxsize)
+
+
+def hoard() -> None:
+    """Eats as much as the environment says, and waits for Ray to kill it."""
+    eat(int(os.environ["HOARD_GIB"]) * 2**30)
+
+
+def eat(size: int) -> None:
+    eaten: list[Any] = []
     while True:
-        eaten.append(np.ones(2**24))
+        if len(eaten) * 2**27 < size:
+            eaten.append(np.ones(2**24))
+        else:
+            time.sleep(1)
 
 
 DEATHS: dict[str, Callable[[], Any]] = {
@@ -125,6 +138,7 @@ DEATHS: dict[str, Callable[[], Any]] = {
     "quit": lambda: os._exit(0),
     "exit": lambda: sys.exit(0),
     "starved": starve,
+    "hoards": hoard,
     "hang": stop_for_good,
     "frozen": lambda: os.kill(os.getpid(), signal.SIGSTOP),
 }

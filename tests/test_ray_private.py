@@ -11,11 +11,14 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import ray
 from ray.air.execution._internal import actor_manager, event_manager
 from ray.air.execution.resources.resource_manager import ResourceManager
+from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
 from ray.tune.utils import callback
@@ -36,6 +39,9 @@ NEEDED = {
     "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.fitting_little,
     "ray.tune.execution.experiment_state:out_of_band_serialize_dataset": ray_private.fitting_little,
     "ray.air.execution._internal.actor_manager:RayActorManager.next": ray_private.told_of_arrivals,
+    "ray.air.execution._internal.actor_manager:RayActorManager._actor_task_failed": (
+        ray_private.bearing_losses
+    ),
     "ray.air.execution._internal.event_manager:RayEventManager.track_future": (
         ray_private.told_of_arrivals
     ),
@@ -120,6 +126,27 @@ def test_tune_still_waits_for_futures_where_it_can_be_told_of_them() -> None:
     assert vars(event_manager.RayEventManager())["_tracked_futures"] == {}, "see told_of_arrivals"
     with ray_private.told_of_arrivals():
         assert not actor_manager.RayActorManager(ResourceManager()).next(0.0)
+
+
+def test_a_loss_that_is_no_actors_error_is_that_of_one_actor() -> None:
+    """Ray's own manager ends the run for it."""
+    heard: list[tuple[object, Exception]] = []
+    actor = SimpleNamespace(actor_id=1, _on_error=lambda *told: heard.append(told))
+    task = SimpleNamespace(_tracked_actor=actor, _on_error=None)
+    killed = OutOfMemoryError("1 worker(s) were killed")  # type: ignore[no-untyped-call]
+
+    def fails() -> None:
+        with patch.object(actor_manager.RayActorManager, "_cleanup_actor"):
+            manager: Any = actor_manager.RayActorManager(ResourceManager())
+            manager._actor_task_failed(tracked_actor_task=task, exception=killed)
+
+    with pytest.raises(RuntimeError, match="unexpected"):
+        fails()
+    with ray_private.bearing_losses():
+        fails()
+    [(lost, error)] = heard
+    assert lost is actor and isinstance(error, RayActorError)
+    assert str(error) == "OutOfMemoryError: 1 worker(s) were killed"
 
 
 def test_sigterm_is_kept_only_while_ray_starts() -> None:

@@ -4,11 +4,13 @@ is one failed attempt, and every trial that can end ends."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import faulty
+import psutil
 import pytest
 from shell import Shell
 from waiting import wait_until
@@ -54,7 +56,7 @@ def test_every_death_is_one_failed_attempt(tmp_path: Path, cgroup: Path | None) 
     shell = Shell(tmp_path, environment={"STARVE_IN": str(cgroup)} if cgroup else {})
     shutil.copy(faulty.__file__, tmp_path)
     deaths = {**WORDS, **HANGS}
-    assert deaths.keys() == faulty.DEATHS.keys()
+    assert {*deaths, "hoards"} == {*faulty.DEATHS}
     if not cgroup:
         del deaths["starved"]
     text = GRID.replace("MARKS", str(tmp_path)).replace("FAULTS", f"[{', '.join(deaths)}]")
@@ -74,6 +76,28 @@ def test_every_death_is_one_failed_attempt(tmp_path: Path, cgroup: Path | None) 
     [flood] = [row for row in attempts if row["task"].endswith("Flood")]
     assert flood["status"] == "completed"
     assert "is left out" in shell.run("logs", flood["id"]).stdout
+
+
+def test_ray_kills_a_worker_that_takes_too_much_memory(tmp_path: Path) -> None:
+    """Ray is told that the machine may have so much more memory in use than now."""
+    now, more = psutil.virtual_memory(), 4
+    share = (now.total - now.available + more * 2**30) / now.total
+    assert share < 0.9, "this machine has too little memory left for this test"
+    shell = Shell(tmp_path, environment={
+        "RAY_memory_usage_threshold": f"{share:.3f}",
+        "HOARD_GIB": str(more),
+    })  # fmt: skip
+    shutil.copy(faulty.__file__, tmp_path)
+    text = GRID.replace("hang_seconds: 30", "hang_seconds: 120").replace("MARKS", str(tmp_path))
+    shell.write("grid.yaml", text.replace("FAULTS", "hoards"))
+    launch = shell.start("launch", "grid.yaml", "--yes")
+    _, told = launch.communicate(timeout=900)
+    assert launch.returncode == 1, told
+    attempts = shell.sql("SELECT id, fault, status, error FROM attempts ORDER BY attempt")
+    first, last = (row for row in attempts if row["fault"] == "hoards")
+    assert (first["status"], last["status"]) == ("failed", "completed")
+    assert re.match("Ray killed its worker, since .*GB of its node's .*GB", first["error"])
+    assert "OOM kill reason" in shell.run("logs", first["id"]).stdout
 
 
 def test_workers_that_hang_before_they_can_work(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """A pattern of Ray's errors about an actor that was lost with its node. It also matches the error
 for an actor of which Ray could not find out within a minute whether it was lost."""
 
+LOW_MEMORY = re.compile(r"OutOfMemoryError: .* was (\S+) used / (\S+) limit")
+"""A pattern of Ray's account of a worker that it killed for its node's memory. Pages follow."""
+
 HANG_CHECK_SECONDS = 1.0
 """The seconds after which it is looked again which trials hang. There may be 10,000 of them."""
 SAVE_SECONDS = 10.0
@@ -189,13 +192,19 @@ class Watchdog(Disposable, tune.Callback):
     ) -> None:
         self.moved.pop(trial, None)
         lost, number = self.spec.trials[trial.config["index"]], trial.config["attempt"]
-        status, error = "failed", self._reason(trial)
-        if NODE_LOST.search(error) and self.search.moves[lost.id] < MOST_MOVES:
+        account = error = self._reason(trial)
+        status = "failed"
+        if low := LOW_MEMORY.search(account):
+            error = (
+                "Ray killed its worker, since {} of its node's {} of memory were used: give trials "
+                "more cores (resources.cpus), so that fewer run at once".format(*low.groups())
+            )
+        elif NODE_LOST.search(error) and self.search.moves[lost.id] < MOST_MOVES:
             status, error = "interrupted", f"its node was lost: {error}"
         ending = {"status": status, "acc": None, "loss": None, "error": error}
         self.search.ended(lost, Outcome(status))
         try:
-            self.store.append_log(lost.id, log_line(number, error))
+            self.store.append_log(lost.id, log_line(number, account))
             columns = ledger_columns(lost, number, self.spec.sweep)
             self.store.write_trials([{**columns, **ending}])
         except EnvironmentFailure as failure:

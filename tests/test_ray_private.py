@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import pytest
 import ray
+from ray import ObjectRef
 from ray.air.execution._internal import actor_manager, event_manager
 from ray.air.execution.resources.resource_manager import ResourceManager
 from ray.exceptions import OutOfMemoryError, RayActorError
@@ -38,10 +39,11 @@ NEEDED = {
     "ray.air._internal.usage:tag_callbacks": ray_private.fitting_little,
     "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.fitting_little,
     "ray.tune.execution.experiment_state:out_of_band_serialize_dataset": ray_private.fitting_little,
-    "ray.air.execution._internal.actor_manager:RayActorManager.next": ray_private.told_of_arrivals,
     "ray.air.execution._internal.actor_manager:RayActorManager._actor_task_failed": (
         ray_private.bearing_losses
     ),
+    "ray.tune.experiment:Trial._get_default_result_or_future": ray_private.bearing_losses,
+    "ray.air.execution._internal.actor_manager:RayActorManager.next": ray_private.told_of_arrivals,
     "ray.air.execution._internal.event_manager:RayEventManager.track_future": (
         ray_private.told_of_arrivals
     ),
@@ -142,8 +144,12 @@ def test_a_loss_that_is_no_actors_error_is_that_of_one_actor() -> None:
 
     with pytest.raises(RuntimeError, match="unexpected"):
         fails()
+    trial = Trial("whatever", stub=True)
+    trial._default_result_or_future = ObjectRef.nil()
     with ray_private.bearing_losses():
         fails()
+        with patch("ray.get", side_effect=killed):
+            assert set(trial.last_result) == {"trial_id"}
     [(lost, error)] = heard
     assert lost is actor and isinstance(error, RayActorError)
     assert str(error) == "OutOfMemoryError: 1 worker(s) were killed"

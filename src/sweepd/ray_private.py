@@ -206,27 +206,39 @@ def told_of_arrivals() -> Iterator[None]:
 
 @contextmanager
 def bearing_losses() -> Iterator[None]:
-    """Makes Tune take each loss of a worker for the failure of one trial within the block. Of a
-    worker that Ray kills since its node has little memory left, it learns by an error that is no
-    `RayActorError`, and ends the whole run.
+    """Makes Tune take each loss of a worker within the block for the failure of one trial. Where
+    Ray kills a worker since its node has little memory left, the error is no `RayActorError`. Tune
+    counts on that, both where a call of the worker fails and where it asks for a trial's first
+    result, and ends the whole run.
 
-    There is no public way to do so. Without the private part such an error ends the run.
+    There is no public way to do so. Without the private parts such an error ends the run.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
-    from ray.exceptions import RayActorError, RayTaskError
+    from ray.exceptions import RayActorError, RayError, RayTaskError
+    from ray.tune.experiment import Trial
 
     def failed(manager: Any, tracked_actor_task: Any, exception: Exception) -> None:
         if not isinstance(exception, RayActorError | RayTaskError):
             exception = RayActorError(error_msg=f"{type(exception).__name__}: {exception}")
-        theirs(manager, tracked_actor_task, exception)
+        tune_failed(manager, tracked_actor_task, exception)
 
-    theirs: Any = getattr(RayActorManager, _FAILED, None)
-    with _changed(RayActorManager, **{_FAILED: failed}):
+    def first_result(trial: Any) -> Any:
+        try:
+            return tune_first_result(trial)
+        except RayError:
+            trial._default_result_or_future = None
+            return None
+
+    tune_failed: Any = getattr(RayActorManager, _FAILED, None)
+    tune_first_result: Any = getattr(Trial, _FIRST_RESULT, None)
+    failing = _changed(RayActorManager, **{_FAILED: failed})
+    with failing, _changed(Trial, **{_FIRST_RESULT: first_result}):
         yield
 
 
-_FAILED = "_actor_task_failed"
-"""What Tune's manager of actors calls when a call of an actor has failed."""
+_FAILED, _FIRST_RESULT = "_actor_task_failed", "_get_default_result_or_future"
+"""What Tune calls when a call of an actor has failed, and for the result of a trial that has not
+reported."""
 
 
 def dead_processes() -> list[tuple[str, int]]:

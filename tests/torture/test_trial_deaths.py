@@ -79,7 +79,8 @@ def test_every_death_is_one_failed_attempt(tmp_path: Path, cgroup: Path | None) 
 
 
 def test_ray_kills_a_worker_that_takes_too_much_memory(tmp_path: Path) -> None:
-    """Ray is told that the machine may have so much more memory in use than now."""
+    """Ray is told that the machine may have so much more memory in use than now. It may also kill
+    the worker that tries again, while the memory of the first is not free yet."""
     now, more = psutil.virtual_memory(), 4
     share = (now.total - now.available + more * 2**30) / now.total
     assert share < 0.9, "this machine has too little memory left for this test"
@@ -88,13 +89,18 @@ def test_ray_kills_a_worker_that_takes_too_much_memory(tmp_path: Path) -> None:
         "HOARD_GIB": str(more),
     })  # fmt: skip
     shutil.copy(faulty.__file__, tmp_path)
-    text = GRID.replace("hang_seconds: 30", "hang_seconds: 120").replace("MARKS", str(tmp_path))
-    shell.write("grid.yaml", text.replace("FAULTS", "hoards"))
+    lines = (
+        GRID.replace("retries: 1", "retries: 5")
+        .replace("FAULTS", "hoards")
+        .replace("MARKS", str(tmp_path))
+        .splitlines(True)
+    )
+    shell.write("grid.yaml", "".join(line for line in lines if "Rubbish" not in line))
     launch = shell.start("launch", "grid.yaml", "--yes")
-    _, told = launch.communicate(timeout=900)
-    assert launch.returncode == 1, told
+    _, told = launch.communicate(timeout=300)
+    assert launch.returncode == 0, told
     attempts = shell.sql("SELECT id, fault, status, error FROM attempts ORDER BY attempt")
-    first, last = (row for row in attempts if row["fault"] == "hoards")
+    first, *_, last = (row for row in attempts if row["fault"] == "hoards")
     assert (first["status"], last["status"]) == ("failed", "completed")
     assert re.match("Ray killed its worker, since .*GB of its node's .*GB", first["error"])
     assert "OOM kill reason" in shell.run("logs", first["id"]).stdout

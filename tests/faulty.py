@@ -94,6 +94,20 @@ class Rubbish(LIS):
         return SAMPLES[self.fault](chains) if spoilt else chains
 
 
+def trains() -> bool:
+    """Whether this process trains trials. If not, a launch inspects the task there."""
+    return "default_worker" in sys.argv[0]
+
+
+@dataclass(frozen=True)
+class LateRubbish(Rubbish):
+    """Is harmless where a launch inspects it."""
+
+    def batch(self, rng: np.random.Generator, count: int, split: Split) -> Batch:
+        kind = Rubbish if trains() else LIS
+        return kind.batch(self, rng, count, split)
+
+
 @dataclass(frozen=True)
 class Flood(LIS):
     """Prints a megabyte at each step."""
@@ -155,7 +169,7 @@ class Deadly(LIS):
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
         mark = Path(self.marks, self.fault)
-        if "default_worker" in sys.argv[0] and not (self.marks and mark.exists()):
+        if trains() and not (self.marks and mark.exists()):
             if self.marks:
                 mark.touch()
             DEATHS[self.fault]()

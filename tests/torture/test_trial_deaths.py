@@ -18,7 +18,7 @@ from waiting import wait_until
 GRID = """
 task:
 - {name: faulty.py:Deadly, n: 2, value_range: 64, fault: FAULTS, marks: MARKS}
-- {name: faulty.py:Rubbish, n: 2, value_range: 64, fault: [exception, few rows]}
+- {name: faulty.py:LateRubbish, n: 2, value_range: 64, fault: [exception, few rows]}
 - {name: faulty.py:Flood, n: 2, value_range: 64}
 model: {name: standard, d: 4, layers: 1, heads: 1}
 train: {steps: 20, batch_size: 4}

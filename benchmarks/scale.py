@@ -72,7 +72,8 @@ seeds: {seeds}
 CELLS = 40
 """Of the grid with one weight decay."""
 TRIAL_MS, REPORT_MS = 4.5, 1e3 * REPORT_SECONDS
-"""Of the driver's CPU, for a trial and for a report, as `engine` printed (docs/scale.md)."""
+"""Of the driver's CPU, for a trial as `engine` printed, and for a report as `slots` did
+(docs/scale.md)."""
 WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""
 WINDOWS = 100

@@ -24,4 +24,4 @@ def test_the_driver_hears_of_few_enough_trials_a_second(slots: int, hang_seconds
 
 def test_a_laptop_hears_once_a_second() -> None:
     assert slice_seconds(2, 600.0) == 1.0
-    assert 20 < slice_seconds(10_000, 600.0) < 25
+    assert 30 < slice_seconds(10_000, 600.0) < 35

@@ -35,7 +35,7 @@ LEAST_SLICE_SECONDS = 1.0
 """The seconds that a trial trains between two reports, if few enough trials run at once."""
 REPORTS_SHARE = 1 / 3
 """The most of the driver's time that reports are to take."""
-REPORT_SECONDS = 0.75e-3
+REPORT_SECONDS = 1.1e-3
 """The seconds of the driver's CPU that a report takes (docs/scale.md)."""
 SLICES_TO_HANG = 4
 """The least number of slices that fit into `hang_seconds`. The driver tells from the reports

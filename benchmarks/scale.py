@@ -8,12 +8,14 @@
 
 `engine` runs fake trials through the real engine and Ray. Each of them reports so often, trains
 nothing and writes its ending. It prints the CPU time of the driver's process for a trial and for a
-report, quarter by quarter of the run. With `--slots`, so many trials run at once, whose workers
-live in one process
+report, quarter by quarter of the run.
+
+`slots` does so with thousands of trials at once, whose workers live in one process (pretended.py).
+It leaves out the time in which the slots fill and that in which they empty.
 
 `fleet` runs a real plan and a real search against simulated workers in virtual time. Nodes have
 slots, are lost and come back. Trials report as often as real ones do. The driver handles one event
-at a time, which takes as long as `slots` measured and as the search itself takes.
+at a time, which takes as long as `engine` and `slots` measured and as the search itself takes.
 
 `store` fills a store with so many ended trials, one file each, as workers leave them. It then runs
 the commands that read it, before and after compaction.
@@ -173,16 +175,18 @@ def measure_slots(slots: int, trials: int, reports: int) -> None:
     clock = run_fakes(trials, reports, slots)
     full, empties = clock.ends[slots], clock.ends[-slots]
     events = sorted(
-        [(at, 0, 1) for at in clock.reports if full <= at <= empties]
-        + [(at, 1, 1) for at in clock.ends if full <= at <= empties]
+        (at, is_end)
+        for is_end, times in enumerate((clock.reports, clock.ends))
+        for at in times
+        if full <= at <= empties
     )
-    counts = np.cumsum([[ends, heard] for _, ends, heard in events], axis=0)
-    at = np.linspace(0, len(events) - 1, WINDOWS + 1).astype(int)
-    spent = np.diff([events[i][0] for i in at])
-    trial, report = np.linalg.lstsq(np.diff(counts[at], axis=0), spent)[0]
+    spent, is_end = np.array(events).T
+    edges = np.linspace(0, len(events) - 1, WINDOWS + 1).astype(int)
+    counts = [np.diff(is_end.cumsum()[edges]), np.diff(edges)]  # each end is a report, too
+    trial, report = np.linalg.lstsq(np.transpose(counts), np.diff(spent[edges]))[0]
     print(
-        f"{slots} slots, {len(events)} events, {counts[-1, 0]} of them ends: "
-        f"{1000 * (events[-1][0] - events[0][0]) / len(events):.2f} ms an event; "
+        f"{slots} slots, {len(events)} events, {is_end.sum():.0f} of them ends: "
+        f"{1000 * (spent[-1] - spent[0]) / len(events):.2f} ms an event; "
         f"a report {1000 * report:.2f} ms, a trial besides {1000 * trial:.2f} ms"
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+from uuid import UUID
 
 import pytest
 import ray
@@ -22,6 +23,7 @@ from ray.air.execution.resources.resource_manager import ResourceManager
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
+from ray.tune.search import search_generator
 from ray.tune.utils import callback
 
 from sweepd import ray_private
@@ -39,6 +41,7 @@ NEEDED = {
     "ray.air._internal.usage:tag_callbacks": ray_private.fitting_little,
     "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.fitting_little,
     "ray.tune.execution.experiment_state:out_of_band_serialize_dataset": ray_private.fitting_little,
+    "ray.tune.experiment:Trial.generate_id": ray_private.numbering_trials,
     "ray.air.execution._internal.actor_manager:RayActorManager._actor_task_failed": (
         ray_private.bearing_losses
     ),
@@ -117,6 +120,20 @@ def test_tune_still_holds_ended_trials_where_they_can_be_dropped() -> None:
     ray_private.forget_ended(object(), ended)  # of another Tune
     text = Path(callback.__file__).read_text()
     assert "isinstance(c, TrialProgressCallback) for c in" in text, "see NoProgress"
+
+
+def test_no_two_trials_of_a_run_have_one_name() -> None:
+    """Tune's own names are random. Here chance has them all alike."""
+
+    def names() -> set[str]:
+        return {Trial("whatever", stub=True).trial_id for _ in range(20)}
+
+    with patch("uuid.uuid4", return_value=UUID(int=7)):
+        assert len(names()) == 1
+        with ray_private.numbering_trials():
+            assert len(names()) == 20
+    text = Path(search_generator.__file__).read_text()
+    assert "trial_id = Trial.generate_id()" in text, "see numbering_trials"
 
 
 def test_tune_still_waits_for_futures_where_it_can_be_told_of_them() -> None:

@@ -170,6 +170,7 @@ def run(
             watched,
             silent,
             ray_private.fitting_little(),
+            ray_private.numbering_trials(),
             ray_private.told_of_arrivals(),
             ray_private.bearing_losses(),
         ):

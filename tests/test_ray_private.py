@@ -41,6 +41,10 @@ NEEDED = {
     "ray.air._internal.usage:tag_callbacks": ray_private.fitting_little,
     "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.fitting_little,
     "ray.tune.execution.experiment_state:out_of_band_serialize_dataset": ray_private.fitting_little,
+    "ray.train._internal.storage:StorageContext.trial_driver_staging_path": (
+        ray_private.forget_ended
+    ),
+    "ray.train._internal.storage:StorageContext.trial_working_directory": ray_private.forget_ended,
     "ray.tune.experiment:Trial.generate_id": ray_private.numbering_trials,
     "ray.air.execution._internal.actor_manager:RayActorManager._actor_task_failed": (
         ray_private.bearing_losses
@@ -102,13 +106,20 @@ def test_tune_still_waits_for_workers_that_save_before_it_kills_them() -> None:
     ray_private.give_time_to_save(object(), 60.0)  # of another Tune
 
 
-def test_tune_still_holds_ended_trials_where_they_can_be_dropped() -> None:
-    """A trial is dropped once it has ended and its actor is free, and the last one stays."""
+def test_tune_still_holds_ended_trials_where_they_can_be_dropped(tmp_path: Path) -> None:
+    """A trial is dropped once it has ended and its actor is free, and the last one stays. Its
+    folders go with it, but not what somebody has put there."""
     text = Path(tune_controller.__file__).read_text()
     for name in ("_trials", "_trial_to_actor", *ray_private._HOLD_TRIALS):
         assert re.search(rf"self\.{name}: .*= ", text), f"{name}: see forget_ended"
     assert "choose_trial_to_run(self._wrapped())" in text, "see forget_ended"
     runs, let_go, stops, last = trials = [Trial("whatever", stub=True) for _ in range(4)]
+    for number, trial in enumerate(trials):
+        paths = {name: tmp_path / f"{name} {number}" for name in ray_private._FOLDERS}
+        for path in paths.values():
+            path.mkdir()
+        vars(trial)["storage"] = SimpleNamespace(**paths)
+    (tmp_path / f"{ray_private._FOLDERS[0]} 1" / "error.txt").touch()
     for trial in (let_go, stops, last):
         trial.set_status(Trial.TERMINATED)  # type: ignore[no-untyped-call]
     held = {name: {let_go, last} for name in ray_private._HOLD_TRIALS}
@@ -117,6 +128,8 @@ def test_tune_still_holds_ended_trials_where_they_can_be_dropped() -> None:
     ray_private.forget_ended(SimpleNamespace(_tune_controller=controller), ended)
     assert controller._trials == [runs, stops, last] and list(ended) == [stops, last]
     assert list(held.values()) == [{last}] * len(held)
+    assert not (tmp_path / f"{ray_private._FOLDERS[1]} 1").exists()
+    assert len([*tmp_path.iterdir()]) == 2 * len(trials) - 1
     ray_private.forget_ended(object(), ended)  # of another Tune
     text = Path(callback.__file__).read_text()
     assert "isinstance(c, TrialProgressCallback) for c in" in text, "see NoProgress"

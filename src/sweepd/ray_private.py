@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from itertools import count, islice
@@ -301,8 +301,9 @@ _SAVING = "_actor_force_cleanup_timeout"
 def forget_ended(tune_controller: Any, ended: dict[Any, None]) -> None:
     """Drops these of Tune's trials, which have ended, from Tune's lists and from `ended`. Otherwise
     each stays to the end of a run, with its settings and results, some 10 KiB, and nobody asks for
-    them. The last one stays, since Tune reads its files where it knows of no trial. So do those
-    whose actor Tune has not let go yet.
+    them. The two empty folders that Tune made for each on this machine are deleted, too, which it
+    leaves behind for good. The last trial stays, since Tune reads its files where it knows of no
+    trial. So do those whose actor Tune has not let go yet.
 
     tune_controller: what Tune hands to a scheduler. There is no public way to drop trials. Without
     the private parts they stay.
@@ -315,11 +316,17 @@ def forget_ended(tune_controller: Any, ended: dict[Any, None]) -> None:
                 held["_trials"].remove(trial)
                 for name in _HOLD_TRIALS:
                     held[name].discard(trial)
+                for name in _FOLDERS:
+                    with suppress(AttributeError, RuntimeError, OSError):  # none, or not empty
+                        Path(getattr(trial.storage, name)).rmdir()
 
 
 _HOLD_TRIALS = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")
 """The sets of Tune's controller, beside its list of trials, in which a trial stays once it has
 ended."""
+_FOLDERS = ("trial_driver_staging_path", "trial_working_directory")
+"""Where a trial's storage has the paths of its folders on this machine. A worker of another machine
+has its own there."""
 
 
 def cluster_schema() -> dict[str, Any]:

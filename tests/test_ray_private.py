@@ -19,6 +19,7 @@ import pytest
 import ray
 from ray import ObjectRef
 from ray.air.execution._internal import actor_manager, event_manager
+from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
 from ray.air.execution.resources.resource_manager import ResourceManager
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.execution import tune_controller
@@ -55,6 +56,9 @@ NEEDED = {
         ray_private.told_of_arrivals
     ),
     "ray.air.execution._internal.event_manager:RayEventManager.get_futures": (
+        ray_private.told_of_arrivals
+    ),
+    "ray.air.execution.resources.placement_group:PlacementGroupResourceManager.request_resources": (
         ray_private.told_of_arrivals
     ),
     "ray._private.worker:_global_node": ray_private.dead_processes,
@@ -156,6 +160,8 @@ def test_tune_still_waits_for_futures_where_it_can_be_told_of_them() -> None:
     }, "see told_of_arrivals"
     assert {"_resource_manager", "_actor_state_events", "_actor_task_events"} <= manager.keys()
     assert vars(event_manager.RayEventManager())["_tracked_futures"] == {}, "see told_of_arrivals"
+    nodes = PlacementGroupResourceManager()
+    assert nodes._staging_future_to_pg == {}, "see told_of_arrivals"
     with ray_private.told_of_arrivals():
         assert not actor_manager.RayActorManager(ResourceManager()).next(0.0)
 

@@ -10,7 +10,7 @@ import json
 import sys
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -172,32 +172,39 @@ def numbering_trials() -> Iterator[None]:
 def told_of_arrivals() -> Iterator[None]:
     """Makes the cost of an event of Tune's run within the block the same for any number of slots.
 
-    At each event Tune shuffles the futures of all slots and waits anew for one of them, which takes
-    4 ms with 10,000. Here each future says when it has arrived, and Tune looks only at the one that
-    came first. There is no public way to do so. Without the private parts Tune looks at all.
+    At each event Tune shuffles the futures of all slots, and of all nodes that it waits for, and
+    waits anew for one of them, which takes 4 ms with 10,000. Here each future says when it has
+    arrived, and Tune looks only at the one that came first. There is no public way to do so.
+    Without the private parts Tune looks at all.
     """
-    from ray.air.execution._internal import actor_manager, event_manager
+    from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.air.execution._internal.event_manager import RayEventManager
+    from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
 
-    bell, staged = threading.Event(), set[Any]()
+    bell, arrived = threading.Event(), defaultdict[Any, deque[Any]](deque)
 
-    class Arrivals(event_manager.RayEventManager):
-        def __init__(self) -> None:
-            super().__init__()
-            self.arrived = deque[Any]()
+    def watch(manager: Any, future: Any) -> None:
+        queue = arrived[manager]
 
-        def track_future(self, future: Any, *callbacks: Any, **named_callbacks: Any) -> None:
-            super().track_future(future, *callbacks, **named_callbacks)
+        def has_arrived(_: object) -> None:
+            queue.append(future)
+            bell.set()
 
-            def has_arrived(_: object) -> None:
-                self.arrived.append(future)
-                bell.set()
+        future.future().add_done_callback(has_arrived)
 
-            future.future().add_done_callback(has_arrived)
+    def first(manager: Any, awaited: Mapping[Any, Any]) -> list[Any]:
+        queue = arrived[manager]
+        while queue and queue[0] not in awaited:
+            queue.popleft()  # handled, or discarded
+        return list(islice(queue, 1))
 
-        def get_futures(self) -> set[Any]:
-            while self.arrived and self.arrived[0] not in self._tracked_futures:
-                self.arrived.popleft()  # handled, or discarded
-            return set(islice(self.arrived, 1))
+    def track_future(manager: Any, future: Any, *callbacks: Any, **named_callbacks: Any) -> None:
+        tune_tracks(manager, future, *callbacks, **named_callbacks)
+        watch(manager, future)
+
+    def request_resources(manager: Any, resource_request: Any) -> None:
+        tune_requests(manager, resource_request)
+        watch(manager, next(reversed(manager._staging_future_to_pg)))
 
     def next_event(manager: Any, timeout: float | None = None) -> bool:
         until = time.monotonic() + (timeout or 0.0)
@@ -205,17 +212,24 @@ def told_of_arrivals() -> Iterator[None]:
             bell.clear()
             if look(manager, 0):
                 return True
-            resources = set(manager._resource_manager.get_resource_futures())
-            for future in resources - staged:
-                future.future().add_done_callback(lambda _: bell.set())
-            staged.intersection_update(resources)
-            staged.update(resources)
             if not bell.wait(timeout and max(0.0, until - time.monotonic())):
                 return False
 
-    look = actor_manager.RayActorManager.next
-    waiting = _changed(actor_manager.RayActorManager, next=next_event)
-    with waiting, _changed(actor_manager, RayEventManager=Arrivals):
+    look, tune_tracks = RayActorManager.next, RayEventManager.track_future
+    tune_requests = PlacementGroupResourceManager.request_resources
+    with (
+        _changed(RayActorManager, next=next_event),
+        _changed(
+            RayEventManager,
+            track_future=track_future,
+            get_futures=lambda manager: set(first(manager, manager._tracked_futures)),
+        ),
+        _changed(
+            PlacementGroupResourceManager,
+            request_resources=request_resources,
+            get_resource_futures=lambda manager: first(manager, manager._staging_future_to_pg),
+        ),
+    ):
         yield
 
 

@@ -16,6 +16,7 @@ from sweepd.run import engine
 
 import ray
 from ray.air.execution._internal import actor_manager
+from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
 
 
 class Slots:
@@ -32,27 +33,31 @@ class Slots:
         self.allowed[number].set()
 
 
-class Resources:
-    # One, which is there once report 5 is.
+class Group:
+    # A placement group, which is there once report 5 is. It is the request for itself.
 
-    def __init__(self):
-        self.futures, self.updates = [slots.report.remote(5)], 0
+    def to_placement_group(self):
+        return self
 
-    def get_resource_futures(self):
-        return self.futures
+    def ready(self):
+        return slots.report.remote(5)
 
-    def update_state(self):
-        self.futures, self.updates = [], self.updates + 1
+
+class Resources(PlacementGroupResourceManager):
+    def clear(self):
+        pass
 
 
 def begun():
     ray.get(slots.begin.remote())
-    resources = Resources()
-    return resources, actor_manager.RayActorManager(resources)
+    resources, group = Resources(), Group()
+    resources.request_resources(group)
+    return resources, group, actor_manager.RayActorManager(resources)
 
 
 def handled():
-    resources, manager = begun()
+    resources, group, manager = begun()
+    assert not resources.has_resources_ready(group)
     heard, kinds = [], (manager._actor_state_events, manager._actor_task_events)
     for number in (7, 3, 9, 1, 8, 2, 6, 4):
         events, future = kinds[number % 2], slots.report.remote(number, number % 3 == 0)
@@ -69,7 +74,7 @@ def handled():
         slots.allow.remote(number)
         if number not in (2, 5, 8):
             assert manager.next(timeout=60.0) and len(heard) == before + 1
-    assert resources.updates == 1
+    assert resources._request_to_ready_pgs[group] == {group}
     kinds[1].track_future(slots.report.remote(11), heard.append)
     assert not manager.next(timeout=0.2)
     return heard
@@ -83,7 +88,7 @@ theirs = handled()
 assert ours == theirs == [1, (3, "failed"), 4, (6, "failed"), 7, (9, "failed"), 10], (ours, theirs)
 
 with ray_private.told_of_arrivals():  # in the order of arrival, where several wait to be handled
-    _, manager = begun()
+    _, _, manager = begun()
     heard, numbers = [], (3, 1, 4, 2)
     futures = {number: slots.report.remote(number) for number in (1, 2, 3, 4)}
     for future in futures.values():

@@ -111,12 +111,13 @@ def _memory(process: psutil.Process) -> float:
 
 
 def _held(folder: Path) -> tuple[int, int]:
-    """Returns the files and the bytes below a folder. What disappears meanwhile does not count."""
+    """Returns the files below a folder, and the bytes that they and all folders there take of the
+    disk. What disappears meanwhile does not count."""
     files = size = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):
-            if path.is_file():
-                files, size = files + 1, size + path.stat().st_blocks * 512
+            size += path.lstat().st_blocks * 512
+            files += path.is_file()
     return files, size
 
 

@@ -57,7 +57,7 @@ bench: install
 	$(BIN)/python benchmarks/overhead.py --trials 300 --rounds 2
 	$(BIN)/python benchmarks/questions.py small --rounds 15
 	$(BIN)/python benchmarks/questions.py --rounds 3
-	$(BIN)/python benchmarks/questions.py ended --trials 100000 --rounds 3
+	$(BIN)/python benchmarks/questions.py ended --trials 100000 --rounds 5
 	$(BIN)/python benchmarks/report.py --rounds 3
 	$(BIN)/python benchmarks/data.py --rounds 2
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attention.py --rounds 3

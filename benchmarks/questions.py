@@ -15,9 +15,9 @@ a real disk.
 The first question of `sweepd` checks each file's digest and remembers it. Its time is printed by
 itself. The rounds that follow find it remembered. The peer checks nothing.
 
-`ended` asks of plans and endings alone: `min`, `plan`, `status`, and a picture of `status --watch`.
-`small` asks a question of a store of 40 trials, beside a process that imports typer, duckdb and
-pyarrow and does nothing.
+`ended` asks of plans and endings alone: a mean, `min`, `plan`, `status`, and a picture of
+`status --watch`. `small` asks a question of a store of 40 trials, beside a process that imports
+typer, duckdb and pyarrow and does nothing.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ SQL = {
     ),
 }
 """Of the view `metrics`: the same for both."""
+OF_ENDINGS = "SELECT d, avg(acc) AS acc FROM trials GROUP BY d ORDER BY d"
+"""Of the view `trials`: the same for both."""
 MINIMUM = "min d where acc>0.9"
 PEER_MINIMUM = """
     WITH latest AS (
@@ -223,6 +225,8 @@ def ask_of_metrics(address: str, made: Plan, rounds: int) -> None:
 
 def ask_of_endings(address: str, rounds: int) -> None:
     at, files = ("--results", address), str(Path(address, "trials"))
+    peer = (sys.executable, "-c", PEER, "trials", files, OF_ENDINGS)
+    compare("mean acc by d", (*SWEEPD, "sql", OF_ENDINGS, "--csv", *at), peer, rounds)
     peer = (sys.executable, "-c", PEER, "trials", files, PEER_MINIMUM)
     compare(MINIMUM[:20], (*SWEEPD, "query", MINIMUM, "--csv", *at), peer, rounds)
     grid = Path(address, "sweeps", "scale", "grid.yaml")

@@ -175,7 +175,7 @@ def told_of_arrivals() -> Iterator[None]:
     At each event Tune shuffles the futures of all slots, and of all nodes that it waits for, and
     waits anew for one of them, which takes 4 ms with 10,000. Here each future says when it has
     arrived, and Tune looks only at the one that came first. There is no public way to do so.
-    Without the private parts Tune looks at all.
+    Without the private parts a launch ends at once, with Python's error that names what is missing.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.air.execution._internal.event_manager import RayEventManager

@@ -12,8 +12,10 @@ time and the peak memory of whole processes, and their ratios: the median over r
 the greatest. `--folder` keeps the store there, or uses the one that is there. The folder belongs on
 a real disk.
 
-The first question of `sweepd` checks each file's digest and remembers it. Its time is printed by
-itself. The rounds that follow find it remembered. The peer checks nothing.
+The first question of `sweepd` checks each file's digest and remembers it, and the first about
+endings or cells keeps what it has made of them. Their time is printed by itself. The rounds that
+follow find it kept. Of a store that has just changed nothing is kept. So lines that say "changing"
+measure what each question costs while a sweep runs. The peer checks nothing.
 
 `ended` asks of plans and endings alone: a mean, `min`, `plan`, `status`, and a picture of
 `status --watch`. `small` asks a question of a store of 40 trials, beside a process that imports
@@ -42,7 +44,6 @@ from scale import planned
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.run.driver import sweep_info
-from sweepd.store.remembered import SETTLED_SECONDS
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store
 from sweepd.store.tables import MOST_ROWS, TableFolder
@@ -51,6 +52,9 @@ from sweepd.trial.endings import ledger_columns
 SWEEPD = (str(Path(sys.executable).with_name("sweepd")),)
 LOG_EVERY, CHECK_EVERY = 10, 100
 FILES_A_WAVE = 4
+LONG_AGO = time.time() - 3600
+WIDTH = 28
+"""Of the names that begin each line."""
 SMALL = 40
 """Trials of a small store."""
 IMPORTS = "import typer, duckdb, pyarrow"
@@ -148,7 +152,13 @@ def fill(address: str, name: str, made: Plan, rows: int, scores: Scores) -> None
         _put(store._trials, TRIALS.table(ended))
         for table in waves([trial.id for trial in made.trials], rows, rng):
             _put(store._metrics, table)
-    time.sleep(SETTLED_SECONDS)  # nothing is remembered of files that were just written
+    date(Path(address), LONG_AGO)  # nothing is kept of files that were just written
+
+
+def date(folder: Path, written: float) -> None:
+    """Says of all files of a folder that they were written then, in seconds since 1970."""
+    for path in folder.rglob("*.*"):
+        os.utime(path, (written, written))
 
 
 def at_random(trial: Trial, rng: np.random.Generator) -> Mapping[str, float]:
@@ -192,7 +202,7 @@ def metrics(ids: Sequence[str], steps: np.ndarray, rng: np.random.Generator) -> 
 
 def compare(name: str, ours: Sequence[str], peer: Sequence[str], rounds: int) -> None:
     pairs = [(cost(ours), cost(peer)) for _ in range(rounds)]
-    shown = [name.ljust(20)]
+    shown = [name.ljust(WIDTH)]
     for what, unit in (("seconds", "s"), ("cpu", "s of CPU"), ("memory", "MiB")):
         both = [(getattr(a, what), getattr(b, what)) for a, b in pairs]
         ratios = sorted(a / b for a, b in both)
@@ -207,7 +217,7 @@ def compare(name: str, ours: Sequence[str], peer: Sequence[str], rounds: int) ->
 def alone(name: str, program: Sequence[str]) -> None:
     found = cost(program)
     print(
-        f"{name.ljust(20)} {found.seconds:8.2f} s  {found.cpu:8.2f} s of CPU  "
+        f"{name.ljust(WIDTH)} {found.seconds:8.2f} s  {found.cpu:8.2f} s of CPU  "
         f"{found.memory:8.0f} MiB",
         flush=True,
     )
@@ -215,7 +225,7 @@ def alone(name: str, program: Sequence[str]) -> None:
 
 def ask_of_metrics(address: str, made: Plan, rounds: int) -> None:
     at, files = ("--results", address), str(Path(address, "metrics"))
-    alone("the first question", (*SWEEPD, "sql", SQL["count, avg"], *at))
+    alone("first question", (*SWEEPD, "sql", SQL["count, avg"], *at))
     some = made.trials[len(made.trials) // 2].id
     for name, text in SQL.items():
         sql = text.format(id=some)
@@ -224,19 +234,25 @@ def ask_of_metrics(address: str, made: Plan, rounds: int) -> None:
 
 
 def ask_of_endings(address: str, rounds: int) -> None:
-    at, files = ("--results", address), str(Path(address, "trials"))
-    peer = (sys.executable, "-c", PEER, "trials", files, OF_ENDINGS)
-    compare("mean acc by d", (*SWEEPD, "sql", OF_ENDINGS, "--csv", *at), peer, rounds)
-    peer = (sys.executable, "-c", PEER, "trials", files, PEER_MINIMUM)
-    compare(MINIMUM[:20], (*SWEEPD, "query", MINIMUM, "--csv", *at), peer, rounds)
+    at, files = ("--results", address), Path(address, "trials")
+    for name, ask, question, sql in (
+        ("mean acc by d", "sql", OF_ENDINGS, OF_ENDINGS),
+        (MINIMUM, "query", MINIMUM, PEER_MINIMUM),
+    ):
+        ours = (*SWEEPD, ask, question, "--csv", *at)
+        peer = (sys.executable, "-c", PEER, "trials", str(files), sql)
+        alone(f"first {name}", ours)
+        compare(name, ours, peer, rounds)
+        date(files, time.time())
+        compare(f"{name}, changing", ours, peer, rounds)
+        date(files, LONG_AGO)
     grid = Path(address, "sweeps", "scale", "grid.yaml")
     alone("plan", (*SWEEPD, "plan", str(grid), *at))
     alone("status", (*SWEEPD, "status", *at))
     watching = (sys.executable, "-c", WATCHING, address)
     one, more = (cost((*watching, str(pictures))).cpu for pictures in (1, 11))
-    print(
-        f"{'status --watch'.ljust(20)} {(more - one) / 10:8.2f} s of CPU for each further picture"
-    )
+    each = (more - one) / 10
+    print(f"{'status --watch'.ljust(WIDTH)} {each:8.2f} s of CPU for each further picture")
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.store.schema import METRICS, PLAN, TRIALS
+from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Damaged, Live, Read
+from sweepd.store.tables import Live, Read
 
 Row = dict[str, Any]
 
@@ -41,6 +42,12 @@ class FakeStore:
         if acc is not None:
             known |= {"total": 100, "correct": round(100 * acc)}
         self.endings.append({**trial, **known, **more})
+
+    address = "in memory"
+
+    def state(self) -> str | None:
+        """Nothing is kept of it."""
+        return None
 
     def sweeps(self) -> list[str]:
         return list(self.infos)

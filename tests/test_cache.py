@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,36 @@ def test_what_is_kept_comes_back_unless_it_was_changed(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "a").iterdir()) == ["x", "y"]
 
 
+def test_a_file_comes_back_unless_it_was_changed(folder: Path) -> None:
+    name = cache.keep_file("a", lambda path: path.write_bytes(b"one"))
+    assert name and cache.keep_file("a", lambda path: path.write_bytes(b"one")) == name
+    path = cache.recall_file(name)
+    assert path and path.read_bytes() == b"one" and list((folder / "a").iterdir()) == [path]
+    path.write_bytes(b"two")
+    assert cache.recall_file(name) is None
+    with pytest.raises(ValueError, match="half"):
+        cache.keep_file("b", half)
+    assert list((folder / "b").iterdir()) == []
+
+
+def half(path: Path) -> None:
+    path.write_bytes(b"1")
+    raise ValueError("half of it")
+
+
+def test_the_longest_unused_goes_first(folder: Path) -> None:
+    names = [cache.keep_file("a", partial(Path.write_bytes, data=data)) for data in (b"11", b"2")]
+    for age, name in enumerate(names):
+        assert name
+        os.utime(folder / name, (1000 - age, 1000 - age))
+    cache.bound("a", 3)
+    assert all(name and cache.recall_file(name) for name in names)
+    cache.note_use(*filter(None, names[1:]))
+    cache.bound("a", 2)
+    assert [name and cache.recall_file(name) is not None for name in names] == [False, True]
+    cache.bound("none", 2)
+
+
 def test_others_are_forgotten(folder: Path) -> None:
     cache.forget_others("a", {"x"})
     for name in ("a/x", "a/y", "b/y"):
@@ -39,5 +71,8 @@ def test_a_cache_that_cannot_be_written_stays_empty(folder: Path) -> None:
     folder.write_text("a file in its place")
     cache.keep("a/x", b"one")
     cache.forget_others("a", {"x"})
-    assert cache.recall("a/x") is None
+    assert cache.keep_file("a", lambda path: path.write_bytes(b"one")) is None
+    cache.note_use("a/x")
+    cache.bound("a", 0)
+    assert cache.recall("a/x") is None and cache.recall_file("a/x") is None
     assert folder.read_text() == "a file in its place"

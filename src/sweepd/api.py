@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -89,8 +89,10 @@ class Results:
         sweepd.errors.UserError: ...
         """
         from sweepd.query.answers import answer
+        from sweepd.query.database import needed_by
 
-        return _answered(answer(self._views(sweep, code, seeds), question))
+        views = self._views(sweep, code, seeds, needed_by(question))
+        return _answered(answer(views, question))
 
     def sql(self, select: str, *, sweep: Sweeps = None, code: WhichCode = "current") -> Table:
         """Returns the rows of one DuckDB SELECT over the views trials, attempts, metrics, cells and
@@ -102,7 +104,9 @@ class Results:
         sparse     8
         standard  16
         """
-        views = self._views(sweep, code)
+        from sweepd.query.database import named_views
+
+        views = self._views(sweep, code, needed=named_views(select))
         arrow, damaged = views.arrow(select)
         return Table(arrow, views.notes, map(str, damaged))
 
@@ -160,12 +164,19 @@ class Results:
     def __repr__(self) -> str:
         return f"<sweepd results in {self.address}: {len(self.store.sweeps())} sweeps>"
 
-    def _views(self, sweep: Sweeps, code: WhichCode, seeds: str | None = None) -> Views:
+    def _views(
+        self,
+        sweep: Sweeps,
+        code: WhichCode,
+        seeds: str | None = None,
+        needed: Set[str] | None = None,
+    ) -> Views:
         from sweepd.query.current import codes
-        from sweepd.query.database import connect
+        from sweepd.query.database import VIEWS, connect
 
         sweeps = [sweep] if isinstance(sweep, str) else sweep
-        return connect(self.store, code=codes(code, self.store), sweeps=sweeps, seeds=seeds)
+        counted = codes(code, self.store)
+        return connect(self.store, code=counted, sweeps=sweeps, seeds=seeds, needed=needed or VIEWS)
 
 
 class Figure:

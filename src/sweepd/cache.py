@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +43,50 @@ def keep(name: str, data: bytes) -> None:
             aside.unlink(missing_ok=True)
 
 
+def keep_file(folder: str, write: Callable[[Path], object]) -> str | None:
+    """Keeps the file that `write` makes at a path. Returns the name under which `recall_file`
+    finds it, or None if it could not be kept."""
+    with suppress(*_UNUSABLE):
+        below = _root() / folder
+        below.mkdir(mode=0o700, parents=True, exist_ok=True)
+        aside = below / f".{uuid.uuid4().hex}"
+        try:
+            write(aside)
+            name = f"{folder}/{_file_digest(aside)}"
+            aside.replace(_root() / name)
+        finally:
+            aside.unlink(missing_ok=True)
+        return name
+    return None
+
+
+def recall_file(name: str) -> Path | None:
+    """Returns where a file lies that `keep_file` kept. Returns None if it is gone or was
+    changed."""
+    path = _root() / name
+    with suppress(*_UNUSABLE):
+        return path if _file_digest(path) == path.name else None
+    return None
+
+
+def note_use(*names: str) -> None:
+    """Notes that these are used now, so that `bound` deletes them later than others."""
+    with suppress(*_UNUSABLE):
+        for name in names:
+            os.utime(_root() / name)
+
+
+def bound(folder: str, most_bytes: int) -> None:
+    """Deletes files of a folder, the longest unused first, until the others take at most so many
+    bytes."""
+    with suppress(*_UNUSABLE):
+        found = [(path, path.stat()) for path in (_root() / folder).iterdir()]
+        for path, stat in sorted(found, key=lambda one: one[1].st_mtime, reverse=True):
+            most_bytes -= stat.st_size
+            if most_bytes < 0:
+                path.unlink(missing_ok=True)
+
+
 def forget(name: str) -> None:
     """Deletes what was kept under a name, if there is anything."""
     with suppress(*_UNUSABLE):
@@ -63,3 +107,12 @@ def _root() -> Path:
 
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, _new_digest).hexdigest()
+
+
+def _new_digest() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)

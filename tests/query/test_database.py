@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Set
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from hypothesis import strategies as st
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import yamlfile
 from sweepd.query.answers import ask
-from sweepd.query.database import Views, connect
-from sweepd.query.loaded import Source
+from sweepd.query.database import CELLS, VIEWS, Views, connect
+from sweepd.query.source import Source
 from sweepd.store.schema import METRICS
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.tables import Read
@@ -37,12 +38,12 @@ def rows(views: Views, text: str) -> list[dict[str, Any]]:
     return views.sql(text).rows
 
 
-@pytest.mark.parametrize("scans", [True, False])
-def test_settings_are_locked_before_anything_is_asked(scans: bool) -> None:
+@pytest.mark.parametrize("needed", [VIEWS, CELLS])
+def test_settings_are_locked_before_anything_is_asked(needed: Set[str]) -> None:
     store, _ = one_cell()
-    views = connect(store, code=now, scans=scans)
+    views = connect(store, code=now, needed=needed)
     [(threads,)] = views.connection.execute("SELECT current_setting('threads')").fetchall()
-    assert scans or threads == 1
+    assert needed == VIEWS or threads == 1
     with pytest.raises(duckdb.InvalidInputException, match="locked"):
         views.connection.execute("SET threads = 3")
 
@@ -368,12 +369,12 @@ def test_columns_of_one_name_stay_apart() -> None:
 @given(st.one_of(st.text(), st.text().map("SELECT {}".format)))
 def test_any_sql_is_rows_or_a_user_error(text: str) -> None:
     try:
-        VIEWS.sql(text)
+        ONE_CELL.sql(text)
     except UserError as error:
         assert str(error)
 
 
-VIEWS = connect(one_cell()[0], code=now)
+ONE_CELL = connect(one_cell()[0], code=now)
 
 
 def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:

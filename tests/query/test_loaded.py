@@ -12,8 +12,9 @@ from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.query.loaded import ENDINGS, load, told_apart
+from sweepd.query.loaded import load, told_apart
 from sweepd.query.sandbox import open_ahead, sandbox
+from sweepd.query.source import Selection
 from sweepd.store.schema import PLAN, TRIALS
 
 CLASSES = st.lists(
@@ -57,12 +58,13 @@ def test_of_some_sweeps_the_endings_of_other_sweeps_are_left_out() -> None:
         store.add_sweep(name, [planned(d=d)])
         store.end(planned(d=d), "completed", 0.5)
     store.end(planned(d=8), "interrupted", attempt=999)
-    one = load(store, ["one"])
+    one = load(Selection.of(store, ["one"]))
     assert one.trials["d"].to_pylist() == one.superseded["d"].to_pylist() == [8]
     assert one.trials["attempt"].to_pylist() == [1000]
-    assert load(store, None).trials.num_rows == 2
-    none, ended = load(store, None, ()), load(store, None, ENDINGS)
-    assert set(none.infos) == {"one", "two"} and not none.plans.num_rows + none.trials.num_rows
+    assert load(Selection.of(store, None)).trials.num_rows == 2
+    of_all = Selection.of(store, None)
+    none, ended = load(of_all, ()), load(of_all, ["trials"])
+    assert set(of_all.infos) == {"one", "two"} and not none.plans.num_rows + none.trials.num_rows
     assert (ended.plans.num_rows, ended.trials.num_rows) == (0, 2)
 
 

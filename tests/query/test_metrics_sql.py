@@ -66,7 +66,7 @@ def steps(id: str, *numbers: int, attempt: int = 1000, **more: Any) -> list[dict
 
 
 def views(store: Store) -> Views:
-    found = connect(store, code="all", about="FROM metrics")
+    found = connect(store, code="all", needed={"metrics"})
     found.prepare("metrics")
     return found
 

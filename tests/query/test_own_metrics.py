@@ -124,7 +124,7 @@ def test_sweeps_that_do_not_agree_on_a_metric() -> None:
     with pytest.raises(UserError, match=r"f1 is a metric, better up, in sweep s and a field in"):
         question(made, "min hidden where f1 > 0.8")
     with pytest.raises(UserError, match="f1 is a metric"):  # also where no plan is asked of
-        connect(made, code="all", about="SELECT count(*) FROM trials")
+        connect(made, code="all", needed={"trials"})
     made.add_sweep("t", [planned(8, 16)], metrics={"f1": "down"})
     made.plan = [row for row in made.plan if "f1" not in row]
     with pytest.raises(UserError, match="ask one sweep at a time"):

@@ -24,9 +24,8 @@ from sweepd.query.answers import ask
 from sweepd.statuses import RAN
 from sweepd.store import looking
 from sweepd.store.endings import counting
-from sweepd.store.storage import digest
+from sweepd.store.storage import Damaged, digest
 from sweepd.store.store import Store, SweepInfo
-from sweepd.store.tables import Damaged
 
 TRIALS = [planned(d=8 << (i // 2), seed=i % 2, check_every=1) for i in range(6)]
 SWEEPS = {"first": TRIALS[:4], "second": TRIALS[2:], "third": TRIALS[:1]}

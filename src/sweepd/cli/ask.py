@@ -128,10 +128,11 @@ def sql(
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
     _open_ahead()
     from sweepd.query.current import codes
-    from sweepd.query.database import connect
+    from sweepd.query.database import connect, named_views
 
     form, store = form_of(as_json, as_csv), _store(results)
-    answer = connect(store, code=codes(code, store), sweeps=sweep, about=select).sql(select)
+    needed = named_views(select)
+    answer = connect(store, code=codes(code, store), sweeps=sweep, needed=needed).sql(select)
     for note in answer.notes:
         say(note)
     report_damage(answer.damaged)
@@ -153,11 +154,13 @@ def export(
 ) -> None:
     """Write the trials of a sweep (default: of the whole store) to one file, or hand them with
     their learning curves to a tracker."""
-    from sweepd.query.database import connect
+    from sweepd.query.database import VIEWS, connect
 
     if (out is None) == (to is None):
         raise UserError("say either --out FILE or --to TRACKER")
-    views = connect(_store(results), code="all", sweeps=[sweep] if sweep else None)
+    needed = VIEWS if out is None else {"trials"}
+    sweeps = [sweep] if sweep else None
+    views = connect(_store(results), code="all", sweeps=sweeps, needed=needed)
     report_damage(views.damaged)
     if out is not None:
         _write(views, out, force)

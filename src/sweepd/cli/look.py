@@ -33,7 +33,7 @@ from sweepd.errors import SweepdError, UserError
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
     from sweepd.models.base import Part
-    from sweepd.store.parquet import Damaged
+    from sweepd.store.storage import Damaged
 
 Settings = Annotated[
     list[str] | None,

@@ -21,7 +21,7 @@ from sweepd.cli.output import (
 from sweepd.errors import UserError
 
 if TYPE_CHECKING:
-    from sweepd.store.tables import Damaged
+    from sweepd.store.storage import Damaged
 
 COLUMNS = ("what", "count")
 

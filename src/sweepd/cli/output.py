@@ -26,7 +26,7 @@ from sweepd.listing import Row, listing
 
 if TYPE_CHECKING:
     from sweepd.query.pivot import StyledLine, Tone
-    from sweepd.store.tables import Damaged
+    from sweepd.store.storage import Damaged
 
 Form = Literal["table", "json", "csv"]
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sweepd.listing import Row
+    from sweepd.store.storage import Damaged
     from sweepd.store.store import Store
-    from sweepd.store.tables import Damaged
 
 
 ENDED = ("id", "attempt", "status", "step", "acc", "chain_acc", "loss", "seconds", "error")

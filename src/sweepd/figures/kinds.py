@@ -19,7 +19,7 @@ from sweepd.query.answers import answer
 from sweepd.query.database import Views
 from sweepd.query.trials import Curve, trials_of
 from sweepd.query.trials import curves as curves_of
-from sweepd.store.tables import Damaged
+from sweepd.store.storage import Damaged
 
 
 @dataclass(frozen=True)

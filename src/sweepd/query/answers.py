@@ -11,7 +11,7 @@ from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import COSTS, MEASURED
-from sweepd.query.database import Answer, CodeChoice, Views, connect, reads_metrics
+from sweepd.query.database import Answer, CodeChoice, Views, connect, needed_by
 from sweepd.query.expressions import (
     TRUE,
     Column,
@@ -25,7 +25,6 @@ from sweepd.query.expressions import (
     thresholds,
 )
 from sweepd.query.grouping import Grouping, group
-from sweepd.query.loaded import Source
 from sweepd.query.minima import MinRow, min_rows
 from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
 from sweepd.query.parser import Question, parse
@@ -37,6 +36,7 @@ from sweepd.query.settled import (
     least_columns,
     settled_columns,
 )
+from sweepd.query.source import Source
 from sweepd.query.summary import summary
 from sweepd.query.winners import best, greatest, with_score
 
@@ -58,8 +58,8 @@ def ask(
     `seeds` (median, all, any or mean) overrides the pass rule of the grids. Raises UserError if the
     question, a sweep's name or the rule is wrong.
     """
-    scans = reads_metrics(text)
-    return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds, scans=scans), text)
+    needed = needed_by(text)
+    return answer(connect(source, code=code, sweeps=sweeps, seeds=seeds, needed=needed), text)
 
 
 def answer(views: Views, text: str) -> Answer:

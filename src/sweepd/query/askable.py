@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweepd.query.cells_sql import COSTS, quoted
-from sweepd.query.database import Answer, CodeChoice, Views, connect
-from sweepd.query.loaded import Source
+from sweepd.query.database import CELLS, Answer, CodeChoice, Views, connect
+from sweepd.query.source import Source
 
 COLUMNS = ("column", "values", "what")
 AXIS = "an axis: group by it, minimise it, ask for its best value"
@@ -22,7 +22,7 @@ def askable(
     The answer has one row for each of task, model, size and L that has a value in the store. It has
     one for each axis with several values, and one for each score and each cost that has a value.
     """
-    views = connect(source, code=code, sweeps=sweeps)
+    views = connect(source, code=code, sweeps=sweeps, needed=CELLS)
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in _rows(views)] if views.axes else []
     varying = [row["column"] for row in rows if row["what"] == AXIS]
     answer = Answer([*COLUMNS], rows, list(views.notes), views.damaged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from math import inf, isfinite
 from typing import Any
 
@@ -69,17 +70,17 @@ class Cell:
     """The names, joined by commas, of the tuned axes whose best value lies at the edge of the tried
     range."""
 
-    @property
+    @cached_property
     def points(self) -> tuple[Cell, ...]:
         """The cells of the grid that this one stands for."""
         return self.rivals or (self,)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """The cell's budget of steps, or 0 where nobody knows it."""
         return int(self.row.get("steps") or 0)
 
-    @property
+    @cached_property
     def failed(self) -> bool:
         """Whether the condition does not hold, and training has shown that. Where nothing was
         trained, a cell has not failed, even if no score at all could meet the condition."""

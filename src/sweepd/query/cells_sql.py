@@ -53,6 +53,15 @@ MEMBERS = "members of the cell"
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
+OF_QUESTIONS = {
+    **dict.fromkeys(("raw.cells", "raw.bounds", "raw.fresh", "raw.rules", "raw.outcomes"), "*"),
+    "raw.own": "cell, status, train_flops",
+}
+"""The tables that questions about cells ask, and the columns of each."""
+OF_ENDINGS = {"trials": "*", "raw.superseded": "*"}
+"""The tables of endings, and the columns of each."""
+ATTEMPTS = "CREATE VIEW attempts AS FROM trials UNION ALL FROM raw.superseded"
+"""The SQL of the view `attempts`."""
 _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
 
@@ -255,7 +264,6 @@ def cells_sql(
     """
     with_goal = GOAL_COST in scores
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
-    never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
     bounds = [bound(score) for score in scores for bound in (least, most)]
     ends = extremes(scores)
     end_bounds = {
@@ -323,9 +331,15 @@ def cells_sql(
             pass, seeds, ended, {", ".join(STATUSES)}, {", ".join(map(quoted, [*scores, *ends]))},
             correct, total, worth, worth_of_one, commonest, seconds
         FROM raw.settings JOIN raw.pooled USING (cell);
-    CREATE OR REPLACE VIEW cells AS
-        SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;
+    {view_sql(scores)}
     """
+
+
+def view_sql(scores: Collection[str]) -> str:
+    """Returns the SQL of the view `cells`. scores: those that `raw.cells` has."""
+    never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if GOAL_COST in scores else ""
+    return f"""CREATE OR REPLACE VIEW cells AS
+        SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;"""
 
 
 def _readable(goals: Iterable[str], scores: ScoreDirections) -> Iterator[tuple[str, Goal]]:

@@ -1,48 +1,52 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
-The tables of plans and endings are read through the store. DuckDB then reads them in memory, where
-they lie. Large files of metrics it scans through the store (`sweepd.query.metrics_sql`). DuckDB
-reaches no other file, no network and no other Python object. What a query changes is gone with the
-connection.
-`sweepd.query.cells_sql` says how cells are made out of trials.
+Plans and endings are read through the store (`filling`). DuckDB then reads them in memory, where
+they lie. Large files of metrics it scans through the store (`metrics_sql`). `cells_sql` says how
+cells are made out of trials. Cells and endings are kept for the next question (`kept`): of a store
+that is unchanged it reads neither plans nor endings. DuckDB reaches no other file, no network and
+no other Python object. What a query changes is gone with the connection.
+
+Arrow and NumPy are imported where something is read. A question about kept cells does without.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
-import numpy as np
-import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.options import PASS_RULES, Goal, Settle
+from sweepd.query import kept
 from sweepd.query.cells_sql import (
+    ATTEMPTS,
     GOAL_COST,
     MEASURED,
+    OF_ENDINGS,
+    OF_QUESTIONS,
     OF_RAW,
     OF_TRIALS,
-    PLAN_ROW,
     ScoreDirections,
     cells_sql,
     makers_sql,
     members_sql,
     reached_sql,
     sweeps_sql,
+    view_sql,
 )
-from sweepd.query.loaded import ALL, ENDINGS, Source, Tables, load
-from sweepd.query.metrics_sql import attach, copy, lend
-from sweepd.query.sandbox import sandbox
-from sweepd.store.schema import METRICS, whole_numbers, with_doubles
+from sweepd.query.sandbox import fill, sandbox, use_little
+from sweepd.query.source import Selection, Source, own_metrics
+from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Damaged, Live
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sweepd.query.summary import Summary
 
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
@@ -54,25 +58,17 @@ Where the function returns None, since the present code cannot be found, the new
 trial counts.
 """
 
-SWEEPS = (
-    "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
-    "extra_seeds BIGINT[], fresh_seeds BIGINT[], settles BOOLEAN"
-)
-FEW = 20_000
-"""The number of plans and endings up to which one thread is enough, and a copy of the endings that
-count is better than a view. With one thread, questions over 1000 and over 10,000 endings took less
-time than with two."""
 LONGEST = 2**62
 """A number of steps for which nobody trains. It stands for having no largest budget."""
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
+CELLS = frozenset({"cells"})
 ENDED = frozenset({"trials", "attempts", "metrics"})
-"""The views that hold what trials left behind. The others cannot be read before the cells are
-made."""
+"""The views that hold what trials left behind. The others need the plans."""
 MADE = frozenset({"raw", "show", "query", "query_table"})
 """Words of SQL with which a text can reach a view, or the tables behind it, without naming it."""
 BATCH = 10_000
 """The number of rows that are in memory at once where rows are read in batches."""
-COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
+COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR, trials BIGINT"
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,9 @@ class Views:
     `cells`."""
     whole_store: bool
     few: bool
-    """Whether there are at most FEW plans and endings."""
+    """Whether there are at most `filling.FEW` plans and endings."""
+    spot: kept.Spot | None
+    """Where the cells are kept once they have been made. None if they are not."""
     notes: list[str]
     damaged: tuple[Damaged, ...]
     failures: list[Exception] = field(default_factory=list)
@@ -224,13 +222,13 @@ class Views:
             return Settle(most=LONGEST)
         return Settle(told[-1]["factor"], int(told[-1]["least"]), int(told[-1]["most"]))
 
-    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """Returns all rows of SQL that sweepd wrote itself. Raises UserError if the values do not
-        allow it (a text plus one)."""
+    def fetch(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Returns all rows of SQL that sweepd wrote itself, with these parameters for its question
+        marks. Raises UserError if the values do not allow it (a text plus one)."""
         self.make_cells()
         try:
             with self._only_reading():
-                return self.connection.execute(sql).fetchall()
+                return self.connection.execute(sql, parameters).fetchall()
         except duckdb.Error as error:
             raise UserError(str(error).partition("\n")[0]) from None
 
@@ -282,8 +280,10 @@ class Views:
             statements = self.connection.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise UserError("one SELECT is wanted: sql only reads")
-            if not _names_only(text, ENDED):
+            named = named_views(text)
+            if "cells" in named:
                 self.make_cells()
+            if "sweeps" in named:
                 self._make_sweeps()
             damaged += self.prepare(text)
             with self._only_reading():
@@ -328,17 +328,35 @@ class Views:
             return
         self.made.add("cells")
         con = self.connection
-        counted, left_out = _counted(con, self.code, self.infos)
+        made = con.execute("SELECT task, model, code, count(*) FROM trials GROUP BY ALL").fetchall()
+        counted, left_out = _counted(made, self.code, self.infos)
         among = ""
         if left_out:
-            _fill(con, "raw.counted", COUNTED, counted)
+            fill(con, "raw.counted", COUNTED, counted)
             among = "SEMI JOIN raw.counted USING (task, model, code)"
         endings: Literal["TABLE", "VIEW"] = "TABLE" if self.few else "VIEW"
         axes = self.plan_axes, self.trial_axes
         con.execute(members_sql(self.identity, *axes, self.member, among, endings))
         self._fill_cells({**MEASURED, **self.own})
+        self._note(left_out)
+        if self.spot and not self.damaged:
+            self._keep(self.spot, OF_QUESTIONS, made, counted)
+
+    def _note(self, left_out: int) -> None:
         if left_out:
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
+
+    def _keep(
+        self,
+        spot: kept.Spot,
+        tables: Mapping[str, str],
+        made: Iterable[kept.Made] = (),
+        counted: Iterable[kept.Made] = (),
+    ) -> None:
+        """Keeps tables for the next question. tables: by name, the columns of each."""
+        axes = self.plan_axes, self.trial_axes
+        facts = kept.Facts(*axes, self.few, tuple(tables), list(made), list(counted))
+        kept.keep(spot, self.connection, tables, facts)
 
     def _make_sweeps(self) -> None:
         """Makes the view `sweeps`, once."""
@@ -356,7 +374,9 @@ class Views:
         text = text.lower()
         if not reads_metrics(text):
             return ()
-        wanted = "SELECT id FROM raw.planned UNION SELECT id FROM trials"
+        from sweepd.query.metrics_sql import attach, copy
+
+        wanted, ids = "SELECT id FROM raw.planned UNION SELECT id FROM trials", None
         parents = "SELECT id, attempt, parent, step FROM"
         self.connection.execute(f"CREATE TABLE IF NOT EXISTS raw.parents AS {parents} attempts")
         if GOAL_COST in text:
@@ -364,7 +384,6 @@ class Views:
                 every = self.source.read_trials().table.select(["id", "attempt", "parent", "step"])
                 copy(self.connection, "raw.parents", every)
             wanted = makers_sql(wanted)
-        ids = None
         if not self.whole_store:
             self.connection.execute(f"CREATE OR REPLACE TABLE raw.wanted AS {wanted}")
             found = self.connection.execute("SELECT id FROM raw.wanted").fetchall()
@@ -392,24 +411,33 @@ def reads_metrics(text: str) -> bool:
     return GOAL_COST in text.lower() or "metrics" in text.lower()
 
 
+def named_views(text: str) -> Set[str]:
+    """Returns the views that a SELECT needs: those that it names, or all where that is not
+    certain, for example since it names none."""
+    words = set(re.findall(r"\w+", text.lower()))
+    named = words & VIEWS
+    return VIEWS if not named or words & {*MADE, GOAL_COST} else named
+
+
+def needed_by(question: str) -> Set[str]:
+    """Returns the views that a question needs."""
+    return VIEWS if reads_metrics(question) else CELLS
+
+
 def connect(
     source: Source,
     *,
     code: CodeChoice,
     sweeps: Sequence[str] | None = None,
     seeds: str | None = None,
-    about: str | None = None,
-    scans: bool = True,
+    needed: Set[str] = VIEWS,
 ) -> Views:
     """Returns the views of some sweeps, or of the whole store.
 
     `seeds` overrides the pass rule of the grids.
 
-    `about`: the one text that will be asked of the views by `sql`. If the views are of the whole
-    store, what it does not need is not read: no plan if it names endings and metrics alone, and no
-    ending either if it names metrics alone.
-
-    `scans`: whether anything that is asked may need the metrics (`reads_metrics`).
+    `needed`: the views that will be asked (`named_views`, `needed_by`). What these do not need is
+    not read, and the other views may be missing or empty.
 
     `cells` are the planned ones and, over the whole store, those of trials that no plan has. A
     trial whose seed is only for close calls, or only confirms what passed, is a member of its cell
@@ -421,53 +449,85 @@ def connect(
     """
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
-    loaded = load(source, sweeps, _read_for(about if sweeps is None else None))
-    own = loaded.own
-    con = sandbox()
-    few = loaded.plans.num_rows + loaded.trials.num_rows <= FEW
-    if few and not scans:
-        con.execute("SET threads = 1")
-        # Compressed materialization pays off only for many rows.
-        con.execute("SET disabled_optimizers = 'compressed_materialization'")
-    rows = whole_numbers(np.arange(loaded.plans.num_rows))
-    lend(con, "raw.planned", loaded.plans.append_column(PLAN_ROW, rows))
-    lend(con, "trials", with_doubles(loaded.trials, own))
-    attempts = "FROM trials"
-    if loaded.superseded.num_rows:
-        lend(con, "raw.superseded", with_doubles(loaded.superseded, own))
-        attempts += " UNION ALL FROM raw.superseded"
-    con.execute(f"CREATE VIEW attempts AS {attempts}")
-    if scans:
-        attach(con, Live.of(METRICS.concat([])), [], own=tuple(own))
-    _fill(con, "raw.sweeps", SWEEPS, _sweep_rows(loaded.infos, seeds))
-    con.execute("SET lock_configuration = true")
-    return Views(
-        con,
+    selection = Selection.of(source, sweeps)
+    spot = _spot(selection, needed, seeds, code)
+    if spot and (views := _recalled(spot, selection, code)):
+        return views
+    from sweepd.query.filling import filled
+
+    found = filled(selection, needed, seeds)
+    of_cells = needed == CELLS
+    views = Views(
+        found.connection,
         source,
         code,
-        loaded.plan_axes,
-        loaded.trial_axes,
-        loaded.infos,
-        own,
-        whole_store=sweeps is None,
-        few=few,
+        found.plan_axes,
+        found.trial_axes,
+        selection.infos,
+        found.own,
+        whole_store=selection.whole_store,
+        few=found.few,
+        spot=spot if of_cells else None,
         notes=[],
-        damaged=loaded.damaged,
+        damaged=found.damaged,
     )
+    if spot and not of_cells and not views.damaged:
+        views._keep(spot, OF_ENDINGS)
+    return views
 
 
-def _read_for(about: str | None) -> Collection[Tables]:
-    """Returns what has to be read for a text of SQL, or for any text if there is none."""
-    if about is not None and _names_only(about, {"metrics"}):
-        return ()
-    return ENDINGS if about is not None and _names_only(about, ENDED) else ALL
+def _spot(
+    selection: Selection, needed: Set[str], seeds: str | None, code: CodeChoice
+) -> kept.Spot | None:
+    """Returns where the one thing that these views need is kept: the cells, or the endings. Returns
+    None where they need more."""
+    scannable = ENDED if selection.whole_store else ENDED - {"metrics"}
+    if needed == CELLS:
+        return kept.spot(selection, "cells", seeds, isinstance(code, str))
+    if needed <= scannable and needed != {"metrics"}:
+        return kept.spot(selection, "endings")
+    return None
 
 
-def _names_only(text: str, views: Collection[str]) -> bool:
-    """Returns whether a text names some of these views and no other, and can't make names as it
-    runs."""
-    words = set(re.findall(r"\w+", text.lower()))
-    return bool(words.intersection(views)) and words.isdisjoint(VIEWS.difference(views) | MADE)
+def _recalled(spot: kept.Spot, selection: Selection, code: CodeChoice) -> Views | None:
+    """Returns the views of what was kept. Returns None if nothing was, or if by now other trials
+    count."""
+    found = kept.recall(spot)
+    if found is None:
+        return None
+    counted, left_out = _counted(found.facts.made, code, selection.infos)
+    if counted != found.facts.counted:
+        return None
+    try:
+        con = sandbox(found.path)
+    except duckdb.Error:  # locked, say, by a file system that has no locks to share
+        return None
+    if found.facts.few:
+        use_little(con)
+    for name in found.facts.tables:
+        con.execute(f"CREATE VIEW {name} AS FROM kept.{name.rpartition('.')[2]}")
+    views = Views(
+        con,
+        selection.source,
+        code,
+        found.facts.plan_axes,
+        found.facts.trial_axes,
+        selection.infos,
+        own_metrics(selection.infos, found.facts.plan_axes),
+        whole_store=selection.whole_store,
+        few=found.facts.few,
+        spot=None,
+        notes=[],
+        damaged=(),
+    )
+    if "trials" in found.facts.tables:
+        con.execute(ATTEMPTS)
+    else:
+        con.execute(view_sql(MEASURED))
+        views.made.add("cells")
+    con.execute("SET lock_configuration = true")
+    views._note(left_out)
+    return views
 
 
 def _task_fields(sweep: str, grid: str) -> set[str]:
@@ -488,29 +548,10 @@ def _task_fields(sweep: str, grid: str) -> set[str]:
     return fields - {"name"}
 
 
-def _fill(
-    con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
-) -> None:
-    """Makes a small table from rows. (By way of Arrow it would import pandas.)"""
-    con.execute(f"CREATE TABLE {name} ({columns})")
-    if rows:
-        con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-
-
-def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> list[list[Any]]:
-    """Returns the rows of `raw.sweeps`, with the columns SWEEPS. `number` counts from the oldest
-    sweep."""
-    return [
-        [number, name, info.created, info.goal, seeds or info.pass_rule, info.search,
-         list(info.extra_seeds), list(info.fresh_seeds), bool(info.settle)]
-        for number, (name, info) in enumerate(infos.items())
-    ]  # fmt: skip
-
-
 def _counted(
-    con: duckdb.DuckDBPyConnection, code: CodeChoice, infos: Mapping[str, SweepInfo]
-) -> tuple[list[tuple[str, str, str]], int]:
-    """Returns each task, model and code whose trials count, and how many trials do not count."""
+    made: Iterable[kept.Made], code: CodeChoice, infos: Mapping[str, SweepInfo]
+) -> tuple[list[kept.Made], int]:
+    """Returns which of these trials count, by task, model and code, and how many do not."""
 
     def counts(task: str, model: str, made_by: str) -> bool:
         if isinstance(code, str):
@@ -520,6 +561,6 @@ def _counted(
             return True
         return any(info.accepts(made_by, current) for info in infos.values())
 
-    made = con.execute("SELECT task, model, code, count(*) FROM trials GROUP BY ALL").fetchall()
-    counted = [tuple(row) for *row, _ in made if counts(*row)]
-    return counted, sum(count for *row, count in made if tuple(row) not in counted)
+    every = list(made)
+    counted = [one for one in every if counts(*one[:3])]
+    return counted, sum(one[3] for one in every) - sum(one[3] for one in counted)

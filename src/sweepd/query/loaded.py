@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 from sweepd.grid.metrics import Better
 from sweepd.grid.options import OF_CELLS
 from sweepd.query.cells_sql import SCORES
+from sweepd.query.source import Selection, own_metrics
 from sweepd.store.endings import parted
 from sweepd.store.schema import (
     PLAN,
@@ -24,35 +25,23 @@ from sweepd.store.schema import (
     with_column,
     with_one_of,
 )
-from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Damaged, Live, Read
+from sweepd.store.storage import Damaged
+from sweepd.store.tables import Read
 
 _OWN = frozenset({*OF_CELLS, *SCORES})
 """The columns of `raw.cells` that are neither axes nor columns of trials. No axis may have such a
 name."""
 
 
-class Source(Protocol):
-    """What questions need of a store."""
-
-    def sweeps(self) -> list[str]: ...
-    def load_sweep(self, name: str) -> SweepInfo: ...
-    def load_grid(self, name: str) -> str: ...
-    def read_plans(self, sweeps: list[str] | None) -> Read: ...
-    def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
-    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
-
-
 @dataclass(frozen=True)
 class Loaded:
     """The plans and endings of some sweeps, or of the whole store.
 
-    infos: each sweep's sweep.json by its name, the oldest sweep first. trials: of each trial that
-    ended, the ending that counts. superseded: the other endings. own: the metrics of users' own
-    tasks and loops, and which way each is better. The axes are columns that not every store has.
+    trials: of each trial that ended, the ending that counts. superseded: the other endings. own:
+    the metrics of users' own tasks and loops, and which way each is better. The axes are columns
+    that not every store has.
     """
 
-    infos: Mapping[str, SweepInfo]
     plans: pa.Table
     trials: pa.Table
     superseded: pa.Table
@@ -70,26 +59,22 @@ class Loaded:
 
 Tables = Literal["plans", "trials"]
 ALL: tuple[Tables, ...] = ("plans", "trials")
-ENDINGS: tuple[Tables, ...] = ("trials",)
 
 
-def load(
-    source: Source,
-    sweeps: Sequence[str] | None,
-    tables: Collection[Tables] = ALL,
-) -> Loaded:
+def load(selection: Selection, tables: Collection[Tables] = ALL) -> Loaded:
     """Returns what some sweeps have planned and what ended of it, or the same of the whole store.
 
     tables: what of this is needed. What is not may be left empty. Of some sweeps all is needed.
 
-    Raises UserError for an unknown sweep, where sweeps do not agree on a metric, and where a field
-    has the name of a column that `cells` has already.
+    Raises UserError where sweeps do not agree on a metric, and where a field has the name of a
+    column that `cells` has already.
     """
-    infos, damaged = _load_infos(source, sweeps)
+    source, infos = selection.source, selection.infos
+    sweeps = None if selection.whole_store else list(infos)
     plans, trials = Read(PLAN.concat([]), ()), Read(TRIALS.concat([]), ())
     # Only the plans tell a metric of a user's own from another sweep's field of that name.
     if "plans" in tables or ("trials" in tables and any(info.metrics for info in infos.values())):
-        plans = source.read_plans(None if sweeps is None else list(infos))
+        plans = source.read_plans(sweeps)
     if "trials" in tables:
         configs = None if sweeps is None else set(plans.table["config"].to_pylist())
         trials = source.read_trials(configs)
@@ -98,9 +83,9 @@ def load(
     planned, ended = told_apart(plans.table, trials.table)
     if sweeps is not None:
         ended = with_one_of(ended, "config", planned["config"].to_pylist())
-    own = _own_metrics(infos, _axes(planned, PLAN.fixed))
-    of_all = (*damaged, *plans.damaged, *trials.damaged)
-    loaded = Loaded(infos, planned, *parted(ended), own, of_all)
+    own = own_metrics(infos, _axes(planned, PLAN.fixed))
+    of_all = (*selection.damaged, *plans.damaged, *trials.damaged)
+    loaded = Loaded(planned, *parted(ended), own, of_all)
     axes = (*loaded.plan_axes, *loaded.trial_axes)
     if taken := _OWN.intersection(axes):
         raise UserError(
@@ -168,42 +153,3 @@ def _refuse_two_spellings(names: Iterable[str]) -> None:
                 f"{other} and {name}: fields and metrics of these names are one column to SQL; ask "
                 "one sweep at a time (--sweep)"
             )
-
-
-def _load_infos(
-    source: Source, sweeps: Sequence[str] | None
-) -> tuple[dict[str, SweepInfo], list[Damaged]]:
-    """Returns each sweep's sweep.json by its name, the oldest sweep first, and what is damaged.
-
-    Over the whole store a damaged one is skipped. If its sweep was asked for by name, it raises
-    EnvironmentFailure.
-    """
-    infos: dict[str, SweepInfo] = {}
-    damaged = []
-    names = source.sweeps()
-    if sweeps is not None:
-        names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
-    for name in names:
-        try:
-            infos[name] = source.load_sweep(name)
-        except EnvironmentFailure as error:
-            if sweeps is not None:
-                raise
-            damaged.append(Damaged(f"sweep {name}", str(error)))
-    return infos, damaged
-
-
-def _own_metrics(infos: Mapping[str, SweepInfo], plan_axes: Collection[str]) -> dict[str, Better]:
-    """Returns the metrics of users' own tasks and loops, and which way each is better. Raises
-    UserError where sweeps do not agree on one."""
-    found: dict[str, Better] = {}
-    for sweep, info in infos.items():
-        for name, better in info.metrics.items():
-            if name in plan_axes or found.get(name, better) != better:
-                other = "a field" if name in plan_axes else f"better {found[name]}"
-                raise UserError(
-                    f"{name} is a metric, better {better}, in sweep {sweep} and {other} in "
-                    "another: ask one sweep at a time (--sweep)"
-                )
-            found[name] = "up" if better == "up" else "down"
-    return found

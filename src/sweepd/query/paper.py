@@ -12,7 +12,7 @@ from sweepd.grid.costs import costs
 from sweepd.grid.registry import find_model
 from sweepd.query.answers import answer
 from sweepd.query.database import Views
-from sweepd.store.tables import Damaged
+from sweepd.store.storage import Damaged
 
 TABLE2 = {
     "standard": {87: (0.027, 64), 221: (0.266, 128), 355: (0.426, 128), 505: (0.605, 128)},

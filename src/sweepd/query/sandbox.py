@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import duckdb
 
@@ -22,12 +25,37 @@ def open_ahead() -> None:
         _opening[0].start()
 
 
-def sandbox() -> duckdb.DuckDBPyConnection:
-    """Returns an empty database in memory. It reaches nothing outside itself but the files of
-    metrics that `metrics_sql.attach` gives to it."""
+def sandbox(kept: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Returns a database in memory. It reaches nothing outside itself but the files of metrics that
+    `metrics_sql.attach` gives to it, and, to read, the database in the file `kept`.
+
+    Raises duckdb.Error if that is no such file.
+    """
     while _opening:
         _opening.pop().join()
-    return _opened.pop() if _opened else _open()
+    con = _opened.pop() if _opened else _open()
+    if kept:
+        path = str(kept).replace("'", "''")
+        con.execute(f"ATTACH '{path}' AS kept (READ_ONLY)")
+    con.execute(f"SET allowed_directories = ['{SCANNED}']")
+    con.execute("SET enable_external_access = false")
+    return con
+
+
+def use_little(con: duckdb.DuckDBPyConnection) -> None:
+    """Makes statements about few rows take less time."""
+    con.execute("SET threads = 1")
+    # Compressed materialization pays off only for many rows.
+    con.execute("SET disabled_optimizers = 'compressed_materialization'")
+
+
+def fill(
+    con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
+) -> None:
+    """Makes a small table from rows. (By way of Arrow it would import pandas.)"""
+    con.execute(f"CREATE TABLE {name} ({columns})")
+    if rows:
+        con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
 def _open() -> duckdb.DuckDBPyConnection:
@@ -43,7 +71,5 @@ def _open() -> duckdb.DuckDBPyConnection:
         },
     )
     con.execute("SET parquet_metadata_cache = true")  # files never change
-    con.execute(f"SET allowed_directories = ['{SCANNED}']")
-    con.execute("SET enable_external_access = false")
     con.execute("CREATE SCHEMA raw")
     return con

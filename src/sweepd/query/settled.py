@@ -49,10 +49,11 @@ class Ends:
         """Returns how the trials ended of the cells that decide these rows, read from the views. A
         seed that diverged has the worst score. goal: what the condition says."""
         deciding = {p.row["cell"] for row in rows for cell in row.deciding for p in cell.points}
-        cells = ", ".join(map(str, sorted(deciding))) or "NULL"
+        cells = sorted(deciding)
         ended = views.fetch(
             f"SELECT cell, seed, {quoted(goal.metric)}, worth, seconds FROM raw.outcomes "
-            f"WHERE NOT carried AND status IN {RAN} AND cell IN ({cells})"
+            f"WHERE NOT carried AND status IN {RAN} AND cell IN (SELECT unnest(?))",
+            cells,
         )
         by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
         times: dict[int, list[float]] = defaultdict(list)
@@ -62,8 +63,11 @@ class Ends:
                 by_cell[cell][seed] = Final(score, total)
         confirmed = views.fetch(f"SELECT cell FROM ({fresh_sql(condition)}) WHERE confirmed")
         seconds = {cell: fmean(found) for cell, found in times.items() if found}
-        told = f"SELECT cell, settles FROM raw.rules WHERE settles NOTNULL AND cell IN ({cells})"
-        settles = dict(views.fetch(told)) if views.settles else {}
+        told = (
+            "SELECT cell, settles FROM raw.rules "
+            "WHERE settles NOTNULL AND cell IN (SELECT unnest(?))"
+        )
+        settles = dict(views.fetch(told, cells)) if views.settles else {}
         return cls(by_cell, frozenset(cell for (cell,) in confirmed), seconds, settles)
 
 

@@ -61,11 +61,10 @@ def summary(
 
 
 def _ran(views: Views, cells: Collection[int]) -> tuple[int, int, float]:
-    if not cells:
-        return 0, 0, 0.0
     [found] = views.fetch(
         "SELECT count(*), count(DISTINCT cell), coalesce(sum(train_flops), 0) FROM raw.own "
-        f"WHERE status IN {DONE} AND cell IN ({', '.join(map(str, cells))})"
+        f"WHERE status IN {DONE} AND cell IN (SELECT unnest(?))",
+        list(cells),
     )
     trials, tried, train_flops = found
     return trials, tried, train_flops

@@ -23,7 +23,8 @@ from sweepd.search.estimate import Bill, bills
 from sweepd.search.ledger import Standing, changed_files, outcomes, standing
 from sweepd.search.staircase import promotion_of, search_of
 from sweepd.store.schema import TRIALS
-from sweepd.store.store import Damaged, Store
+from sweepd.store.storage import Damaged
+from sweepd.store.store import Store
 from sweepd.trial.checkpoints import Outlook, outlook
 
 Codes = Literal["accepted", "all"]

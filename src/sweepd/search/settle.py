@@ -119,6 +119,8 @@ def last_doubling(
     """Returns what more training did to the cell. Returns None where that cannot be told. That is
     so if the cell has fewer than `least` seeds, if those that fail were not all trained at two
     budgets, or if the cell passes."""
+    if not _trained_on(runs):
+        return None
     passed = {seed: _passed_at(finals, goal) for seed, finals in runs.items()}
     failing = [seed for seed, at in passed.items() if at is None]
     sign = 1 if goal.comparison.startswith(">") else -1
@@ -140,6 +142,11 @@ def last_doubling(
     disagree = (len(failing) < len(runs) and rule != "all") or last.gains < len(failing)
     close = disagree or is_near(scores, totals, goal, rule)
     return LastDoubling(steps, last.gain, missing, last.error, close, _still_to_come(before, last))
+
+
+def _trained_on(runs: Runs) -> bool:
+    """Returns whether any seed has run at two budgets. Of many cells none has."""
+    return any(len(finals) > 1 for finals in runs.values())
 
 
 class _Gain(NamedTuple):
@@ -260,7 +267,7 @@ def lead(runs: Runs, goal: Goal, rule: PassRule) -> int:
 def lead_doubling(runs: Runs, goal: Goal, rule: PassRule) -> LastDoubling | None:
     """Returns what more training did to the lead. Returns None where that cannot be told, or
     where the lead passes."""
-    if not runs:
+    if not _trained_on(runs):
         return None
     seed = lead(runs, goal, rule)
     return last_doubling({seed: runs[seed]}, goal, rule, least=1)

@@ -9,15 +9,13 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.parallel import each
-from sweepd.store.parquet import Damaged, Examined, examine, load
+from sweepd.store.parallel import READERS, each
+from sweepd.store.parquet import Examined, examine, load
 from sweepd.store.remembered import Remembered
 from sweepd.store.runs import KEY
 from sweepd.store.schema import Layout
-from sweepd.store.storage import File, Folder
+from sweepd.store.storage import Damaged, File, Folder
 
-READERS = 16
-"""The number of files that are read at once."""
 EXAMINERS = 4
 """The number of large files that are examined at once. Each takes some ten megabytes of memory."""
 SMALL_BYTES, ROOM_BYTES = 2**20, 2**26

@@ -11,9 +11,9 @@ import pyarrow as pa
 from sweepd.errors import UserError
 from sweepd.store.merging import MergeStep
 from sweepd.store.schema import TEXT, with_column
-from sweepd.store.storage import checked
+from sweepd.store.storage import Damaged, checked
 from sweepd.store.sweeps import SweepFolder, SweepInfo, accepting
-from sweepd.store.tables import Damaged, Read
+from sweepd.store.tables import Read
 
 JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted", "accepted_for")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with

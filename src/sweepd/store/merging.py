@@ -26,9 +26,9 @@ from sweepd.statuses import RAN
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.endings import statuses
 from sweepd.store.launches import TRIES, record_of, records
-from sweepd.store.parquet import NAME, Damaged, load, replaces
+from sweepd.store.parquet import NAME, load, replaces
 from sweepd.store.schema import INT, TEXT, TRIALS, Layout, with_column
-from sweepd.store.storage import DIGEST_LENGTH, Folder, digest, to_json, unsealed
+from sweepd.store.storage import DIGEST_LENGTH, Damaged, Folder, digest, to_json, unsealed
 from sweepd.store.tables import MOST_ROWS, TableFolder
 
 LAUNCHES, ROWS, ENDINGS = "launches", "rows of metrics", "endings"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
+READERS = 16
+"""The number of files that are read at once."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

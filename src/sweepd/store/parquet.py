@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.runs import KEY, joined, runs_of
 from sweepd.store.schema import Layout, with_one_of
-from sweepd.store.storage import DIGEST_LENGTH, File, Folder, Unreachable, from_json
+from sweepd.store.storage import DIGEST_LENGTH, Damaged, File, Folder, Unreachable, from_json
 
 REPLACES = b"sweepd.replaces"
 """The key of the metadata of a compacted Parquet file under which it lists, as JSON, the files in
@@ -27,17 +27,6 @@ ROW_GROUP = 2**17
 hold it."""
 CHUNK = 2**22
 """The number of bytes of a large file that are in memory at once."""
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """A file that could not be read and was left as it is."""
-
-    path: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
 
 
 @dataclass(frozen=True)

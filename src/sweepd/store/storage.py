@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,6 +43,17 @@ class File:
     version: str | None
     """A text that differs where the content does; None if the place cannot tell without reading the
     object."""
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A file that could not be read and was left as it is."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
 
 
 class Folder(Protocol):
@@ -100,6 +111,11 @@ class Folder(Protocol):
 
     def delete(self, names: Collection[str]) -> None:
         """Deletes these objects. Nothing happens to a name that is gone already."""
+
+
+def told(files: Iterable[File]) -> list[tuple[str, int, float, str]]:
+    """Returns what listings show of objects, in the order of their names."""
+    return sorted((file.name, file.size, file.written, file.version or "") for file in files)
 
 
 def is_name(name: str) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
@@ -16,29 +17,32 @@ from sweepd.store import spill
 from sweepd.store.launches import cancel_of, record_of, records
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
-from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import (
     FORMAT,
+    Damaged,
     Folder,
     checked,
     from_json,
     sealed,
     to_json,
+    told,
     unsealed,
 )
 from sweepd.store.sweeps import SweepFolder, SweepInfo
-from sweepd.store.tables import Damaged, Live, Read, TableFolder
 
 if TYPE_CHECKING:
     from sweepd.store.garbage import Garbage
     from sweepd.store.merging import MergeStep
+    from sweepd.store.tables import Live, Read, TableFolder
 
-__all__ = ["Damaged", "Live", "Read", "Store", "SweepInfo"]
+__all__ = ["Store", "SweepInfo"]
 
 LAUNCH = {"sweep": str, "host": str, "pid": int}
 """The fields that the record of a launch must have, with their types."""
 MARK = "sweepd-store.json"
 """The name of the file that says that a folder is a store, and in which format."""
+QUIET_SECONDS = 60.0
+"""The seconds without a change after which a store is taken to stay as it is for a while."""
 LOOK_SECONDS = 5.0
 """The seconds for which a place that does not answer is asked again whether it holds a store at
 all."""
@@ -76,10 +80,22 @@ class Store:
     def __init__(self, folder: Folder, locks: Locks) -> None:
         """Callers use `create` or `open` instead, which check what the folder is."""
         self._folder = folder
-        self._trials = TableFolder(folder, TRIALS)
-        self._metrics = TableFolder(folder, METRICS)
         self._sweeps = SweepFolder(folder)
         self._locks = locks
+
+    @cached_property
+    def _trials(self) -> TableFolder:
+        from sweepd.store.schema import TRIALS
+        from sweepd.store.tables import TableFolder
+
+        return TableFolder(self._folder, TRIALS)
+
+    @cached_property
+    def _metrics(self) -> TableFolder:
+        from sweepd.store.schema import METRICS
+        from sweepd.store.tables import TableFolder
+
+        return TableFolder(self._folder, METRICS)
 
     def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
         return Store.open, (self.address,)
@@ -185,6 +201,16 @@ class Store:
         in memory, at 100 bytes a row."""
         return self._metrics.read(ids)
 
+    def state(self) -> str | None:
+        """Returns a text that differs wherever plans, endings, or what is known of sweeps do. Of a
+        store that has just changed it returns None. It may change again unseen, within a tick of
+        its clock, and soon will if a sweep runs."""
+        below = {name: self._folder.files(name) for name in ("sweeps", "trials")}
+        quiet_since = time.time() - QUIET_SECONDS
+        if any(file.written > quiet_since for files in below.values() for file in files):
+            return None
+        return json.dumps({name: told(files) for name, files in below.items()})
+
     def live_metrics(self, ids: Collection[str] | None = None) -> Live:
         """Returns the metrics of all trials, or of files that may hold some of those named, where
         they lie. Scans of them need no more memory than they give out."""
@@ -205,6 +231,8 @@ class Store:
         self._locks.confirm()
         merged = self._trials.compact(at_least) + self._metrics.compact(at_least)
         if merged:  # else the memory that Arrow holds grows with each time
+            import pyarrow as pa
+
             pa.default_memory_pool().release_unused()
         return merged
 

@@ -1,24 +1,24 @@
-"""What was asked for. Each sweep has a folder with its frozen grid, its plan and `sweep.json`."""
+"""What was asked for. Each sweep has a folder with its frozen grid, its plan and `sweep.json`.
+
+Arrow is imported where plans are read or written: a question that does neither does without.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain, islice
-from typing import Any, Literal, Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store.looking import READERS, Loader
-from sweepd.store.parallel import each
-from sweepd.store.parquet import to_parquet
-from sweepd.store.schema import PLAN
+from sweepd.store.parallel import READERS, each
 from sweepd.store.storage import (
     FORMAT,
+    Damaged,
     File,
     Folder,
     Unreachable,
@@ -27,7 +27,12 @@ from sweepd.store.storage import (
     is_name,
     to_json,
 )
-from sweepd.store.tables import Damaged, Read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sweepd.store.looking import Loader
+    from sweepd.store.tables import Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {
@@ -164,14 +169,22 @@ class SweepFolder:
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self._plans = Loader(folder, PLAN)
         self._listed: dict[str, str | None] = {}
         self._known: dict[str, tuple[str, bytes]] = {}
         """For each sweep, the version and the content of its sweep.json when it was last read."""
 
+    @cached_property
+    def _plans(self) -> Loader:
+        from sweepd.store.looking import Loader
+        from sweepd.store.schema import PLAN
+
+        return Loader(self.folder, PLAN)
+
     def save(self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]) -> None:
         """Makes or replaces a sweep. One that is replaced keeps the time at which it was
         `created`."""
+        from sweepd.store.schema import PLAN
+
         rows = iter(plan_rows)
         parts = iter(lambda: [{**row, "sweep": name} for row in islice(rows, BATCH)], [])
         plan = PLAN.concat(map(PLAN.table, parts))
@@ -184,6 +197,8 @@ class SweepFolder:
     def write(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
         """Makes or replaces a sweep by one whose `created` is filled in. plan: its rows must have
         the sweep's name."""
+        from sweepd.store.parquet import to_parquet
+
         content = {"format": FORMAT, "name": name, **info.to_json()}
         self.folder.put(_path(name, GRID), grid_text.encode())
         self.folder.put(_path(name, PLANNED), to_parquet(plan))
@@ -221,6 +236,9 @@ class SweepFolder:
         return self._names(self.folder.files("sweeps"))
 
     def read_plans(self, sweeps: Sequence[str] | None) -> Read:
+        from sweepd.store.schema import PLAN
+        from sweepd.store.tables import Read
+
         files = {file.name: file for file in self.folder.files("sweeps")}
         known = self._names(files.values())
         if unknown := set(sweeps or ()).difference(known):

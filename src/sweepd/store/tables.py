@@ -13,7 +13,6 @@ from sweepd.listing import Row
 from sweepd.store.looking import Looked, Looker, Whole, others
 from sweepd.store.parquet import (
     NAME,
-    Damaged,
     Examined,
     Reader,
     read_groups,
@@ -23,9 +22,7 @@ from sweepd.store.parquet import (
 )
 from sweepd.store.runs import joined, overlapping, runs_of
 from sweepd.store.schema import Layout, with_one_of
-from sweepd.store.storage import File, Folder, digest
-
-__all__ = ["Damaged", "Live", "Read", "TableFolder"]
+from sweepd.store.storage import Damaged, File, Folder, digest
 
 COMPACTED, ROWS = "compacted", "rows"
 """The beginnings of file names. A file whose rows share one value of `Layout.filed_by`, if that is

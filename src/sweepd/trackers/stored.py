@@ -10,7 +10,7 @@ from operator import itemgetter
 from sweepd.listing import Row
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
-from sweepd.store.tables import Damaged
+from sweepd.store.storage import Damaged
 from sweepd.trackers.base import TrackedRun, Tracker
 
 LOGGED = ("loss", "acc", "lr", "tokens", "seconds", "train_flops")

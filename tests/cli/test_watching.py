@@ -4,6 +4,7 @@ when the launch ends."""
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,3 +128,18 @@ def test_what_ends_while_it_is_watched_is_shown_as_it_ended(
     monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: next(runs, set()))
     shown = list(watching._shown(Store.create(str(tmp_path)), None))
     assert shown == [(["s"], {"s"}), (["s"], {"s"}), (["s"], set())]
+
+
+def test_a_view_that_takes_long_is_shown_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(str(tmp_path))
+    runs, waits = iter([{"s"}] * 3), list[float]()
+    monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: next(runs, set()))
+    monkeypatch.setattr(time, "sleep", waits.append)
+    for _ in watching._shown(Store.create(str(tmp_path)), None):
+        until = time.process_time() + 0.1
+        while time.process_time() < until:
+            pass
+    first, *rest = waits
+    assert first == watching.WATCH_SECONDS and all(wait > 0.5 for wait in rest) and len(rest) == 2

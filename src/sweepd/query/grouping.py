@@ -36,8 +36,8 @@ class Grouping:
     across_sizes: bool
     """Whether a row is about one size, so that fails at smaller sizes say something about it."""
     pooled: tuple[str, ...]
-    """The axes that `by` may have left out. A row is the best over the cells that differ in
-    them."""
+    """The axes that vary and that `by` may have left out. A row is the best over the cells that
+    differ in them."""
     of_score: bool
     """Whether the question ranks a measured score, and not something that the grid sets."""
     of_compute: bool
@@ -106,7 +106,7 @@ def group(
         tuned=tuned,
         rest=tuple(name for name in views.identity if name not in tuned),
         across_sizes=across_sizes,
-        pooled=tuple(axis for axis in apart if axis not in ranked.union(group, tuned)),
+        pooled=tuple(a for a in apart if a in sizes.union(varying) - ranked.union(group, tuned)),
         of_score=bool(question.expressions[0][1].scores),
         of_compute=TRAINING in question.expressions[0][1].columns,
     )

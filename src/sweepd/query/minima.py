@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweepd.query.bounds import (
     Bound,
@@ -22,18 +22,14 @@ from sweepd.query.database import Views
 from sweepd.query.grouping import Grouping
 from sweepd.statuses import STATUSES
 
-Key = tuple[Any, ...]
-"""The values of all columns that tell cells apart, except those of the size and some others."""
 
+class AcrossSizes(NamedTuple):
+    """What a cell's settings say at each size. points: for each point of the cell, the sizes at
+    which it failed, with the longest budget of steps there. whole: whether the cell failed as a
+    whole at each size at which there is one."""
 
-@dataclass(frozen=True)
-class Fails:
-    """What failed at which sizes, by all else. points: for each point of the grid, the sizes at
-    which it failed, with the longest budget of steps there. cells: for each cell, whether it failed
-    as a whole at each size at which there is one."""
-
-    points: Mapping[Key, Mapping[int, int]]
-    cells: Mapping[Key, Mapping[int, bool]]
+    points: Sequence[Mapping[int, int]]
+    whole: Mapping[int, bool]
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ class MinRow:
 def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[MinRow]:
     """Returns one row for each group of these cells. A group in which the expression has no value
     anywhere has no row."""
-    failed = _fails(views, grouping, cells) if grouping.across_sizes else Fails({}, {})
+    failed = _fails(views, grouping, cells) if grouping.across_sizes else {}
     found = []
     for columns, members in grouping.rows(cells):
         by_value: dict[Value, list[Cell]] = {}
@@ -98,7 +94,7 @@ def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[Mi
             passed = [value for value, cells in by_value.items() if any(c.outcome for c in cells)]
             bound = judge_measured(passed, all(cell.failed for cell in members))
         else:
-            every = [_candidate(views, grouping, same, failed) for same in by_value.values()]
+            every = [_candidate(same, failed) for same in by_value.values()]
             bound = bound_of(grouping, every)
         found.append(MinRow(columns, by_value, bound))
     return found
@@ -109,62 +105,75 @@ def bound_of(grouping: Grouping, candidates: Sequence[Candidate]) -> Bound:
     return judge(up_to_the_first_pass(candidates) if grouping.of_compute else candidates)
 
 
-def _candidate(views: Views, grouping: Grouping, cells: Sequence[Cell], failed: Fails) -> Candidate:
-    """Returns what is known of the value that these cells of one group share."""
-    points = [(cell, point) for cell in cells for point in cell.points]
+def _candidate(cells: Sequence[Cell], failed: Mapping[int, AcrossSizes]) -> Candidate:
+    """Returns what is known of the value that these cells of one group share. failed: by the cells'
+    `id`, what failed at which sizes."""
+    points = [point for cell in cells for point in cell.points]
     passed = None
     if any(cell.outcome for cell in cells):
         passed = True
     elif all(cell.failed for cell in cells):
         passed = False
-    fails = [failed.points.get(_but_size(views, grouping, *one), {}) for one in points]
-    shared = set.intersection(*map(set, fails))
-    size = min(point.row["size"] for _, point in points)
-    whole = [failed.cells.get(_of_cell(views, grouping, cell), {}) for cell in cells]
-    # A smaller size counts against a pass if none of these cells did any better there.
-    against = {at for one in whole for at in one if at < size}
-    against = {at for at in against if all(one.get(at, True) for one in whole)}
-    contradicted = any(
-        point.outcome and budget >= point.steps and at in against
-        for (_, point), budgets in zip(points, fails, strict=True)
-        for at, budget in budgets.items()
-    )
-    told = [point.steps for _, point in points if passed is not None and point.outcome is passed]
+    told = [point.steps for point in points if passed is not None and point.outcome is passed]
     budget = (min if passed else max)(told, default=0)
-    smaller = min(shared, default=size) < size
-    return Candidate(cells[0].values[0], passed, smaller, contradicted, budget)
+    value = cells[0].values[0]
+    if not failed:
+        return Candidate(value, passed, budget=budget)
+    size = min(point.row["size"] for point in points)
+    fails = [sizes for cell in cells for sizes in failed[id(cell)].points]
+    smaller = any(at < size and all(at in one for one in fails) for at in fails[0])
+    # A smaller size counts against a pass if none of these cells did any better there.
+    whole = [failed[id(cell)].whole for cell in cells]
+    against = {at for one in whole for at in one if at < size}
+    contradicted = any(
+        point.outcome and steps >= point.steps and at in against
+        and all(one.get(at, True) for one in whole)
+        for point, sizes in zip(points, fails, strict=True)
+        for at, steps in sizes.items()
+    )  # fmt: skip
+    return Candidate(value, passed, smaller, contradicted, budget)
 
 
 def _tried(point: Cell) -> bool:
     return any(point.row[status] for status in STATUSES)
 
 
-def _fails(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> Fails:
-    """Returns what failed at which sizes. Where cells are taken over several budgets, a point
-    failed if it passed with none of them."""
-    points: dict[Any, list[Cell]] = defaultdict(list)
-    whole: dict[Key, dict[int, bool]] = defaultdict(dict)
+def _fails(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> dict[int, AcrossSizes]:
+    """Returns, by its `id`, what each cell's settings say at each size. Where cells are taken over
+    several budgets, a point failed if it passed with none of them."""
+    points: dict[Any, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+    whole: dict[Any, dict[int, bool]] = defaultdict(dict)
+    found = {}
     for cell in cells:
-        whole[_of_cell(views, grouping, cell)][cell.row["size"]] = cell.failed
-        for point in cell.points:
-            points[_but_size(views, grouping, cell, point), point.row["size"]].append(point)
-    sizes: dict[Any, dict[int, int]] = defaultdict(dict)
-    for (rest, size), found in points.items():
-        failed = [point.steps for point in found if point.failed]
-        if failed and not any(point.outcome for point in found):
-            sizes[rest][size] = max(failed)
-    return Fails(sizes, whole)
+        keys = [_but_size(views, grouping, cell, point) for point in cell.points]
+        of_points = [points[key] for key in keys]
+        for same, point in zip(of_points, cell.points, strict=True):
+            same[point.row["size"]].append(point)
+        tuned = cell.tuned and _but_size(views, grouping, cell, cell, cell.tuned)
+        of_cell = whole[tuned or keys[0]]
+        of_cell[cell.row["size"]] = cell.failed
+        found[id(cell)] = of_points, of_cell
+    failed = {id(same): _budgets(same) for same in points.values()}
+    return {
+        number: AcrossSizes([failed[id(same)] for same in of_points], of_cell)
+        for number, (of_points, of_cell) in found.items()
+    }
 
 
-def _of_cell(views: Views, grouping: Grouping, cell: Cell) -> Key:
-    """Returns all that makes a cell, except its size, what follows from that, and its nuisance
-    axes."""
-    return _but_size(views, grouping, cell, cell, cell.tuned)
+def _budgets(same: Mapping[int, Sequence[Cell]]) -> dict[int, int]:
+    """Returns the sizes at which none of these points passed and one failed, with the longest
+    budget at which it did."""
+    found = {}
+    for size, points in same.items():
+        failed = [point.steps for point in points if point.failed]
+        if failed and not any(point.outcome for point in points):
+            found[size] = max(failed)
+    return found
 
 
 def _but_size(
     views: Views, grouping: Grouping, cell: Cell, point: Cell, but: Sequence[str] = ()
-) -> Key:
+) -> tuple[Any, ...]:
     """Returns all that makes a point of a cell, except its size, L and the task's size field, which
     follow from the size, and the columns of `but`. Where the cell stands for several budgets, its
     row's budget, if rows have one, takes the place of the point's."""

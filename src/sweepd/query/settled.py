@@ -238,15 +238,15 @@ def _by_rule(value: Value, points: Sequence[list[Cell]], rule: str, decisive: bo
     """Returns what the points `_with_enough` seeds, which share a value, say by `rule` over their
     nuisance axes. One list of them with the outcome `decisive` is enough for it, as in
     `cells.together`. A budget that is open does not count where another one is decided."""
-    told = [[(_passes(point, rule), point.steps) for point in same] for same in points]
-    outcomes = [{outcome for outcome, _ in one} for one in told]
-    outcome = None
-    if any(decisive in one for one in outcomes):
-        outcome = decisive
-    elif outcomes and all((not decisive) in one for one in outcomes):
-        outcome = not decisive
-    steps = [steps for one in told for passed, steps in one if passed is outcome]
-    return Candidate(value, outcome, budget=(min if outcome else max)(steps, default=0))
+    steps: dict[bool | None, list[int]] = {True: [], False: [], None: []}
+    all_fall_short = bool(points)
+    for same in points:
+        outcomes = [_passes(point, rule) for point in same]
+        for point, outcome in zip(same, outcomes, strict=True):
+            steps[outcome].append(point.steps)
+        all_fall_short = all_fall_short and (not decisive) in outcomes
+    outcome = decisive if steps[decisive] else not decisive if all_fall_short else None
+    return Candidate(value, outcome, budget=(min if outcome else max)(steps[outcome], default=0))
 
 
 def _passes(point: Cell, rule: str) -> bool | None:

@@ -43,6 +43,7 @@ from scale import planned
 
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
+from sweepd.query import kept
 from sweepd.run.driver import sweep_info
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store
@@ -52,9 +53,11 @@ from sweepd.trial.endings import ledger_columns
 SWEEPD = (str(Path(sys.executable).with_name("sweepd")),)
 LOG_EVERY, CHECK_EVERY = 10, 100
 FILES_A_WAVE = 4
-LONG_AGO = time.time() - 3600
+LONG_AGO, SOON = time.time() - 3600, time.time() + 3600
+"""When files were written of which something is kept, and of which nothing is, in seconds since
+1970."""
 WIDTH = 28
-"""Of the names that begin each line."""
+"""The width in characters of the name that begins each line."""
 SMALL = 40
 """Trials of a small store."""
 IMPORTS = "import typer, duckdb, pyarrow"
@@ -241,9 +244,10 @@ def ask_of_endings(address: str, rounds: int) -> None:
     ):
         ours = (*SWEEPD, ask, question, "--csv", *at)
         peer = (sys.executable, "-c", PEER, "trials", str(files), sql)
+        shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"], "sweepd", kept.FOLDER), ignore_errors=True)
         alone(f"first {name}", ours)
         compare(name, ours, peer, rounds)
-        date(files, time.time())
+        date(files, SOON)
         compare(f"{name}, changing", ours, peer, rounds)
         date(files, LONG_AGO)
     grid = Path(address, "sweeps", "scale", "grid.yaml")

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
+_ASIDE = "."
+"""The beginning of the names of files that are still being written."""
 _DIGEST_BYTES = 16
 _UNUSABLE = (OSError, RuntimeError)
 """The errors that mean that the cache cannot be used. A folder that cannot be made, read or written
@@ -35,7 +38,7 @@ def keep(name: str, data: bytes) -> None:
     with suppress(*_UNUSABLE):
         path = _root() / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        aside = path.with_name(f".{uuid.uuid4().hex}")
+        aside = path.with_name(f"{_ASIDE}{uuid.uuid4().hex}")
         try:
             aside.write_bytes(_digest(data) + data)
             aside.replace(path)
@@ -43,21 +46,28 @@ def keep(name: str, data: bytes) -> None:
             aside.unlink(missing_ok=True)
 
 
-def keep_file(folder: str, write: Callable[[Path], object]) -> str | None:
-    """Keeps the file that `write` makes at a path. Returns the name under which `recall_file`
-    finds it, or None if it could not be kept."""
-    with suppress(*_UNUSABLE):
+def keep_file(folder: str, write: Callable[[Path], object], most_bytes: int) -> str | None:
+    """Keeps the file that `write` makes at a path. Returns the name under which `recall_file` finds
+    it, which is empty if it has more than so many bytes. Returns None if it could not be kept."""
+    try:
         below = _root() / folder
         below.mkdir(mode=0o700, parents=True, exist_ok=True)
-        aside = below / f".{uuid.uuid4().hex}"
-        try:
-            write(aside)
-            name = f"{folder}/{_file_digest(aside)}"
-            aside.replace(_root() / name)
-        finally:
-            aside.unlink(missing_ok=True)
+    except _UNUSABLE:
+        return None
+    aside = below / f"{_ASIDE}{uuid.uuid4().hex}"
+    try:
+        write(aside)
+        if aside.stat().st_size > most_bytes:
+            return ""
+        name = f"{folder}/{_file_digest(aside)}"
+        aside.replace(_root() / name)
         return name
-    return None
+    except OSError:
+        return None
+    finally:
+        with suppress(OSError):
+            for path in below.glob(f"{aside.name}*"):  # what belongs to it, too
+                path.unlink()
 
 
 def recall_file(name: str) -> Path | None:
@@ -78,12 +88,13 @@ def note_use(*names: str) -> None:
 
 def bound(folder: str, most_bytes: int) -> None:
     """Deletes files of a folder, the longest unused first, until the others take at most so many
-    bytes."""
+    bytes. What a process is still writing stays."""
     with suppress(*_UNUSABLE):
-        found = [(path, path.stat()) for path in (_root() / folder).iterdir()]
+        found = [(path, path.stat()) for path in (_root() / folder).iterdir() if path.is_file()]
         for path, stat in sorted(found, key=lambda one: one[1].st_mtime, reverse=True):
             most_bytes -= stat.st_size
-            if most_bytes < 0:
+            is_written = path.name.startswith(_ASIDE) and time.time() - stat.st_mtime < 3600
+            if most_bytes < 0 and not is_written:
                 path.unlink(missing_ok=True)
 
 

@@ -60,7 +60,7 @@ def test_requests_of_questions(s3: Proxy, bucket: str, monkeypatch: pytest.Monke
     assert store.compact() == 2 * trials == 240
     assert cost("query", "min d") == (6, everything + 1)
     assert cost("sql", f"{count} metrics") == (2, 1 + SWEEPS + 1)
-    monkeypatch.setattr(stores, "QUIET_SECONDS", -3600)
+    monkeypatch.setattr(stores, "UNCHANGED_SECONDS", -3600)
     assert cost("query", "min d") == (6, everything + 1)
     assert cost("query", "min d") == (4, 1 + SWEEPS)
 

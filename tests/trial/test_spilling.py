@@ -46,6 +46,25 @@ def test_it_is_saved_elsewhere_and_taken_in_by_the_next(
     assert (row["status"], row["attempt"]) == ("interrupted", 1001)
 
 
+def test_code_that_cannot_save_its_state_fails_and_the_failure_is_kept(
+    broken: tuple[Attempt, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, store = broken
+
+    def snapshot() -> bytes:
+        raise RuntimeError("cannot be pickled")
+
+    attempt.pending.append({"id": attempt.trial.id, "attempt": 1001, "step": 1, "loss": 1.0})
+    monkeypatch.setattr(attempt.training, "snapshot", snapshot)
+    with pytest.raises(EnvironmentFailure, match=r"disk full; trial \w+ is saved in .*rescue"):
+        attempt.interrupt()
+    again = Store.open(store.address)
+    again.take_in_spill()
+    [row] = again.read_trials().table.to_pylist()
+    assert row["status"] == "failed" and "cannot be pickled" in row["error"]
+    assert again.read_metrics().table["step"].to_pylist() == [1]
+
+
 def test_where_nothing_can_be_saved_the_last_checkpoint_counts(
     broken: tuple[Attempt, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

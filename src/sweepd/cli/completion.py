@@ -61,7 +61,7 @@ def complete_sweeps(incomplete: str) -> list[str]:
 def complete_question(incomplete: str) -> list[str]:
     """Returns the question with its last word completed. The first word becomes a verb, a later one
     a column of this store, `by` or `where`."""
-    from sweepd.query.database import CELLS, connect
+    from sweepd.query.database import connect
     from sweepd.query.parser import VERBS
     from sweepd.store.store import Store
 
@@ -70,7 +70,7 @@ def complete_question(incomplete: str) -> list[str]:
         return _beginning(word, VERBS)
     with suppress(SweepdError):
         if store := Store.find(results_address(None)):
-            columns = connect(store, code="all", needed=CELLS).columns
+            columns = connect(store, code="all").columns
             return [start + name for name in _beginning(word, [*columns, "by", "where"])]
     return []
 

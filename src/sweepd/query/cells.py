@@ -42,9 +42,9 @@ _OUTCOME = """
 """SQL that says whether a cell passes by its pass rule. It is NULL while that is open."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
-    """A cell as a question sees it."""
+    """A cell as a question sees it. It is equal to itself alone."""
 
     row: Mapping[str, Any]
     """The cell's row in `raw.cells`, by column."""

@@ -20,15 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.options import PASS_RULES, Goal, Settle
 from sweepd.query import kept
 from sweepd.query.cells_sql import (
-    ATTEMPTS,
     GOAL_COST,
     MEASURED,
-    OF_ENDINGS,
-    OF_QUESTIONS,
     OF_RAW,
     OF_TRIALS,
     ScoreDirections,
@@ -37,9 +34,8 @@ from sweepd.query.cells_sql import (
     members_sql,
     reached_sql,
     sweeps_sql,
-    view_sql,
 )
-from sweepd.query.sandbox import fill, sandbox, use_little
+from sweepd.query.sandbox import fill
 from sweepd.query.source import Selection, Source, own_metrics
 from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
@@ -64,11 +60,13 @@ VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
 CELLS = frozenset({"cells"})
 ENDED = frozenset({"trials", "attempts", "metrics"})
 """The views that hold what trials left behind. The others need the plans."""
-MADE = frozenset({"raw", "show", "query", "query_table"})
+MADE = frozenset({"raw", "kept", "show", "query", "query_table", "information_schema"})
 """Words of SQL with which a text can reach a view, or the tables behind it, without naming it."""
+CATALOG = "duckdb_"
+"""The beginning of the functions that list all that there is."""
 BATCH = 10_000
 """The number of rows that are in memory at once where rows are read in batches."""
-COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR, trials BIGINT"
+COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
 @dataclass(frozen=True)
@@ -117,8 +115,8 @@ class Views:
     whole_store: bool
     few: bool
     """Whether there are at most `filling.FEW` plans and endings."""
-    spot: kept.Spot | None
-    """Where the cells are kept once they have been made. None if they are not."""
+    key: kept.Key | None
+    """The key under which the cells are kept once they have been made. None if they are not."""
     notes: list[str]
     damaged: tuple[Damaged, ...]
     failures: list[Exception] = field(default_factory=list)
@@ -225,12 +223,12 @@ class Views:
     def fetch(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Returns all rows of SQL that sweepd wrote itself, with these parameters for its question
         marks. Raises UserError if the values do not allow it (a text plus one)."""
-        self.make_cells()
         try:
+            self.make_cells()
             with self._only_reading():
                 return self.connection.execute(sql, parameters).fetchall()
         except duckdb.Error as error:
-            raise UserError(str(error).partition("\n")[0]) from None
+            raise _failure(error, str(error).partition("\n")[0]) from None
 
     def types(self, expressions: Sequence[str]) -> list[str]:
         """Returns DuckDB's types of expressions over `cells`."""
@@ -240,10 +238,13 @@ class Views:
     def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """Yields the rows of SQL that sweepd wrote itself, up to BATCH at a time. Nothing else may
         be asked meanwhile."""
-        with self._only_reading():
-            result = self.connection.execute(sql)
-            while rows := result.fetchmany(BATCH):
-                yield rows
+        try:
+            with self._only_reading():
+                result = self.connection.execute(sql)
+                while rows := result.fetchmany(BATCH):
+                    yield rows
+        except duckdb.Error as error:
+            raise _failure(error, str(error).partition("\n")[0]) from None
 
     def sql(self, text: str) -> Answer:
         """Returns the rows of one SELECT (or DESCRIBE, SHOW, VALUES) over the views. Raises
@@ -289,7 +290,7 @@ class Views:
             with self._only_reading():
                 names, taken = ask(text)
         except duckdb.Error as error:
-            raise UserError(str(error)) from None
+            raise _failure(error, str(error)) from None
         columns: list[str] = []
         for name in names:
             while name in columns:
@@ -326,43 +327,32 @@ class Views:
         code made them."""
         if "cells" in self.made:
             return
-        self.made.add("cells")
         con = self.connection
         made = con.execute("SELECT task, model, code, count(*) FROM trials GROUP BY ALL").fetchall()
-        counted, left_out = _counted(made, self.code, self.infos)
+        counted = [one for one in made if counts(one, self.code, self.infos)]
         among = ""
-        if left_out:
-            fill(con, "raw.counted", COUNTED, counted)
+        if counted != made:
+            fill(con, "raw.counted", COUNTED, [one[:3] for one in counted])
             among = "SEMI JOIN raw.counted USING (task, model, code)"
         endings: Literal["TABLE", "VIEW"] = "TABLE" if self.few else "VIEW"
         axes = self.plan_axes, self.trial_axes
         con.execute(members_sql(self.identity, *axes, self.member, among, endings))
         self._fill_cells({**MEASURED, **self.own})
-        self._note(left_out)
-        if self.spot and not self.damaged:
-            self._keep(self.spot, OF_QUESTIONS, made, counted)
+        self.made.add("cells")
+        self.note_left_out(made, counted)
+        if self.key and not self.damaged:
+            facts = kept.Facts("cells", *axes, self.few, made, counted)
+            kept.keep(self.key, con, facts)
 
-    def _note(self, left_out: int) -> None:
-        if left_out:
+    def note_left_out(self, made: Iterable[kept.Made], counted: Iterable[kept.Made]) -> None:
+        if left_out := sum(one[3] for one in made) - sum(one[3] for one in counted):
             self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
-
-    def _keep(
-        self,
-        spot: kept.Spot,
-        tables: Mapping[str, str],
-        made: Iterable[kept.Made] = (),
-        counted: Iterable[kept.Made] = (),
-    ) -> None:
-        """Keeps tables for the next question. tables: by name, the columns of each."""
-        axes = self.plan_axes, self.trial_axes
-        facts = kept.Facts(*axes, self.few, tuple(tables), list(made), list(counted))
-        kept.keep(spot, self.connection, tables, facts)
 
     def _make_sweeps(self) -> None:
         """Makes the view `sweeps`, once."""
         if "sweeps" not in self.made:
-            self.made.add("sweeps")
             self.connection.execute(sweeps_sql())
+            self.made.add("sweeps")
 
     def prepare(self, text: str) -> tuple[Damaged, ...]:
         """Attaches the metrics if a text names them or GOAL_COST, and returns the files that were
@@ -408,20 +398,25 @@ class Views:
 
 def reads_metrics(text: str) -> bool:
     """Returns whether a question, or SQL, may need the metrics."""
-    return GOAL_COST in text.lower() or "metrics" in text.lower()
+    return bool(_words(text) & {"metrics", GOAL_COST})
 
 
 def named_views(text: str) -> Set[str]:
     """Returns the views that a SELECT needs: those that it names, or all where that is not
     certain, for example since it names none."""
-    words = set(re.findall(r"\w+", text.lower()))
+    words = _words(text)
     named = words & VIEWS
-    return VIEWS if not named or words & {*MADE, GOAL_COST} else named
+    looks_around = any(word.startswith(CATALOG) for word in words)
+    return VIEWS if not named or looks_around or words & {*MADE, GOAL_COST} else named
 
 
 def needed_by(question: str) -> Set[str]:
     """Returns the views that a question needs."""
     return VIEWS if reads_metrics(question) else CELLS
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def connect(
@@ -449,85 +444,52 @@ def connect(
     """
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
+    kind = _kept_kind(needed, sweeps is None)
+    # The state first: what is kept under it may be newer than it says, and never older.
+    state = source.state() if kind else None
     selection = Selection.of(source, sweeps)
-    spot = _spot(selection, needed, seeds, code)
-    if spot and (views := _recalled(spot, selection, code)):
-        return views
-    from sweepd.query.filling import filled
+    key = kept.key(selection, state, kind, seeds, isinstance(code, str)) if kind else None
+    told = kept.facts(key) if key else None
+    counted = [one for one in told.made if counts(one, code, selection.infos)] if told else []
+    found = None
+    if key and told and counted == told.counted:
+        found = kept.recall(key, told, needed)
+    recalled = found is not None
+    if found is None:
+        from sweepd.query.filling import filled
 
-    found = filled(selection, needed, seeds)
-    of_cells = needed == CELLS
+        found = filled(selection, needed, seeds)
     views = Views(
-        found.connection,
-        source,
-        code,
-        found.plan_axes,
-        found.trial_axes,
-        selection.infos,
-        found.own,
+        connection=found.connection,
+        source=source,
+        code=code,
+        plan_axes=found.plan_axes,
+        trial_axes=found.trial_axes,
+        infos=selection.infos,
+        own=own_metrics(selection.infos, found.plan_axes),
         whole_store=selection.whole_store,
         few=found.few,
-        spot=spot if of_cells else None,
+        key=key if kind == "cells" else None,
         notes=[],
         damaged=found.damaged,
+        made=set(found.made),
     )
-    if spot and not of_cells and not views.damaged:
-        views._keep(spot, OF_ENDINGS)
+    if recalled and told:
+        views.note_left_out(told.made, counted)
+    elif key and kind == "endings" and not views.damaged:
+        facts = kept.Facts("endings", found.plan_axes, found.trial_axes, found.few)
+        kept.keep(key, found.connection, facts)
     return views
 
 
-def _spot(
-    selection: Selection, needed: Set[str], seeds: str | None, code: CodeChoice
-) -> kept.Spot | None:
-    """Returns where the one thing that these views need is kept: the cells, or the endings. Returns
-    None where they need more."""
-    scannable = ENDED if selection.whole_store else ENDED - {"metrics"}
+def _kept_kind(needed: Set[str], whole_store: bool) -> kept.Kind | None:
+    """Returns what these views need of what is kept. Returns None where they need more, or
+    nothing of it. The metrics of some sweeps are found by their plans, those of the whole store are
+    all there are."""
     if needed == CELLS:
-        return kept.spot(selection, "cells", seeds, isinstance(code, str))
-    if needed <= scannable and needed != {"metrics"}:
-        return kept.spot(selection, "endings")
-    return None
-
-
-def _recalled(spot: kept.Spot, selection: Selection, code: CodeChoice) -> Views | None:
-    """Returns the views of what was kept. Returns None if nothing was, or if by now other trials
-    count."""
-    found = kept.recall(spot)
-    if found is None:
-        return None
-    counted, left_out = _counted(found.facts.made, code, selection.infos)
-    if counted != found.facts.counted:
-        return None
-    try:
-        con = sandbox(found.path)
-    except duckdb.Error:  # locked, say, by a file system that has no locks to share
-        return None
-    if found.facts.few:
-        use_little(con)
-    for name in found.facts.tables:
-        con.execute(f"CREATE VIEW {name} AS FROM kept.{name.rpartition('.')[2]}")
-    views = Views(
-        con,
-        selection.source,
-        code,
-        found.facts.plan_axes,
-        found.facts.trial_axes,
-        selection.infos,
-        own_metrics(selection.infos, found.facts.plan_axes),
-        whole_store=selection.whole_store,
-        few=found.facts.few,
-        spot=None,
-        notes=[],
-        damaged=(),
-    )
-    if "trials" in found.facts.tables:
-        con.execute(ATTEMPTS)
-    else:
-        con.execute(view_sql(MEASURED))
-        views.made.add("cells")
-    con.execute("SET lock_configuration = true")
-    views._note(left_out)
-    return views
+        return "cells"
+    scannable = ENDED if whole_store else ENDED - {"metrics"}
+    return "endings" if needed <= scannable and needed != {"metrics"} else None
 
 
 def _task_fields(sweep: str, grid: str) -> set[str]:
@@ -548,19 +510,19 @@ def _task_fields(sweep: str, grid: str) -> set[str]:
     return fields - {"name"}
 
 
-def _counted(
-    made: Iterable[kept.Made], code: CodeChoice, infos: Mapping[str, SweepInfo]
-) -> tuple[list[kept.Made], int]:
-    """Returns which of these trials count, by task, model and code, and how many do not."""
+def counts(made: kept.Made, code: CodeChoice, infos: Mapping[str, SweepInfo]) -> bool:
+    """Returns whether trials of this task, model and code count."""
+    task, model, made_by, _ = made
+    if isinstance(code, str):
+        return True
+    current = code(task, model)
+    if current is None or made_by == current:
+        return True
+    return any(info.accepts(made_by, current) for info in infos.values())
 
-    def counts(task: str, model: str, made_by: str) -> bool:
-        if isinstance(code, str):
-            return True
-        current = code(task, model)
-        if current is None or made_by == current:
-            return True
-        return any(info.accepts(made_by, current) for info in infos.values())
 
-    every = list(made)
-    counted = [one for one in every if counts(*one[:3])]
-    return counted, sum(one[3] for one in every) - sum(one[3] for one in counted)
+def _failure(error: duckdb.Error, told: str) -> SweepdError:
+    """Returns the error that users see in place of one of DuckDB's. told: what it says."""
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return EnvironmentFailure(f"{told}; ask for less: one sweep (--sweep), or fewer columns")
+    return UserError(told)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import numpy as np
 
-from sweepd.query.cells_sql import ATTEMPTS, PLAN_ROW, ScoreDirections
+from sweepd.query.cells_sql import ATTEMPTS, PLAN_ROW
 from sweepd.query.loaded import ALL, load
 from sweepd.query.metrics_sql import attach, lend
-from sweepd.query.sandbox import fill, sandbox, use_little
+from sweepd.query.sandbox import Filled, fill, lock, sandbox
 from sweepd.query.source import Selection
 from sweepd.store.schema import METRICS, whole_numbers, with_doubles
-from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Live
 
@@ -29,18 +26,6 @@ count is better than a view. With one thread, questions over 1000 and over 10,00
 time than with two."""
 
 
-@dataclass(frozen=True)
-class Filled:
-    """A database of plans and endings. The fields are those of `database.Views`."""
-
-    connection: duckdb.DuckDBPyConnection
-    plan_axes: tuple[str, ...]
-    trial_axes: tuple[str, ...]
-    own: ScoreDirections
-    few: bool
-    damaged: tuple[Damaged, ...]
-
-
 def filled(selection: Selection, needed: Set[str], seeds: str | None) -> Filled:
     """Returns a database with what these views need. seeds: a pass rule in place of the grids'."""
     tables = ALL
@@ -49,8 +34,6 @@ def filled(selection: Selection, needed: Set[str], seeds: str | None) -> Filled:
     loaded = load(selection, tables)
     con, own = sandbox(), loaded.own
     few = loaded.plans.num_rows + loaded.trials.num_rows <= FEW
-    if few and "metrics" not in needed:
-        use_little(con)
     rows = whole_numbers(np.arange(loaded.plans.num_rows))
     lend(con, "raw.planned", loaded.plans.append_column(PLAN_ROW, rows))
     lend(con, "trials", with_doubles(loaded.trials, own))
@@ -59,8 +42,8 @@ def filled(selection: Selection, needed: Set[str], seeds: str | None) -> Filled:
     if "metrics" in needed:
         attach(con, Live.of(METRICS.concat([])), [], own=tuple(own))
     fill(con, "raw.sweeps", SWEEPS, _sweep_rows(selection.infos, seeds))
-    con.execute("SET lock_configuration = true")
-    return Filled(con, loaded.plan_axes, loaded.trial_axes, own, few, loaded.damaged)
+    lock(con, few, needed)
+    return Filled(con, loaded.plan_axes, loaded.trial_axes, few, loaded.damaged)
 
 
 def _sweep_rows(infos: Mapping[str, SweepInfo], seeds: str | None) -> Sequence[Sequence[Any]]:

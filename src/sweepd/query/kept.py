@@ -7,125 +7,147 @@ show no change (`Store.state`), and while the same trials count.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache as once
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 
 from sweepd import cache
+from sweepd.query.cells_sql import ATTEMPTS, MEASURED, OF_ENDINGS, OF_QUESTIONS, view_sql
+from sweepd.query.sandbox import Filled, lock, sandbox
 from sweepd.query.source import Selection
 from sweepd.store.storage import digest, from_json
 
+Kind = Literal["cells", "endings"]
+Made = tuple[str, str, str, int]
+"""A task, a model, a code, and how many trials of them ended."""
 FOLDER = "kept"
-ROOMS = (".", "grid", "query", "store")
-"""The folders of sweepd's whose code makes what is kept."""
-MOST_BYTES = 2**28
-"""The bytes that all that is kept may take together."""
+TABLES: Mapping[Kind, Mapping[str, str]] = {"cells": OF_QUESTIONS, "endings": OF_ENDINGS}
+"""By kind, the names of the tables that are kept, and the columns of each."""
+VIEW: Mapping[Kind, str] = {"cells": view_sql(MEASURED), "endings": ATTEMPTS}
+"""By kind, SQL of the view over them that users name."""
+MOST_BYTES = 2**30
+"""The bytes that all that is kept may take together, and four times what one file may take."""
 SMALL_BLOCKS = 2**14
 """The size of DuckDB's blocks where there are few rows. The usual ones would leave most of a file
 empty."""
-Made = tuple[str, str, str, int]
-"""A task, a model, a code, and how many trials of them ended."""
+ROOMS = (".", "grid", "query", "store")
+"""The folders of sweepd's whose code makes what is kept."""
 _SHAPE = {
     "state": str,
     "file": str,
+    "kind": str,
     "plan_axes": [str],
     "trial_axes": [str],
     "few": bool,
-    "tables": [str],
     "made": [[object]],
     "counted": [[object]],
 }
 
 
 @dataclass(frozen=True)
-class Spot:
-    """Where something is kept. name: says of what. state: says of which state of the store, and by
-    which version of sweepd."""
+class Key:
+    """Under which something is kept. name: says of what. state: says of which state of the store,
+    and by which version of sweepd."""
 
     name: str
     state: str
 
+    @property
+    def facts(self) -> str:
+        return f"{FOLDER}/{self.name}.json"
+
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of kept tables. plan_axes, trial_axes, few: as in `database.Views`. tables:
-    their names. made, counted: of which trials cells were made, and which of them counted."""
+    """What is known of kept tables. plan_axes, trial_axes, few: as in `database.Views`. made,
+    counted: of which trials cells were made, and which of them counted. file: the name of the file;
+    empty before it is kept, and if it was too large to be."""
 
-    plan_axes: tuple[str, ...]
-    trial_axes: tuple[str, ...]
+    kind: Kind
+    plan_axes: Sequence[str]
+    trial_axes: Sequence[str]
     few: bool
-    tables: tuple[str, ...]
-    made: Sequence[Made]
-    counted: Sequence[Made]
+    made: Sequence[Made] = ()
+    counted: Sequence[Made] = ()
+    file: str = ""
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Tables that were kept, in a file of DuckDB's."""
-
-    path: Path
-    facts: Facts
-
-
-def spot(selection: Selection, *part: object) -> Spot | None:
-    """Returns where a part of what these sweeps come to is kept. Returns None if it is not, since
-    something is damaged, or may still change unseen."""
-    state = None if selection.damaged else selection.source.state()
-    if state is None:
+def key(selection: Selection, state: str | None, *part: object) -> Key | None:
+    """Returns the key of a part of what these sweeps come to. state: that of the store before the
+    sweeps were looked at. Returns None if nothing is kept of it, since something is damaged, or may
+    still change unseen."""
+    if state is None or selection.damaged:
         return None
     sweeps = None if selection.whole_store else sorted(selection.infos)
     name = json.dumps([selection.source.address, sweeps, part])
-    return Spot(digest(name.encode()), digest(f"{_version()} {state}".encode()))
+    infos = {name: info.to_json() for name, info in selection.infos.items()}
+    return Key(digest(name.encode()), digest(json.dumps([VERSION, state, infos]).encode()))
 
 
-def recall(spot: Spot) -> Kept | None:
-    """Returns what was kept of this state. Returns None if nothing was."""
-    known = _facts(spot)
-    if known is None or known["state"] != spot.state:
+def facts(key: Key) -> Facts | None:
+    """Returns what is known of what was kept under this key. Returns None if nothing was."""
+    known = _known(key)
+    if known is None or known.pop("state") != key.state:
         return None
-    path = cache.recall_file(known["file"])
+    for name in ("made", "counted"):
+        known[name] = [tuple(one) for one in known[name]]
+    return Facts(**known)
+
+
+def recall(key: Key, facts: Facts, needed: Set[str]) -> Filled | None:
+    """Returns a database with what was kept. Returns None if it is gone or was changed. needed:
+    the views that will be asked."""
+    path = cache.recall_file(facts.file) if facts.file else None
     if path is None:
         return None
-    cache.note_use(_facts_of(spot), known["file"])
-    made, counted = ([tuple(one) for one in known[key]] for key in ("made", "counted"))
-    axes = tuple(known["plan_axes"]), tuple(known["trial_axes"])
-    return Kept(path, Facts(*axes, known["few"], tuple(known["tables"]), made, counted))
+    try:
+        con = sandbox(path)
+        for name in TABLES[facts.kind]:
+            con.execute(f"CREATE VIEW {name} AS FROM kept.{_own_name(name)}")
+        con.execute(VIEW[facts.kind])
+        lock(con, facts.few, needed)
+    except duckdb.Error:  # locked, say, where files can only be locked for one process
+        return None
+    cache.note_use(key.facts, facts.file)
+    made = frozenset({"cells"}) if facts.kind == "cells" else frozenset[str]()
+    return Filled(con, tuple(facts.plan_axes), tuple(facts.trial_axes), facts.few, made=made)
 
 
-def keep(
-    spot: Spot, con: duckdb.DuckDBPyConnection, columns: Mapping[str, str], facts: Facts
-) -> None:
-    """Keeps the tables of `facts`, in place of what was kept of an earlier state. Nothing happens
-    where that is not possible. con: the database that has them. columns: those of each."""
+def keep(key: Key, con: duckdb.DuckDBPyConnection, facts: Facts) -> None:
+    """Keeps the tables of a database in place of what was kept of an earlier state. Nothing happens
+    where there is no room for them. facts: without `file`."""
+    before = _known(key)
+    if before and before["state"] == key.state and not before["file"]:
+        return  # too large the last time
 
     def write(path: Path) -> None:
         blocks: dict[str, Any] = {"default_block_size": SMALL_BLOCKS} if facts.few else {}
         with duckdb.connect(str(path), config=blocks) as out:
-            for name in facts.tables:
-                rows = con.sql(f"SELECT {columns[name]} FROM {name}")
-                out.from_arrow(rows.to_arrow_table()).create(name.rpartition(".")[2])
+            for name, columns in TABLES[facts.kind].items():
+                rows = con.sql(f"SELECT {columns} FROM {name}").to_arrow_table()
+                out.from_arrow(rows).create(_own_name(name))
+            out.execute("CHECKPOINT")  # on closing, DuckDB would not tell that it failed
 
-    before = _facts(spot)
     try:
-        file = cache.keep_file(FOLDER, write)
-    except duckdb.Error:  # no room for it
+        file = cache.keep_file(FOLDER, write, MOST_BYTES // 4)
+    except (duckdb.OperationalError, duckdb.FatalException):  # the disk is full, or the memory
         return
     if file is None:
         return
-    told = {"state": spot.state, "file": file, **vars(facts)}
-    cache.keep(_facts_of(spot), json.dumps(told).encode())
-    if before and before["file"] != file:
+    told = {**vars(facts), "state": key.state, "file": file}
+    cache.keep(key.facts, json.dumps(told).encode())
+    if before and before["file"] not in ("", file):
         cache.forget(before["file"])
     cache.bound(FOLDER, MOST_BYTES)
 
 
-def _facts(spot: Spot) -> dict[str, Any] | None:
-    data = cache.recall(_facts_of(spot))
+def _known(key: Key) -> dict[str, Any] | None:
+    data = cache.recall(key.facts)
     if data is None:
         return None
     try:
@@ -135,14 +157,18 @@ def _facts(spot: Spot) -> dict[str, Any] | None:
     return known if known.keys() == _SHAPE.keys() else None  # else another version kept it
 
 
-def _facts_of(spot: Spot) -> str:
-    return f"{FOLDER}/{spot.name}.json"
+def _own_name(table: str) -> str:
+    """Returns the name that a table has in the file, which has no schemas."""
+    return table.rpartition(".")[2]
 
 
-@once
 def _version() -> str:
     """Returns a text that differs wherever the code does that makes what is kept."""
-    root = Path(__file__).parents[1]
-    files = sorted(path for room in ROOMS for path in (root / room).glob("*.py"))
-    stats = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in files]
-    return json.dumps([duckdb.__version__, stats])
+    root, state = Path(__file__).parents[1], hashlib.blake2b()
+    for path in sorted(path for room in ROOMS for path in (root / room).glob("*.py")):
+        state.update(path.read_bytes())
+    return f"{duckdb.__version__} {state.hexdigest()}"
+
+
+VERSION = _version()
+"""That of the code as it was imported."""

@@ -105,9 +105,9 @@ def bound_of(grouping: Grouping, candidates: Sequence[Candidate]) -> Bound:
     return judge(up_to_the_first_pass(candidates) if grouping.of_compute else candidates)
 
 
-def _candidate(cells: Sequence[Cell], failed: Mapping[int, AcrossSizes]) -> Candidate:
-    """Returns what is known of the value that these cells of one group share. failed: by the cells'
-    `id`, what failed at which sizes."""
+def _candidate(cells: Sequence[Cell], failed: Mapping[Cell, AcrossSizes]) -> Candidate:
+    """Returns what is known of the value that these cells of one group share. failed: what failed
+    at which sizes, by cell; empty where sizes are not compared."""
     points = [point for cell in cells for point in cell.points]
     passed = None
     if any(cell.outcome for cell in cells):
@@ -120,10 +120,10 @@ def _candidate(cells: Sequence[Cell], failed: Mapping[int, AcrossSizes]) -> Cand
     if not failed:
         return Candidate(value, passed, budget=budget)
     size = min(point.row["size"] for point in points)
-    fails = [sizes for cell in cells for sizes in failed[id(cell)].points]
+    fails = [sizes for cell in cells for sizes in failed[cell].points]
     smaller = any(at < size and all(at in one for one in fails) for at in fails[0])
     # A smaller size counts against a pass if none of these cells did any better there.
-    whole = [failed[id(cell)].whole for cell in cells]
+    whole = [failed[cell].whole for cell in cells]
     against = {at for one in whole for at in one if at < size}
     contradicted = any(
         point.outcome and steps >= point.steps and at in against
@@ -138,9 +138,9 @@ def _tried(point: Cell) -> bool:
     return any(point.row[status] for status in STATUSES)
 
 
-def _fails(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> dict[int, AcrossSizes]:
-    """Returns, by its `id`, what each cell's settings say at each size. Where cells are taken over
-    several budgets, a point failed if it passed with none of them."""
+def _fails(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> dict[Cell, AcrossSizes]:
+    """Returns what each cell's settings say at each size. Where cells are taken over several
+    budgets, a point failed if it passed with none of them."""
     points: dict[Any, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
     whole: dict[Any, dict[int, bool]] = defaultdict(dict)
     found = {}
@@ -152,11 +152,11 @@ def _fails(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> dict[int,
         tuned = cell.tuned and _but_size(views, grouping, cell, cell, cell.tuned)
         of_cell = whole[tuned or keys[0]]
         of_cell[cell.row["size"]] = cell.failed
-        found[id(cell)] = of_points, of_cell
+        found[cell] = of_points, of_cell
     failed = {id(same): _budgets(same) for same in points.values()}
     return {
-        number: AcrossSizes([failed[id(same)] for same in of_points], of_cell)
-        for number, (of_points, of_cell) in found.items()
+        cell: AcrossSizes([failed[id(same)] for same in of_points], of_cell)
+        for cell, (of_points, of_cell) in found.items()
     }
 
 

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import duckdb
 
+from sweepd.store.storage import Damaged
+
 SCANNED = "sweepd://metrics/"
 """The start of the paths under which DuckDB finds the scanned files (`sweepd.query.scanning`)."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A database with what some views need. The fields are those of `database.Views`. made: whether
+    the cells are among it."""
+
+    connection: duckdb.DuckDBPyConnection
+    plan_axes: tuple[str, ...]
+    trial_axes: tuple[str, ...]
+    few: bool
+    damaged: tuple[Damaged, ...] = ()
+    made: frozenset[str] = frozenset()
+
 
 _opening: list[Thread] = []
 _opened: list[duckdb.DuckDBPyConnection] = []
@@ -42,11 +59,14 @@ def sandbox(kept: Path | None = None) -> duckdb.DuckDBPyConnection:
     return con
 
 
-def use_little(con: duckdb.DuckDBPyConnection) -> None:
-    """Makes statements about few rows take less time."""
-    con.execute("SET threads = 1")
-    # Compressed materialization pays off only for many rows.
-    con.execute("SET disabled_optimizers = 'compressed_materialization'")
+def lock(con: duckdb.DuckDBPyConnection, few: bool, needed: Set[str]) -> None:
+    """Fixes the settings of a database for all that will be asked of it. few: whether it has few
+    rows. needed: the views that will be asked."""
+    if few and "metrics" not in needed:
+        con.execute("SET threads = 1")
+        # Compressed materialization pays off only for many rows.
+        con.execute("SET disabled_optimizers = 'compressed_materialization'")
+    con.execute("SET lock_configuration = true")
 
 
 def fill(

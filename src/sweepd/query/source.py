@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.metrics import Better
-from sweepd.store.storage import Damaged
+from sweepd.store.storage import Damaged, Unreachable
 from sweepd.store.sweeps import SweepInfo
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Selection:
         """Returns these sweeps, or the whole store if `sweeps` is None.
 
         Over the whole store a damaged sweep.json is skipped. If its sweep was asked for by name, it
-        raises EnvironmentFailure. Raises UserError for an unknown sweep.
+        raises EnvironmentFailure, as does a place that does not answer. Raises UserError for an
+        unknown sweep.
         """
         infos: dict[str, SweepInfo] = {}
         damaged = []
@@ -57,6 +58,8 @@ class Selection:
         for name in names:
             try:
                 infos[name] = source.load_sweep(name)
+            except Unreachable:
+                raise  # nothing is known of it, so an answer without it would be wrong
             except EnvironmentFailure as error:
                 if sweeps is not None:
                     raise

@@ -179,9 +179,14 @@ def _look_after(
                 note("cancelled: saving what runs")
                 stopping.set()
                 return
-            if time.monotonic() - looked > COMPACTION_SECONDS:
+        if time.monotonic() - looked > COMPACTION_SECONDS:
+            try:
                 store.compact(FILES_WHILE_RUNNING)
-                looked = time.monotonic()
+            except EnvironmentFailure:
+                continue  # as above
+            except Exception as error:  # the sweep goes on without it, and can still be cancelled
+                note(f"files cannot be compacted, which is tried again: {error!r}")
+            looked = time.monotonic()
 
 
 def _run_round(

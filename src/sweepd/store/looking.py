@@ -36,12 +36,19 @@ class Loader:
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
-        self._remembered: dict[tuple[str, str], pa.Table | Damaged] = {}
+        self._remembered: dict[tuple[str, str], pa.Table] = {}
         self._room = REMEMBERED_BYTES
 
     def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
         """Returns what the files hold, by their names. Raises FileNotFoundError if one is gone."""
         return dict(each(lambda file: (file.name, self._load(below, file)), files, READERS))
+
+    def forget_others(self, below: str, files: Iterable[File]) -> None:
+        """Drops what is remembered of files of a folder that are no longer among these."""
+        listed = {(f"{below}/{file.name}", file.version) for file in files}
+        for key in [key for key in self._remembered if key[0].startswith(f"{below}/")]:
+            if key not in listed:
+                self._room += self._remembered.pop(key).nbytes
 
     def _load(self, below: str, file: File) -> pa.Table | Damaged:
         path = f"{below}/{file.name}"
@@ -73,6 +80,10 @@ class Looker:
         read = whole(files)
         loaded = self.load(read)
         return {**loaded, **self.examined(others(files, read))}
+
+    def forget_others(self, files: Collection[File]) -> None:
+        """Drops what this process has read of files that are no longer among these."""
+        self._loader.forget_others(self.layout.name, files)
 
     def examined(self, files: Collection[File]) -> dict[str, Looked]:
         """Returns what is known of files that are not read whole, by their names."""

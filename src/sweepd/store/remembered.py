@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from sweepd import cache
 from sweepd.store.parquet import Examined, to_parquet
-from sweepd.store.storage import DIGEST_LENGTH, File, digest, from_json, told
+from sweepd.store.storage import DIGEST_LENGTH, File, as_listed, digest, from_json
 
 FORMAT = 1
 """The version of the format in which facts are kept. Facts in another format are not found."""
@@ -88,7 +88,7 @@ def _is_settled(file: File) -> bool:
 
 
 def _key(*files: File) -> str:
-    return digest(json.dumps([FORMAT, told(files)]).encode())
+    return digest(json.dumps([FORMAT, as_listed(files)]).encode())
 
 
 def _table(data: bytes) -> pa.Table:

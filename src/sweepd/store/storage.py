@@ -113,7 +113,7 @@ class Folder(Protocol):
         """Deletes these objects. Nothing happens to a name that is gone already."""
 
 
-def told(files: Iterable[File]) -> list[tuple[str, int, float, str]]:
+def as_listed(files: Iterable[File]) -> list[tuple[str, int, float, str]]:
     """Returns what listings show of objects, in the order of their names."""
     return sorted((file.name, file.size, file.written, file.version or "") for file in files)
 

@@ -21,11 +21,11 @@ from sweepd.store.storage import (
     FORMAT,
     Damaged,
     Folder,
+    as_listed,
     checked,
     from_json,
     sealed,
     to_json,
-    told,
     unsealed,
 )
 from sweepd.store.sweeps import SweepFolder, SweepInfo
@@ -41,8 +41,9 @@ LAUNCH = {"sweep": str, "host": str, "pid": int}
 """The fields that the record of a launch must have, with their types."""
 MARK = "sweepd-store.json"
 """The name of the file that says that a folder is a store, and in which format."""
-QUIET_SECONDS = 60.0
-"""The seconds without a change after which a store is taken to stay as it is for a while."""
+UNCHANGED_SECONDS = 60.0
+"""The seconds without a change after which a store is taken to stay as it is for a while. The time
+of a change is by the clock of the place, and the present time by this machine's."""
 LOOK_SECONDS = 5.0
 """The seconds for which a place that does not answer is asked again whether it holds a store at
 all."""
@@ -202,14 +203,14 @@ class Store:
         return self._metrics.read(ids)
 
     def state(self) -> str | None:
-        """Returns a text that differs wherever plans, endings, or what is known of sweeps do. Of a
-        store that has just changed it returns None. It may change again unseen, within a tick of
-        its clock, and soon will if a sweep runs."""
+        """Returns a text that differs where the listings of plans and endings do, by name, size,
+        time or version. Of a store that has just changed it returns None: if a sweep runs, it soon
+        changes again, and perhaps within a tick of the clock that dates its files."""
         below = {name: self._folder.files(name) for name in ("sweeps", "trials")}
-        quiet_since = time.time() - QUIET_SECONDS
-        if any(file.written > quiet_since for files in below.values() for file in files):
+        unchanged_since = time.time() - UNCHANGED_SECONDS
+        if any(file.written > unchanged_since for files in below.values() for file in files):
             return None
-        return json.dumps({name: told(files) for name, files in below.items()})
+        return json.dumps({name: as_listed(files) for name, files in below.items()})
 
     def live_metrics(self, ids: Collection[str] | None = None) -> Live:
         """Returns the metrics of all trials, or of files that may hold some of those named, where

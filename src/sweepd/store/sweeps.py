@@ -240,6 +240,7 @@ class SweepFolder:
         from sweepd.store.tables import Read
 
         files = {file.name: file for file in self.folder.files("sweeps")}
+        self._plans.forget_others("sweeps", files.values())
         known = self._names(files.values())
         if unknown := set(sweeps or ()).difference(known):
             raise self._unknown(min(unknown))

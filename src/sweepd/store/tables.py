@@ -285,6 +285,7 @@ class TableFolder:
                 self._add(found, self._looker.examined(others(rest, read)))
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
+            self._looker.forget_others(files)
             if found.examined:
                 self._looker.remembered.forget_others(files)
             return found

@@ -129,12 +129,14 @@ class Attempt:
                     self._end("stopped")
 
     def save_all(self) -> None:
-        """Writes everything that is still in memory, and ends the attempt."""
+        """Writes everything that is still in memory, and ends the attempt. If a user's own code
+        does not save its state, it ends as `failed`."""
         assert self.training is not None
-        if self.training.result:
-            self._finish(self.training)
-        else:
-            self._interrupt()
+        with self._recording_failure():
+            if self.training.result:
+                self._finish(self.training)
+            else:
+                self._interrupt()
 
     def _train(self, run: Run, until: float) -> None:
         checks, stop = len(run.checks), self.trial.values.stop

@@ -20,7 +20,10 @@ def replacing(out: Path) -> Iterator[Path]:
         yield aside
         aside.replace(out)
     except OSError as error:
-        raise EnvironmentFailure(f"cannot write {out}: {error}") from error
+        reason = error.strerror or str(error)
+        if not out.parent.is_dir():
+            reason = f"there is no folder {out.parent}"
+        raise EnvironmentFailure(f"cannot write {out}: {reason}") from error
     finally:
         with suppress(OSError):
             aside.unlink()

@@ -6,6 +6,10 @@ What `min` prints without --wide is in tests/query/test_pivot.py.
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -111,3 +115,29 @@ def test_a_best_rate_at_the_edge_of_its_range_is_named(printed: Callable[..., li
     assert row.endswith('0 {"lr": "0.02"} lr')
     header, row = printed("frontier d, acc", "tuned")
     assert header.endswith("seeds' acc at edge") and row.endswith("lr")
+
+
+def test_ctrl_c_ends_a_question_as_it_ends_everything(tmp_path: Path) -> None:
+    """DuckDB makes an error of its own of the signal."""
+    address = str(tmp_path / "results")
+    Store.create(address)
+    text = "SELECT count(*) AS trials FROM range(1000000000000), range(1000)"
+    command = [sys.executable, "-u", "-c", INTERRUPTIBLE, "sql", text, "--results", address]
+    asked = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert asked.stdout is not None and asked.stdout.readline() == "asked\n"
+    time.sleep(0.5)
+    asked.send_signal(signal.SIGINT)
+    _, said = asked.communicate(timeout=60)
+    assert asked.returncode == 130 and "Traceback" not in said
+
+
+INTERRUPTIBLE = """
+from sweepd.query.database import Views
+select = Views.sql
+def sql(views, text):
+    print("asked")
+    return select(views, text)
+Views.sql = sql
+from sweepd.cli import main
+main()
+"""

@@ -91,3 +91,11 @@ def test_samples_as_csv_are_those_of_json() -> None:
     assert len(rows) == 5 and rows == told
     silent = inprocess.sweepd("sample", "mine.py:Silent", "--csv")
     assert (silent.code, silent.out.strip()) == (0, ",".join(rows[0]))
+
+
+@pytest.mark.parametrize(
+    "words", [["--seed", "99999999999999999999"], ["--count", "1000000000"], ["--count", "0"]]
+)
+def test_numbers_that_are_too_large_are_refused(words: list[str]) -> None:
+    answer = inprocess.sweepd("sample", "lis", "--set", "n=8", *words)
+    assert answer.code == 2 and words[1] in answer.err

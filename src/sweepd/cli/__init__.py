@@ -37,6 +37,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "status": ("status", "logs"),
 }
 """The files of commands in this folder, and which commands each of them has."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 WITH_LAST_WORDS = ("ray", "wandb", "mlflow", "trackio")
 """Libraries that have something to do when a process ends."""
 
@@ -105,6 +107,8 @@ def main() -> None:
     except SweepdError as error:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:  # before a command runs; later the command line says 130 itself
+        sys.exit(INTERRUPTED)
 
 
 def program() -> NoReturn:

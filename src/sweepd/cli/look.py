@@ -29,6 +29,7 @@ from sweepd.cli.output import (
     say,
 )
 from sweepd.errors import SweepdError, UserError
+from sweepd.limits import LARGEST_INT
 
 if TYPE_CHECKING:
     from sweepd.grid.registry import Entry
@@ -71,11 +72,15 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
+MOST_EXAMPLES = 100_000
+"""They are in memory together."""
+
+
 def sample(
     task: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_tasks)],
     settings: Settings = None,
-    count: Annotated[int, typer.Option(min=1)] = 5,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    count: Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES)] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_INT)] = 0,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:

@@ -56,7 +56,10 @@ Results = Annotated[
 
 
 def results_address(given: str | None) -> str:
-    """Returns the --results option, else $SWEEPD_RESULTS, else ./sweepd-results."""
+    """Returns the --results option, else $SWEEPD_RESULTS, else ./sweepd-results. Raises UserError
+    for an empty option, which a variable without a value may have left."""
+    if given == "":
+        raise UserError("--results is empty: name a folder, s3://… or gs://…")
     return given or os.environ.get("SWEEPD_RESULTS") or "sweepd-results"
 
 

@@ -35,7 +35,7 @@ from sweepd.query.cells_sql import (
     reached_sql,
     sweeps_sql,
 )
-from sweepd.query.sandbox import fill
+from sweepd.query.sandbox import fill, interruptible
 from sweepd.query.source import Selection, Source, own_metrics
 from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
@@ -220,6 +220,7 @@ class Views:
             return Settle(most=LONGEST)
         return Settle(told[-1]["factor"], int(told[-1]["least"]), int(told[-1]["most"]))
 
+    @interruptible()
     def fetch(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Returns all rows of SQL that sweepd wrote itself, with these parameters for its question
         marks. Raises UserError if the values do not allow it (a text plus one)."""
@@ -239,7 +240,7 @@ class Views:
         """Yields the rows of SQL that sweepd wrote itself, up to BATCH at a time. Nothing else may
         be asked meanwhile."""
         try:
-            with self._only_reading():
+            with interruptible(), self._only_reading():
                 result = self.connection.execute(sql)
                 while rows := result.fetchmany(BATCH):
                     yield rows
@@ -268,6 +269,7 @@ class Views:
         columns, table, damaged = self._select(text, table_of)
         return table.rename_columns(columns), damaged
 
+    @interruptible()
     def _select(
         self, text: str, ask: Callable[[str], tuple[list[str], Any]]
     ) -> tuple[list[str], Any, tuple[Damaged, ...]]:
@@ -322,6 +324,7 @@ class Views:
                 ) from error
             raise
 
+    @interruptible()
     def make_cells(self) -> None:
         """Makes the view `cells`, once, and notes how many trials are left out because another
         code made them."""
@@ -354,6 +357,7 @@ class Views:
             self.connection.execute(sweeps_sql())
             self.made.add("sweeps")
 
+    @interruptible()
     def prepare(self, text: str) -> tuple[Damaged, ...]:
         """Attaches the metrics if a text names them or GOAL_COST, and returns the files that were
         skipped. This may take long.
@@ -419,6 +423,7 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
+@interruptible()
 def connect(
     source: Source,
     *,

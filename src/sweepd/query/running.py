@@ -11,7 +11,7 @@ import pyarrow as pa
 from sweepd.errors import EnvironmentFailure
 from sweepd.query.cells_sql import quoted
 from sweepd.query.metrics_sql import attach, copy
-from sweepd.query.sandbox import sandbox
+from sweepd.query.sandbox import interruptible, sandbox
 from sweepd.statuses import RAN
 from sweepd.store.tables import Live
 
@@ -33,6 +33,7 @@ class MetricsSource(Protocol):
     def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
 
 
+@interruptible()
 def newest_steps(
     source: MetricsSource, planned: pa.Table, ended: pa.Table, own: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -16,6 +17,10 @@ SCANNED = "sweepd://metrics/"
 """The start of the paths under which DuckDB finds the scanned files (`sweepd.query.scanning`)."""
 
 
+INTERRUPTED = "Query interrupted"
+"""What DuckDB says after Ctrl-C."""
+
+
 @dataclass(frozen=True)
 class Filled:
     """A database with what some views need. The fields are those of `database.Views`. made: whether
@@ -27,6 +32,18 @@ class Filled:
     few: bool
     damaged: tuple[Damaged, ...] = ()
     made: frozenset[str] = frozenset()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within this block, Ctrl-C raises KeyboardInterrupt, as elsewhere. DuckDB makes a RuntimeError
+    of it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
 
 
 _opening: list[Thread] = []

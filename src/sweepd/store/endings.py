@@ -46,6 +46,8 @@ def parted(trials: pa.Table) -> tuple[pa.Table, pa.Table]:
 def find_trial(store: Store, start: str) -> str:
     """Returns the id of the one trial whose id begins with `start`. Raises UserError if there are
     none or several."""
+    if not start:
+        raise UserError("no trial is named: give the beginning of its id (see `sweepd status`)")
     known = set(store.read_plans().table.column("id").to_pylist())
     known |= set(store.read_trials().table.column("id").to_pylist())
     matching = sorted(id_ for id_ in known if id_.startswith(start))

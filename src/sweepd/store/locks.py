@@ -132,6 +132,8 @@ class FileLocks:
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 return False
+            if error.errno == errno.EBADF:  # it could be opened for reading alone
+                raise EnvironmentFailure(f"{self.folder}: cannot be written") from error
             raise self._failure(error) from error
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -251,7 +252,7 @@ class Store:
         """
         from sweepd.store import merged_sweeps, merging  # imported here: only merging needs them
 
-        if other.address == self.address:
+        if os.path.realpath(other.address) == os.path.realpath(self.address):
             raise UserError(f"{self.address}: a store cannot be merged into itself")
         ours, theirs = (
             merging.MergeSide(store._folder, store._trials, store._metrics, damaged)

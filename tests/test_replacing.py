@@ -43,7 +43,9 @@ def test_a_block_that_fails_changes_nothing(tmp_path: Path, error: type[BaseExce
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     out = tmp_path / "nowhere" / "table.csv"
-    with pytest.raises(EnvironmentFailure, match=f"cannot write {out}: there is no folder {out.parent}"):
+    with pytest.raises(
+        EnvironmentFailure, match=f"cannot write {out}: there is no folder {out.parent}"
+    ):
         write(out, b"content")
     (folder := tmp_path / "folder").mkdir()
     with pytest.raises(EnvironmentFailure, match=f"cannot write {folder}"):

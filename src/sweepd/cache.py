@@ -73,8 +73,8 @@ def keep_file(folder: str, write: Callable[[Path], object], most_bytes: int) -> 
 def recall_file(name: str) -> Path | None:
     """Returns where a file lies that `keep_file` kept. Returns None if it is gone or was
     changed."""
-    path = _root() / name
     with suppress(*_UNUSABLE):
+        path = _root() / name
         return path if _file_digest(path) == path.name else None
     return None
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import INTERRUPTED, EnvironmentFailure, UserError
 from sweepd.replacing import write
 from sweepd.tabular import Table, table_of
 
@@ -34,8 +34,6 @@ Sweeps = str | Sequence[str] | None
 Say = Callable[[str], None]
 MOST_TOLD = 20
 """The number of last lines of a failed launch that its error shows."""
-INTERRUPTED = 130
-"""The exit code of a command that was interrupted and can be resumed."""
 
 
 def open(results: str | os.PathLike[str] = "sweepd-results") -> Results:

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from sweepd import __version__
 from sweepd.cli.output import say, say_everything, stdout_may_end
-from sweepd.errors import SweepdError
+from sweepd.errors import INTERRUPTED, SweepdError
 
 SECTIONS = {
     "Begin": ("init", "check", "tasks", "models", "sample", "flops", "schema", "doctor"),
@@ -37,8 +37,6 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "status": ("status", "logs"),
 }
 """The files of commands in this folder, and which commands each of them has."""
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
 WITH_LAST_WORDS = ("ray", "wandb", "mlflow", "trackio")
 """Libraries that have something to do when a process ends."""
 

@@ -27,7 +27,7 @@ from sweepd.cli.output import (
     say,
 )
 from sweepd.cli.tracking import LogTo, telling
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import INTERRUPTED, EnvironmentFailure, UserError
 from sweepd.listing import duration
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _launch(
         _say_tried(planned.search)
     if launched.interrupted:
         say(f"interrupted; `{go_on}` continues it")
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
     if launched.failed:
         _name_failed(launched, progress, grid.name, address)
         raise typer.Exit(1)
@@ -343,7 +343,7 @@ def _stopping(progress: Progress) -> Iterator[threading.Event]:
 
     def ask(number: int, frame: object) -> None:
         if event.is_set():
-            progress.leave("", 130)
+            progress.leave("", INTERRUPTED)
         event.set()
         progress.note("stopping: saving what runs (once more to leave at once)")
 

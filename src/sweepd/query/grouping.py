@@ -55,15 +55,13 @@ class Grouping:
     def merged(self, cells: Iterable[Cell]) -> list[str]:
         """Returns the columns in which cells of one row differ though the question does not speak
         of them."""
-        every = list(cells)
-        varying = [name for name in self.pooled if len({cell.row[name] for cell in every}) > 1]
         found = {
             name
-            for _, members in (self.rows(every) if varying else ())
-            for name in varying
+            for _, members in self.rows(cells)
+            for name in self.pooled
             if len({cell.row[name] for cell in members}) > 1
         }
-        return [name for name in varying if name in found]
+        return [name for name in self.pooled if name in found]
 
     def at(self, cell: Cell) -> str:
         """Returns the axes in `others` that a cell has, with its values, as a JSON object."""

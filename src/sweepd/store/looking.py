@@ -46,8 +46,8 @@ class Loader:
     def forget_others(self, below: str, files: Iterable[File]) -> None:
         """Drops what is remembered of files of a folder that are no longer among these."""
         listed = {(f"{below}/{file.name}", file.version) for file in files}
-        for key in [key for key in self._remembered if key[0].startswith(f"{below}/")]:
-            if key not in listed:
+        for key in self._remembered.keys() - listed:
+            if key[0].startswith(f"{below}/"):
                 self._room += self._remembered.pop(key).nbytes
 
     def _load(self, below: str, file: File) -> pa.Table | Damaged:

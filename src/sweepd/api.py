@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweepd.errors import INTERRUPTED, EnvironmentFailure, UserError
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.replacing import write
+from sweepd.statuses import INTERRUPTED_EXIT
 from sweepd.tabular import Table, table_of
 
 if TYPE_CHECKING:
@@ -295,9 +296,9 @@ def launch(
     told = "\n".join(line.removeprefix("sweepd: ") for line in lines[-MOST_TOLD:])
     if code == UserError.exit_code:
         raise UserError(told)
-    if code not in (0, 1, INTERRUPTED):
+    if code not in (0, 1, INTERRUPTED_EXIT):
         raise EnvironmentFailure(told)
-    return Launch(open(results), code == 0, code == INTERRUPTED, tuple(lines))
+    return Launch(open(results), code == 0, code == INTERRUPTED_EXIT, tuple(lines))
 
 
 def _settings(overrides: Mapping[str, Any] | None) -> list[str]:

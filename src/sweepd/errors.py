@@ -6,9 +6,6 @@ what happened, where (file, line or key) and what to do.
 
 from __future__ import annotations
 
-INTERRUPTED = 130
-"""The exit code of a command that was interrupted, and can be resumed if it trains."""
-
 
 class SweepdError(Exception):
     """Root of sweepd's own errors. `exit_code` is what the command line exits with."""

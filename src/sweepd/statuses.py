@@ -14,3 +14,5 @@ stopped is not among them, since more training might still have helped it."""
 STATUSES = (*DONE, "failed", "interrupted")
 UNTRIED = "untried"
 """The status of a trial of which no attempt has ended."""
+INTERRUPTED_EXIT = 130
+"""The exit code of a command that was interrupted. It can be resumed if it trains."""

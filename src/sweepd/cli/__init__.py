@@ -13,7 +13,8 @@ from typer.core import TyperGroup
 
 from sweepd import __version__
 from sweepd.cli.output import say, say_everything, stdout_may_end
-from sweepd.errors import INTERRUPTED, SweepdError
+from sweepd.errors import SweepdError
+from sweepd.statuses import INTERRUPTED_EXIT
 
 SECTIONS = {
     "Begin": ("init", "check", "tasks", "models", "sample", "flops", "schema", "doctor"),
@@ -106,7 +107,7 @@ def main() -> None:
         say(f"sweepd: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:  # before a command runs; later the command line says 130 itself
-        sys.exit(INTERRUPTED)
+        sys.exit(INTERRUPTED_EXIT)
 
 
 def program() -> NoReturn:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.output import AsCsv, AsJson, command, confirmed, emit, form_of, say
-from sweepd.errors import INTERRUPTED, EnvironmentFailure, UserError
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.statuses import INTERRUPTED_EXIT
 
 if TYPE_CHECKING:
     from sweepd.cluster import Remote
@@ -84,7 +85,7 @@ def hand_over(
             return
     except KeyboardInterrupt:
         say(f"interrupted before sweep {name} ran; `sweepd cluster status {file}` shows what does")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED_EXIT) from None
     try:
         code = cluster.follow(job, say)
     except KeyboardInterrupt:

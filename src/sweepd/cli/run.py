@@ -27,8 +27,9 @@ from sweepd.cli.output import (
     say,
 )
 from sweepd.cli.tracking import LogTo, telling
-from sweepd.errors import INTERRUPTED, EnvironmentFailure, UserError
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import duration
+from sweepd.statuses import INTERRUPTED_EXIT
 
 if TYPE_CHECKING:
     from sweepd.cli.progress import Progress
@@ -267,7 +268,7 @@ def _launch(
         _say_tried(planned.search)
     if launched.interrupted:
         say(f"interrupted; `{go_on}` continues it")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(INTERRUPTED_EXIT)
     if launched.failed:
         _name_failed(launched, progress, grid.name, address)
         raise typer.Exit(1)
@@ -343,7 +344,7 @@ def _stopping(progress: Progress) -> Iterator[threading.Event]:
 
     def ask(number: int, frame: object) -> None:
         if event.is_set():
-            progress.leave("", INTERRUPTED)
+            progress.leave("", INTERRUPTED_EXIT)
         event.set()
         progress.note("stopping: saving what runs (once more to leave at once)")
 

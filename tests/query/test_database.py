@@ -268,6 +268,21 @@ def test_tasks_with_different_fields_share_the_columns() -> None:
     ]
 
 
+@pytest.mark.parametrize("varying", [[], [{"model": "sparse", "c": 1}], [{"d": 32}, {"lr": 0.5}]])
+def test_what_all_cells_share_is_known_by_column(varying: list[dict[str, Any]]) -> None:
+    """Null is a value like any other, also beside one."""
+    store = FakeStore()
+    store.add_sweep("s", [planned(), *(planned(**one) for one in varying)])
+    views = connect(store, code=now)
+    found = views.fetch("FROM raw.cells")
+    cells = [dict(zip(views.raw_columns, row, strict=True)) for row in found]
+    assert len(cells) == 1 + len(varying)
+    values = {name: {cell[name] for cell in cells} for name in views.raw_columns}
+    assert views.same == {name: one for name, (one, *more) in values.items() if not more}
+    assert views.apart == tuple(name for name in views.identity if len(values[name]) > 1)
+    assert connect(FakeStore(), code=now).same == {}
+
+
 def test_a_field_named_like_a_column_of_cells_is_refused() -> None:
     store = FakeStore()
     store.add_sweep("s", [planned(seeds=3, d=16)])

@@ -20,6 +20,7 @@ from sweepd.query.expressions import (
     Node,
     conjunction,
     conjuncts,
+    falls,
     goal_of,
     of_goal,
     thresholds,
@@ -92,10 +93,10 @@ def answer(views: Views, text: str) -> Answer:
     of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
     tried = [cell for cell in cells if cell.has_values]
     if of_budgets:
-        cells = within_budgets(cells, views.identity)
+        cells = within_budgets(cells, views.apart)
     budgets = "steps" if views.settles else None
     rank = fewest_steps(merit) if budgets and question.verb in ("min", "fit") else merit
-    cells = tuned(cells, grouping.tuned, grouping.rest, condition, rank, budgets)
+    cells = tuned(cells, grouping.tuned, views.apart, condition, rank, budgets)
     notes += _notes(question, cells, condition)
     reply = _reply(views, question, grouping, cells, condition, merit, score_columns(own))
     if of_budgets:
@@ -183,14 +184,14 @@ def _min(
 ) -> Reply:
     found = min_rows(views, grouping, cells)
     goal = goal_of(condition)
-    ends = Ends.of(views, condition, goal, found) if goal and not grouping.of_score else None
+    ends = Ends.of(views, goal, found) if goal and not grouping.of_score else None
     own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
     every = [*grouping.group, *own, "verdict", *SETTLED_COLUMNS, *LEAST_COLUMNS]
     columns = list(dict.fromkeys(every))
     rows = []
-    settled = settled_columns(views, found, condition, ends)
+    settled, decisive = settled_columns(views, found, condition, ends), not falls(condition)
     for row, of_row in zip(found, settled, strict=True):
-        told = of_row | least_columns(grouping, row, condition) | row.columns
+        told = of_row | least_columns(grouping, row, decisive) | row.columns
         told |= dict.fromkeys(scores) | _told(grouping, row, condition, merit)
         rows.append({name: told[name] for name in columns})
     notes = merged_notes(grouping, cells)

@@ -6,15 +6,14 @@ The functions are pure. They take what is known of each value in one group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from itertools import takewhile
+from typing import Literal, NamedTuple
 
 Value = int | float
 BoundKind = Literal["not monotone", "above", "open", "exact", "bracketed", "at most"]
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """What is known of one value of the minimised expression, within one group."""
 
     value: Value
@@ -22,7 +21,8 @@ class Candidate:
     """True if one of the cells with this value passed. False if all of them ran their budget and
     failed. None otherwise."""
     failed_smaller: bool = False
-    """Whether all of its cells failed, in the same settings, at one smaller size."""
+    """Whether all of its cells failed, in the same settings, at one smaller size. It matters only
+    where nothing is known of the value itself."""
     contradicted: bool = False
     """Whether one of its passes had at most the budget of such a fail in the same settings."""
     budget: int = 0
@@ -34,8 +34,7 @@ class Candidate:
         return self.passed is False or self.failed_smaller
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     kind: BoundKind
     value: Value | None
     """The least value that passed, or None if none did."""
@@ -53,25 +52,25 @@ def judge(candidates: Sequence[Candidate]) -> Bound:
 
     candidates: at least one, by rising value.
     """
-    at = next((i for i, c in enumerate(candidates) if c.passed), None)
-    smaller = candidates[:at]
-    last = max((i for i, c in enumerate(smaller) if c.failed), default=-1)
-    inferred = sum(c.passed is not False for c in smaller[: last + 1])
-    fail = smaller[last].value if last >= 0 else None
+    smaller = list(takewhile(lambda one: not one.passed, candidates))
+    fail, inferred, open_so_far = None, 0, 0
+    for one in smaller:
+        open_so_far += one.passed is not False
+        if one.failed:
+            fail, inferred = one.value, open_so_far
+    if len(smaller) == len(candidates):
+        return Bound("above" if smaller[-1].failed else "open", None, fail, inferred)
+    passing, *larger = candidates[len(smaller) :]
     kind: BoundKind
-    if at is None:
-        kind = "above" if candidates[-1].failed else "open"
-        return Bound(kind, None, fail, inferred)
-    larger = (c.budget for c in candidates[at + 1 :] if c.passed is False)
-    if candidates[at].contradicted or any(budget >= candidates[at].budget for budget in larger):
+    if passing.contradicted or any(
+        one.passed is False and one.budget >= passing.budget for one in larger
+    ):
         kind = "not monotone"
-    elif smaller and all(c.passed is False for c in smaller):
-        kind = "exact"
-    elif smaller and smaller[-1].failed:
-        kind = "bracketed"
-    else:
+    elif not smaller or not smaller[-1].failed:
         kind = "at most"
-    return Bound(kind, candidates[at].value, fail, inferred)
+    else:
+        kind = "bracketed" if inferred else "exact"
+    return Bound(kind, passing.value, fail, inferred)
 
 
 def up_to_the_first_pass(candidates: Sequence[Candidate]) -> Sequence[Candidate]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from math import inf, isfinite
+from operator import itemgetter
 from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid.options import CONFIRMING
 from sweepd.intervals import wilson
 from sweepd.query.bounds import Value
-from sweepd.query.cells_sql import ScoreDirections
+from sweepd.query.cells_sql import ScoreDirections, quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, falls, kleene, known
 from sweepd.query.parser import Question
 from sweepd.statuses import RAN
 
+Row = Mapping[str, Any]
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """The beginnings of the names of DuckDB's numeric types."""
 
@@ -30,21 +31,27 @@ _TALLY = """
 """
 """SQL columns that count the seeds of a cell, and those of them for which the condition holds or is
 decided. They are made from one row for each seed, and one with a null seed for all seeds pooled."""
-_OUTCOME = """
-    CASE cells.pass
-        WHEN 'all' THEN
-            CASE WHEN v.passed < v.decided THEN false WHEN v.passed = v.seeds THEN true END
-        WHEN 'any' THEN
-            CASE WHEN v.passed > 0 THEN true WHEN v.decided = v.seeds THEN false END
-        ELSE v.pooled
-    END
+_BY_RULE = {
+    "any": "CASE WHEN passed > 0 THEN true WHEN decided = seeds THEN false END",
+    "median": (
+        "CASE WHEN 2 * passed > seeds THEN true WHEN 2 * (decided - passed) >= seeds THEN false END"
+    ),
+    "all": "CASE WHEN passed < decided THEN false WHEN passed = seeds THEN true END",
+}
+"""SQL that says whether enough seeds pass, for rules that count them. It is NULL while that is
+open."""
+RULES = tuple(_BY_RULE)
+_OUTCOME = f"""
+    CASE pass WHEN 'any' THEN {_BY_RULE["any"]} WHEN 'all' THEN {_BY_RULE["all"]} ELSE pooled END
 """
-"""SQL that says whether a cell passes by its pass rule. It is NULL while that is open."""
+"""SQL that says whether a cell passes by its pass rule, which may pool scores. It is NULL while
+that is open."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Cell:
-    """A cell as a question sees it. It is equal to itself alone."""
+    """A cell as a question sees it. It is equal to itself alone. Nobody changes it. (Made `frozen`,
+    a dataclass takes twice as long to fill, and an answer makes thousands.)"""
 
     row: Mapping[str, Any]
     """The cell's row in `raw.cells`, by column."""
@@ -54,6 +61,8 @@ class Cell:
     """The number of seeds for which the condition holds."""
     decided: int
     """The number of seeds for which it is known whether the condition holds."""
+    by_rule: tuple[bool | None, ...]
+    """What `outcome` would be by each of RULES. By its own rule it is `outcome`."""
     values: tuple[Any, ...]
     """The values of the question's expressions. Each is a number, or None where, for example, there
     is no score yet."""
@@ -66,25 +75,31 @@ class Cell:
     own: ScoreDirections = field(default_factory=dict)
     """The metrics of users' own tasks and loops that the question is about, and which way each is
     better."""
+    trained: bool = False
+    """Whether a seed was trained to an end that counts (RAN)."""
+    confirmed: bool = False
+    """Whether fresh seeds confirm that the condition holds for the cell."""
     edge: str = ""
     """The names, joined by commas, of the tuned axes whose best value lies at the edge of the tried
     range."""
 
-    @cached_property
+    steps: int = field(init=False)
+    """The cell's budget of steps, or 0 where nobody knows it."""
+    has_values: bool = field(init=False)
+    """Whether all of the question's expressions are finite numbers for this cell."""
+    failed: bool = field(init=False)
+    """Whether the condition does not hold, and training has shown that. Where nothing was trained,
+    a cell has not failed, even if no score at all could meet the condition."""
+
+    def __post_init__(self) -> None:
+        self.steps = int(self.row.get("steps") or 0)
+        self.has_values = None not in self.values and all(map(isfinite, self.values))
+        self.failed = self.outcome is False and all(point.trained for point in self.points)
+
+    @property
     def points(self) -> tuple[Cell, ...]:
         """The cells of the grid that this one stands for."""
         return self.rivals or (self,)
-
-    @cached_property
-    def steps(self) -> int:
-        """The cell's budget of steps, or 0 where nobody knows it."""
-        return int(self.row.get("steps") or 0)
-
-    @cached_property
-    def failed(self) -> bool:
-        """Whether the condition does not hold, and training has shown that. Where nothing was
-        trained, a cell has not failed, even if no score at all could meet the condition."""
-        return self.outcome is False and all(map(_trained, self.points))
 
     @property
     def measured(self) -> bool:
@@ -95,11 +110,6 @@ class Cell:
         """Whether every seed of every cell that it stands for ran to an end that counts (RAN)."""
         rows = [point.row for point in self.points]
         return all(sum(row[status] for status in RAN) == row["seeds"] for row in rows)
-
-    @property
-    def has_values(self) -> bool:
-        """Whether all of the question's expressions are finite numbers for this cell."""
-        return all(value is not None and isfinite(value) for value in self.values)
 
     def scores(self) -> dict[str, float | None]:
         """Returns the score columns of an answer (`score_columns`) with their values.
@@ -160,7 +170,8 @@ def score_columns(own: Iterable[str]) -> list[str]:
 def judged(
     views: Views, question: Question, selection: Node, condition: Node, own: ScoreDirections
 ) -> list[tuple[Cell, bool]]:
-    """Returns every cell, and whether the selection, which mentions no score, holds for it.
+    """Returns every cell, in order of their numbers, and whether the selection, which mentions no
+    score, holds for it.
 
     Raises UserError if an expression of the question is not a number, or if the selection or the
     condition is not true or false.
@@ -173,42 +184,64 @@ def judged(
     for node, kind in ((selection, selects), (condition, judges)):
         if kind != "BOOLEAN":
             raise UserError(f"`where {node.sql()}` is of type {kind}, not a condition")
-    found = views.fetch(
-        f"""
+    names = [name for name in views.raw_columns if name not in views.same]
+    cells = []
+    for (
+        selected, values, outcome, some, half, every, passed, decided, confirmed, trained, *columns
+    ) in views.fetch(_judged_sql(nodes, selection, condition, names)):  # fmt: skip
+        row = views.same.copy()
+        row.update(zip(names, columns, strict=True))
+        cell = Cell(
+            row=row,
+            outcome=outcome,
+            by_rule=(some, half, every),
+            passed=passed,
+            decided=decided,
+            values=tuple(map(_number, values)),
+            own=own,
+            trained=trained,
+            confirmed=confirmed,
+        )
+        cells.append((cell, selected))
+    return sorted(cells, key=lambda one: one[0].row["cell"])  # DuckDB sorts wide rows more slowly
+
+
+def _judged_sql(
+    nodes: Sequence[Node], selection: Node, condition: Node, columns: Iterable[str]
+) -> str:
+    """Returns a SELECT of all cells, in any order, with what `Cell` says of them, and with these
+    columns of theirs. nodes: the question's expressions."""
+    by_rule = ", ".join(
+        f"CASE WHEN pass = '{rule}' THEN outcome ELSE {sql} END AS by_{rule}"
+        for rule, sql in _BY_RULE.items()
+    )
+    trained = " + ".join(f"cells.{status}" for status in RAN)
+    shown = ["expressions.selected", "expressions.values", "told.* EXCLUDE cell", f"{trained} > 0"]
+    return f"""
         WITH units AS (
             SELECT cell, seed, {kleene(condition)} AS holds
             FROM raw.cells JOIN raw.bounds USING (cell)
         ), votes AS (
             SELECT cell, {_TALLY}
             FROM units GROUP BY cell
+        ), outcomes AS (
+            SELECT *, CASE WHEN refused AND met THEN false ELSE met END AS outcome
+            FROM (
+                SELECT *, {_OUTCOME} AS met
+                FROM votes JOIN (SELECT cell, pass FROM raw.cells) USING (cell)
+            ) LEFT JOIN ({fresh_sql(condition)}) USING (cell)
+        ), told AS (
+            SELECT cell, outcome, {by_rule}, passed, decided,
+                coalesce(confirmed, false) AS confirmed
+            FROM outcomes
         ), expressions AS (
             SELECT cell, coalesce({selection.sql()}, false) AS selected,
                 row({", ".join(map(_shown, nodes))}) AS "values"
             FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed IS NULL
         )
-        SELECT e.selected, e.values,
-            {_OUTCOME},
-            coalesce(told.refused, false),
-            v.passed, v.decided, cells.*
-        FROM raw.cells JOIN votes AS v USING (cell) JOIN expressions AS e USING (cell)
-            LEFT JOIN ({fresh_sql(condition)}) AS told USING (cell)
-        ORDER BY cell
-        """
-    )
-    return [
-        (
-            Cell(
-                row=dict(zip(views.raw_columns, columns, strict=True)),
-                outcome=False if refused and outcome else outcome,
-                passed=passed,
-                decided=decided,
-                values=tuple(map(_number, values)),
-                own=own,
-            ),
-            selected,
-        )
-        for selected, values, outcome, refused, passed, decided, *columns in found
-    ]
+        SELECT {", ".join([*shown, *(f"cells.{quoted(name)}" for name in columns)])}
+        FROM raw.cells JOIN told USING (cell) JOIN expressions USING (cell)
+    """
 
 
 def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
@@ -225,9 +258,11 @@ def together(rivals: Iterable[Cell], condition: Node) -> bool | None:
     return None if None in outcomes else not decisive
 
 
-def _trained(point: Cell) -> bool:
-    """Returns whether a seed of a cell was trained to an end that counts."""
-    return any(point.row[status] for status in RAN)
+def getter(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
+    """Returns the function that gets a row's values of these columns."""
+    if len(columns) > 1:
+        return itemgetter(*columns)
+    return lambda row: tuple(row[name] for name in columns)
 
 
 def _shown(node: Node) -> str:

@@ -32,6 +32,7 @@ from sweepd.query.cells_sql import (
     cells_sql,
     makers_sql,
     members_sql,
+    quoted,
     reached_sql,
     sweeps_sql,
 )
@@ -121,6 +122,8 @@ class Views:
     damaged: tuple[Damaged, ...]
     failures: list[Exception] = field(default_factory=list)
     """The errors with which scanned files could not be read."""
+    alike: Sequence[str] | None = None
+    """The names of the columns in `same`, if they were kept."""
     made: set[str] = field(default_factory=set)
     """The names of those of the views `cells` and `sweeps` that have been made so far."""
 
@@ -163,6 +166,29 @@ class Views:
     def identity(self) -> list[str]:
         """All columns that tell cells apart."""
         return ["task", "model", "size", "L", *self.code_column, *self.axes]
+
+    @cached_property
+    def same(self) -> dict[str, Any]:
+        """The columns of `raw.cells` that have one value in all cells, with that value. Null is a
+        value too. Empty where there are no cells."""
+        names = self._alike() if self.alike is None else self.alike
+        if not names:
+            return {}
+        [found] = self.fetch(f"SELECT {', '.join(map(quoted, names))} FROM raw.cells LIMIT 1")
+        return dict(zip(names, found, strict=True))
+
+    def _alike(self) -> Sequence[str]:
+        names = self.raw_columns
+        ends = ", ".join(map("count({0}), min({0}), max({0})".format, map(quoted, names)))
+        [[cells, *found]] = self.fetch(f"SELECT count(*), {ends} FROM raw.cells")
+        told = zip(names, found[::3], found[1::3], found[2::3], strict=True)
+        one = [name for name, known, low, high in told if known in (0, cells) and low == high]
+        return one if cells else []
+
+    @cached_property
+    def apart(self) -> tuple[str, ...]:
+        """The columns that tell cells apart, in which any two of them differ."""
+        return tuple(name for name in self.identity if name not in self.same)
 
     @cached_property
     def size_fields(self) -> dict[str, str]:
@@ -344,7 +370,7 @@ class Views:
         self.made.add("cells")
         self.note_left_out(kept.left_out(made, counted))
         if self.key and not self.damaged:
-            facts = kept.Facts("cells", *axes, self.few, made, counted)
+            facts = kept.Facts("cells", *axes, self.few, made, counted, [*self.same])
             kept.keep(self.key, con, facts)
 
     def note_left_out(self, trials: int) -> None:
@@ -474,6 +500,7 @@ def connect(
         key=key if kind == "cells" else None,
         notes=[],
         damaged=found.damaged,
+        alike=found.alike,
         made=set(found.made),
     )
     views.note_left_out(found.left_out)

@@ -6,15 +6,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.query.cells import NUMERIC, Cell
+from sweepd.query.cells import NUMERIC, Cell, getter
 from sweepd.query.cells_sql import COSTS, GOAL_COST, quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Column
 from sweepd.query.parser import Question
 
+_JSON = json.JSONEncoder(sort_keys=True)
 TRAINING = "train_flops"
 """The column with the cost of training, which can be spent on width, on steps, or on both."""
 
@@ -31,8 +33,6 @@ class Grouping:
     tuned: tuple[str, ...]
     """The nuisance axes that a row is the best over. Cells that differ in these alone are taken as
     one."""
-    rest: tuple[str, ...]
-    """All columns that tell cells apart, except the tuned ones."""
     across_sizes: bool
     """Whether a row is about one size, so that fails at smaller sizes say something about it."""
     pooled: tuple[str, ...]
@@ -46,9 +46,9 @@ class Grouping:
 
     def rows(self, cells: Iterable[Cell]) -> list[tuple[dict[str, Any], list[Cell]]]:
         """Returns each group's columns and its cells. The groups are in natural order."""
-        groups = defaultdict(list)
+        groups, key_of = defaultdict(list), getter(self.group)
         for cell in cells:
-            groups[tuple(cell.row[name] for name in self.group)].append(cell)
+            groups[key_of(cell.row)].append(cell)
         keys = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
         return [(dict(zip(self.group, key, strict=True)), groups[key]) for key in keys]
 
@@ -57,7 +57,7 @@ class Grouping:
         of them."""
         found = {
             name
-            for _, members in self.rows(cells)
+            for _, members in (self.rows(cells) if self.pooled else ())
             for name in self.pooled
             if len({cell.row[name] for cell in members}) > 1
         }
@@ -66,7 +66,7 @@ class Grouping:
     def at(self, cell: Cell) -> str:
         """Returns the axes in `others` that a cell has, with its values, as a JSON object."""
         axes = {name: cell.row[name] for name in self.others if cell.row[name] is not None}
-        return json.dumps(axes, sort_keys=True)
+        return _JSON.encode(axes)
 
 
 def group(
@@ -81,11 +81,11 @@ def group(
     varying = _varying(views, cells, along)
     sizes = {"size", "L", *(views.size_fields.get(c.row["task"], "size") for c in selected)}
     ranked = _ranked(views, question, sizes)
-    apart = views.axes
+    of_problems = views.axes
     if question.verb in ("frontier", "max"):
-        apart = tuple(axis for axis in views.axes if axis in views.task_fields)
+        of_problems = tuple(axis for axis in views.axes if axis in views.task_fields)
     if question.by is None:
-        named = _default(views, [axis for axis in varying if axis in apart], ranked)
+        named = _default(views, [axis for axis in varying if axis in of_problems], ranked)
     else:
         named = _asked(views, question.by, along)
     group = tuple(dict.fromkeys(named))
@@ -96,15 +96,15 @@ def group(
     widths = {"d"}.intersection(views.axes)
     shown = tuple(widths - in_columns) if question.verb in ("frontier", "max") else ()
     across_sizes = bool(sizes.intersection((*group, along)))
+    pooled = {*varying, *(() if "size" in group else sizes)} - ranked.union(group, tuned)
     size = [] if across_sizes or not _sizes_vary(cells) else ["size"]
     return Grouping(
         group=group,
         shown=shown,
         others=tuple(name for name in varying + size if name not in in_columns.union(shown)),
         tuned=tuned,
-        rest=tuple(name for name in views.identity if name not in tuned),
         across_sizes=across_sizes,
-        pooled=tuple(a for a in apart if a in sizes.union(varying) - ranked.union(group, tuned)),
+        pooled=tuple(axis for axis in of_problems if axis in pooled),
         of_score=bool(question.expressions[0][1].scores),
         of_compute=TRAINING in question.expressions[0][1].columns,
     )
@@ -171,6 +171,7 @@ def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str
     """Returns the axes, other than a task's size, that have several values for some task and model.
     Null is a value too. Where a column is fitted along, only cells with one value of it are
     compared."""
+    axes = [axis for axis in views.axes if axis in views.apart]
     compared = defaultdict(list)
     for cell in cells:
         where = cell.row["task"], cell.row["model"], cell.row[along] if along else None
@@ -178,7 +179,7 @@ def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str
     varying = {
         axis
         for (task, *_), rows in compared.items()
-        for axis in views.axes
-        if axis != views.size_fields.get(task) and len({row[axis] for row in rows}) > 1
+        for axis in axes
+        if axis != views.size_fields.get(task) and len(set(map(itemgetter(axis), rows))) > 1
     }
-    return [axis for axis in views.axes if axis in varying]
+    return [axis for axis in axes if axis in varying]

@@ -46,6 +46,7 @@ _SHAPE = {
     "few": bool,
     "made": [[object]],
     "counted": [[object]],
+    "alike": [str],
 }
 
 
@@ -64,8 +65,8 @@ class Key:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is to be known of kept tables. plan_axes, trial_axes, few: as in `database.Views`. made,
-    counted: of which trials cells were made, and which of them counted."""
+    """What is to be known of kept tables. plan_axes, trial_axes, few, alike: as in
+    `database.Views`. made, counted: of which trials cells were made, and which of them counted."""
 
     kind: Kind
     plan_axes: Sequence[str]
@@ -73,6 +74,7 @@ class Facts:
     few: bool
     made: Sequence[Made] = ()
     counted: Sequence[Made] = ()
+    alike: Sequence[str] = ()
 
 
 def key(selection: Selection, state: str | None, *part: object) -> Key | None:
@@ -113,6 +115,7 @@ def recall(key: Key, needed: Set[str], counts: Callable[[Made], bool]) -> Filled
         tuple(known["plan_axes"]),
         tuple(known["trial_axes"]),
         few,
+        alike=known["alike"],
         made=frozenset({kind} & {"cells"}),
         left_out=left_out(made, counted),
     )

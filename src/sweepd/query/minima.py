@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweepd.query.bounds import (
     Bound,
@@ -17,19 +16,10 @@ from sweepd.query.bounds import (
     judge_measured,
     up_to_the_first_pass,
 )
-from sweepd.query.cells import Cell
+from sweepd.query.cells import Cell, Row, getter
 from sweepd.query.database import Views
 from sweepd.query.grouping import Grouping
 from sweepd.statuses import STATUSES
-
-
-class AcrossSizes(NamedTuple):
-    """What a cell's settings say at each size. points: for each point of the cell, the sizes at
-    which it failed, with the longest budget of steps there. whole: whether the cell failed as a
-    whole at each size at which there is one."""
-
-    points: Sequence[Mapping[int, int]]
-    whole: Mapping[int, bool]
 
 
 @dataclass(frozen=True)
@@ -81,7 +71,7 @@ class MinRow:
 def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[MinRow]:
     """Returns one row for each group of these cells. A group in which the expression has no value
     anywhere has no row."""
-    failed = _fails(views, grouping, cells) if grouping.across_sizes else {}
+    sizes = AcrossSizes(views, grouping, cells) if grouping.across_sizes else None
     found = []
     for columns, members in grouping.rows(cells):
         by_value: dict[Value, list[Cell]] = {}
@@ -94,7 +84,7 @@ def min_rows(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> list[Mi
             passed = [value for value, cells in by_value.items() if any(c.outcome for c in cells)]
             bound = judge_measured(passed, all(cell.failed for cell in members))
         else:
-            every = [_candidate(same, failed) for same in by_value.values()]
+            every = [_candidate(same, sizes) for same in by_value.values()]
             bound = bound_of(grouping, every)
         found.append(MinRow(columns, by_value, bound))
     return found
@@ -105,87 +95,80 @@ def bound_of(grouping: Grouping, candidates: Sequence[Candidate]) -> Bound:
     return judge(up_to_the_first_pass(candidates) if grouping.of_compute else candidates)
 
 
-def _candidate(cells: Sequence[Cell], failed: Mapping[Cell, AcrossSizes]) -> Candidate:
-    """Returns what is known of the value that these cells of one group share. failed: what failed
-    at which sizes, by cell; empty where sizes are not compared."""
+def _candidate(cells: Sequence[Cell], sizes: AcrossSizes | None) -> Candidate:
+    """Returns what is known of the value that these cells of one group share. sizes: None where
+    sizes are not compared."""
     points = [point for cell in cells for point in cell.points]
     passed = None
-    if any(cell.outcome for cell in cells):
+    if True in {cell.outcome for cell in cells}:
         passed = True
     elif all(cell.failed for cell in cells):
         passed = False
-    told = [point.steps for point in points if passed is not None and point.outcome is passed]
-    budget = (min if passed else max)(told, default=0)
-    value = cells[0].values[0]
-    if not failed:
-        return Candidate(value, passed, budget=budget)
-    size = min(point.row["size"] for point in points)
-    fails = [sizes for cell in cells for sizes in failed[cell].points]
-    smaller = any(at < size and all(at in one for one in fails) for at in fails[0])
-    # A smaller size counts against a pass if none of these cells did any better there.
-    whole = [failed[cell].whole for cell in cells]
-    against = {at for one in whole for at in one if at < size}
-    contradicted = any(
-        point.outcome and steps >= point.steps and at in against
-        and all(one.get(at, True) for one in whole)
-        for point, sizes in zip(points, fails, strict=True)
-        for at, steps in sizes.items()
-    )  # fmt: skip
-    return Candidate(value, passed, smaller, contradicted, budget)
+    steps = [point.steps for point in points if passed is not None and point.outcome is passed]
+    budget = (min if passed else max)(steps, default=0)
+    smaller = contradicted = False
+    if sizes and passed is not False:
+        size = min([point.row["size"] for point in points])
+        fails = [at for cell in cells for at in sizes.fails(cell)]
+        smaller = any(at < size and all(at in one for one in fails) for at in fails[0])
+        # A smaller size counts against a pass if none of these cells did any better there.
+        whole = [sizes.whole(cell) for cell in cells]
+        against = {at for one in whole for at in one if at < size}
+        contradicted = any(
+            point.outcome and steps >= point.steps and at in against
+            and all(one.get(at, True) for one in whole)
+            for point, failed in zip(points, fails, strict=True)
+            for at, steps in failed.items()
+        )  # fmt: skip
+    return Candidate(cells[0].values[0], passed, smaller, contradicted, budget)
 
 
 def _tried(point: Cell) -> bool:
     return any(point.row[status] for status in STATUSES)
 
 
-def _fails(views: Views, grouping: Grouping, cells: Sequence[Cell]) -> dict[Cell, AcrossSizes]:
-    """Returns what each cell's settings say at each size. Where cells are taken over several
-    budgets, a point failed if it passed with none of them."""
-    points: dict[Any, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-    whole: dict[Any, dict[int, bool]] = defaultdict(dict)
-    found = {}
-    for cell in cells:
-        keys = [_but_size(views, grouping, cell, point) for point in cell.points]
-        of_points = [points[key] for key in keys]
-        for same, point in zip(of_points, cell.points, strict=True):
-            same[point.row["size"]].append(point)
-        tuned = cell.tuned and _but_size(views, grouping, cell, cell, cell.tuned)
-        of_cell = whole[tuned or keys[0]]
-        of_cell[cell.row["size"]] = cell.failed
-        found[cell] = of_points, of_cell
-    failed = {id(same): _budgets(same) for same in points.values()}
-    return {
-        cell: AcrossSizes([failed[id(same)] for same in of_points], of_cell)
-        for cell, (of_points, of_cell) in found.items()
-    }
+class AcrossSizes:
+    """What the settings of cells say at each size. Settings are all that tells cells apart, except
+    the size and what follows from it."""
 
+    def __init__(self, views: Views, grouping: Grouping, cells: Iterable[Cell]) -> None:
+        @cache
+        def settings(task: str, but: tuple[str, ...]) -> Callable[[Row], tuple[Any, ...]]:
+            """Returns the function that gets the settings of a task's cells, without some axes."""
+            left_out = {"size", "L", views.size_fields.get(task), *but}
+            return getter([name for name in views.apart if name not in left_out])
 
-def _budgets(same: Mapping[int, Sequence[Cell]]) -> dict[int, int]:
-    """Returns the sizes at which none of these points passed and one failed, with the longest
-    budget at which it did."""
-    found = {}
-    for size, points in same.items():
-        failed = [point.steps for point in points if point.failed]
-        if failed and not any(point.outcome for point in points):
-            found[size] = max(failed)
-    return found
+        self._points: dict[Any, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+        self._whole: dict[Any, dict[int, bool]] = defaultdict(dict)
+        self._keys: dict[Cell, tuple[list[Any], Any]] = {}
+        self._failed: dict[Any, dict[int, int]] = {}
+        for cell in cells:
+            task, budgets = cell.row["task"], ("steps",) if "steps" in cell.tuned else ()
+            # Where a cell stands for several budgets, the one of its row, if rows have one, counts.
+            within = cell.steps if budgets and "steps" in grouping.group else None
+            of_point = settings(task, budgets)
+            keys = [(within, of_point(point.row)) for point in cell.points]
+            key = (within, settings(task, cell.tuned)(cell.row))
+            self._keys[cell] = keys, key
+            self._whole[key][cell.row["size"]] = cell.failed
+            for key, point in zip(keys, cell.points, strict=True):
+                self._points[key][point.row["size"]].append(point)
 
+    def fails(self, cell: Cell) -> list[Mapping[int, int]]:
+        """Returns, for each point of a cell, the sizes at which its settings failed, with the
+        longest budget of steps there. Where cells are taken over several budgets, they failed if
+        they passed with none of them."""
+        return [self._failed_at(key) for key in self._keys[cell][0]]
 
-def _but_size(
-    views: Views, grouping: Grouping, cell: Cell, point: Cell, but: Sequence[str] = ()
-) -> tuple[Any, ...]:
-    """Returns all that makes a point of a cell, except its size, L and the task's size field, which
-    follow from the size, and the columns of `but`. Where the cell stands for several budgets, its
-    row's budget, if rows have one, takes the place of the point's."""
-    left_out = {"size", "L", views.size_fields.get(point.row["task"]), *but}
-    within = None
-    if "steps" in cell.tuned:
-        left_out.add("steps")
-        within = cell.steps if "steps" in grouping.group else None
-    return within, _getter(tuple(views.identity), frozenset(left_out))(point.row)
+    def whole(self, cell: Cell) -> Mapping[int, bool]:
+        """Returns whether the cell failed as a whole at each size at which there is one."""
+        return self._whole[self._keys[cell][1]]
 
-
-@cache
-def _getter(columns: tuple[str, ...], left_out: frozenset[str | None]) -> Callable[[Any], Any]:
-    """Returns the function that gets a row's values of these columns, without those left out."""
-    return itemgetter(*(name for name in columns if name not in left_out))
+    def _failed_at(self, key: Any) -> Mapping[int, int]:
+        if key not in self._failed:
+            found = self._failed[key] = {}
+            for size, points in self._points[key].items():
+                failed = [point.steps for point in points if point.failed]
+                if failed and not any(point.outcome for point in points):
+                    found[size] = max(failed)
+        return self._failed[key]

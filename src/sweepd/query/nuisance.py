@@ -16,28 +16,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweepd.query.cells import Cell, together
+from sweepd.query.cells import Cell, getter, together
 from sweepd.query.expressions import Node
 
 
 def tuned(
     cells: Sequence[Cell],
     axes: Sequence[str],
-    rest: Sequence[str],
+    apart: Sequence[str],
     condition: Node,
     merit: Callable[[Cell], Any],
     budgets: str | None = None,
 ) -> list[Cell]:
     """Returns the cells, where one stands for all that differ in the nuisance `axes` alone.
 
-    Such cells have the same first value and the same columns `rest`. `merit` is larger for a better
-    cell. `budgets` is the one of the axes along which a pass stays a pass, if there is one.
+    apart: the columns that tell cells apart. Such cells also have the same first value. merit: is
+    larger for a better cell. budgets: the one of the axes along which a pass stays a pass, if there
+    is one.
     """
     if not axes:
         return list(cells)
     families = defaultdict(list)
+    rest = getter([name for name in apart if name not in axes])
     for cell in cells:
-        families[*(cell.row[name] for name in rest), cell.values[0]].append(cell)
+        families[rest(cell.row), cell.values[0]].append(cell)
     return [_as_one(rivals, axes, condition, merit, budgets) for rivals in families.values()]
 
 
@@ -46,17 +48,18 @@ def fewest_steps(merit: Callable[[Cell], Any]) -> Callable[[Cell], Any]:
     return lambda cell: (-cell.steps if cell.outcome else 0, merit(cell))
 
 
-def within_budgets(cells: Sequence[Cell], rest: Sequence[str]) -> list[Cell]:
+def within_budgets(cells: Sequence[Cell], apart: Sequence[str]) -> list[Cell]:
     """Returns, for each budget of steps, the cells as they stand with at most that many steps. Each
     stands for the same cell with fewer steps, too, since a pass with fewer steps stays a pass.
     Cells whose budget nobody knows stay as they are.
 
-    rest: all columns that tell cells apart. Cells are the same if they differ in no other of these
+    apart: the columns that tell cells apart. Cells are the same if they differ in no other of these
     columns than the steps.
     """
     families: dict[Any, list[Cell]] = defaultdict(list)
+    rest = getter([name for name in apart if name != "steps"])
     for cell in cells:
-        families[*(cell.row[name] for name in rest if name != "steps"),].append(cell)
+        families[rest(cell.row)].append(cell)
     budgets = sorted({cell.steps for cell in cells} - {0})
     found = [cell for cell in cells if not cell.steps]
     for family in families.values():
@@ -101,8 +104,9 @@ def _decided(rivals: Sequence[Cell], rest: Sequence[str]) -> Sequence[Cell]:
     `rest`. A budget that is open does not count where another one is decided. Where all budgets are
     open, the first of the cells counts."""
     families: dict[Any, list[Cell]] = defaultdict(list)
+    of_rest = getter(rest)
     for rival in rivals:
-        families[*(rival.row[axis] for axis in rest),].append(rival)
+        families[of_rest(rival.row)].append(rival)
     counting = []
     for family in families.values():
         counting += [rival for rival in family if rival.outcome is not None] or family[:1]

@@ -31,6 +31,7 @@ class Filled:
     trial_axes: tuple[str, ...]
     few: bool
     damaged: tuple[Damaged, ...] = ()
+    alike: Sequence[str] | None = None
     made: frozenset[str] = frozenset()
     left_out: int = 0
 

@@ -14,10 +14,10 @@ from typing import Any
 from sweepd.grid.options import LEAST_SEEDS, Goal
 from sweepd.listing import duration
 from sweepd.query.bounds import Candidate, Value
-from sweepd.query.cells import Cell, fresh_sql
+from sweepd.query.cells import RULES, Cell
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
-from sweepd.query.expressions import Node, falls, goal_of
+from sweepd.query.expressions import Node, goal_of
 from sweepd.query.grouping import Grouping
 from sweepd.query.minima import MinRow, bound_of
 from sweepd.query.nuisance import place
@@ -26,7 +26,6 @@ from sweepd.statuses import RAN
 
 SETTLED_COLUMNS = ("steps", "fail_steps", "gain", "missing", "rates", "settled", "why")
 UNCONFIRMED = "its pass at the best of several is not confirmed on a fresh seed"
-RULES = ("any", "median", "all")
 LineKey = tuple[Any, ...]
 """What rows that differ in their size alone have in common: the values of their other columns."""
 LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"least_{rule}_verdict"))
@@ -36,45 +35,45 @@ LEAST_COLUMNS = tuple(name for rule in RULES for name in (f"least_{rule}", f"lea
 class Ends:
     """How the trials of cells ended. Only seeds that ran at a cell's own budget count."""
 
-    by_cell: Mapping[int, Mapping[int, Final]]
-    confirmed: frozenset[int]
-    """The cells whose pass fresh seeds confirm."""
+    rates: Mapping[Cell, Sequence[AtRate]]
+    """How they ended at each combination of a cell's nuisance values other than the steps."""
     seconds: Mapping[int, float]
     """For how many seconds a seed of each cell trained on average, from its first step on."""
     settles: Mapping[int, str]
     """The latest sweep that settles its answers and plans the cell, by cell."""
 
     @classmethod
-    def of(cls, views: Views, condition: Node, goal: Goal, rows: Sequence[MinRow]) -> Ends:
+    def of(cls, views: Views, goal: Goal, rows: Sequence[MinRow]) -> Ends:
         """Returns how the trials ended of the cells that decide these rows, read from the views. A
-        seed that diverged has the worst score. goal: what the condition says."""
-        deciding = {p.row["cell"] for row in rows for cell in row.deciding for p in cell.points}
-        cells = sorted(deciding)
+        seed that diverged has the worst score. goal: what the question's condition says."""
+        deciding = [cell for row in rows for cell in row.deciding]
+        cells = sorted({point.row["cell"] for cell in deciding for point in cell.points})
         ended = views.fetch(
             f"SELECT cell, seed, {quoted(goal.metric)}, worth, seconds FROM raw.outcomes "
             f"WHERE NOT carried AND status IN {RAN} AND cell IN (SELECT unnest(?))",
             cells,
         )
-        by_cell: dict[int, dict[int, Final]] = defaultdict(dict)
+        finals: dict[int, dict[int, Final]] = defaultdict(dict)
         times: dict[int, list[float]] = defaultdict(list)
-        for cell, seed, score, total, took in ended:
-            times[cell] += [] if took is None else [took]
+        for number, seed, score, total, took in ended:
+            if took is not None:
+                times[number].append(took)
             if score is not None and not isnan(score):
-                by_cell[cell][seed] = Final(score, total)
-        confirmed = views.fetch(f"SELECT cell FROM ({fresh_sql(condition)}) WHERE confirmed")
-        seconds = {cell: fmean(found) for cell, found in times.items() if found}
+                finals[number][seed] = Final(score, total)
+        rates = {cell: _rates(cell, finals) for cell in deciding}
+        seconds = {number: fmean(found) for number, found in times.items()}
         told = (
             "SELECT cell, settles FROM raw.rules "
             "WHERE settles NOTNULL AND cell IN (SELECT unnest(?))"
         )
         settles = dict(views.fetch(told, cells)) if views.settles else {}
-        return cls(by_cell, frozenset(cell for (cell,) in confirmed), seconds, settles)
+        return cls(rates, seconds, settles)
 
 
 def settled_marks(views: Views, rows: Sequence[MinRow], condition: Node) -> list[SettledMark]:
     """Returns, for each of the rows, whether more training would change it."""
     goal = goal_of(condition)
-    ends = Ends.of(views, condition, goal, rows) if goal else None
+    ends = Ends.of(views, goal, rows) if goal else None
     slowest = _slowest(views, rows)
     return [_settled_mark(views, slowest, row, goal, ends) for row in rows]
 
@@ -89,13 +88,12 @@ def settled_columns(
         deciding = row.deciding
         failed = [p.steps for cell in deciding for p in cell.points if p.failed]
         found = _settled_mark(views, slowest, row, goal, ends)
-        rates = max((len(_rates(cell, ends)) for cell in deciding), default=None) if ends else None
         yield {
             "steps": _least_steps(row) or None,
             "fail_steps": max(failed, default=None) or None,
             "gain": found.last_doubling and found.last_doubling.gain,
             "missing": found.last_doubling and _finite(found.last_doubling.missing),
-            "rates": rates,
+            "rates": ends and max((len(ends.rates[cell]) for cell in deciding), default=None),
             "settled": found.settled,
             "why": found.reason + (_price(deciding, ends, found) if ends else ""),
         }
@@ -117,7 +115,7 @@ def _settled_mark(
         return SettledMark("untested", "cells contradict each other")
     if not row.deciding:
         return SettledMark("untested", "the grid has no smaller value")
-    if row.passing and not any(_confirmed(cell, ends) for cell in row.passing):
+    if row.passing and not any(map(_confirmed, row.passing)):
         return SettledMark("untested", UNCONFIRMED)
     first = min(point.steps for cell in row.deciding for point in cell.points)
     budget = _least_steps(row) or slowest.get(_line(views, row)) or first
@@ -129,7 +127,7 @@ def _settled_mark(
         if not budget:
             return SettledMark("untested", "its loop has no `steps`: nobody knows how long it ran")
     found = [
-        settled_mark(_rates(cell, ends), goal, cell.row["pass"], settle, budget)
+        settled_mark(ends.rates[cell], goal, cell.row["pass"], settle, budget)
         for cell in row.deciding
     ]
     order = {"untested": 0, "moving": 1, "yes": 2}
@@ -176,14 +174,15 @@ def _line(views: Views, row: MinRow) -> LineKey:
     return tuple(v for name, v in row.columns.items() if name not in ("size", "L", size_field))
 
 
-def _rates(cell: Cell, ends: Ends) -> list[AtRate]:
+def _rates(cell: Cell, ended: Mapping[int, Mapping[int, Final]]) -> list[AtRate]:
     """Returns how the trials of a cell ended, for each combination of its nuisance values other
-    than the steps."""
+    than the steps. ended: how those of each point ended, by seed."""
     by_rate: dict[Any, dict[int, dict[int, Final]]] = defaultdict(lambda: defaultdict(dict))
     for point in cell.points:
         rest = tuple((axis, point.row[axis]) for axis in cell.tuned if axis != "steps")
-        for seed, final in ends.by_cell.get(point.row["cell"], {}).items():
-            by_rate[rest][seed][point.steps] = final
+        steps = point.steps
+        for seed, final in ended.get(point.row["cell"], {}).items():
+            by_rate[rest][seed][steps] = final
     return [AtRate(_peak_lr(cell, dict(rest)), runs) for rest, runs in by_rate.items()]
 
 
@@ -192,33 +191,33 @@ def _peak_lr(cell: Cell, axes: Mapping[str, Any]) -> float:
     return found or 0.0
 
 
-def _confirmed(cell: Cell, ends: Ends) -> bool:
+def _confirmed(cell: Cell) -> bool:
     """Returns whether the pass of a cell needs no confirmation, or fresh seeds have confirmed it. A
     cell needs none if only one of its points was measured, so that its pass is not the best of
     several, or if one seed is enough to pass."""
     points = [point for point in cell.points if point.measured]
     if len(points) == 1 or cell.row["pass"] == "any":
         return True
-    return any(point.row["cell"] in ends.confirmed for point in _passing(cell))
+    return any(point.confirmed for point in _passing(cell))
 
 
 def _passing(cell: Cell) -> list[Cell]:
     return [point for point in cell.points if point.outcome]
 
 
-def least_columns(grouping: Grouping, row: MinRow, condition: Node) -> dict[str, Any]:
+def least_columns(grouping: Grouping, row: MinRow, decisive: bool) -> dict[str, Any]:
     """Returns LEAST_COLUMNS of one row. These are the least values with which at least one seed,
     the median of the seeds, and all of them pass, each with its verdict. They are None where no
-    cell of the row has LEAST_SEEDS seeds that passed or failed."""
-    found: dict[str, Any] = {}
-    decisive = not falls(condition)
+    cell of the row has LEAST_SEEDS seeds that passed or failed. decisive: the outcome that is
+    enough for cells that are taken together (`cells.together`)."""
+    found: dict[str, Any] = dict.fromkeys(LEAST_COLUMNS)
     points = {value: _with_enough(cells) for value, cells in row.by_value.items()}
-    enough = any(p.decided >= LEAST_SEEDS for same in points.values() for one in same for p in one)
-    for rule in RULES:
-        every = [_by_rule(value, same, rule, decisive) for value, same in points.items()]
-        bound = bound_of(grouping, every) if enough else None
-        found[f"least_{rule}"] = bound and bound.value
-        found[f"least_{rule}_verdict"] = bound and bound.kind
+    if any(p.decided >= LEAST_SEEDS for same in points.values() for one in same for p in one):
+        every = [_by_rules(value, same, decisive) for value, same in points.items()]
+        for rule, candidates in zip(RULES, zip(*every, strict=True), strict=True):
+            bound = bound_of(grouping, candidates)
+            found[f"least_{rule}"] = bound.value
+            found[f"least_{rule}_verdict"] = bound.kind
     return found
 
 
@@ -230,34 +229,30 @@ def _with_enough(cells: Sequence[Cell]) -> list[list[Cell]]:
         rest = [axis for axis in cell.tuned if axis != "steps"]
         for point in cell.points:
             if point.row["seeds"] >= LEAST_SEEDS:
-                found[number, *(point.row[axis] for axis in rest)].append(point)
+                found[number, *[point.row[axis] for axis in rest]].append(point)
     return list(found.values())
 
 
-def _by_rule(value: Value, points: Sequence[list[Cell]], rule: str, decisive: bool) -> Candidate:
-    """Returns what the points `_with_enough` seeds, which share a value, say by `rule` over their
-    nuisance axes. One list of them with the outcome `decisive` is enough for it, as in
-    `cells.together`. A budget that is open does not count where another one is decided."""
+def _by_rules(value: Value, points: Sequence[list[Cell]], decisive: bool) -> list[Candidate]:
+    """Returns what the points `_with_enough` seeds, which share a value, say by each of RULES over
+    their nuisance axes. One list of them with the outcome `decisive` is enough for it. A budget
+    that is open does not count where another one is decided."""
+    if len(points) == 1 == len(points[0]):
+        [[point]] = points
+        return [Candidate(value, outcome, budget=point.steps) for outcome in point.by_rule]
+    return [_by_rule(value, points, number, decisive) for number in range(len(RULES))]
+
+
+def _by_rule(value: Value, points: Sequence[list[Cell]], rule: int, decisive: bool) -> Candidate:
+    """Returns what the points `_with_enough` seeds, which share a value, say by one of RULES over
+    their nuisance axes. One list of them with the outcome `decisive` is enough for it. A budget
+    that is open does not count where another one is decided."""
     steps: dict[bool | None, list[int]] = {True: [], False: [], None: []}
     all_fall_short = bool(points)
     for same in points:
-        outcomes = [_passes(point, rule) for point in same]
+        outcomes = [point.by_rule[rule] for point in same]
         for point, outcome in zip(same, outcomes, strict=True):
             steps[outcome].append(point.steps)
         all_fall_short = all_fall_short and (not decisive) in outcomes
     outcome = decisive if steps[decisive] else not decisive if all_fall_short else None
     return Candidate(value, outcome, budget=(min if outcome else max)(steps[outcome], default=0))
-
-
-def _passes(point: Cell, rule: str) -> bool | None:
-    """Returns whether a point passes if `rule`, one of RULES, says how many of its seeds must.
-    Returns None while that is open."""
-    if rule == point.row["pass"]:
-        return point.outcome
-    seeds, passed, failed = point.row["seeds"], point.passed, point.decided - point.passed
-    match rule:
-        case "any":
-            return True if passed else False if failed == seeds else None
-        case "all":
-            return False if failed else True if passed == seeds else None
-    return True if 2 * passed > seeds else False if 2 * failed >= seeds else None

@@ -61,12 +61,18 @@ def summary(
 
 
 def _ran(views: Views, cells: Collection[int]) -> tuple[int, int, float]:
-    [found] = views.fetch(
-        "SELECT count(*), count(DISTINCT cell), coalesce(sum(train_flops), 0) FROM raw.own "
-        f"WHERE status IN {DONE} AND cell IN (SELECT unnest(?))",
+    """Returns how many trials have ended in these cells, in how many of them any has, and the
+    training FLOPs of those trials."""
+    [(trials, tried, train_flops)] = views.fetch(
+        f"""
+        SELECT coalesce(sum(trials), 0)::BIGINT, count(*), coalesce(sum(train_flops), 0)
+        FROM (
+            SELECT cell, count(*) AS trials, sum(train_flops) AS train_flops FROM raw.own
+            WHERE status IN {DONE} GROUP BY cell
+        ) SEMI JOIN (SELECT unnest(?) AS cell) USING (cell)
+        """,
         list(cells),
     )
-    trials, tried, train_flops = found
     return trials, tried, train_flops
 
 

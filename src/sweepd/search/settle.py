@@ -44,8 +44,7 @@ rate at first need not be the best later."""
 Settled = Literal["yes", "moving", "untested"]
 
 
-@dataclass(frozen=True)
-class Final:
+class Final(NamedTuple):
     """The final test score of one seed at one budget. total: the size of its test sample."""
 
     score: float
@@ -56,8 +55,7 @@ Runs = Mapping[int, Mapping[int, Final]]
 """The final scores of one cell at one rate, by seed and then by steps."""
 
 
-@dataclass(frozen=True)
-class AtRate:
+class AtRate(NamedTuple):
     """The final scores of a cell at one combination of nuisance values. peak_lr: the highest
     learning rate of its training."""
 
@@ -217,8 +215,7 @@ def settled_mark(
     found = [whole or one for whole, one in zip_longest(long_enough, leads)]
     for one in found:
         if one is None or one.steps < needed:
-            met = any(_passed_at(finals, goal) for finals in best[0].runs.values())
-            if met and one is found[0]:
+            if one is found[0] and _any_met(best[0].runs, goal):
                 return SettledMark("moving", "close: some of its seeds pass", one)
             return SettledMark("untested", f"not trained for {needed} steps", one)
         if one.close:
@@ -328,6 +325,11 @@ def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None
 def _passed_at(finals: Mapping[int, Final], goal: Goal) -> int | None:
     """Returns the least budget at which a seed met the goal, or None if it never did."""
     return min((steps for steps, final in finals.items() if goal.met(final.score)), default=None)
+
+
+def _any_met(runs: Runs, goal: Goal) -> bool:
+    """Returns whether any seed met the goal at any budget."""
+    return any(goal.met(final.score) for finals in runs.values() for final in finals.values())
 
 
 def _error(final: Final) -> float:

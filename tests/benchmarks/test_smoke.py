@@ -57,7 +57,7 @@ LONG = [
     ("scale.py store --trials 50 --folder .", r"status\n(.*\n)+.*compacting 40 more"),
     ("settled_real.py results --grid tiny.yaml --bases 20 40", r"rows: 1; settled"),
     (
-        "soak.py 0.01 --kill-every 0.3 --trials 300",
+        "soak.py 0.006 --kill-every 0.18 --trials 300",
         r"SIGKILL(.*\n)+.*none twice, and their count never fell",
     ),
     ("staircase_real.py results --grid tiny.yaml --set settle=off", r"same least value: 1 of 1"),

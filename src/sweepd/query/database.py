@@ -171,19 +171,14 @@ class Views:
     def same(self) -> dict[str, Any]:
         """The columns of `raw.cells` that have one value in all cells, with that value. Null is a
         value too. Empty where there are no cells."""
-        names = self._alike() if self.alike is None else self.alike
-        if not names:
+        if self.alike is None:
+            columns = zip(*self.fetch("FROM raw.cells"), strict=True)
+            told = zip(self.raw_columns, columns, strict=False)  # there are none without cells
+            return {name: values[0] for name, values in told if len(set(values)) == 1}
+        if not self.alike:
             return {}
-        [found] = self.fetch(f"SELECT {', '.join(map(quoted, names))} FROM raw.cells LIMIT 1")
-        return dict(zip(names, found, strict=True))
-
-    def _alike(self) -> Sequence[str]:
-        names = self.raw_columns
-        ends = ", ".join(map("count({0}), min({0}), max({0})".format, map(quoted, names)))
-        [[cells, *found]] = self.fetch(f"SELECT count(*), {ends} FROM raw.cells")
-        told = zip(names, found[::3], found[1::3], found[2::3], strict=True)
-        one = [name for name, known, low, high in told if known in (0, cells) and low == high]
-        return one if cells else []
+        [found] = self.fetch(f"SELECT {', '.join(map(quoted, self.alike))} FROM raw.cells LIMIT 1")
+        return dict(zip(self.alike, found, strict=True))
 
     @cached_property
     def apart(self) -> tuple[str, ...]:

@@ -363,6 +363,7 @@ def test_refused_when_added(line: str, problem: str) -> None:
         ("at_d", "at_dd", "grid.yaml:12: train.lr.at_dd: lr has no such key (did you mean at_d?)"),
         ("5e-3", "[1, x]", 'grid.yaml:12: train.lr.base[1]: "x": must be a valid number'),
         ("32}", ".nan}", "grid.yaml:12: train.lr.at_d: .nan is not a finite number"),
+        ("1000", "1e20", "grid.yaml:11: train.steps: 1e+20: must be a whole number up to 2^53"),
     ],
 )
 def test_refused_when_changed(before: str, after: str, problem: str) -> None:
@@ -376,6 +377,13 @@ def test_a_cause_is_reported_once_and_not_once_per_cell() -> None:
         "[standard, linear]", "linear"
     )
     assert problems(text) == ["grid.yaml:8: model.d[1]: d = 9 is not divisible by heads = 2"]
+
+
+@pytest.mark.parametrize("steps", ["1e400", "[100, 1e400]", ".nan", "!mine 3"])
+def test_a_value_that_cannot_be_read_is_reported_once(steps: str) -> None:
+    assert len(problems(GRID.replace("steps: 1000", f"steps: {steps}"))) == 1
+    [problem] = problems(GRID, f"train.steps={steps}")
+    assert problem.startswith("(--set train.steps): ")
 
 
 def test_missing_keys() -> None:

@@ -225,7 +225,11 @@ def scalar(kind: Any, raw: Any) -> Any:
     try:
         value = adapter(kind).validate_python(raw)
     except ValidationError as error:
-        reasons = [e["msg"].removeprefix("Input should be ") for e in error.errors()]
+        reasons = [
+            "a whole number up to 2^53" if e["type"] == "int_parsing_size"
+            else e["msg"].removeprefix("Input should be ")
+            for e in error.errors()
+        ]  # fmt: skip
         quotes = "; put it in quotes" if "a valid string" in reasons else ""
         needed = " or ".join(dict.fromkeys(reasons))
         raise ValueError(f"{shown(raw)}: must be {needed}{quotes}") from None

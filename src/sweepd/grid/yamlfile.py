@@ -96,6 +96,8 @@ class Document:
     source: str
     places: dict[Keys, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unread: set[Keys] = field(default_factory=set)
+    """Where a value could not be read, which is among the problems. None stands in its place."""
 
     def place(self, keys: Keys) -> str:
         """Returns where a value is written, or where the nearest one around it is, if it is not."""
@@ -104,7 +106,8 @@ class Document:
         return self.places.get(keys, self.source)
 
     def refuse(self, keys: Keys, message: str) -> None:
-        self.problems.append(Problem(self.place(keys), keys, message))
+        if keys not in self.unread:
+            self.problems.append(Problem(self.place(keys), keys, message))
 
 
 def read(path: Path) -> str:
@@ -162,6 +165,7 @@ def override(document: Document, option: str) -> None:
         document.problems += error.problems
         return
     document.problems += value.problems
+    document.unread |= {(*steps, *keys) for keys in value.unread}
     _assign(document, document.data, (), steps, value.data, place)
 
 
@@ -264,6 +268,7 @@ class _Reader:
                     self.document.refuse(keys, str(error))
             case tag, _:
                 self.document.refuse(keys, f"the tag {tag} is not allowed; write a plain value")
+        self.document.unread.add(keys)
         return None
 
     def mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:

@@ -4,6 +4,7 @@ be answered. Covers `query/source.py`, and `query/filling.py`."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -205,6 +206,28 @@ def test_what_another_version_kept_is_not_used(
     name = next(path for path in files() if path.suffix == ".json").name
     cache.keep(f"{kept.FOLDER}/{name}", b'{"of": "another shape"}')
     assert read(store, QUESTIONS[0])
+
+
+@pytest.mark.parametrize("how", ["longer", "later", "another"])
+def test_other_code_is_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    for room in kept.ROOMS:
+        (tmp_path / room).mkdir(exist_ok=True)
+    path = tmp_path / "query" / "kept.py"
+    path.write_text("now")
+    monkeypatch.setattr(kept, "__file__", str(path))
+    before, written = kept._version(), path.stat().st_mtime_ns
+    assert kept._version() == before
+    match how:
+        case "longer":
+            path.write_text("later")
+            os.utime(path, ns=(written, written))
+        case "later":
+            os.utime(path, ns=(written + 1, written + 1))
+        case "another":
+            path.with_name("cells.py").touch()
+    assert kept._version() != before
 
 
 @pytest.mark.parametrize(

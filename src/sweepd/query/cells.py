@@ -216,13 +216,17 @@ def _judged_sql(
         for rule, sql in _BY_RULE.items()
     )
     trained = " + ".join(f"cells.{status}" for status in RAN)
-    shown = ["expressions.selected", "expressions.values", "told.* EXCLUDE cell", f"{trained} > 0"]
+    shown = ["told.* EXCLUDE cell", f"{trained} > 0"]
     return f"""
         WITH units AS (
-            SELECT cell, seed, {kleene(condition)} AS holds
+            SELECT cell, seed, {kleene(condition)} AS holds,
+                coalesce({selection.sql()}, false) AS selected,
+                row({", ".join(map(_shown, nodes))}) AS "values"
             FROM raw.cells JOIN raw.bounds USING (cell)
         ), votes AS (
-            SELECT cell, {_TALLY}
+            SELECT cell, {_TALLY},
+                any_value(selected) FILTER (seed IS NULL) AS selected,
+                any_value("values") FILTER (seed IS NULL) AS "values"
             FROM units GROUP BY cell
         ), outcomes AS (
             SELECT *, CASE WHEN refused AND met THEN false ELSE met END AS outcome
@@ -231,16 +235,12 @@ def _judged_sql(
                 FROM votes JOIN (SELECT cell, pass FROM raw.cells) USING (cell)
             ) LEFT JOIN ({fresh_sql(condition)}) USING (cell)
         ), told AS (
-            SELECT cell, outcome, {by_rule}, passed, decided,
+            SELECT cell, selected, "values", outcome, {by_rule}, passed, decided,
                 coalesce(confirmed, false) AS confirmed
             FROM outcomes
-        ), expressions AS (
-            SELECT cell, coalesce({selection.sql()}, false) AS selected,
-                row({", ".join(map(_shown, nodes))}) AS "values"
-            FROM raw.cells JOIN raw.bounds USING (cell) WHERE seed IS NULL
         )
         SELECT {", ".join([*shown, *(f"cells.{quoted(name)}" for name in columns)])}
-        FROM raw.cells JOIN told USING (cell) JOIN expressions USING (cell)
+        FROM raw.cells JOIN told USING (cell)
     """
 
 

@@ -53,7 +53,7 @@ class Cell:
     """A cell as a question sees it. It is equal to itself alone. Nobody changes it. (Made `frozen`,
     a dataclass takes twice as long to fill, and an answer makes thousands.)"""
 
-    row: Mapping[str, Any]
+    row: Row
     """The cell's row in `raw.cells`, by column."""
     outcome: bool | None
     """Whether the condition holds for the cell. None until its seeds decide that."""

@@ -104,11 +104,11 @@ def _candidate(cells: Sequence[Cell], sizes: AcrossSizes | None) -> Candidate:
         passed = True
     elif all(cell.failed for cell in cells):
         passed = False
-    steps = [point.steps for point in points if passed is not None and point.outcome is passed]
-    budget = (min if passed else max)(steps, default=0)
+    told = [point.steps for point in points if passed is not None and point.outcome is passed]
+    budget = (min if passed else max)(told, default=0)
     smaller = contradicted = False
     if sizes and passed is not False:
-        size = min([point.row["size"] for point in points])
+        size = min(point.row["size"] for point in points)
         fails = [at for cell in cells for at in sizes.fails(cell)]
         smaller = any(at < size and all(at in one for one in fails) for at in fails[0])
         # A smaller size counts against a pass if none of these cells did any better there.
@@ -146,12 +146,12 @@ class AcrossSizes:
             task, budgets = cell.row["task"], ("steps",) if "steps" in cell.tuned else ()
             # Where a cell stands for several budgets, the one of its row, if rows have one, counts.
             within = cell.steps if budgets and "steps" in grouping.group else None
-            of_point = settings(task, budgets)
-            keys = [(within, of_point(point.row)) for point in cell.points]
-            key = (within, settings(task, cell.tuned)(cell.row))
-            self._keys[cell] = keys, key
-            self._whole[key][cell.row["size"]] = cell.failed
-            for key, point in zip(keys, cell.points, strict=True):
+            of_point, of_cell = settings(task, budgets), settings(task, cell.tuned)
+            points = [(within, of_point(point.row)) for point in cell.points]
+            whole = (within, of_cell(cell.row))
+            self._keys[cell] = points, whole
+            self._whole[whole][cell.row["size"]] = cell.failed
+            for key, point in zip(points, cell.points, strict=True):
                 self._points[key][point.row["size"]].append(point)
 
     def fails(self, cell: Cell) -> list[Mapping[int, int]]:

@@ -166,6 +166,33 @@ def test_tune_still_waits_for_futures_where_it_can_be_told_of_them() -> None:
         assert not actor_manager.RayActorManager(ResourceManager()).next(0.0)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ray.air.execution._internal.event_manager.RayEventManager.get_futures",
+        "ray.air.execution.resources.placement_group.PlacementGroupResourceManager."
+        "request_resources",
+    ],
+)
+def test_without_a_part_tune_waits_in_its_own_way(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delattr(name)
+    own = actor_manager.RayActorManager.next
+    with ray_private.told_of_arrivals():
+        assert actor_manager.RayActorManager.next is own
+
+
+def test_without_its_modules_tune_waits_and_fails_in_its_own_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, actor_manager.__name__, None)
+    owns = actor_manager.RayActorManager.next, actor_manager.RayActorManager._actor_task_failed
+    with ray_private.told_of_arrivals(), ray_private.bearing_losses():
+        theirs = actor_manager.RayActorManager
+        assert (theirs.next, theirs._actor_task_failed) == owns
+
+
 def test_a_loss_that_is_no_actors_error_is_that_of_one_actor() -> None:
     """Ray's own manager ends the run for it."""
     heard: list[tuple[object, Exception]] = []

@@ -175,12 +175,13 @@ def told_of_arrivals() -> Iterator[None]:
     At each event Tune shuffles the futures of all slots, and of all nodes that it waits for, and
     waits anew for one of them, which takes 4 ms with 10,000. Here each future says when it has
     arrived, and Tune looks only at the one that came first. There is no public way to do so.
-    Without the private parts a launch ends at once, with Python's error that names what is missing.
+    Without the private parts Tune waits in its own way.
     """
-    from ray.air.execution._internal.actor_manager import RayActorManager
-    from ray.air.execution._internal.event_manager import RayEventManager
-    from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
-
+    awaiting = _awaiting()
+    if awaiting is None:
+        yield
+        return
+    RayActorManager, RayEventManager, PlacementGroupResourceManager = awaiting
     bell, arrived = threading.Event(), defaultdict[Any, deque[Any]](deque)
 
     def watch(manager: Any, future: Any) -> None:
@@ -233,6 +234,28 @@ def told_of_arrivals() -> Iterator[None]:
         yield
 
 
+def _awaiting() -> tuple[Any, Any, Any] | None:
+    """Returns the classes with which Tune waits for actors, for their futures and for nodes.
+    Returns None unless they have all that `told_of_arrivals` needs of them."""
+    try:
+        from ray.air.execution._internal.actor_manager import RayActorManager
+        from ray.air.execution._internal.event_manager import RayEventManager
+        from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
+    except ImportError:
+        return None
+    futures, nodes = RayEventManager(), PlacementGroupResourceManager()
+    needed = (
+        ({"next"}, vars(RayActorManager)),
+        ({"track_future", "get_futures"}, vars(RayEventManager)),
+        ({"_tracked_futures"}, vars(futures)),
+        ({"request_resources", "get_resource_futures"}, vars(PlacementGroupResourceManager)),
+        ({"_staging_future_to_pg"}, vars(nodes)),
+    )
+    if not all(names <= parts.keys() for names, parts in needed):
+        return None
+    return RayActorManager, RayEventManager, PlacementGroupResourceManager
+
+
 @contextmanager
 def bearing_losses() -> Iterator[None]:
     """Makes Tune take each loss of a worker within the block for the failure of one trial. Where
@@ -242,7 +265,11 @@ def bearing_losses() -> Iterator[None]:
 
     There is no public way to do so. Without the private parts such an error ends the run.
     """
-    from ray.air.execution._internal.actor_manager import RayActorManager
+    try:
+        from ray.air.execution._internal.actor_manager import RayActorManager
+    except ImportError:
+        yield
+        return
     from ray.exceptions import RayActorError, RayError, RayTaskError
     from ray.tune.experiment import Trial
 

@@ -5,25 +5,38 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from sweepd.run.hanging import SHARE, stepping
 
 ENOUGH = 60.0
 """Seconds after which nothing will come any more."""
 
 
-def test_it_says_where_the_thread_stands() -> None:
+def test_it_says_where_the_thread_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    came = threading.Event()
+    stands, came = threading.Event(), threading.Event()
+
+    class Timer(threading.Timer):
+        """Comes no sooner than the thread stands where it will be seen, however busy all are."""
+
+        def run(self) -> None:
+            stands.wait(ENOUGH)
+            super().run()
 
     def note(line: str) -> None:
         told.append(line)
         came.set()
 
+    monkeypatch.setattr(threading, "Timer", Timer)
     with stepping(0.01, note):
-        assert came.wait(ENOUGH)  # the line in which it stands
+        stands.set()  # here it is seen
+        assert came.wait(ENOUGH)  # here it is seen
     lines = Path(__file__).read_text().splitlines()
-    line = 1 + next(i for i, text in enumerate(lines) if "the line in which" in text)
-    assert told == [f"no step for {SHARE * 0.01:g} s; it stands at {__file__}:{line}"]
+    here = [number for number, line in enumerate(lines, 1) if line.endswith("# here it is seen")]
+    told_then = [f"no step for {SHARE * 0.01:g} s; it stands at {__file__}:{at}" for at in here]
+    [line] = told
+    assert line in told_then and len(told_then) == 2
 
 
 def test_what_goes_on_is_not_told_of() -> None:

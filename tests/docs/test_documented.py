@@ -1,5 +1,6 @@
 """Every command and every option is explained in the manual and has an example there; and the
-manual speaks of no command and no option that does not exist."""
+manual speaks of no command and no option that does not exist. Who follows the tour has the trials
+that it names."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 import typer
-from pages import MANUAL, Shown, all_commands, name, prose, spans
+from pages import MANUAL, ROOT, Shown, all_commands, name, prose, spans
 
 from sweepd.cli import application
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import load_grid
 
 ROOT_COMMAND = typer.main.get_command(application())
 
@@ -109,3 +112,16 @@ def test_the_text_speaks_of_commands_and_options_that_exist() -> None:
             elif words[0].startswith("--") and len(words[0]) > 2:
                 option = re.split(r"[=,]", words[0])[0]
                 assert option in every or option in OTHERS, f"{name(page)}: `{span}`"
+
+
+def test_the_trials_of_the_tour_are_those_of_its_grid_with_the_code_of_now() -> None:
+    named = [
+        shown.words[2]
+        for shown, path, _ in EXAMPLES
+        if shown.place.startswith("docs/tour.md") and path in ("show", "logs")
+    ]
+    planned = plan(load_grid(ROOT / "grids" / "quickstart.yaml", [])).trials
+    assert named
+    for beginning in named:
+        found = [trial.id for trial in planned if trial.id.startswith(beginning)]
+        assert len(found) == 1, f"docs/tour.md: {beginning} is {found}: show another run"

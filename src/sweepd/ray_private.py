@@ -241,9 +241,10 @@ def _awaiting() -> tuple[Any, Any, Any] | None:
         from ray.air.execution._internal.actor_manager import RayActorManager
         from ray.air.execution._internal.event_manager import RayEventManager
         from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
-    except ImportError:
+
+        futures, nodes = RayEventManager(), PlacementGroupResourceManager()
+    except (ImportError, TypeError):
         return None
-    futures, nodes = RayEventManager(), PlacementGroupResourceManager()
     needed = (
         ({"next"}, vars(RayActorManager)),
         ({"track_future", "get_futures"}, vars(RayEventManager)),

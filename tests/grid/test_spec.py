@@ -363,7 +363,16 @@ def test_refused_when_added(line: str, problem: str) -> None:
         ("at_d", "at_dd", "grid.yaml:12: train.lr.at_dd: lr has no such key (did you mean at_d?)"),
         ("5e-3", "[1, x]", 'grid.yaml:12: train.lr.base[1]: "x": must be a valid number'),
         ("32}", ".nan}", "grid.yaml:12: train.lr.at_d: .nan is not a finite number"),
-        ("1000", "1e20", "grid.yaml:11: train.steps: 1e+20: must be a whole number up to 2^53"),
+        (
+            "1000",
+            "1e20",
+            "grid.yaml:11: train.steps: 1e+20: must be a whole number from -2^53 to 2^53",
+        ),
+        (
+            "1000",
+            "1e16",
+            "grid.yaml:11: train.steps: 1e+16: must be a whole number from -2^53 to 2^53",
+        ),
     ],
 )
 def test_refused_when_changed(before: str, after: str, problem: str) -> None:
@@ -384,6 +393,9 @@ def test_a_value_that_cannot_be_read_is_reported_once(steps: str) -> None:
     assert len(problems(GRID.replace("steps: 1000", f"steps: {steps}"))) == 1
     [problem] = problems(GRID, f"train.steps={steps}")
     assert problem.startswith("(--set train.steps): ")
+    blocks = "task: {name: lis}\nmodel: [{name: linear, d: 8}, {name: standard, d: 8}]"
+    assert len(problems(blocks, f"model.d={steps}")) == 1
+    assert len(problems(GRID, f"train.steps={steps}", "train.steps=x")) == 2
 
 
 def test_missing_keys() -> None:

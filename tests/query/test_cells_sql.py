@@ -14,7 +14,7 @@ from fake_store import FakeStore, now, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.query.answers import ask
+from sweepd.query.answers import answer, ask
 from sweepd.query.database import connect
 
 STEPS, CHECKS = 40, (10, 20, 30, 40)
@@ -92,6 +92,19 @@ def test_it_is_that_of_the_first_check_that_meets_the_goal(cells: Any, rule: str
             assert found.get(8 * (i + 1)) == pytest.approx(cost)
 
 
+def test_the_same_views_answer_one_question_after_the_other() -> None:
+    store, texts = FakeStore(), ("min d where acc > 0.9", "min flops_to_goal where acc > 0.9")
+    rows = [trial(d=d) for d in (8, 16)]
+    store.add_sweep("s", rows)
+    for row, accs in zip(rows, [(0.5,) * 4, (0.2, 0.95, 0.6, 0.95)], strict=True):
+        record(store, row, accs)
+        store.end(row, "completed", accs[-1], step=STEPS)
+    views = connect(store, code=now)
+    for text in (*texts, *texts):
+        assert answer(views, text).rows == ask(store, text, code=now).rows
+    assert answer(views, texts[1]).rows[0]["value"] == 140
+
+
 def test_never_is_null_and_least_is_least() -> None:
     store = FakeStore()
     rows = [trial(d=d, lr=lr) for d in (8, 16, 32) for lr in ("0.1", "0.2")]
@@ -107,16 +120,16 @@ def test_never_is_null_and_least_is_least() -> None:
     assert (high["lr"], high["value"], high["fail"], high["verdict"]) == (
         "0.2", 140, None, "at most"
     )  # fmt: skip
-    answer = ask(store, "frontier flops_to_goal, acc", code=now)
-    assert [(row["flops_to_goal"], row["d"]) for row in answer.rows] == [(70, 32)]
-    assert "left out: 1 cells for which an expression has no value yet" in answer.notes
-    answer = ask(store, "min d where flops_to_goal < 100", code=now)
-    assert [(row["value"], row["verdict"]) for row in answer.rows] == [
+    found = ask(store, "frontier flops_to_goal, acc", code=now)
+    assert [(row["flops_to_goal"], row["d"]) for row in found.rows] == [(70, 32)]
+    assert "left out: 1 cells for which an expression has no value yet" in found.notes
+    found = ask(store, "min d where flops_to_goal < 100", code=now)
+    assert [(row["value"], row["verdict"]) for row in found.rows] == [
         (32, "exact"),
         (None, "above"),
     ]
-    assert answer.about == {"acc"}
-    assert answer.notes == []
+    assert found.about == {"acc"}
+    assert found.notes == []
     fitted = ask(store, "fit flops_to_goal ~ d where acc > 0.9", code=now)
     assert fitted.rows[0]["reason"] is not None
 

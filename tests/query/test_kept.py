@@ -216,8 +216,10 @@ def test_other_code_is_another_version(
         (tmp_path / room).mkdir(exist_ok=True)
     path = tmp_path / "query" / "kept.py"
     path.write_text("now")
-    monkeypatch.setattr(kept, "__file__", str(path))
+    monkeypatch.setattr(kept, "_CODE", tmp_path)
     before, written = kept._version(), path.stat().st_mtime_ns
+    path.with_name("kept.py.swp").touch()
+    path.with_name(".#kept.py").symlink_to("gone")
     assert kept._version() == before
     match how:
         case "longer":

@@ -114,7 +114,7 @@ def main() -> None:
 def program() -> NoReturn:
     """Runs the command line as a program, which ends at once, as mypy does. Otherwise Python would
     take apart piece by piece what DuckDB, Arrow and torch have made."""
-    if sys.argv[1:2] and sys.argv[1] in GROUPS["ask"]:
+    if sys.argv[1:2] in (["query"], ["sql"]):
         gc.disable()  # what an answer is made of stays until the end
     status: Any = 0
     try:

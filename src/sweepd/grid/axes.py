@@ -25,6 +25,7 @@ from sweepd.closest import closest
 from sweepd.grid.blame import place_of, told
 from sweepd.grid.parameters import REQUIRED, Parameter, parameters
 from sweepd.grid.yamlfile import Document, Keys
+from sweepd.limits import LARGEST_INT
 
 Fields = dict[str, Parameter]
 
@@ -226,7 +227,7 @@ def scalar(kind: Any, raw: Any) -> Any:
         value = adapter(kind).validate_python(raw)
     except ValidationError as error:
         reasons = [
-            "a whole number up to 2^53" if e["type"] == "int_parsing_size"
+            _SMALLER if e["type"] == "int_parsing_size"
             else e["msg"].removeprefix("Input should be ")
             for e in error.errors()
         ]  # fmt: skip
@@ -238,7 +239,12 @@ def scalar(kind: Any, raw: Any) -> Any:
         raise ValueError(f"{shown(raw)}: must be {wanted}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{shown(raw)}: must be a finite number")
+    if isinstance(value, int) and abs(value) > LARGEST_INT:
+        raise ValueError(f"{shown(raw)}: must be {_SMALLER}")
     return value
+
+
+_SMALLER = "a whole number from -2^53 to 2^53"
 
 
 def shown(raw: Any) -> str:

@@ -165,8 +165,7 @@ def override(document: Document, option: str) -> None:
         document.problems += error.problems
         return
     document.problems += value.problems
-    document.unread |= {(*steps, *keys) for keys in value.unread}
-    _assign(document, document.data, (), steps, value.data, place)
+    _assign(document, document.data, (), steps, value, place)
 
 
 def dump(data: Any) -> str:
@@ -181,7 +180,7 @@ def _assign(
     node: Any,
     keys: Keys,
     steps: list[str | int],
-    value: Any,
+    value: Document,
     place: str,
 ) -> None:
     step, *rest = steps
@@ -205,11 +204,13 @@ def _assign(
     document.places = {
         k: where for k, where in document.places.items() if k[: len(here)] != here
     } | {here: place}
+    document.unread = {k for k in document.unread if k[: len(here)] != here}
     if rest:
         node[step] = {}
         _assign(document, node[step], here, rest, value, place)
     else:
-        node[step] = _copied(value)
+        node[step] = _copied(value.data)
+        document.unread |= {(*here, *k) for k in value.unread}
 
 
 def _copied(data: Any) -> Any:

@@ -62,7 +62,8 @@ class Cell:
     decided: int
     """The number of seeds for which it is known whether the condition holds."""
     by_rule: tuple[bool | None, ...]
-    """What `outcome` would be by each of RULES. By its own rule it is `outcome`."""
+    """What `outcome` would be by each of RULES. By its own rule it is `outcome`. A cell that stands
+    for others has that of the best of them."""
     values: tuple[Any, ...]
     """The values of the question's expressions. Each is a number, or None where, for example, there
     is no score yet."""

@@ -182,7 +182,8 @@ class Views:
 
     @cached_property
     def apart(self) -> tuple[str, ...]:
-        """The columns that tell cells apart, in which any two of them differ."""
+        """The columns of `identity` that do not have one value in all cells. These alone tell cells
+        apart."""
         return tuple(name for name in self.identity if name not in self.same)
 
     @cached_property
@@ -418,6 +419,8 @@ class Views:
         rules = self.connection.execute("SELECT DISTINCT pass FROM raw.rules ORDER BY 1").fetchall()
         known = [row[0] for row in rules] or PASS_RULES
         self.connection.execute(cells_sql(self.identity, self.member, scores, known))
+        for name in ("raw_columns", "columns", "same", "apart"):
+            self.__dict__.pop(name, None)  # there are other columns now
 
 
 def reads_metrics(text: str) -> bool:

@@ -8,8 +8,8 @@ show no change (`Store.state`), and while the same trials count.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,7 @@ MOST_BYTES = 2**30
 SMALL_BLOCKS = 2**14
 """The size of DuckDB's blocks where there are few rows. The usual ones would leave most of a file
 empty."""
+_CODE = Path(__file__).parents[1]
 ROOMS = (".", "grid", "query", "store")
 """The folders of sweepd's whose code makes what is kept."""
 _SHAPE = {
@@ -173,10 +174,12 @@ def _own_name(table: str) -> str:
 def _version() -> str:
     """Returns a text that differs wherever the code does that makes what is kept. It knows files by
     their sizes and times, as Python knows for which of them it has compiled code."""
-    root = Path(__file__).parents[1]
-    files = [file for room in ROOMS for file in os.scandir(root / room) if file.is_file()]
-    told = [(file.path, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return f"{duckdb.__version__} {digest(json.dumps(sorted(told)).encode())}"
+    told: list[Any] = [duckdb.__version__]
+    for path in sorted(path for room in ROOMS for path in (_CODE / room).glob("*.py")):
+        with suppress(OSError):  # an editor's own file, which may be gone
+            stat = path.stat()
+            told += [path.name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    return digest(json.dumps(told).encode())
 
 
 VERSION = _version()

@@ -234,9 +234,7 @@ def _with_enough(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _by_rules(value: Value, points: Sequence[list[Cell]], decisive: bool) -> list[Candidate]:
-    """Returns what the points `_with_enough` seeds, which share a value, say by each of RULES over
-    their nuisance axes. One list of them with the outcome `decisive` is enough for it. A budget
-    that is open does not count where another one is decided."""
+    """Returns what `_by_rule` says for each of RULES. One point alone says so itself."""
     if len(points) == 1 == len(points[0]):
         [[point]] = points
         return [Candidate(value, outcome, budget=point.steps) for outcome in point.by_rule]
@@ -244,9 +242,10 @@ def _by_rules(value: Value, points: Sequence[list[Cell]], decisive: bool) -> lis
 
 
 def _by_rule(value: Value, points: Sequence[list[Cell]], rule: int, decisive: bool) -> Candidate:
-    """Returns what the points `_with_enough` seeds, which share a value, say by one of RULES over
-    their nuisance axes. One list of them with the outcome `decisive` is enough for it. A budget
-    that is open does not count where another one is decided."""
+    """Returns what the points `_with_enough` seeds, which share a value, say over their nuisance
+    axes by one of RULES, of which `rule` is the number. One list of them with the outcome
+    `decisive` is enough for it. A budget that is open does not count where another one is
+    decided."""
     steps: dict[bool | None, list[int]] = {True: [], False: [], None: []}
     all_fall_short = bool(points)
     for same in points:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import inf, isfinite
@@ -12,6 +12,7 @@ from typing import Any
 from sweepd.errors import UserError
 from sweepd.grid.options import CONFIRMING
 from sweepd.intervals import wilson
+from sweepd.listing import Row
 from sweepd.query.bounds import Value
 from sweepd.query.cells_sql import ScoreDirections, quoted
 from sweepd.query.database import Views
@@ -19,7 +20,6 @@ from sweepd.query.expressions import Node, falls, kleene, known
 from sweepd.query.parser import Question
 from sweepd.statuses import RAN
 
-Row = Mapping[str, Any]
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """The beginnings of the names of DuckDB's numeric types."""
 

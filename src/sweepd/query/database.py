@@ -384,8 +384,7 @@ class Views:
         """Attaches the metrics if a text names them or GOAL_COST, and returns the files that were
         skipped. This may take long.
 
-        A text that names GOAL_COST has to come here before `columns` is read, which has GOAL_COST
-        only from then on.
+        `columns` has GOAL_COST once a text that names it was here.
         """
         if not reads_metrics(text):
             return ()

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 from sweepd.errors import UserError
@@ -180,6 +179,6 @@ def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str
         axis
         for (task, *_), rows in compared.items()
         for axis in axes
-        if axis != views.size_fields.get(task) and len(set(map(itemgetter(axis), rows))) > 1
+        if axis != views.size_fields.get(task) and len({row[axis] for row in rows}) > 1
     }
     return [axis for axis in axes if axis in varying]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from sweepd.listing import Row
 from sweepd.query.bounds import (
     Bound,
     Candidate,
@@ -16,7 +17,7 @@ from sweepd.query.bounds import (
     judge_measured,
     up_to_the_first_pass,
 )
-from sweepd.query.cells import Cell, Row, getter
+from sweepd.query.cells import Cell, getter
 from sweepd.query.database import Views
 from sweepd.query.grouping import Grouping
 from sweepd.statuses import STATUSES

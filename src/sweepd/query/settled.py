@@ -180,9 +180,8 @@ def _rates(cell: Cell, ended: Mapping[int, Mapping[int, Final]]) -> list[AtRate]
     by_rate: dict[Any, dict[int, dict[int, Final]]] = defaultdict(lambda: defaultdict(dict))
     for point in cell.points:
         rest = tuple((axis, point.row[axis]) for axis in cell.tuned if axis != "steps")
-        steps = point.steps
         for seed, final in ended.get(point.row["cell"], {}).items():
-            by_rate[rest][seed][steps] = final
+            by_rate[rest][seed][point.steps] = final
     return [AtRate(_peak_lr(cell, dict(rest)), runs) for rest, runs in by_rate.items()]
 
 
@@ -229,7 +228,7 @@ def _with_enough(cells: Sequence[Cell]) -> list[list[Cell]]:
         rest = [axis for axis in cell.tuned if axis != "steps"]
         for point in cell.points:
             if point.row["seeds"] >= LEAST_SEEDS:
-                found[number, *[point.row[axis] for axis in rest]].append(point)
+                found[number, *(point.row[axis] for axis in rest)].append(point)
     return list(found.values())
 
 

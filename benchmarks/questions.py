@@ -27,37 +27,20 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
-import pyarrow as pa
+from filled import LONG_AGO, SOON, date, fill
+from processes import SWEEPD, WIDTH, alone, compare, cost
 from scale import planned
 
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.query import kept
-from sweepd.run.driver import sweep_info
-from sweepd.store.schema import METRICS, TRIALS
-from sweepd.store.store import Store
-from sweepd.store.tables import MOST_ROWS, TableFolder
-from sweepd.trial.endings import ledger_columns
 
-SWEEPD = (str(Path(sys.executable).with_name("sweepd")),)
-LOG_EVERY, CHECK_EVERY = 10, 100
-FILES_A_WAVE = 4
-LONG_AGO, SOON = time.time() - 3600, time.time() + 3600
-"""When files were written of which something is kept, and of which nothing is, in seconds since
-1970."""
-WIDTH = 28
-"""The width in characters of the name that begins each line."""
 SMALL = 40
 """Trials of a small store."""
 IMPORTS = "import typer, duckdb, pyarrow"
@@ -96,144 +79,19 @@ for _ in range(int(sys.argv[2])):
     view.board({"scale"})
 """
 
-LAUNCHER = """
-import os, sys, time
-null = os.open(os.devnull, os.O_WRONLY)
-began = time.perf_counter()
-pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ,
-    file_actions=[(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)])
-_, ended, used = os.wait4(pid, 0)
-print(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss)
-sys.exit(ended != 0)
-"""
-"""Runs a program from a small process: Linux counts the memory of who starts it as its own."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The cost of one whole process. seconds: by the clock. cpu: seconds of all its threads, which
-    other load on the machine disturbs less. memory: its greatest resident set, in MiB."""
-
-    seconds: float
-    cpu: float
-    memory: float
-
-
-def cost(program: Sequence[str]) -> Cost:
-    done = subprocess.run([sys.executable, "-S", "-c", LAUNCHER, *program], stdout=subprocess.PIPE)
-    assert done.returncode == 0, program
-    seconds, cpu, kibibytes = map(float, done.stdout.split())
-    return Cost(seconds, cpu, kibibytes / 1024)
-
-
-# The store
-
-
-Scores = Callable[[Trial, np.random.Generator], Mapping[str, float]]
-"""Columns of scores with which a trial ends."""
-
-
-def fill(address: str, name: str, made: Plan, rows: int, scores: Scores) -> None:
-    """Makes a store of a plan's trials, all ended, each with `rows` rows of metrics. A store that
-    is there already is left as it is."""
-    store = Store.create(address)
-    if store.sweeps():
-        return
-    store.save_sweep(name, made.grid.resolved_text(), sweep_info(made), made.rows())
-    rng = np.random.default_rng(0)
-    with patch.object(os, "fsync"):  # no reader pays for it
-        ended = [
-            {
-                **ledger_columns(trial, 1000, name),
-                "status": "completed",
-                "total": 1024,
-                "step": rows * LOG_EVERY,
-                **scores(trial, rng),
-            }
-            for trial in made.trials
-        ]
-        _put(store._trials, TRIALS.table(ended))
-        for table in waves([trial.id for trial in made.trials], rows, rng):
-            _put(store._metrics, table)
-    date(Path(address), LONG_AGO)  # nothing is kept of files that were just written
-
-
-def date(folder: Path, written: float) -> None:
-    """Says of all files of a folder that they were written then, in seconds since 1970."""
-    for path in folder.rglob("*.*"):
-        os.utime(path, (written, written))
-
 
 def at_random(trial: Trial, rng: np.random.Generator) -> Mapping[str, float]:
     return {"acc": float(rng.random())}
 
 
-def _put(folder: TableFolder, table: pa.Table) -> None:
-    folder.add(folder.pack(table))
-
-
-def waves(ids: Sequence[str], steps: int, rng: np.random.Generator) -> Iterator[pa.Table]:
-    """Yields the metrics of each file: a quarter of the steps of as many trials as make it full."""
-    at_once = max(1, MOST_ROWS * FILES_A_WAVE // steps)
-    for start in range(0, len(ids), at_once):
-        for share in np.array_split(np.arange(1, steps + 1), FILES_A_WAVE):
-            yield metrics(ids[start : start + at_once], share * LOG_EVERY, rng)
-
-
-def metrics(ids: Sequence[str], steps: np.ndarray, rng: np.random.Generator) -> pa.Table:
-    step = np.tile(steps, len(ids))
-    count = len(step)
-    which = pa.array(np.repeat(np.arange(len(ids), dtype=np.int32), len(steps)))
-    loss = 3 * np.exp(-step / 5000) * rng.uniform(0.9, 1.1, count)
-    columns = {
-        "id": pa.DictionaryArray.from_arrays(which, pa.array(ids)).cast(pa.string()),
-        "attempt": np.full(count, 1000),
-        "step": step,
-        "loss": loss.astype(np.float32).astype(np.float64),
-        "acc": pa.array(rng.integers(0, 1025, count) / 1024, mask=step % CHECK_EVERY != 0),
-        "chain_acc": pa.nulls(count, pa.float64()),
-        "lr": 5e-3 * np.minimum(1.0, step / 1000),
-        "tokens": step * 64 * 19,
-        "seconds": step * 0.004 + rng.uniform(0, 0.01, count),
-        "train_flops": step * 1.4e9,
-    }
-    return pa.table(columns, schema=pa.schema(METRICS.fixed.items()))
-
-
-# Measuring
-
-
-def compare(name: str, ours: Sequence[str], peer: Sequence[str], rounds: int) -> None:
-    pairs = [(cost(ours), cost(peer)) for _ in range(rounds)]
-    shown = [name.ljust(WIDTH)]
-    for what, unit in (("seconds", "s"), ("cpu", "s of CPU"), ("memory", "MiB")):
-        both = [(getattr(a, what), getattr(b, what)) for a, b in pairs]
-        ratios = sorted(a / b for a, b in both)
-        mine, theirs = (statistics.median(side) for side in zip(*both, strict=True))
-        shown.append(
-            f"{mine:8.2f} {unit} beside {theirs:7.2f} {unit}: {statistics.median(ratios):.2f} times"
-            f" ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        )
-    print("  ".join(shown), flush=True)
-
-
-def alone(name: str, program: Sequence[str]) -> None:
-    found = cost(program)
-    print(
-        f"{name.ljust(WIDTH)} {found.seconds:8.2f} s  {found.cpu:8.2f} s of CPU  "
-        f"{found.memory:8.0f} MiB",
-        flush=True,
-    )
-
-
 def ask_of_metrics(address: str, made: Plan, rounds: int) -> None:
     at, files = ("--results", address), str(Path(address, "metrics"))
-    alone("first question", (*SWEEPD, "sql", SQL["count, avg"], *at))
+    alone("first question", (SWEEPD, "sql", SQL["count, avg"], *at))
     some = made.trials[len(made.trials) // 2].id
     for name, text in SQL.items():
         sql = text.format(id=some)
         peer = (sys.executable, "-c", PEER, "metrics", files, sql)
-        compare(name, (*SWEEPD, "sql", sql, "--csv", *at), peer, rounds)
+        compare(name, (SWEEPD, "sql", sql, "--csv", *at), peer, rounds)
 
 
 def ask_of_endings(address: str, rounds: int) -> None:
@@ -242,7 +100,7 @@ def ask_of_endings(address: str, rounds: int) -> None:
         ("mean acc by d", "sql", OF_ENDINGS, OF_ENDINGS),
         (MINIMUM, "query", MINIMUM, PEER_MINIMUM),
     ):
-        ours = (*SWEEPD, ask, question, "--csv", *at)
+        ours = (SWEEPD, ask, question, "--csv", *at)
         peer = (sys.executable, "-c", PEER, "trials", str(files), sql)
         shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"], "sweepd", kept.FOLDER), ignore_errors=True)
         alone(f"first {name}", ours)
@@ -251,8 +109,8 @@ def ask_of_endings(address: str, rounds: int) -> None:
         compare(f"{name}, changing", ours, peer, rounds)
         date(files, LONG_AGO)
     grid = Path(address, "sweeps", "scale", "grid.yaml")
-    alone("plan", (*SWEEPD, "plan", str(grid), *at))
-    alone("status", (*SWEEPD, "status", *at))
+    alone("plan", (SWEEPD, "plan", str(grid), *at))
+    alone("status", (SWEEPD, "status", *at))
     watching = (sys.executable, "-c", WATCHING, address)
     one, more = (cost((*watching, str(pictures))).cpu for pictures in (1, 11))
     each = (more - one) / 10
@@ -276,7 +134,7 @@ def main() -> None:
         made = planned(trials)
         fill(address, "scale", made, rows // trials, at_random)
         if small:
-            question = (*SWEEPD, "query", MINIMUM, "--results", address)
+            question = (SWEEPD, "query", MINIMUM, "--results", address)
             compare("query, small", question, (sys.executable, "-c", IMPORTS), given.rounds)
         else:
             print(f"{rows:.0e} rows of metrics, {len(made.trials)} trials", flush=True)
@@ -285,7 +143,7 @@ def main() -> None:
             ask_of_endings(address, given.rounds)
             if given.part == "large":
                 grid = Path(address, "sweeps", "scale", "grid.yaml")
-                alone("launch", (*SWEEPD, "launch", str(grid), "--yes", "--results", address))
+                alone("launch", (SWEEPD, "launch", str(grid), "--yes", "--results", address))
     finally:
         if not given.folder:
             shutil.rmtree(root)

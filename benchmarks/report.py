@@ -5,7 +5,7 @@
 It makes a store: one task, ten sizes, four models, ten widths, with as many seeds as it takes. Each
 trial has a hundred rows of metrics, ten of them checks. Then it runs `sweepd report` and a peer in
 turn. Of whole processes with their children it prints the time by the clock, the CPU time and the
-peak memory, as `questions.py` does, and then the size of the page.
+peak memory, as `processes.py` does, and then the size of the page.
 
 The peer imports duckdb and altair, reads the same Parquet files, and asks for the least d and for
 learning curves with the same number of points. It makes one figure of each in plain Altair, and
@@ -29,7 +29,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from questions import SWEEPD, alone, compare, fill
+from filled import fill
+from processes import SWEEPD, alone, compare
 
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
@@ -105,7 +106,7 @@ def main() -> None:
         made = plan(parse_grid(GRID.format(seeds=seeds), "report.yaml", [], Path()))
         fill(address, "large", made, ROWS_A_TRIAL, scores)
         points = str(max(1, 60_000 // len(made.trials)))
-        ours = (*SWEEPD, "report", "large", "--out", page, "--results", address)
+        ours = (SWEEPD, "report", "large", "--out", page, "--results", address)
         peer = (sys.executable, "-c", PEER, address, points, other)
         print(f"{len(made.trials)} trials, load {os.getloadavg()[0]:.1f}", flush=True)
         alone("the first report", ours)

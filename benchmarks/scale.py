@@ -35,7 +35,6 @@ import random
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -51,6 +50,7 @@ import numpy as np
 import overhead
 import pretended
 from overhead import Clock, NoOp
+from processes import SWEEPD
 
 from sweepd.grid.placement import Placement, Resources
 from sweepd.grid.plan import Plan, plan
@@ -387,7 +387,7 @@ def commands(grid: Path) -> list[tuple[str, ...]]:
 
 def timed(arguments: tuple[str, ...], results: str) -> tuple[float, float]:
     """Returns the CPU seconds of a command, and its seconds by the clock."""
-    program = [str(Path(sys.executable).with_name("sweepd")), *arguments, "--results", results]
+    program = [SWEEPD, *arguments, "--results", results]
     before = time.perf_counter()
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         _, ended, used = os.wait4(child.pid, 0)

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-SWEEPD = Path(sys.executable).with_name("sweepd")
+from processes import sweepd
+
 GRID = Path(__file__).with_suffix(".yaml")
 QUESTION = "min d where acc>0.9"
 
@@ -39,15 +38,13 @@ def sweep(base: int) -> str:
 def launch(grid: Path, base: int, sets: Sequence[str], results: Path) -> None:
     overrides = [f"name={sweep(base)}", f"train.steps={base}", *sets]
     options = [part for text in overrides for part in ("--set", text)]
-    command = [SWEEPD, "launch", grid, *options, "--results", results, "--yes"]
-    subprocess.run(command, check=True)
+    sweepd("launch", grid, *options, "--results", results, "--yes")
 
 
 def ask(base: int, results: Path) -> dict[Key, Row]:
     """Returns the answers from one base, by task, model and size."""
-    command = [SWEEPD, "query", QUESTION, "--sweep", sweep(base), "--results", results, "--json"]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found: list[Row] = json.loads(done.stdout)
+    asked = ("query", QUESTION, "--sweep", sweep(base), "--results", results, "--json")
+    found: list[Row] = json.loads(sweepd(*asked))
     return {(row["task"], row["model"], row["size"]): row for row in found}
 
 
@@ -101,9 +98,7 @@ def _steps(by: int) -> str:
 def widths_of(results: Path) -> list[float]:
     """Returns the widths of which something was run."""
     select = "SELECT DISTINCT d FROM trials ORDER BY d"
-    command = [SWEEPD, "sql", select, "--results", results, "--json"]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return [row["d"] for row in json.loads(done.stdout)]
+    return [row["d"] for row in json.loads(sweepd("sql", select, "--results", results, "--json"))]
 
 
 def main() -> None:

@@ -3,8 +3,9 @@
     python benchmarks/soak.py HOURS [--kill-every 10] [--trials 20000] [--folder DIR]
 
 It runs one sweep of many short trials through the command line, kills its driver with SIGKILL every
-so many minutes, and continues it with the same command. Meanwhile `status --watch` runs, and
-`query`, `sql` and `gc` take turns. Every few seconds it samples
+so many minutes (but not before it has ended a trial), and continues it with the same command.
+Meanwhile `status --watch` runs, and `query`, `sql` and `gc` take turns. Every few seconds it
+samples
 
 - the resident memory of the driver, of a worker (mean), of Ray's own processes (sum) and of
   `status --watch`, and the open files of the driver and of Ray's own processes;
@@ -31,7 +32,6 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -39,9 +39,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from processes import SWEEPD
 from slopes import told
 
-SWEEPD = str(Path(sys.executable).with_name("sweepd"))
 GRID = """
 name: soak
 task: {{name: lis, n: [4, 5], value_range: 16}}
@@ -63,18 +63,22 @@ READERS = itertools.cycle(
     ]
 )
 SAMPLE_SECONDS, READ_SECONDS = 5.0, 20.0
+SLOWEST_START = 120.0
+"""The seconds after which a driver that has ended no trial is given up."""
 MIB = 2**20
 Sample = Mapping[str, float]
 
 
 @dataclass
 class Life:
-    """One driver, from its start to its end. samples: by the second since it started."""
+    """One driver, from its start to its end. samples: by the second since it started. lived: the
+    seconds after which it was sent the signal, or ended by itself."""
 
     driver: psutil.Popen
     watch: psutil.Popen
     began: float
     samples: list[tuple[float, Sample]] = field(default_factory=list)
+    lived: float = 0.0
 
     def sample(self, store: Path, sessions: Path) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # one ends while it is looked at
@@ -150,18 +154,23 @@ class Soak:
             )
 
     def live(self, seconds: float, last: signal.Signals) -> Life:
-        """Runs one driver for so many seconds, and then sends it the signal. Returns its life."""
+        """Runs one driver for so many seconds, and until it has ended a trial. Then sends it the
+        signal. Returns its life."""
         life = Life(self.start("launch", "soak.yaml", "--yes"), self.watch(), time.monotonic())
-        next_read = READ_SECONDS
+        next_read, before = READ_SECONDS, self.endings()
         try:
-            while (lived := time.monotonic() - life.began) < seconds and life.driver.poll() is None:
+            while life.driver.poll() is None:
+                life.lived = time.monotonic() - life.began
+                begun = self.endings() != before
+                if life.lived >= (seconds if begun else max(seconds, SLOWEST_START)):
+                    break
                 if life.watch.poll() is not None:  # the driver had not begun
                     life.watch = self.watch()
                 life.sample(self.store, self.sessions)
-                if lived > next_read and life.samples:
+                if life.lived > next_read and life.samples:
                     self.read(*next(READERS))
-                    next_read = lived + READ_SECONDS
-                time.sleep(SAMPLE_SECONDS)
+                    next_read = life.lived + READ_SECONDS
+                time.sleep(min(SAMPLE_SECONDS, max(0.2, seconds - life.lived)))
             if life.driver.poll() is None:
                 life.driver.send_signal(last)
             if (code := life.driver.wait()) not in (0, 130, -last):
@@ -171,6 +180,10 @@ class Soak:
                 if process.poll() is None:
                     process.kill()
         return life
+
+    def endings(self) -> set[str]:
+        """Returns the files that hold how trials ended."""
+        return {path.name for path in self.store.glob("trials/*.parquet")}
 
     def said(self) -> str:
         """Returns the end of what launches and `status --watch` said."""
@@ -226,7 +239,7 @@ def main() -> None:
             life = soak.live(seconds, last)
             soak.read(*COUNT)
             print(
-                f"driver {number}, {last.name} after {seconds / 60:.1f} minutes, "
+                f"driver {number}, {last.name} after {life.lived / 60:.1f} minutes, "
                 f"{soak.ended - before} trials ended",
                 *life.slopes(),
                 sep="\n",

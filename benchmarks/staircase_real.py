@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-SWEEPD = Path(sys.executable).with_name("sweepd")
+from processes import sweepd
+
 SEARCHES = ("grid", "staircase")
 SPENT = "SELECT id, train_flops, seconds FROM trials WHERE status <> 'failed'"
 
@@ -27,13 +26,8 @@ Rows = list[dict[str, Any]]
 
 
 def rows(results: Path, *command: str) -> Rows:
-    """Returns the rows that a listing command prints. A command without any row exits with 1, which
-    is no failure here."""
-    call = [SWEEPD, *command, "--results", results, "--json"]
-    done = subprocess.run(call, check=False, stdout=subprocess.PIPE, text=True)
-    if done.returncode > 1:
-        raise SystemExit(f"{' '.join(map(str, call))}: exit code {done.returncode}")
-    found: Rows = json.loads(done.stdout)
+    """Returns the rows that a listing command prints. To have none is no failure here."""
+    found: Rows = json.loads(sweepd(*command, "--results", results, "--json", also=1))
     return found
 
 
@@ -42,7 +36,7 @@ def launch(grid: Path, sets: list[str], results: Path) -> float | None:
     fresh = not results.exists()
     start = time.monotonic()
     overrides = [part for text in sets for part in ("--set", text)]
-    subprocess.run([SWEEPD, "launch", grid, *overrides, "--results", results, "--yes"], check=True)
+    sweepd("launch", grid, *overrides, "--results", results, "--yes")
     return time.monotonic() - start if fresh else None
 
 

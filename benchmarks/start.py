@@ -23,8 +23,8 @@ from pathlib import Path
 
 import duckdb
 import psutil
+from processes import SWEEPD
 
-SWEEPD = str(Path(sys.executable).with_name("sweepd"))
 GRID = """
 task: {name: lis, n: 4}
 model: {name: standard, d: 8, layers: 1, heads: 2, positions: learned}

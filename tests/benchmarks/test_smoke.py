@@ -1,6 +1,6 @@
 """Each benchmark runs and prints what it is meant to measure. Its size is so small here that the
 figures mean nothing. So a benchmark cannot fall behind the code that it measures. `make test` runs
-the benchmarks that need only a few seconds of CPU; `make bench-smoke` runs all of them."""
+the benchmarks that need only a second of CPU; `make bench-smoke` runs all of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import inprocess
+import processes
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -37,60 +40,91 @@ LONG = [
     ("staircase.py --ensemble 1", r"guesses\n\n.*\n"),
     ("data.py --seconds 0.001 --rounds 1", r"Arithmetic operators=16 .*x\n$"),
     (
-        "inference.py growth intervals cost --truths 8 --repetitions 8",
+        "inference.py growth intervals cost --truths 2 --repetitions 2",
         r"grows(.*\n)+.*the search's cost",
-    ),
-    (
-        "gpu.py steps trials --device cpu --widths 8 --n 6 --trials 2 --rounds 1 --seconds 0.05",
-        r"\n +8 .*\(\d+\.\d\d: [\s\S]*\n +8 +2 +recorded ",
     ),
     (
         "overhead.py --trials 30 --rounds 1",
         r"[1-9] of 30 trials kept.*\nmedian: sweepd .* ratio \d",
     ),
-    ("questions.py --rows 1e4 --trials 100 --rounds 1", rf"curve .*{DIFFERENCE}(.*\n)+launch "),
-    ("questions.py ended --trials 100 --rounds 1", rf"min d .*{DIFFERENCE}(.*\n)+status "),
+    (
+        "questions.py --rows 1e4 --trials 100 --rounds 1",
+        rf"curve .*{DIFFERENCE}(.*\n)+min d .*{DIFFERENCE}(.*\n)+status (.*\n)+launch ",
+    ),
     ("report.py --trials 40 --rounds 1", rf"a report .*{DIFFERENCE}(.*\n)+page .* MB"),
     ("scale.py engine --trials 20 --reports 1 2", r"a report -?\d+\.\d+ ms"),
     ("scale.py slots --slots 8 --trials 80 --reports 2", r"a trial besides -?\d+\.\d+ ms"),
     ("scale.py metrics --files 1000 --rows 1", r"reading all"),
     ("scale.py store --trials 50 --folder .", r"status\n(.*\n)+.*compacting 40 more"),
     ("settled_real.py results --grid tiny.yaml --bases 20 40", r"rows: 1; settled"),
-    (
-        "soak.py 0.006 --kill-every 0.18 --trials 300",
-        r"SIGKILL(.*\n)+.*none twice, and their count never fell",
-    ),
     ("staircase_real.py results --grid tiny.yaml --set settle=off", r"same least value: 1 of 1"),
     ("stacked.py --widths 4 --sizes 4 --rounds 1", rf"Sparse +d=4 +n=4 +{DIFFERENCE}"),
+]
+ALONE = [
+    (
+        "gpu.py steps trials --device cpu --widths 8 --n 6 --trials 2 --rounds 1 --seconds 0.05",
+        r"\n +8 .*\(\d+\.\d\d: [\s\S]*\n +8 +2 +recorded ",
+    ),
+    (
+        "soak.py 0.001 --kill-every 0.03 --trials 300",
+        r"SIGKILL(.*\n)+.*none twice, and their count never fell",
+    ),
     ("start.py --rounds 1", rf"CPU seconds in all: .*{DIFFERENCE}"),
 ]
-LIBRARIES = {"curves.py", "pretended.py", "slopes.py", "surfaces.py"}
+"""Those that take signals, or processes of their own that import them."""
+Benchmark = Callable[[str], str]
+"""Runs a command line of a benchmark, and returns what it printed."""
+LIBRARIES = {"curves.py", "filled.py", "pretended.py", "processes.py", "slopes.py", "surfaces.py"}
 """What other benchmarks import."""
+
+
+@pytest.fixture
+def benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Benchmark:
+    """Runs in this process, which imports torch and starts Ray once for all."""
+
+    def run(command: str) -> str:
+        program, *arguments = command.split()
+        monkeypatch.setattr(sys, "argv", [program, *arguments])
+        runpy.run_path(str(FOLDER / program), run_name="__main__")
+        return capsys.readouterr().out
+
+    def sweepd(*arguments: str | Path, also: int = 0) -> str:
+        answer = inprocess.sweepd(*map(str, arguments))
+        assert answer.code in (0, also), answer.err
+        return answer.out
+
+    (tmp_path / "tiny.yaml").write_text(GRID)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(processes, "sweepd", sweepd)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # a benchmark may set it: undone here
+    return run
 
 
 @pytest.mark.parametrize(("command", "expected"), QUICK)
 def test_a_quick_benchmark_prints_its_figures(
-    command: str,
-    expected: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: str, expected: str, benchmark: Benchmark
 ) -> None:
-    program, *arguments = command.split()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [program, *arguments])
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # a benchmark may set it: undone here
-    runpy.run_path(str(FOLDER / program), run_name="__main__")
-    printed = capsys.readouterr().out
+    printed = benchmark(command)
     assert re.search(expected, printed), printed
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("command", "expected"), LONG)
-def test_a_long_benchmark_prints_its_figures(command: str, expected: str, tmp_path: Path) -> None:
-    """Each runs in a process of its own, since most of them start Ray."""
+def test_a_long_benchmark_prints_its_figures(
+    command: str, expected: str, benchmark: Benchmark
+) -> None:
+    printed = benchmark(command)
+    assert re.search(expected, printed), printed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("command", "expected"), ALONE)
+def test_a_benchmark_of_processes_prints_its_figures(
+    command: str, expected: str, tmp_path: Path
+) -> None:
     program, *arguments = command.split()
-    (tmp_path / "tiny.yaml").write_text(GRID)
     done = subprocess.run(
         [sys.executable, FOLDER / program, *arguments], cwd=tmp_path, capture_output=True, text=True
     )
@@ -99,5 +133,5 @@ def test_a_long_benchmark_prints_its_figures(command: str, expected: str, tmp_pa
 
 
 def test_every_benchmark_is_tried() -> None:
-    tried = {command.split()[0] for command, _ in QUICK + LONG}
+    tried = {command.split()[0] for command, _ in QUICK + LONG + ALONE}
     assert tried | LIBRARIES == {path.name for path in FOLDER.glob("*.py")}

@@ -31,7 +31,7 @@ class Proxy:
         self.requests: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
         self.fault: Fault = lambda method, path: None
-        self._to = to
+        self.to = to
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Relay", (_Relay,), {"by": self}))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
@@ -45,7 +45,7 @@ class Proxy:
         return sum(method == m and part in path for m, path in self.requests)
 
     def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        return ask(self._to, method, path, headers, body)
+        return ask(self.to, method, path, headers, body)
 
 
 class GoogleProxy(Proxy):

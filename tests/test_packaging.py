@@ -118,9 +118,25 @@ def test_commands_import_no_more_than_they_need(
         assert found <= may, command
 
 
+SAID = """
+import contextlib, io, json, sys, sweepd.cli
+said = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["sweepd", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            sweepd.cli.main()
+        except SystemExit as end:
+            assert not end.code, arguments
+    said.append(out.getvalue())
+print(json.dumps(said))
+"""
+"""Prints what each of some commands says."""
+
+
 def test_the_wheel_alone_lists_every_task_and_model(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)]
-    done = subprocess.run(build, capture_output=True, text=True)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
+    done = subprocess.run([*build, str(tmp_path), str(ROOT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     [wheel] = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
@@ -130,33 +146,24 @@ def test_the_wheel_alone_lists_every_task_and_model(tmp_path: Path) -> None:
     assert {"sweepd/figures/page.css", "sweepd/figures/page.js"} <= held
     assert {f"sweepd/grids/{path.name}" for path in (ROOT / "grids").glob("*.yaml")} <= held
 
-    site = tmp_path / "site"
+    site, empty = tmp_path / "site", tmp_path / "empty"
     zipfile.ZipFile(wheel).extractall(site)
-    program = "import sys, sweepd.cli; sys.argv[0] = 'sweepd'; sweepd.cli.main()"
-    for command in ("tasks", "models"):
-        listed = subprocess.run(
-            [sys.executable, "-c", program, command, "--json"],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-        )
-        rows = json.loads(listed.stdout)
+    empty.mkdir()
+    listings = [["tasks", "--json"], ["models", "--json"]]
+    begin = [["init", "--grid", "quickstart"], ["init", "--own", "task", "--own", "model"]]
+    done = subprocess.run(
+        [sys.executable, "-c", SAID, json.dumps([*listings, *begin])],
+        cwd=empty,
+        env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for (kind, _), said in zip(listings, json.loads(done.stdout), strict=False):
+        rows = json.loads(said)
         assert all(row["source"].startswith(str(site)) for row in rows), rows
         found = {row["name"] for row in rows}
-        files = {path.stem for path in (ROOT / command).glob("*.py")}
+        files = {path.stem for path in (ROOT / kind).glob("*.py")}
         assert {"lis", "standard"} & found and found <= files
-
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for words in (["--grid", "quickstart"], ["--own", "task", "--own", "model"]):
-        begun = subprocess.run(
-            [sys.executable, "-c", program, "init", *words],
-            cwd=empty,
-            env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-        )
-        assert begun.returncode == 0, begun.stderr
     for file in ("grids/quickstart.yaml", "docs/examples/parity.py", "docs/examples/lstm.py"):
         assert (empty / Path(file).name).read_text() == (ROOT / file).read_text()

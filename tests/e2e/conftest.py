@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from object_store import Proxy, Server
 from shell import TASKS, SharedShell, clean_environment
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -28,6 +31,15 @@ class Raylets(NamedTuple):
     program: subprocess.Popen[str]
     address: str
     token: dict[str, str]
+
+
+@contextmanager
+def meanwhile(happens: Callable[[], None]) -> Iterator[None]:
+    """Within this block a thread lets something happen."""
+    thread = threading.Thread(target=happens)
+    thread.start()
+    yield
+    thread.join()
 
 
 class ByLaunch(LoadScopeScheduling):  # type: ignore[misc]
@@ -51,6 +63,26 @@ def rescue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEPD_RESCUE", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def way_to_s3() -> Iterator[Proxy]:
+    """The way to all s3:// addresses. It leads somewhere for tests with `s3`. The workers of the
+    shared Ray know it too."""
+    proxy = Proxy(("127.0.0.1", 0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        patch.setenv("AWS_ACCESS_KEY_ID", "someone")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def s3(way_to_s3: Proxy, object_server: Server) -> Proxy:
+    way_to_s3.to = object_server.at
+    way_to_s3.requests.clear()
+    return way_to_s3
 
 
 @pytest.fixture
@@ -87,11 +119,13 @@ def running() -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def raylets() -> Iterator[Raylets]:
+def raylets(request: pytest.FixtureRequest) -> Iterator[Raylets]:
+    """A head without cores and two nodes of one, unless the test asks for others."""
+    cores = getattr(request, "param", (0, 1, 1))
     folder = tempfile.mkdtemp(prefix="sweepd-", dir="/tmp")  # sockets' paths must be short
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
     process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("raylets.py")],
+        [sys.executable, Path(__file__).with_name("raylets.py"), *map(str, cores)],
         env={**clean_environment(), **token, "TMPDIR": folder, "RAY_TMPDIR": folder},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,16 @@ import numpy as np
 
 from sweepd.tasks.base import IntArray
 from sweepd.tasks.lis import LIS
+
+TRAINS = "default_worker" in sys.argv[0]
+"""Whether this process trains trials. If not, a launch inspects the tasks there."""
+if TRAINS:
+    try:
+        Path(__file__).with_name("late").joinpath("first").mkdir()
+    except FileNotFoundError:
+        pass
+    except FileExistsError:  # all workers but the first come late if there is a folder named `late`
+        time.sleep(3)
 
 
 @dataclass(frozen=True)
@@ -33,12 +44,13 @@ class Hungry(LIS):
 
 @dataclass(frozen=True)
 class Slow(LIS):
-    """Takes its time, but no core's: one nap a sample, until there is a file named `mark`."""
+    """Takes its time, but no core's: one nap a sample, until there is a file named `mark` beside
+    this one. With the same fields in all tests it is inspected once for all of them."""
 
     nap: float = 0.15
-    mark: str = ""
+    mark: str = "go"
 
     def fill(self, rng: np.random.Generator, tokens: IntArray) -> None:
-        if not (self.mark and Path(self.mark).exists()):
+        if TRAINS and not Path(__file__).parent.joinpath(self.mark).exists():
             time.sleep(self.nap)
         super().fill(rng, tokens)

@@ -1,4 +1,5 @@
-"""A Ray cluster of several raylets on this machine: a head without cores, and nodes of one core.
+"""A Ray cluster of several raylets on this machine. The arguments are the cores of the head, and
+those of each node.
 
 It prints the address of its dashboard. It kills a node for each line that it reads, and all of them
 at the end of its input. It is a program of its own so that it has an environment of its own, and
@@ -13,8 +14,6 @@ from tempfile import gettempdir, mkdtemp
 
 from ray.cluster_utils import Cluster
 
-NODES = 2
-
 
 def free_port() -> int:
     with socket.socket() as found:
@@ -23,11 +22,12 @@ def free_port() -> int:
 
 
 def main() -> None:
+    head, *others = map(int, sys.argv[1:])
     port = free_port()
     cluster = Cluster(
         initialize_head=True,
         head_node_args={
-            "num_cpus": 0,
+            "num_cpus": head,
             "include_dashboard": True,
             "dashboard_host": "127.0.0.1",
             "dashboard_port": port,
@@ -41,7 +41,7 @@ def main() -> None:
         },
     )
     # A folder each: Ray unpacks what a job brings below it, once a node.
-    nodes = [cluster.add_node(num_cpus=1, temp_dir=mkdtemp(dir=gettempdir())) for _ in range(NODES)]
+    nodes = [cluster.add_node(num_cpus=n, temp_dir=mkdtemp(dir=gettempdir())) for n in others]
     print(f"http://127.0.0.1:{port}", flush=True)  # noqa: T201
     for _ in sys.stdin:
         cluster.remove_node(nodes.pop(), allow_graceful=False)

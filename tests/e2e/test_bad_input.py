@@ -72,6 +72,29 @@ def test_a_trial_that_no_machine_could_hold(shell: SharedShell) -> None:
     assert shell.rows("status") == []
 
 
+SEER = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Seer(Standard):
+    def build(self, vocab, L, capacity, generator):
+        model = super().build(vocab, L, capacity, generator)
+        inner = model.logits
+        model.logits = lambda x: inner(x + x.mean(-2, keepdim=True))
+        return model
+"""
+
+
+def test_a_model_that_sees_the_future(shell: SharedShell) -> None:
+    shell.write("seer.py", SEER)
+    shell.write("grid.yaml", GRID.replace("standard", "seer.py:Seer"))
+    told = shell.run("launch", "grid.yaml", "--yes", exits=2).stderr
+    assert f"{shell.folder / 'seer.py'}:6: seer.py:Seer is not causal: changing token" in told
+    assert shell.sql("SELECT * FROM attempts") == []
+    shell.run("plan", "grid.yaml")
+
+
 def test_no_results_yet(shell: SharedShell) -> None:
     for command in (["query", "min d"], ["sql", "SELECT 1"], ["status"], ["resume"]):
         assert "sweepd-results" in shell.run(*command, exits=2).stderr

@@ -24,7 +24,7 @@ from sweepd.tasks.lis import LIS
 
 @dataclass(frozen=True)
 class Far(LIS):
-    """Says where it runs, slowly until there is a file named `mark`."""
+    """Says where it runs, slowly where it is trained until there is a file named `mark`."""
 
     mark: str = ""
 
@@ -34,18 +34,19 @@ class Far(LIS):
         super().fill(rng, tokens)
 '''
 BESIDE = """
+import sys
 import time
 from pathlib import Path
 
 def nap(mark):
-    if not Path(mark).exists():
-        time.sleep(0.2)
+    if "default_worker" in sys.argv[0] and not Path(mark).exists():
+        time.sleep(0.8)
 """
 GRID = """
 name: far
 task: {name: "own/far.py:Far", n: 2, value_range: 64, mark: MARK}
 model: {name: standard, d: 4, layers: 1, heads: 1}
-train: {steps: 200, batch_size: 4}
+train: {steps: 40, batch_size: 4}
 evaluate: {check_samples: 8, verdict_samples: 8}
 seeds: [0, 1]
 checkpoint_seconds: 0.5
@@ -68,6 +69,7 @@ def far(shell: SharedShell, raylets: Raylets) -> SharedShell:
     return shell
 
 
+@pytest.mark.parametrize("raylets", [(1, 1)], indirect=True, ids=["a head and a node"])
 def test_a_sweep_outlives_its_client_and_a_node(
     far: SharedShell, running: Running, raylets: Raylets, monkeypatch: pytest.MonkeyPatch
 ) -> None:

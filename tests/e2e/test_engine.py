@@ -6,43 +6,31 @@ from __future__ import annotations
 import os
 import signal
 
-from e2e.conftest import Running
+from e2e.conftest import Running, meanwhile
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import wait_until
 
-MODEL = """
+SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 8, verdict_samples: 8}
 """
 
 
-LATE = """
-import os, sys, time
-if any(word.endswith("default_worker.py") for word in sys.orig_argv):
-    try:
-        os.mkdir(os.environ["FIRST"])
-    except FileExistsError:
-        time.sleep(3)
-"""
-"""Makes all of Ray's workers but the first start late. Python runs it in each process."""
-
-
 def test_short_trials_keep_every_slot_busy(mine: SharedShell) -> None:
     """Tune's own order gives a freed actor to the oldest pending trial, whose actor is just
     starting, and kills that. Trials shorter than an actor's start would run one at a time."""
-    mine.write("sitecustomize.py", LATE)
-    mine.environment = {"PYTHONPATH": str(mine.folder), "FIRST": str(mine.folder / "first")}
+    (mine.folder / "late").mkdir()
     mine.write(
         "grid.yaml",
-        "task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.3}\n"
-        f"seeds: {list(range(30))}\ntrain: {{steps: 1, batch_size: 4}}\n"
-        f"resources: {{cpus: {len(os.sched_getaffinity(0)) / 2}}}" + MODEL,
+        "task: {name: mine.py:Slow, n: 2, value_range: 64}\n"
+        f"seeds: {list(range(24))}\ntrain: {{steps: 1, batch_size: 4}}\n"
+        f"resources: {{cpus: {len(os.sched_getaffinity(0)) / 2}}}" + SETTINGS,
     )
-    mine.run_alone("launch", "grid.yaml", "--yes")
+    mine.run("launch", "grid.yaml", "--yes")
     trials = mine.sql(
         "SELECT status, epoch(started) AS began, epoch(ended) AS ended FROM attempts ORDER BY began"
     )
-    assert [trial["status"] for trial in trials] == ["completed"] * 30
+    assert [trial["status"] for trial in trials] == ["completed"] * 24
     begins = [trial["began"] for trial in trials]
     at_once = [sum(t["began"] <= at < t["ended"] for t in trials) for at in begins]
     assert max(at_once) == 2, "the second actor never came up"
@@ -53,22 +41,25 @@ def test_short_trials_keep_every_slot_busy(mine: SharedShell) -> None:
 
 def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) -> None:
     """The first driver is interrupted before any trial has started. The second one drives the same
-    sweep, and a third is refused meanwhile. A driver of another sweep waits for the trials that
-    both sweeps have, and these run once."""
+    sweep, and a third is refused meanwhile. A driver of another sweep runs a trial of its own and
+    waits for the one that both sweeps have, which runs once."""
     seeds = list(range(12))  # two minutes of naps: the first driver is at work till it is told
     held = (
-        f"name: held\ntask: {{name: mine.py:Slow, n: 2, value_range: 64, mark: {mine.folder}/go}}\n"
+        "name: held\ntask: {name: mine.py:Slow, n: 2, value_range: 64}\n"
         f"seeds: {seeds}\ntrain: {{steps: 16, batch_size: 4}}\n"
-        f"resources: {ONE_AT_A_TIME}" + MODEL
+        f"resources: {ONE_AT_A_TIME}" + SETTINGS
     )
     mine.write("grid.yaml", held)
-    mine.write("two.yaml", held.replace("held", "two").replace(str(seeds), "[99, 0]"))
+    mine.write("two.yaml", held.replace("held", "two").replace(str(seeds), "[99, 1]"))
     results = mine.folder / "sweepd-results"
-    early = running(mine.start("launch", "grid.yaml", "--yes"))
-    wait_until(lambda: any(results.glob("launches/*.json")), process=early)
-    early.send_signal(signal.SIGINT)
-    _, told = early.communicate(timeout=60)
-    assert early.returncode == 130, told
+
+    def interrupt() -> None:
+        wait_until(lambda: any(results.glob("launches/*.json")))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with meanwhile(interrupt):
+        mine.run("launch", "grid.yaml", "--yes", exits=130)
+    assert {row["status"] for row in mine.sql("SELECT status FROM attempts")} <= {"interrupted"}
 
     first = running(mine.start("resume", "held"))
     wait_until(lambda: len({*results.glob("launches/*.json")}) > 1, process=first)
@@ -78,7 +69,8 @@ def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) 
     [row] = mine.rows("status")
     assert row["running"] is True
 
-    mine.run("launch", "two.yaml", "--yes")
+    told = mine.run("launch", "two.yaml", "--yes").stderr
+    assert "waiting for 1 trials that another sweep is running" in told
     mine.run("cancel", "held")
     _, told = first.communicate(timeout=60)
     assert first.returncode == 130 and "sweepd resume held" in told

@@ -1,12 +1,17 @@
-"""Interruption by real signals. Ctrl-C and kill -9 lose nothing. A resumed sweep ends with bitwise
-the numbers of a sweep that ran without interruption and without Ray.
-`torture/test_whole_program.py` interrupts more often."""
+"""Interruption by real signals, of a sweep of the user's own models. Ctrl-C and kill -9 lose
+nothing. The sweep runs the code that it was launched with: a file is edited before the trial that
+names it starts, and later only the results are left, in another place. It ends with bitwise the
+numbers of a sweep that ran without interruption and without Ray. `torture/test_whole_program.py`
+interrupts more often."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 
 import psutil
 from e2e.conftest import Running
@@ -16,18 +21,36 @@ from waiting import wait_until
 
 from sweepd.store.store import Store
 
+NET = """
+import sys
+import time
+from dataclasses import dataclass
+from sweepd.models.MODULE import BASE
+
+@dataclass(frozen=True)
+class Net(BASE):
+    dropout: float = 0.1
+
+    def build(self, vocab, L, capacity, generator):
+        model = super().build(vocab, L, capacity, generator)
+        inner, nap = model.logits, 0.04 * ("default_worker" in sys.argv[0])
+        model.logits = lambda x: time.sleep(nap) or inner(x)
+        return model
+"""
+"""Takes its time where a sweep trains it, but no core's."""
 GRID = f"""
-name: long
+name: own
 task:  {{name: lis, n: 6, value_range: 16}}
-model: {{name: [standard, linear], d: 16, layers: 2, heads: 2, dropout: 0.1}}
-train: {{steps: 400, batch_size: 32}}
-evaluate: {{check_every: 100, check_samples: 64, verdict_samples: 256}}
+model: {{name: [v1.py:Net, v2.py:Net], as: [one, two], d: 8, layers: 1, heads: 2}}
+train: {{steps: 200, batch_size: 16}}
+evaluate: {{check_every: 50, check_samples: 32, verdict_samples: 64}}
 resources: {ONE_AT_A_TIME}
 checkpoint_seconds: 0.5
 """
 NUMBERS = "SELECT id, step, loss, acc, chain_acc, lr, tokens FROM metrics ORDER BY ALL"
 ENDINGS = (
-    "SELECT id, status, acc, loss, correct, chain_correct, total, step FROM trials ORDER BY id"
+    "SELECT id, model, status, acc, loss, correct, chain_correct, total, step FROM trials "
+    "ORDER BY model"
 )
 
 
@@ -39,34 +62,60 @@ def dead(process: psutil.Process) -> bool:
         return True
 
 
-def test_resume_equals_no_interruption(shell: SharedShell, running: Running) -> None:
-    """Ctrl-C interrupts the sweep. It is resumed, and killed when it has gone on. Then it is
-    resumed again."""
-    grid = shell.write("grid.yaml", GRID)
-    checkpoints = shell.folder / "sweepd-results" / "checkpoints"
-    process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))
-    wait_until(lambda: any(checkpoints.glob("*/*.pt")), process=process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 130 and "sweepd resume long" in err, err
-    statuses = {row["status"] for row in shell.sql("SELECT status FROM attempts")}
-    assert "interrupted" in statuses and statuses <= {"interrupted", "completed"}
-
-    saved = {*checkpoints.glob("*/*.pt")}
-    process = running(shell.start("resume"))
-    wait_until(lambda: {*checkpoints.glob("*/*.pt")} - saved, process=process)
-    started = psutil.Process(process.pid).children(recursive=True)
+def kill(driver: subprocess.Popen[str]) -> None:
+    """By kill -9, and with it all of its workers: nobody writes any more."""
+    started = psutil.Process(driver.pid).children(recursive=True)
     ours = re.compile("ray::(?!.*Agent)")  # between two calls a worker is called ray::Worker
     workers = [one for one in started if ours.match(one.name())]
-    process.kill()
-    wait_until(lambda: all(map(dead, workers)), 2)  # nobody writes any more
-    assert workers and process.wait() == -signal.SIGKILL
-    recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
-    shell.run("resume")
+    driver.kill()
+    wait_until(lambda: all(map(dead, workers)), 2)
+    assert workers and driver.wait() == -signal.SIGKILL
 
-    run(Store.create(str(shell.folder / "undisturbed")), grid)
-    undisturbed = ("--results", "undisturbed")
-    metrics = shell.rows("sql", NUMBERS, *undisturbed)
-    assert shell.sql(ENDINGS) == shell.rows("sql", ENDINGS, *undisturbed)
-    assert shell.sql(NUMBERS) == metrics
-    assert recorded <= {(row["id"], row["step"]) for row in metrics}
+
+def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
+    shell: SharedShell, running: Running, tmp_path: Path
+) -> None:
+    """Ctrl-C interrupts the sweep. It is resumed elsewhere, and killed when it has gone on. Then it
+    is resumed again."""
+    shell.folder = tmp_path / "a"
+    shell.folder.mkdir()
+    shell.write("v1.py", NET.replace("MODULE", "standard").replace("BASE", "Standard"))
+    shell.write("v2.py", NET.replace("MODULE", "linear").replace("BASE", "Linear"))
+    grid = shell.write("grid.yaml", GRID)
+    run(Store.create(str(tmp_path / "undisturbed")), grid)
+    undisturbed = ("--results", str(tmp_path / "undisturbed"))
+    endings = shell.rows("sql", ENDINGS, *undisturbed)
+    numbers = shell.rows("sql", NUMBERS, *undisturbed)
+    assert [row["model"] for row in endings] == ["one", "two"] and numbers
+
+    def checkpoints() -> set[Path]:
+        return {*shell.folder.glob("sweepd-results/checkpoints/*/*.pt")}
+
+    process = running(shell.start("launch", "grid.yaml", "--yes", process_group=0))
+    wait_until(checkpoints, process=process)
+    for name in ("v1.py", "v2.py"):
+        shell.write(name, "1 / 0")
+    first = {path.parent for path in checkpoints()}
+    wait_until(lambda: {path.parent for path in checkpoints()} - first, process=process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and "sweepd resume own" in err, err
+    rows = shell.sql("SELECT status, error FROM attempts ORDER BY status")
+    assert rows == [{"status": name, "error": None} for name in ("completed", "interrupted")]
+
+    gone, shell.folder = shell.folder, tmp_path / "b"
+    shell.folder.mkdir()
+    shutil.move(gone / "sweepd-results", shell.folder)
+    shutil.rmtree(gone)
+    saved = checkpoints()
+    process = running(shell.start("resume"))
+    wait_until(lambda: checkpoints() - saved, process=process)
+    kill(process)
+    recorded = {(row["id"], row["step"]) for row in shell.sql(NUMBERS)}
+    told = shell.run("resume").stderr
+    assert f"{gone} lacks v1.py:Net: going on with the code that" in told
+
+    assert shell.sql(ENDINGS) == endings
+    assert shell.sql(NUMBERS) == numbers
+    assert recorded <= {(row["id"], row["step"]) for row in numbers}
+    assert "nothing to do" in shell.run("resume").stderr

@@ -24,7 +24,7 @@ from shell import ONE_AT_A_TIME, SWEEPD, TASKS, SharedShell, clean_environment
 
 GRID = f"""\
 name: live
-task: {{name: mine.py:Slow, n: [2, 3], value_range: 64, nap: 0.02}}
+task: {{name: mine.py:Slow, n: 2, value_range: 64}}
 model: {{name: standard, d: [4, 8], layers: 1, heads: 1}}
 train: {{steps: 500, batch_size: 4}}
 evaluate: {{check_samples: 16, verdict_samples: 16}}

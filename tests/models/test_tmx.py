@@ -72,7 +72,7 @@ def test_a_token_that_encodes_a_lag_reads_there(lag: int) -> None:
 
 
 def accuracy_on_chosen_lags(architecture: Architecture) -> float:
-    """After 300 steps on y_t = x_{t - 2 (x_t + 1)} over 6 tokens, where that position exists."""
+    """After 200 steps on y_t = x_{t - 2 (x_t + 1)} over 6 tokens, where that position exists."""
     vocab, T, longest = 6, 30, 12
     generator = torch.Generator().manual_seed(0)
     model = architecture.build(vocab, T, T, generator)
@@ -83,7 +83,7 @@ def accuracy_on_chosen_lags(architecture: Architecture) -> float:
         source = torch.arange(T) - 2 * (x + 1)
         return x, x.gather(1, source.clamp(min=0))[:, longest:]
 
-    for _ in range(300):
+    for _ in range(200):
         x, y = batch(32)
         loss = F.cross_entropy(model(x)[:, longest:].flatten(0, 1), y.flatten())
         optimizer.zero_grad()

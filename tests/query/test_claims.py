@@ -96,6 +96,9 @@ def test_a_claim_is_judged_only_at_its_own_settings(setting: dict[str, Any]) -> 
     assert row["evidence"].startswith(
         "At other settings: 2 for: linear on lis at size 40: (32, 64]"
     )
+
+
+def test_a_claim_is_judged_only_at_its_own_sizes() -> None:
     sizes = {(task, model, 8 if n == 40 else n): d for (task, model, n), d in NEEDS.items()}
     mixed = judged(store_of(sizes))[LINEAR]
     assert mixed["status"] == "supported"

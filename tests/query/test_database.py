@@ -290,6 +290,14 @@ def test_a_field_named_like_a_column_of_cells_is_refused() -> None:
         connect(store, code=now)
 
 
+@pytest.fixture(scope="module")
+def one() -> Views:
+    """The views of one cell, which no text may change."""
+    store, (a, *_) = one_cell()
+    store.end(a, "completed", 0.5)
+    return connect(store, code=now)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -302,8 +310,8 @@ def test_a_field_named_like_a_column_of_cells_is_refused() -> None:
         "VALUES (1)",
     ],
 )
-def test_sql_reads(text: str) -> None:
-    assert connect(one_cell()[0], code=now).sql(text).columns
+def test_sql_reads(one: Views, text: str) -> None:
+    assert one.sql(text).columns
 
 
 REFUSED = """
@@ -360,17 +368,14 @@ SELEC 1
 
 
 @pytest.mark.parametrize("text", ["", *REFUSED.strip().splitlines()])
-def test_sql_refuses_all_else(text: str, tmp_path: Path) -> None:
+def test_sql_refuses_all_else(one: Views, text: str, tmp_path: Path) -> None:
     local_table = Read(METRICS.table([]), ()).table
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
     before = sorted(tmp_path.iterdir())
-    store, (a, *_) = one_cell()
-    store.end(a, "completed", 0.5)
-    views = connect(store, code=now)
     with pytest.raises(UserError):
-        views.sql(text.format(folder=tmp_path))
+        one.sql(text.format(folder=tmp_path))
     assert sorted(tmp_path.iterdir()) == before
-    assert rows(views, "SELECT acc FROM trials") == [{"acc": 0.5}]
+    assert rows(one, "SELECT acc FROM trials") == [{"acc": 0.5}]
     assert local_table.num_rows == 0
 
 
@@ -382,14 +387,11 @@ def test_columns_of_one_name_stay_apart() -> None:
 
 @settings(max_examples=60)
 @given(st.one_of(st.text(), st.text().map("SELECT {}".format)))
-def test_any_sql_is_rows_or_a_user_error(text: str) -> None:
+def test_any_sql_is_rows_or_a_user_error(one: Views, text: str) -> None:
     try:
-        ONE_CELL.sql(text)
+        one.sql(text)
     except UserError as error:
         assert str(error)
-
-
-ONE_CELL = connect(one_cell()[0], code=now)
 
 
 def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:

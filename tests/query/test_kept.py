@@ -5,6 +5,7 @@ be answered. Covers `query/source.py`, and `query/filling.py`."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -59,14 +60,20 @@ def ending(trial: dict[str, Any], acc: float, status: str = "completed", **more:
     return {**trial, **told, "status": status, "acc": acc, **more}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wider models are better, but for one that was interrupted and then done again."""
-    made = Store.create(str(tmp_path / "results"))
+    made = Store.create(str(tmp_path_factory.mktemp("original") / "results"))
     made.save_sweep("s", "", SWEEP, TRIALS)
     ended = [ending(t, 0.6 + 0.012 * t["d"] - 0.01 * t["n"] + 0.005 * t["seed"]) for t in TRIALS]
     made.write_trials([*ended, ending(TRIALS[0], 0.1, "interrupted", attempt=999)])
-    return made
+    return Path(made.address)
+
+
+@pytest.fixture
+def store(original: Path, tmp_path: Path) -> Store:
+    """A copy of it, which a test may change."""
+    return Store.open(str(shutil.copytree(original, tmp_path / "results")))
 
 
 def asked(store: Store, text: str, code: CodeChoice = now, **choices: Any) -> Answer:
@@ -80,15 +87,31 @@ def told(answer: Answer) -> tuple[Any, ...]:
     return (answer.columns, answer.rows, answer.notes, answer.damaged, answer.summary)
 
 
-def by_twin(store: Store, text: str, code: CodeChoice = now, **choices: Any) -> Answer:
-    """What is answered where nothing is kept."""
+_by_twins: dict[Any, tuple[Any, ...]] = {}
+
+
+def by_twin(store: Store, text: str, code: CodeChoice = now, **choices: Any) -> tuple[Any, ...]:
+    """What is answered where nothing is kept. Of stores with the same files, one is asked."""
+    read = (contents(store), text, code, repr(choices))
+    if read in _by_twins:
+        return _by_twins[read]
     with patch.object(kept, "recall", return_value=None), patch.object(kept, "keep"):
-        return asked(store, text, code, **choices)
+        answer = asked(store, text, code, **choices)
+    if not answer.damaged:  # which names the store
+        _by_twins[read] = told(answer)
+    return told(answer)
+
+
+def contents(store: Store) -> tuple[Any, ...]:
+    """All files of a store in a folder. Of any other, its address."""
+    root = Path(store.address)
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return (*((path.relative_to(root), path.read_bytes()) for path in files),) or (root,)
 
 
 def read(store: Store, text: str, code: CodeChoice = now, **choices: Any) -> bool:
     """Whether a question reads plans or endings. It must answer what its twin does."""
-    expected = told(by_twin(store, text, code, **choices))
+    expected = by_twin(store, text, code, **choices)
     with patch("sweepd.query.filling.load", side_effect=loaded.load) as load:
         assert told(asked(Store.open(store.address), text, code, **choices)) == expected
     return load.called
@@ -176,7 +199,7 @@ def test_nothing_is_kept_beside_a_damaged_file(store: Store) -> None:
     store.write_trials([ending(TRIALS[1], 0.1, attempt=1001)])
     broken = max(Path(store.address, "trials").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     broken.write_bytes(broken.read_bytes()[:-1])
-    assert all(read(store, text) for text in (*QUESTIONS[:1], *SELECTS) for _ in range(2))
+    assert all(read(store, text) for text in (QUESTIONS[0], *SELECTS[1:3]) for _ in range(2))
     assert [str(broken)] == [one.path for one in asked(store, QUESTIONS[0]).damaged]
     Path(store.address, "sweeps", "s", "sweep.json").write_text("{}")
     assert all(read(store, "FROM cells") for _ in range(2)) and not files()
@@ -232,29 +255,29 @@ def test_other_code_is_another_version(
     assert kept._version() != before
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * FROM read_csv('/etc/passwd')",
-        "SELECT * FROM cells, read_text('{store}/sweeps/s/sweep.json')",
-        "SELECT * FROM cells, read_parquet('{store}/sweeps/s/plan.parquet')",
-        "ATTACH '{store}/other' AS cells",
-        "DROP TABLE kept.cells",
-        "CREATE TABLE kept.cells2 AS FROM cells",
-        "UPDATE kept.cells SET d = 1",
-    ],
+ELSEWHERE = (
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM cells, read_text('{store}/sweeps/s/sweep.json')",
+    "SELECT * FROM cells, read_parquet('{store}/sweeps/s/plan.parquet')",
+    "ATTACH '{store}/other' AS cells",
+    "DROP TABLE kept.cells",
+    "CREATE TABLE kept.cells2 AS FROM cells",
+    "UPDATE kept.cells SET d = 1",
 )
-def test_nothing_else_is_reached(store: Store, text: str) -> None:
-    text = text.format(store=store.address)
+
+
+def test_nothing_else_is_reached(store: Store) -> None:
     read(store, "FROM cells")
     before = [path.read_bytes() for path in files()]
     views = connect(store, code=now, needed={"cells"})
     assert "kept" in str(views.connection.execute("SHOW DATABASES").fetchall())
-    with pytest.raises(UserError):
-        views.sql(text)
-    with pytest.raises(duckdb.Error):
-        views.connection.execute(text)
-    assert [path.read_bytes() for path in files()] == before
+    for text in ELSEWHERE:
+        text = text.format(store=store.address)
+        with pytest.raises(UserError):
+            views.sql(text)
+        with pytest.raises(duckdb.Error):
+            views.connection.execute(text)
+        assert [path.read_bytes() for path in files()] == before, text
 
 
 def test_one_file_takes_the_place_of_the_last(store: Store) -> None:
@@ -328,7 +351,7 @@ def test_what_changes_while_a_question_is_asked_is_seen_by_the_next(
 
     with patch.object(Store, when, after_a_change):
         asked(store, "min d")
-    assert told(asked(store, "min d")) == told(by_twin(store, "min d"))
+    assert told(asked(store, "min d")) == by_twin(store, "min d")
 
 
 @pytest.mark.parametrize(
@@ -360,7 +383,7 @@ def test_sql_says_the_same_with_a_cache_and_without(store: Store, text: str) -> 
             return str(error)
 
     first = said()
-    assert [said(), said()] == [first, first]
+    assert said() == first
 
 
 def test_as_many_threads_are_used_with_a_cache_as_without(store: Store) -> None:

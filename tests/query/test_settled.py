@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from simulated import drive
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
-from sweepd.query.answers import ask
-from sweepd.query.database import Answer
+from sweepd.query.answers import answer, ask
+from sweepd.query.database import CELLS, Answer, Views, connect
 from sweepd.run.driver import sweep_info
 from sweepd.search.seeds import Outcome
 from sweepd.search.staircase import search_of
@@ -37,6 +39,7 @@ search: staircase
 TUNED = ("tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
 
 
+@cache
 def made(*sets: str) -> Plan:
     return plan(parse_grid(GRID, "s.yaml", sets, Path()))
 
@@ -83,9 +86,17 @@ def sticking(outcome_of: Callable[[Trial], Outcome], share: float) -> Callable[[
     return stuck
 
 
+_saved: dict[str, Path] = {}
+"""Where the sweep of each grid was saved. The next store copies it: a plan takes long to write."""
+
+
 def stored(planned: Plan, ledger: dict[str, Outcome], folder: Path) -> Store:
-    store = Store.create(str(folder))
-    store.save_sweep("s", planned.grid.resolved_text(), sweep_info(planned), planned.rows())
+    store, grid = Store.create(str(folder)), planned.grid.resolved_text()
+    if grid in _saved:
+        shutil.copytree(_saved[grid], folder / "sweeps" / "s")
+    else:
+        store.save_sweep("s", grid, sweep_info(planned), planned.rows())
+        _saved[grid] = folder / "sweeps" / "s"
     store.write_trials(
         [
             {
@@ -100,8 +111,12 @@ def stored(planned: Plan, ledger: dict[str, Outcome], folder: Path) -> Store:
     return store
 
 
+def views(store: Store) -> Views:
+    return connect(store, code=lambda task, model: None, sweeps=["s"], needed=CELLS)
+
+
 def asked(store: Store, text: str = "min d where acc > 0.9") -> Answer:
-    return ask(store, text, code=lambda task, model: None, sweeps=["s"])
+    return answer(views(store), text)
 
 
 def by_the_search(planned: Plan, stair: Stair, ledger: dict[str, Outcome]) -> dict[int, Any]:
@@ -140,13 +155,13 @@ def test_questions_say_what_the_search_knows(
     planned = made(f"pass={rule}", f"goal={goal}", *(TUNED if tuned else ()))
     ledger, _, search = drive(lambda: search_of(planned), outcome_of)
     store = stored(planned, ledger, tmp_path_factory.mktemp("store"))
-    answer = asked(store, f"min d where {goal}")
+    rows = asked(store, f"min d where {goal}").rows
     [stair] = search.stairs
     expected = by_the_search(planned, stair, ledger)
-    told = {row["size"]: (row["value"], row["steps"], row["settled"]) for row in answer.rows}
-    contradict = {row["size"] for row in answer.rows if row["verdict"] == "not monotone"}
+    told = {row["size"]: (row["value"], row["steps"], row["settled"]) for row in rows}
+    contradict = {row["size"] for row in rows if row["verdict"] == "not monotone"}
     for size in expected.keys() - contradict:
-        assert told[size] == expected[size], answer.rows
+        assert told[size] == expected[size], rows
 
 
 def constant(accs: dict[tuple[int, int], list[float]]) -> Callable[[Trial], Outcome]:
@@ -243,8 +258,8 @@ def test_a_condition_that_is_no_goal_is_untested(tmp_path: Path, question: str) 
 
 def test_a_frontier_has_the_best_score_of_all_budgets(tmp_path: Path) -> None:
     rising = {(4, 1000): [0.5], (4, 2000): [0.6], (4, 4000): [0.7], (4, 8000): [0.7]}
-    answer = asked(one_size(tmp_path, FLAT | rising | PASSES), "frontier d, acc")
-    assert [(row["d"], row["acc"]) for row in answer.rows] == [(4, 0.7), (8, 0.95)]
+    rows = asked(one_size(tmp_path, FLAT | rising | PASSES), "frontier d, acc").rows
+    assert [(row["d"], row["acc"]) for row in rows] == [(4, 0.7), (8, 0.95)]
 
 
 def test_a_rate_that_has_not_run_leaves_the_least_of_its_seeds_open(tmp_path: Path) -> None:
@@ -313,12 +328,13 @@ def test_within_a_budget_an_answer_is_that_of_the_trials_with_no_more_steps(
     ledger, trials, _ = drive(lambda: search_of(planned), truth(seed))
     cut = {trial.id: ledger[trial.id] for trial in trials[: round(ended * len(trials))]}
     store = stored(planned, cut, tmp_path_factory.mktemp("store"))
-    curve = asked(store, "min d by n, steps where acc > 0.9").rows
+    same = views(store)
+    curve = answer(same, "min d by n, steps where acc > 0.9").rows
     for budget in {row["steps"] for row in curve}:
         within = {row["n"]: [row[name] for name in TOLD] for row in curve if row["steps"] == budget}
-        rows = asked(store, f"min d by n where steps <= {budget} and acc > 0.9").rows
+        rows = answer(same, f"min d by n where steps <= {budget} and acc > 0.9").rows
         assert within == {row["n"]: [row[name] for name in TOLD] for row in rows}
-    whole = asked(store, "min d by n where acc > 0.9").rows
+    whole = answer(same, "min d by n where acc > 0.9").rows
     last = {row["n"]: row for row in curve if row["steps"] == max(row["steps"] for row in curve)}
     for row in whole:
         assert [last[row["n"]][name] for name in TOLD] == [row[name] for name in TOLD]

@@ -114,7 +114,7 @@ def test_so_it_does_on_every_task(task: Task) -> None:
 
 
 def continues_bitwise(task: Task, architecture: Architecture, train: Train, cut: int) -> None:
-    brief = dataclasses.replace(EVALUATE, check_every=LOG_EVERY)
+    brief = Evaluate(check_every=LOG_EVERY, check_samples=8, verdict_samples=8)
     start = partial(started, architecture, train, task=task, evaluate=brief)
     whole = start()
     rows = finish(whole)
@@ -150,18 +150,16 @@ def test_real_targets_have_a_loss_alone() -> None:
     assert (score.acc, score.correct, score.total) == (None, None, 64 * 12)
 
 
-LEARNING = Train(steps=400, batch_size=32)
-
-
 @pytest.mark.parametrize(
-    ("task", "layers"),
+    ("task", "layers", "steps"),
     [
-        (FixedMemory(memories=1, longest=4, length=16), 1),
-        (FixedMemory(memories=2, longest=4, symbols=2, length=16), 2),
+        (FixedMemory(memories=1, longest=4, length=16), 1, 200),
+        (FixedMemory(memories=2, longest=4, symbols=2, length=16), 2, 400),
     ],
 )
-def test_fixed_memories_are_learned(task: Task, layers: int) -> None:
-    training = started(Standard(d=32, layers=layers, heads=2), LEARNING, task=task)
+def test_fixed_memories_are_learned(task: Task, layers: int, steps: int) -> None:
+    train = Train(steps=steps, batch_size=32)
+    training = started(Standard(d=32, layers=layers, heads=2), train, task=task)
     finish(training)
     acc = score_of(training).acc
     assert acc is not None and acc > 0.9
@@ -170,7 +168,8 @@ def test_fixed_memories_are_learned(task: Task, layers: int) -> None:
 @pytest.mark.parametrize("kernel", ["exponential", "polynomial"])
 def test_sparse_memories_are_learned(kernel: Literal["exponential", "polynomial"]) -> None:
     task = SparseMemory(kernel, 1.0, length=16)
-    training = started(Standard(d=32, layers=1, heads=2), LEARNING, task=task)
+    train = Train(steps=200, batch_size=32)
+    training = started(Standard(d=32, layers=1, heads=2), train, task=task)
     finish(training)
     assert score_of(training).loss < 0.02  # of a variance of nearly 1
 
@@ -203,10 +202,10 @@ def test_divergence_is_an_ending_without_a_score() -> None:
 
 
 def test_success_needs_the_verdict_to_confirm_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = Train(steps=240, batch_size=32, lr=1e-2, warmup=10)
+    train = Train(steps=120, batch_size=32, lr=1e-2, warmup=10)
     solved = started(train=train, stop=Stop(success=0.2))
     finish(solved)
-    assert result_of(solved).status == "solved" and solved.step < 240
+    assert result_of(solved).status == "solved" and solved.step < 120
     score = score_of(solved)
     assert score.total == EVALUATE.verdict_samples
     assert score.acc is not None and score.acc >= 0.2
@@ -214,7 +213,7 @@ def test_success_needs_the_verdict_to_confirm_the_check(monkeypatch: pytest.Monk
     unconfirmed = started(train=train, stop=Stop(success=0.2))
     monkeypatch.setattr(unconfirmed, "test_score", lambda: dataclasses.replace(score, correct=0))
     finish(unconfirmed)
-    assert result_of(unconfirmed).status == "completed" and unconfirmed.step == 240
+    assert result_of(unconfirmed).status == "completed" and unconfirmed.step == 120
 
 
 def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it() -> None:

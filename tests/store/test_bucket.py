@@ -104,7 +104,7 @@ def test_a_store_that_overwrites_where_it_must_not_is_refused(
             method: str, path: str, headers: dict[str, str], body: bytes, ignored: str = ignored
         ) -> Answer:
             kept = {name: value for name, value in headers.items() if name.lower() != ignored}
-            return ask(s3._to, method, path, kept, body)
+            return ask(s3.to, method, path, kept, body)
 
         monkeypatch.setattr(s3, "relay", relay)
         with pytest.raises(EnvironmentFailure, match="ignores If-None-Match or If-Match"):

@@ -63,9 +63,10 @@ bench: install
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/attention.py --rounds 3
 	$(BIN)/python benchmarks/stacked.py
 
+SMOKE := long or not long
+
 bench-smoke: install
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "long or not long" \
-		tests/benchmarks/test_smoke.py
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "$(SMOKE)" tests/benchmarks/test_smoke.py
 
 lowest: install
 	$(BIN)/python -m pytest -q tests/versions -k "lowest-3.11 and imported"

@@ -79,7 +79,8 @@ def test_a_sweep_outlives_its_client_and_a_node(
     assert "--yes" in far.run(*launch, exits=2).stderr
 
     client = running(far.start(*launch, "--yes"))
-    wait_until(lambda: len({*(far.folder / "results").glob("checkpoints/*/*.pt")}) > 1)
+    saved = far.folder / "results" / "checkpoints"
+    wait_until(lambda: len({path.parent for path in saved.glob("*/*.pt")}) == 2)
     client.kill()
     _, told = client.communicate()
     assert "2 at once" in told and "$" in told

@@ -65,9 +65,7 @@ def object_server() -> Iterator[Server]:
 def s3(object_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """The way to all s3:// addresses, for this process and those that it starts."""
     proxy = Proxy(object_server.at)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    proxy.lead_s3(monkeypatch)
     yield proxy
     proxy.close()
 

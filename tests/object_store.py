@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
 Fault = Callable[[str, str], str | None]
 """From method and path to what goes wrong: `refuse` (503), `forbid` (403), `reset` (before the
 request arrives), `lose` (the answer, after it did its work), `cut` (the answer's body), `hang`;
@@ -46,6 +48,12 @@ class Proxy:
 
     def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         return ask(self.to, method, path, headers, body)
+
+    def lead_s3(self, patch: pytest.MonkeyPatch) -> None:
+        """Make it the way to all s3:// addresses, for this process and those that it starts."""
+        patch.setenv("AWS_ENDPOINT_URL", self.url)
+        patch.setenv("AWS_ACCESS_KEY_ID", "someone")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
 
 class GoogleProxy(Proxy):

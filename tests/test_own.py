@@ -19,7 +19,6 @@ from sweepd.tasks.base import Split
 from sweepd.trial.cases import cases_of
 from sweepd.trial.evaluation import decode
 from sweepd.trial.inspection import inspect
-from sweepd.trial.task_checks import check_metrics
 from sweepd.trial.training import Stream, Training, generator
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -55,9 +54,10 @@ def test_the_scores_that_a_page_adds_to_a_task(tmp_path: Path) -> None:
     added = page.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "mqar.py").write_text((EXAMPLES / "mqar.py").read_text() + "\n\n" + added)
     grid = "task: {name: mqar.py:Whole}\nmodel: {name: standard, d: 8}\ngoal: no_value < 0.1"
-    [block] = parse_grid(grid, "grid.yaml", [], tmp_path).blocks["task"]
-    task = block.variants[0].value  # whose other promises are those of Mqar, below
-    assert check_metrics(task) == "the right answers have acc 1, no_value 0"
+    case = cases_of(parse_grid(grid, "grid.yaml", [], tmp_path))[0]
+    found = {finding.check: finding for finding in inspect(case, tmp_path)}
+    assert all(finding.ok for finding in found.values())
+    assert found["metrics"].detail == "the right answers have acc 1, no_value 0"
 
 
 def test_every_example_is_on_a_page() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def wait_until(
@@ -19,3 +21,12 @@ def wait_until(
         assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < until, "it never came"
         time.sleep(0.05)
+
+
+@contextmanager
+def meanwhile(happens: Callable[[], None]) -> Iterator[None]:
+    """Within this block a thread lets something happen."""
+    thread = threading.Thread(target=happens)
+    thread.start()
+    yield
+    thread.join()

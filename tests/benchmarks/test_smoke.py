@@ -102,19 +102,11 @@ def benchmark(
     return run
 
 
-@pytest.mark.parametrize(("command", "expected"), QUICK)
-def test_a_quick_benchmark_prints_its_figures(
-    command: str, expected: str, benchmark: Benchmark
-) -> None:
-    printed = benchmark(command)
-    assert re.search(expected, printed), printed
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("command", "expected"), LONG)
-def test_a_long_benchmark_prints_its_figures(
-    command: str, expected: str, benchmark: Benchmark
-) -> None:
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [*QUICK, *(pytest.param(*each, marks=pytest.mark.long) for each in LONG)],
+)
+def test_a_benchmark_prints_its_figures(command: str, expected: str, benchmark: Benchmark) -> None:
     printed = benchmark(command)
     assert re.search(expected, printed), printed
 

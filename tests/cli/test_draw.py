@@ -80,7 +80,7 @@ def test_what_explains_an_empty_figure_is_said_too(folder: Path) -> None:
 def test_a_report_is_written_until_nothing_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = [{"s"}, set[str]()]
+    running = [{"s"}, {"s"}, set[str]()]
 
     def driven(store: Store, sweeps: Collection[str]) -> set[str]:
         assert list(sweeps) == ["s"]
@@ -89,5 +89,5 @@ def test_a_report_is_written_until_nothing_runs(
     monkeypatch.setattr(Store, "driven_elsewhere", driven)
     monkeypatch.setattr(draw, "WATCH_SECONDS", 0.0)
     done = sweepd(folder, "report", "s", "--out", "report.html", "--watch", *ALL)
-    assert done.code == 0 and done.err.count("report written to report.html") == 2
+    assert done.code == 0 and done.err.count("report written to report.html") == 3
     assert "<h1>Sweep s</h1>" in (folder / "report.html").read_text() and not running

@@ -9,9 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,15 +29,6 @@ class Raylets(NamedTuple):
     program: subprocess.Popen[str]
     address: str
     token: dict[str, str]
-
-
-@contextmanager
-def meanwhile(happens: Callable[[], None]) -> Iterator[None]:
-    """Within this block a thread lets something happen."""
-    thread = threading.Thread(target=happens)
-    thread.start()
-    yield
-    thread.join()
 
 
 class ByLaunch(LoadScopeScheduling):  # type: ignore[misc]
@@ -71,9 +60,7 @@ def way_to_s3() -> Iterator[Proxy]:
     shared Ray know it too."""
     proxy = Proxy(("127.0.0.1", 0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        patch.setenv("AWS_ACCESS_KEY_ID", "someone")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        proxy.lead_s3(patch)
         yield proxy
     proxy.close()
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import signal
 
-from e2e.conftest import Running, meanwhile
+from e2e.conftest import Running
 from shell import ONE_AT_A_TIME, SharedShell
-from waiting import wait_until
+from waiting import meanwhile, wait_until
 
 SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}

@@ -7,14 +7,74 @@ import shutil
 from pathlib import Path
 
 import faulty
-from e2e.conftest import meanwhile
 from shell import ONE_AT_A_TIME, SharedShell
-from waiting import wait_until
+from waiting import meanwhile, wait_until
 
+WORDS = {"killed": "died", "hang": "no step for 8 s", "absent": "No module named 'only_on"}
 SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 16, verdict_samples: 16}
 """
+
+
+def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: SharedShell) -> None:
+    mine.write(
+        "grid.yaml",
+        "task: [{name: mine.py:Broken, n: [2, 3], value_range: 64},\n"
+        "       {name: mine.py:Hungry, n: 2, value_range: 64}]\n"
+        "train: {steps: 50, batch_size: 4, lr: [1.0e-3, 1.0e38], warmup: 0, clip: 1.0e38}\n"
+        f"resources: {ONE_AT_A_TIME}\nretries: 2" + SETTINGS,
+    )
+    told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
+    assert "n = 3 is cursed" in told and "sweepd logs" in told
+    attempts = mine.sql(
+        "SELECT task, n, lr, status, acc, error FROM attempts ORDER BY task, n, lr, attempt"
+    )
+    ended = [(row["task"].split(":")[1], row["n"], row["status"]) for row in attempts]
+    assert ended == [
+        ("Broken", 2, "completed"),
+        ("Broken", 2, "diverged"),
+        *[("Broken", 3, "failed")] * 6,
+        *[("Hungry", 2, "failed")] * 6,
+    ]
+    assert attempts[1]["acc"] is None
+    assert attempts[2]["error"].startswith(f"{mine.folder}/mine.py:")
+    assert attempts[2]["error"].endswith(": RuntimeError: n = 3 is cursed")
+    assert "MemoryError" in attempts[-1]["error"]
+    trial = mine.sql("SELECT id FROM trials WHERE n = 3")[0]
+    log = mine.run("logs", trial["id"]).stdout
+    assert "a word before the fall" in log and "Traceback" in log and "mine.py" in log
+
+    [status] = mine.rows("status")
+    assert (status["completed"], status["diverged"], status["failed"]) == (1, 1, 4)
+    # Failed trials are tried again, and those that diverged are not.
+    mine.run("launch", "grid.yaml", "--yes", exits=1)
+    [row] = mine.sql("SELECT count(*) AS attempts FROM attempts")
+    assert row["attempts"] == 14 + 12
+
+
+def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
+    mine: SharedShell, rescue: Path
+) -> None:
+    results = mine.folder / "sweepd-results"
+    mine.write(
+        "grid.yaml",
+        "task: {name: mine.py:Slow, n: 2, value_range: 64, nap: 0.01, "
+        f"mark: {mine.folder}/enough}}\n"
+        f"train: {{steps: 1000, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + SETTINGS,
+    )
+
+    def delete() -> None:
+        wait_until(lambda: list(results.glob("metrics/*")))
+        shutil.rmtree(results)
+
+    with meanwhile(delete):
+        told = mine.run("launch", "grid.yaml", exits=3).stderr
+    assert str(rescue) in told and "launch again" in told, told
+    mine.write("enough", "")
+    assert "took in" in mine.run("launch", "grid.yaml").stderr
+
+
 ABSENT = """
 import sys
 if "default_worker" in sys.argv[0]:
@@ -26,82 +86,31 @@ from sweepd.tasks.lis import LIS
 class Absent(LIS):
     \"\"\"Can be imported where a sweep is planned, and not where it runs.\"\"\"
 """
-WORDS = {
-    "Broken 3": "RuntimeError: n = 3 is cursed",
-    "Hungry 2": "MemoryError",
-    "Absent 2": "No module named 'only_on",
-    "killed": "died",
-    "hang": "no step for 8 s (hang_seconds); the last that it reported was 0",
-}
-"""What is told of the attempts that fail, by task and n or by what happens to the worker."""
 
 
-def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: SharedShell) -> None:
-    """Trials raise errors, lack a module, or take their worker along. Each of these costs one
-    attempt; the trial is tried again, as often as the grid says."""
+def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
+    """Each costs one attempt; the trial is tried again, as often as the grid says."""
     shutil.copy(faulty.__file__, mine.folder)
     mine.write("absent.py", ABSENT)
     mine.write(
         "grid.yaml",
-        "task:\n- {name: mine.py:Broken, n: [2, 3], value_range: 64}\n"
-        "- {name: mine.py:Hungry, n: 2, value_range: 64}\n"
-        "- {name: absent.py:Absent, n: 2, value_range: 64}\n"
-        "- {name: faulty.py:Deadly, n: 2, value_range: 64, fault: [killed, hang],"
-        f" marks: {mine.folder}}}\n"
-        "train: {steps: 20, batch_size: 4, lr: [1.0e-3, 1.0e38], warmup: 0, clip: 1.0e38}\n"
-        f"hang_seconds: 8\nretries: 2\nresources: {ONE_AT_A_TIME}" + SETTINGS,
+        f"task:\n- {{name: faulty.py:Deadly, n: 2, value_range: 64, fault: [killed, hang],"
+        f" marks: {mine.folder}}}\n- {{name: absent.py:Absent, n: 2, value_range: 64}}\n"
+        "train: {steps: 20, batch_size: 4}\nhang_seconds: 8\nretries: 3" + SETTINGS,
     )
     told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
-    assert WORDS["Broken 3"] in told and "sweepd logs" in told
-    assert f"{WORDS['hang']}: its worker was killed" in told
-    kind = "coalesce(fault, split_part(task, ':', 2) || ' ' || n) AS kind"
-    attempts = mine.sql(f"SELECT id, {kind}, status, acc, error FROM attempts ORDER BY kind, lr")
-    by_kind = {
-        row["kind"]: [one for one in attempts if one["kind"] == row["kind"]] for row in attempts
-    }
-    for kind in ("Broken 3", "Hungry 2", "Absent 2"):
-        assert [row["status"] for row in by_kind[kind]] == ["failed"] * 2 * 3
-    for kind in ("killed", "hang"):
-        assert sorted(row["status"] for row in by_kind[kind]) == ["completed", "diverged", "failed"]
-    good, diverged = by_kind["Broken 2"]
-    assert good["status"] == "completed" and good["acc"] is not None
-    assert diverged["status"] == "diverged" and diverged["acc"] is None
-    for kind, words in WORDS.items():
-        for row in [row for row in by_kind[kind] if row["status"] == "failed"]:
-            assert words in row["error"] and "\x1b" not in row["error"]
-            assert words in mine.run("logs", row["id"]).stdout
-    raised = by_kind["Broken 3"][0]
-    assert raised["error"].startswith(f"{mine.folder}/mine.py:")
-    log = mine.run("logs", raised["id"]).stdout
-    assert "a word before the fall" in log and "Traceback" in log and "mine.py" in log
-
-    [status] = mine.rows("status")
-    assert (status["completed"], status["diverged"], status["failed"]) == (3, 3, 6)
-    # Failed trials are tried again, and those that diverged are not.
-    mine.run("launch", "grid.yaml", "--yes", exits=1)
-    [row] = mine.sql("SELECT count(*) AS attempts FROM attempts")
-    assert row["attempts"] == len(attempts) + 6 * 3
-
-
-def test_results_that_are_deleted_in_mid_run_wait_on_this_machine(
-    mine: SharedShell, rescue: Path
-) -> None:
-    results = mine.folder / "sweepd-results"
-    mine.write(
-        "grid.yaml",
-        "task: {name: mine.py:Slow, n: 2, value_range: 64}\n"
-        f"train: {{steps: 100, batch_size: 4}}\nresources: {ONE_AT_A_TIME}" + SETTINGS,
-    )
-
-    def delete() -> None:
-        wait_until(lambda: list(results.glob("metrics/*")))
-        shutil.rmtree(results)
-
-    with meanwhile(delete):
-        told = mine.run("launch", "grid.yaml", exits=3).stderr
-    assert str(rescue) in told and "launch again" in told, told
-    mine.write("go", "")
-    assert "took in" in mine.run("launch", "grid.yaml").stderr
+    hung = "no step for 8 s (hang_seconds); the last that it reported was 0: its worker was killed"
+    assert hung in told
+    columns = "id, coalesce(fault, 'absent') AS fault, status, error"
+    attempts = mine.sql(f"SELECT {columns} FROM attempts ORDER BY fault, attempt")
+    by_fault = {name: [row for row in attempts if row["fault"] == name] for name in WORDS}
+    for fault, words in WORDS.items():
+        *first, last = by_fault[fault]
+        assert first and all(row["status"] == "failed" for row in first)
+        assert words in first[0]["error"] and "\x1b" not in first[0]["error"]
+        assert first[0]["error"] in mine.run("logs", last["id"]).stdout
+        assert last["status"] == ("failed" if fault == "absent" else "completed")
+    assert len(by_fault["absent"]) == 4
 
 
 def test_a_store_that_cannot_be_written_any_more_ends_the_sweep_cleanly(

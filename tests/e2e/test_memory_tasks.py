@@ -6,29 +6,27 @@ from __future__ import annotations
 import json
 
 import pytest
-from shell import SharedShell
-from trained import run
+from shell import ONE_AT_A_TIME, SharedShell
 
-from sweepd.store.store import Store
-
-GRID = """
+GRID = f"""
 name: memory
 task:
-  - {name: fixed_memory, memories: 1, longest: 4, values: [tokens, reals], length: 12}
-  - {name: adaptive_memory, longest: 8, length: 12}
-  - {name: sparse_memory, length: 12}
-model: {name: standard, d: [4, 8], layers: 1, heads: 2}
-train: {steps: 20, batch_size: 16}
-evaluate: {check_every: 10, check_samples: 32, verdict_samples: 64}
+  - {{name: fixed_memory, memories: 1, longest: 4, values: [tokens, reals], length: 12}}
+  - {{name: adaptive_memory, longest: 8, length: 12}}
+  - {{name: sparse_memory, length: 12}}
+model: {{name: standard, d: [4, 8], layers: 1, heads: 2}}
+train: {{steps: 20, batch_size: 16}}
+evaluate: {{check_every: 10, check_samples: 32, verdict_samples: 64}}
 goal:  loss < 1.5
 lengths: [1.5]
+resources: {ONE_AT_A_TIME}
 """
 
 
 @pytest.fixture(scope="module")
 def swept(module_shell: SharedShell) -> SharedShell:
-    grid = module_shell.write("grid.yaml", GRID)
-    run(Store.create(str(module_shell.folder / "sweepd-results")), grid)
+    module_shell.write("grid.yaml", GRID)
+    module_shell.run("launch", "grid.yaml", "--yes")
     return module_shell
 
 

@@ -199,7 +199,7 @@ def test_nothing_is_kept_beside_a_damaged_file(store: Store) -> None:
     store.write_trials([ending(TRIALS[1], 0.1, attempt=1001)])
     broken = max(Path(store.address, "trials").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     broken.write_bytes(broken.read_bytes()[:-1])
-    assert all(read(store, text) for text in (QUESTIONS[0], *SELECTS[1:3]) for _ in range(2))
+    assert all(read(store, text) for text in (*QUESTIONS[:1], *SELECTS) for _ in range(2))
     assert [str(broken)] == [one.path for one in asked(store, QUESTIONS[0]).damaged]
     Path(store.address, "sweeps", "s", "sweep.json").write_text("{}")
     assert all(read(store, "FROM cells") for _ in range(2)) and not files()
@@ -383,7 +383,7 @@ def test_sql_says_the_same_with_a_cache_and_without(store: Store, text: str) -> 
             return str(error)
 
     first = said()
-    assert said() == first
+    assert [said(), said()] == [first, first]
 
 
 def test_as_many_threads_are_used_with_a_cache_as_without(store: Store) -> None:

@@ -121,7 +121,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=40)
 @given(st.lists(ACTIONS, max_size=8), st.sampled_from([-1, 3000, 2**20]))
 def test_the_view_is_that_of_the_slow_twin(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, Any]], small: int

@@ -68,7 +68,7 @@ def test_a_group_without_size_infers_nothing_from_smaller_sizes() -> None:
     assert [(row["n"], row["verdict"]) for row in by_n] == [(6, "exact"), (8, "bracketed")]
 
 
-@settings(max_examples=25)
+@settings(max_examples=40)
 @given(st.data(), st.sampled_from(list(POOL)), st.integers(1, 3))
 def test_verdicts_are_those_of_the_slow_twin(data: st.DataObject, rule: str, count: int) -> None:
     pairs = st.sets(st.sampled_from(list(itertools.product((6, 8, 12), (8, 16, 32, 64)))))

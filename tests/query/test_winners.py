@@ -111,12 +111,12 @@ def test_max_is_the_greatest_of_each_group() -> None:
     assert (row["acc"], row["d"]) == (0.95, 16)
 
 
-@settings(max_examples=5)
+@settings(max_examples=15)
 @given(
     st.dictionaries(
-        st.tuples(st.sampled_from(range(8, 80, 8)), st.integers(0, 2)),
+        st.tuples(st.sampled_from([8, 16, 32]), st.integers(0, 2)),
         st.integers(0, 100).map(lambda percent: percent / 100),
-        min_size=12,
+        min_size=1,
     )
 )
 def test_best_and_max_agree_with_looking_at_every_cell(

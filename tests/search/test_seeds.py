@@ -56,7 +56,7 @@ WIDTHS = range(8, 8 * 13, 8)
 
 
 @given(st.data(), GOALS | OWN_GOALS, RULES)
-@settings(max_examples=18)
+@settings(max_examples=30)
 def test_a_verdict_is_what_a_question_says(data: st.DataObject, goal: Goal, rule: PassRule) -> None:
     cells = {d: data.draw(outcomes(goal.metric)) for d in WIDTHS}
     store = FakeStore()
@@ -73,7 +73,7 @@ FIVE = st.lists(st.sampled_from([None, "failed", 0.2, 0.89, 0.91, 0.99]), min_si
 
 
 @given(st.lists(FIVE, min_size=len(WIDTHS), max_size=len(WIDTHS)), st.integers(1, 4), RULES)
-@settings(max_examples=12)
+@settings(max_examples=20)
 def test_with_further_seeds_it_is_what_a_question_says_too(
     cells: list[list[Any]], first: int, rule: PassRule
 ) -> None:

@@ -142,7 +142,7 @@ def test_writers_killed_at_any_moment_lose_nothing_and_leave_only_whole_files(
     metrics: TableFolder,
 ) -> None:
     rng = random.Random()  # the moments differ from run to run, the law does not
-    ids = [f"{i:064x}" for i in range(3)]
+    ids = [f"{i:064x}" for i in range(4)]
     root = str(root_of(metrics))
     writers = [
         subprocess.Popen(
@@ -452,7 +452,7 @@ def test_what_was_compacted_before_does_not_count_again(metrics: TableFolder) ->
 
 
 @given(st.lists(st.integers(1, 12), max_size=12))
-@settings(max_examples=15)
+@settings(max_examples=30)
 def test_few_files_are_left_and_rows_rewritten_seldom(batches: list[int]) -> None:
     """Each file has more than twice the rows of the next smaller one. Whenever a row is rewritten,
     its file grows by at least half."""

@@ -1,5 +1,5 @@
-"""What tests of every folder share. There is one server of object stores for all of them, with a
-bucket and a proxy for each test. Besides, this file decides how many inputs hypothesis tries:
+"""What tests of every folder share. There is one object store for all of them, with a bucket and a
+proxy for each test. Besides, this file decides how many inputs hypothesis tries:
 `--hypothesis-profile=torture` tries many more."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from object_store import GoogleProxy, Proxy, Server
+from object_store import GoogleProxy, Objects, Proxy
 
 from sweepd import cycles
 
@@ -55,25 +55,23 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Itera
 
 
 @pytest.fixture(scope="session")
-def object_server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.close()
+def objects() -> Objects:
+    return Objects()
 
 
 @pytest.fixture
-def s3(object_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def s3(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """The way to all s3:// addresses, for this process and those that it starts."""
-    proxy = Proxy(object_server.at)
+    proxy = Proxy(objects)
     proxy.lead_s3(monkeypatch)
     yield proxy
     proxy.close()
 
 
 @pytest.fixture
-def gs(object_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def gs(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """The way to all gs:// addresses, for this process and those that it starts."""
-    proxy = GoogleProxy(object_server.at)
+    proxy = GoogleProxy(objects)
     monkeypatch.setenv("GOOGLE_BASE_URL", proxy.url)
     monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "token")
     yield proxy
@@ -93,6 +91,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def bucket(object_server: Server) -> str:
+def bucket(objects: Objects) -> str:
     """The name of an empty bucket."""
-    return object_server.new_bucket()
+    return objects.new_bucket()

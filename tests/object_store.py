@@ -1,10 +1,8 @@
-"""An object store to test against. It is moto's server, behind a proxy that counts the requests and
-fails when it is told to."""
+"""An object store to test against. It is moto's, behind a proxy that counts the requests and fails
+when it is told to."""
 
 from __future__ import annotations
 
-import http.client
-import logging
 import socket
 import struct
 import threading
@@ -22,14 +20,38 @@ None: nothing."""
 
 HANG_SECONDS = 1.0
 BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-
 FORBIDDEN = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+
+Answer = tuple[int, dict[str, str], bytes]
+"""Status, headers, content."""
+
+
+class Objects:
+    """moto's S3 in this process. On the way to it over HTTP a request would take several times as
+    long as its answer."""
+
+    def __init__(self) -> None:
+        from moto.moto_server.werkzeug_app import create_backend_app
+        from werkzeug.test import Client
+
+        self._moto = Client(create_backend_app("s3"), use_cookies=False)
+
+    def ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        answer = self._moto.open(path, method=method, headers=headers, data=body)
+        return answer.status_code, dict(answer.headers), answer.data
+
+    def new_bucket(self) -> str:
+        name = f"bucket-{uuid.uuid4().hex[:12]}"
+        status, _, content = self.ask("PUT", f"/{name}", {}, b"")
+        assert status == 200, content
+        return name
 
 
 class Proxy:
-    """`requests` holds the method and path of each request, in the order in which they came."""
+    """The way to objects over HTTP. `requests` holds the method and path of each request, in the
+    order in which they came."""
 
-    def __init__(self, to: tuple[str, int]) -> None:
+    def __init__(self, to: Objects | None = None) -> None:
         self.requests: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
         self.fault: Fault = lambda method, path: None
@@ -47,7 +69,8 @@ class Proxy:
         return sum(method == m and part in path for m, path in self.requests)
 
     def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        return ask(self.to, method, path, headers, body)
+        assert self.to, "it leads nowhere"
+        return self.to.ask(method, path, headers, body)
 
     def lead_s3(self, patch: pytest.MonkeyPatch) -> None:
         """Make it the way to all s3:// addresses, for this process and those that it starts."""
@@ -60,7 +83,7 @@ class GoogleProxy(Proxy):
     """Speaks Cloud Storage's XML interface as far as it differs from S3's in what we use: versions
     are generations, in headers of their own. Our reading of Google's pages, not Google."""
 
-    def __init__(self, to: tuple[str, int]) -> None:
+    def __init__(self, to: Objects) -> None:
         super().__init__(to)
         self._etags: dict[str, str] = {}
 
@@ -85,24 +108,9 @@ class GoogleProxy(Proxy):
         return status, answered, content
 
 
-Answer = tuple[int, dict[str, str], bytes]
-"""Status, headers, content."""
-
-
-def ask(
-    to: tuple[str, int], method: str, path: str, headers: dict[str, str], body: bytes
-) -> Answer:
-    connection = http.client.HTTPConnection(*to, timeout=60)
-    try:
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read()
-    finally:
-        connection.close()
-
-
 class _Relay(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # of two small writes the second one would wait for the first one's receipt
     by: Proxy
 
     def handle_one_request(self) -> None:
@@ -155,27 +163,3 @@ class _Relay(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
-
-
-class Server:
-    """moto's S3 in this process. For each request moto's own server would first look which service
-    it is for, which takes longer than the answer."""
-
-    def __init__(self) -> None:
-        from moto.moto_server.werkzeug_app import create_backend_app
-        from werkzeug.serving import make_server
-
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._moto = make_server("127.0.0.1", 0, create_backend_app("s3"), threaded=True)
-        threading.Thread(target=self._moto.serve_forever, daemon=True).start()
-        self.at = "127.0.0.1", self._moto.server_port
-
-    def close(self) -> None:
-        self._moto.shutdown()
-        self._moto.server_close()
-
-    def new_bucket(self) -> str:
-        name = f"bucket-{uuid.uuid4().hex[:12]}"
-        status, _, content = ask(self.at, "PUT", f"/{name}", {}, b"")
-        assert status == 200, content
-        return name

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from object_store import Proxy, Server, ask
+from object_store import Objects, Proxy
 from pages import ROOT, blocks
 from trained import run, save
 
@@ -36,7 +36,7 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) -> Iterator[Place]:
+def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> Iterator[Place]:
     """The quickstart, `small` (which is `from_500` too, and is scored at other lengths) and
     docs/grid.md's example, trained for a few steps by the real trainer; the example is planned, and
     has not run, in a bucket."""
@@ -67,8 +67,8 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, object_server: Server) 
     overrides = ["task.n=[4,8,10]", "model.d=[8,16]", "seeds=[0]", "settle=off", *TINY]
     trial = run(store, folder / "grids" / "quickstart.yaml", overrides)
 
-    proxy = Proxy(object_server.at)
-    ask(object_server.at, "PUT", "/my-bucket", {}, b"")
+    proxy = Proxy(objects)
+    objects.ask("PUT", "/my-bucket", {}, b"")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in credentials(proxy.url).items():
             patch.setenv(name, value)

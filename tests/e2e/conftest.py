@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from object_store import Proxy, Server
+from object_store import Objects, Proxy
 from shell import TASKS, SharedShell, clean_environment
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -58,7 +58,7 @@ def rescue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def way_to_s3() -> Iterator[Proxy]:
     """The way to all s3:// addresses. It leads somewhere for tests with `s3`. The workers of the
     shared Ray know it too."""
-    proxy = Proxy(("127.0.0.1", 0))
+    proxy = Proxy()
     with pytest.MonkeyPatch.context() as patch:
         proxy.lead_s3(patch)
         yield proxy
@@ -66,8 +66,8 @@ def way_to_s3() -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def s3(way_to_s3: Proxy, object_server: Server) -> Proxy:
-    way_to_s3.to = object_server.at
+def s3(way_to_s3: Proxy, objects: Objects) -> Proxy:
+    way_to_s3.to = objects
     way_to_s3.requests.clear()
     return way_to_s3
 

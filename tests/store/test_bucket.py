@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from object_store import Answer, Fault, Proxy, ask
+from object_store import Answer, Fault, Objects, Proxy
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.bucket import ObjectFolder
@@ -95,7 +95,7 @@ def test_a_bucket_that_does_not_exist() -> None:
 
 
 def test_a_store_that_overwrites_where_it_must_not_is_refused(
-    s3: Proxy, folder: ObjectFolder, monkeypatch: pytest.MonkeyPatch
+    objects: Objects, s3: Proxy, folder: ObjectFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.make()
     for ignored in ("if-none-match", "if-match"):
@@ -104,7 +104,7 @@ def test_a_store_that_overwrites_where_it_must_not_is_refused(
             method: str, path: str, headers: dict[str, str], body: bytes, ignored: str = ignored
         ) -> Answer:
             kept = {name: value for name, value in headers.items() if name.lower() != ignored}
-            return ask(s3.to, method, path, kept, body)
+            return objects.ask(method, path, kept, body)
 
         monkeypatch.setattr(s3, "relay", relay)
         with pytest.raises(EnvironmentFailure, match="ignores If-None-Match or If-Match"):

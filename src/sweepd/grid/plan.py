@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,6 +59,14 @@ class Plan:
     def planned(self) -> tuple[Trial, ...]:
         """The trials without those that run on demand."""
         return tuple(trial for trial in self.trials if not trial.on_demand)
+
+    @cached_property
+    def cells(self) -> tuple[tuple[Trial, ...], ...]:
+        """The trials of each cell, in the order in which its seeds are tried."""
+        cells: dict[tuple[Any, ...], list[Trial]] = defaultdict(list)
+        for trial in self.trials:
+            cells[trial.cell].append(trial)
+        return tuple(map(tuple, cells.values()))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the rows of the stored plan."""

@@ -230,7 +230,7 @@ def forecast(planned: Planned, site: Site) -> Forecast:
     low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
     return Forecast(
         sweep=plan.grid.name,
-        cells=len({trial.cell for trial in plan.planned}),
+        cells=sum(not trials[0].on_demand for trials in plan.cells),
         trials=planned.standing.trials,
         done=len(planned.standing.done),
         failed=len(planned.standing.failed),

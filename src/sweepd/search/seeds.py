@@ -10,10 +10,8 @@ it. Questions apply the same rule in SQL (`query.cells_sql`).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sweepd.grid.metrics import range_of
 from sweepd.grid.options import CONFIRMING, Goal, PassRule
@@ -200,12 +198,8 @@ def _vote(goal: Goal, low: float, high: float) -> bool | None:
 
 def cells_of(plan: Plan) -> list[CellSeeds]:
     """Returns the cells of a plan."""
-    grid = plan.grid
-    cells: dict[tuple[Any, ...], list[Trial]] = defaultdict(list)
-    for trial in plan.trials:
-        cells[trial.cell].append(trial)
-    fresh = len(grid.fresh_seeds)
+    grid, fresh = plan.grid, len(plan.grid.fresh_seeds)
     return [
-        CellSeeds(grid.goal, grid.pass_rule, tuple(trials), grid.first_seeds, fresh)
-        for trials in cells.values()
+        CellSeeds(grid.goal, grid.pass_rule, trials, grid.first_seeds, fresh)
+        for trials in plan.cells
     ]

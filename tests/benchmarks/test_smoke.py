@@ -14,18 +14,20 @@ from pathlib import Path
 import inprocess
 import processes
 import pytest
+from shell import ONE_AT_A_TIME
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-GRID = """
+GRID = f"""
 name: tiny
-task: {name: lis, n: 4, value_range: 8}
-model: {name: standard, d: [2, 4], layers: 1, heads: 1, positions: learned}
-train: {steps: 20, batch_size: 4, warmup: 0}
-evaluate: {check_samples: 8, verdict_samples: 8}
+task: {{name: lis, n: 4, value_range: 8}}
+model: {{name: standard, d: [2, 4], layers: 1, heads: 1, positions: learned}}
+train: {{steps: 20, batch_size: 4, warmup: 0}}
+evaluate: {{check_samples: 8, verdict_samples: 8}}
 seeds: [0, 1, 2]
 goal: acc > 0.9
 search: staircase
-settle: {factor: 4, least: 20, most: 80}
+settle: {{factor: 4, least: 20, most: 80}}
+resources: {ONE_AT_A_TIME}
 """
 DIFFERENCE = r"\d+\.\d\d times \("
 """A ratio with its spread."""

@@ -12,7 +12,8 @@ from sweepd.query.loaded import ALL, load
 from sweepd.query.metrics_sql import attach, lend
 from sweepd.query.sandbox import Filled, fill, lock, sandbox
 from sweepd.query.source import Selection
-from sweepd.store.schema import METRICS, whole_numbers, with_doubles
+from sweepd.store.arrays import whole_numbers
+from sweepd.store.schema import METRICS, with_doubles
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Live
 

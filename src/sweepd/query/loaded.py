@@ -15,12 +15,11 @@ from sweepd.grid.metrics import Better
 from sweepd.grid.options import OF_CELLS
 from sweepd.query.cells_sql import SCORES
 from sweepd.query.source import Selection, own_metrics
+from sweepd.store.arrays import TEXT, Numbers, column
 from sweepd.store.endings import parted
 from sweepd.store.schema import (
     PLAN,
-    TEXT,
     TRIALS,
-    Numbers,
     key_numbers,
     with_column,
     with_one_of,
@@ -117,7 +116,7 @@ def told_apart(plans: pa.Table, trials: pa.Table) -> tuple[pa.Table, pa.Table]:
 
     def renamed(table: pa.Table) -> pa.Table:
         told = [" ".join(row) if row[0] in shared else row[0] for row in _rows(table, named)]
-        return with_column(table, "config", pa.array(told, TEXT))
+        return with_column(table, "config", column(told, TEXT))
 
     return renamed(plans), renamed(trials)
 

@@ -9,8 +9,9 @@ from functools import partial
 import pyarrow as pa
 
 from sweepd.errors import UserError
+from sweepd.store.arrays import TEXT, column
 from sweepd.store.merging import MergeStep
-from sweepd.store.schema import TEXT, with_column
+from sweepd.store.schema import with_column
 from sweepd.store.storage import Damaged, checked
 from sweepd.store.sweeps import SweepFolder, SweepInfo, accepting
 from sweepd.store.tables import Read
@@ -138,4 +139,4 @@ def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
 
 
 def _called(plan: pa.Table, name: str) -> pa.Table:
-    return with_column(plan, "sweep", pa.array([name] * plan.num_rows, TEXT))
+    return with_column(plan, "sweep", column([name] * plan.num_rows, TEXT))

@@ -23,11 +23,12 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.statuses import RAN
+from sweepd.store.arrays import BOOL, TEXT, column, whole_numbers
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.endings import statuses
 from sweepd.store.launches import TRIES, record_of, records
 from sweepd.store.parquet import NAME, load, replaces
-from sweepd.store.schema import INT, TEXT, TRIALS, Layout, with_column
+from sweepd.store.schema import TRIALS, Layout, with_column
 from sweepd.store.storage import DIGEST_LENGTH, Damaged, Folder, digest, to_json, unsealed
 from sweepd.store.tables import MOST_ROWS, TableFolder
 
@@ -185,7 +186,7 @@ def _lacking(layout: Layout, table: pa.Table, mine: pa.Table) -> pa.Table:
 
     there = dict(keyed(mine))
     wanted = [key not in there or _before(first, there[key]) for key, first in keyed(table)]
-    return table.filter(pa.array(wanted, pa.bool_()))
+    return table.filter(column(wanted, BOOL))
 
 
 def _before(value: object, other: object) -> bool:
@@ -199,12 +200,12 @@ def _renumbered(table: pa.Table, numbers: Mapping[int, int]) -> pa.Table:
     attempts = table["attempt"].to_numpy()
     launches, where = np.unique(attempts // TRIES, return_inverse=True)
     ours = np.array([numbers[int(launch)] for launch in launches], dtype=np.int64)
-    return with_column(table, "attempt", pa.array(ours[where] * TRIES + attempts % TRIES, INT))
+    return with_column(table, "attempt", whole_numbers(ours[where] * TRIES + attempts % TRIES))
 
 
 def _resweeped(endings: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
     names = [renamed.get(name, name) for name in endings["sweep"].to_pylist()]
-    return with_column(endings, "sweep", pa.array(names, TEXT))
+    return with_column(endings, "sweep", column(names, TEXT))
 
 
 def _may_move(table: pa.Table) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sweepd.store.schema import INT, TEXT, key_numbers, taken
+from sweepd.store.arrays import INT, TEXT
+from sweepd.store.schema import key_numbers, taken
 
 RUNS = pa.schema({"id": TEXT, "attempt": INT, "first": INT, "last": INT})
 """The columns of a table of runs: the trial, its attempt, and the least and the greatest step of

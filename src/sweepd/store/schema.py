@@ -22,11 +22,18 @@ import pyarrow as pa
 
 from sweepd.limits import LARGEST_INT
 from sweepd.listing import Row
+from sweepd.store.arrays import (
+    BOOL,
+    FLOAT,
+    INT,
+    NULL,
+    TEXT,
+    UTC_TIME,
+    Numbers,
+    column,
+    whole_numbers,
+)
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
-
-NULL, BOOL, INT, FLOAT, TEXT = pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string()
-UTC_TIME = pa.timestamp("us")
 FEW = 10_000
 """The number of rows up to which Python is as fast as Arrow's functions, which take a while to
 import."""
@@ -103,7 +110,7 @@ class Layout:
         if not _repeats(table, key):
             return table
         table = table.sort_by(self.first_by)
-        numbered = table.select(key).append_column("row", pa.array(range(table.num_rows), INT))
+        numbered = table.select(key).append_column("row", whole_numbers(np.arange(table.num_rows)))
         first = numbered.group_by(key).aggregate([("row", "min")])["row_min"]
         return table.take(first.sort())
 
@@ -146,12 +153,6 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
         slices = [table.slice(int(part[0]), len(part)) for part in parts]
         return pa.concat_tables(slices).combine_chunks()
     return table.take(whole_numbers(rows))
-
-
-def whole_numbers(numbers: Numbers) -> pa.Array:
-    """Returns whole numbers as a column. pa.array would import pandas."""
-    buffer = pa.py_buffer(numbers.astype(np.int64))
-    return pa.Array.from_buffers(INT, len(numbers), [None, buffer])
 
 
 def with_doubles(table: pa.Table, names: Iterable[str]) -> pa.Table:
@@ -231,7 +232,7 @@ def _column(name: str, rows: Sequence[Row], kind: pa.DataType) -> pa.Array:
     try:
         if convert:
             values = [None if value is None else convert(value) for value in values]
-        return pa.array(values, kind)
+        return column(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"column {name}, of type {kind}: {error}") from error
 

@@ -100,11 +100,12 @@ dist: install
 install: $(VENV)/.installed
 
 PIP := $(BIN)/pip --disable-pip-version-check
-set_for_pip = "$$($(PIP) config list | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | head -n 1)"
+set_for_pip = "$$(echo "$$told" | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | head -n 1)"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet -c constraints.txt uv
+	told="$$($(PIP) config list)"; \
 	UV_DEFAULT_INDEX=$(call set_for_pip,index-url) UV_INDEX=$(call set_for_pip,extra-index-url) \
 	UV_FIND_LINKS=$(call set_for_pip,find-links) UV_INDEX_STRATEGY=unsafe-best-match \
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]' \

@@ -36,6 +36,7 @@ TOOLS = ("pytest", "pytest-xdist", "hypothesis", "moto[s3]", "flask", "flask-cor
          "psutil", "polars")  # fmt: skip
 """What the tests need."""
 NO_TORCH = "torch ; python_version < '3'"
+CONSTRAINTS, OVERRIDE = "constraints.txt", "override.txt"
 PARTS = (
     "tests/query",
     "tests/store",
@@ -103,6 +104,12 @@ class Environment:
     torch: bool
     lowest: bool
 
+    def install(self, *requirements: str) -> None:
+        """Installs something in the versions that are written beside the environment."""
+        constraints, override = (self.folder.parent / name for name in (CONSTRAINTS, OVERRIDE))
+        uv("pip", "install", "--python", self.folder, "--constraint", constraints,
+           "--override", override, *requirements)  # fmt: skip
+
     def run(self, program: str, *arguments: str, cwd: Path) -> str:
         """What a program of the environment prints. It must end well."""
         done = subprocess.run(
@@ -167,7 +174,7 @@ def environment(
     except AssertionError as error:
         pytest.skip(f"no Python {python} here: {error}")
     folder = tmp_path_factory.mktemp("environment")
-    override, constraints = folder / "override.txt", folder / "constraints.txt"
+    override = folder / OVERRIDE
     torch = torch_for(python, versions)
     override.write_text(torch)
     extras = [option for extra in EXTRAS for option in ("--extra", extra)]
@@ -177,13 +184,12 @@ def environment(
         else ("--constraint", ROOT / "constraints.txt")
     )
     pins = resolved(python, ROOT / "pyproject.toml", *extras, *how, "--override", override)
-    constraints.write_text(pins)
+    (folder / CONSTRAINTS).write_text(pins)
     uv("venv", "--python", interpreter, folder / "venv")
-    ours = f"sweepd[{','.join(EXTRAS)}] @ {wheel.as_uri()}"
-    uv("pip", "install", "--python", folder / "venv", "--constraint", constraints,
-       "--override", override, ours, *TOOLS)  # fmt: skip
+    made = Environment(folder / "venv", torch != NO_TORCH, versions == "lowest")
+    made.install(f"sweepd[{','.join(EXTRAS)}] @ {wheel.as_uri()}")
     print(f"\n{versions}, Python {python}, {torch}: {', '.join(pins.split())}")  # noqa: T201
-    yield Environment(folder / "venv", torch != NO_TORCH, versions == "lowest")
+    yield made
     shutil.rmtree(folder)
 
 
@@ -195,6 +201,7 @@ def test_every_module_is_imported(environment: Environment, tmp_path: Path) -> N
 def test_parts_do_what_their_tests_say(environment: Environment) -> None:
     parts = PARTS if environment.torch else WITHOUT_TORCH
     but = ("--deselect", f"tests/test_ray_private.py::{QUICKER}") if environment.lowest else ()
+    environment.install(*TOOLS)
     said = environment.run("pytest", "-q", "-n", "2", *parts, *but, cwd=ROOT)
     print(said.splitlines()[-1])  # noqa: T201
 

@@ -1,5 +1,5 @@
 """Arrow columns of Python values. `pa.array` would import pandas, which takes a seventh of a second
-and some 40 MB of memory in every worker."""
+and 26 MiB of its own in every worker."""
 
 from __future__ import annotations
 

@@ -28,8 +28,12 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         if any(there):
             raise TypeError("a column without a type has no value")
         return pa.nulls(len(values))
-    nulls = None if all(there) else _bits(there)
-    return pa.Array.from_buffers(kind, len(values), [nulls, *_BUFFERS[kind](values)])
+    nulls = None
+    of_kind, filling = _BUFFERS[kind]
+    if not all(there):
+        nulls = _bits(there)
+        values = [filling if value is None else value for value in values]
+    return pa.Array.from_buffers(kind, len(values), [nulls, *of_kind(values)])
 
 
 def whole_numbers(numbers: Numbers) -> pa.Array:
@@ -43,30 +47,30 @@ def _bits(values: Iterable[bool]) -> pa.Buffer:
 
 
 def _of_bools(values: Sequence[Any]) -> list[pa.Buffer]:
-    for value in values:
-        if not isinstance(value, bool | None):
-            raise TypeError(f"{value!r} is neither true nor false")
-    return [_bits(map(bool, values))]
+    if not {*map(type, values)} <= {bool}:
+        raise TypeError("only true and false are wanted")
+    return [_bits(values)]
 
 
 def _of_ints(values: Sequence[Any]) -> list[pa.Buffer]:
-    if any(isinstance(value, bool) for value in values):
+    if bool in {*map(type, values)}:
         raise TypeError("true and false are no whole numbers")
-    return [pa.py_buffer(array("q", [0 if value is None else value for value in values]))]
+    return [pa.py_buffer(array("q", values))]
 
 
 def _of_floats(values: Sequence[Any]) -> list[pa.Buffer]:
-    return [pa.py_buffer(array("d", [0.0 if value is None else value for value in values]))]
+    return [pa.py_buffer(array("d", values))]
 
 
 def _of_texts(values: Sequence[Any]) -> list[pa.Buffer]:
-    texts = [b"" if value is None else str.encode(value) for value in values]
-    ends = accumulate(map(len, texts), initial=0)
-    return [pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(texts))]
+    text = "".join(values)
+    parts = values if text.isascii() else [value.encode() for value in values]
+    ends = accumulate(map(len, parts), initial=0)
+    return [pa.py_buffer(array("i", ends)), pa.py_buffer(text.encode())]
 
 
 def _of_times(values: Sequence[Any]) -> list[pa.Buffer]:
-    return _of_ints([None if value is None else _microseconds(value) for value in values])
+    return _of_ints([*map(_microseconds, values)])
 
 
 def _microseconds(time: object) -> int:
@@ -75,11 +79,12 @@ def _microseconds(time: object) -> int:
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
 
 
-_BUFFERS: dict[pa.DataType, Callable[[Sequence[Any]], list[pa.Buffer]]] = {
-    BOOL: _of_bools,
-    INT: _of_ints,
-    FLOAT: _of_floats,
-    TEXT: _of_texts,
-    UTC_TIME: _of_times,
+_BUFFERS: dict[pa.DataType, tuple[Callable[[Sequence[Any]], list[pa.Buffer]], object]] = {
+    BOOL: (_of_bools, False),
+    INT: (_of_ints, 0),
+    FLOAT: (_of_floats, 0.0),
+    TEXT: (_of_texts, ""),
+    UTC_TIME: (_of_times, EPOCH),
 }
-"""Arrow's own buffers of the values of a column, nulls aside."""
+"""For each type, what makes Arrow's own buffers of values without nulls, and the value that stands
+where there is null."""

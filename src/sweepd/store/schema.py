@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Layout:
     """The fixed columns that were added later. Files that were written before lack them, and they
     are null there."""
 
-    @property
+    @cached_property
     def fixed(self) -> dict[str, pa.DataType]:
         return {**self.before, **self.after}
 

@@ -64,12 +64,12 @@ LONG = [
 ]
 ALONE = [
     (
-        "gpu.py steps trials --device cpu --widths 8 --n 6 --trials 1 --rounds 1 --seconds 0.05",
-        r"\n +8 .*\(\d+\.\d\d: [\s\S]*\n +8 +1 +recorded ",
+        "gpu.py steps trials --device cpu --widths 8 --n 6 --trials 2 --rounds 1 --seconds 0.05",
+        r"\n +8 .*\(\d+\.\d\d: [\s\S]*\n +8 +2 +recorded ",
     ),
     (
-        "soak.py 0.001 --trials 300",
-        r"SIGINT(.*\n)+.*none twice, and their count never fell",
+        "soak.py 0.001 --kill-every 0.03 --trials 300",
+        r"SIGKILL(.*\n)+.*none twice, and their count never fell",
     ),
     ("start.py --rounds 1", rf"CPU seconds in all: .*{DIFFERENCE}"),
 ]

@@ -31,8 +31,8 @@ class Place:
     folder: Path
     trial: str
     """the id of one of the store's trials"""
-    endpoint: str
-    """of an S3 that has my-bucket"""
+    s3: Proxy
+    """the way to my-bucket"""
 
 
 @pytest.fixture(scope="session")
@@ -70,16 +70,7 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
     proxy = Proxy(objects)
     objects.ask("PUT", "/my-bucket", {}, b"")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in credentials(proxy.url).items():
-            patch.setenv(name, value)
+        proxy.lead_s3(patch)
         save(Store.create("s3://my-bucket/sweeps"), folder / "grid.yaml", TINY)
-    yield Place(folder, trial, proxy.url)
+    yield Place(folder, trial, proxy)
     proxy.close()
-
-
-def credentials(endpoint: str) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "someone",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-    }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import inprocess
 import pytest
-from docs.conftest import Place, credentials
+from docs.conftest import Place
 from pages import Shown, all_commands
 
 NOT_RUN = {
@@ -51,8 +51,7 @@ def test_it_runs(
     monkeypatch.chdir(docs_place.folder)
     for name in ("SWEEPD_RESULTS", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in credentials(docs_place.endpoint).items():
-        monkeypatch.setenv(name, value)
+    docs_place.s3.lead_s3(monkeypatch)
     answer = once(command, *words)
     assert answer.code == 0, answer.err
     assert answer.out or answer.err

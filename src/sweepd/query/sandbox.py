@@ -91,7 +91,7 @@ def lock(con: duckdb.DuckDBPyConnection, few: bool, needed: Set[str]) -> None:
 def fill(
     con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Makes a small table from rows. (By way of Arrow it would import pandas.)"""
+    """Makes a small table from rows. A question about kept cells imports no Arrow for it."""
     con.execute(f"CREATE TABLE {name} ({columns})")
     if rows:
         con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)

@@ -11,7 +11,6 @@ exactly. So the result does not depend on which tables were put together first.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -250,9 +249,8 @@ def _text(value: object) -> str:
             return str(value).encode(errors="replace").decode()  # no lone surrogates (paths)
 
 
-_CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {INT: operator.index, FLOAT: float, TEXT: _text}
-"""The functions that convert values to the type of a column. Without them, pyarrow would cut 1.5 to
-1 for an int64, and refuse whole numbers above 2^53 for a float64."""
+_CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {FLOAT: float, TEXT: _text}
+"""The functions that convert values to the type of a column. Whole numbers need none."""
 
 
 def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -27,8 +27,7 @@ from surfaces import run
 from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
-from sweepd.query.laws import LAW_NAMES, Law, fit, refusal, weights
-from sweepd.query.levels import Point, Tried
+from sweepd.query.laws import LAW_NAMES, Law, Point, Tried, fit, refusal, weights
 from sweepd.search.seeds import Outcome
 from sweepd.search.staircase import StaircaseSearch
 

@@ -39,7 +39,7 @@ from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import load_grid
 from sweepd.grid.trials import Trial
 from sweepd.intervals import wilson
-from sweepd.query.bounds import Bound
+from sweepd.query.minima import Verdict
 from sweepd.search import staircase
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
@@ -96,7 +96,7 @@ class Line:
     ours: Run
     whole: Run
 
-    def answers(self) -> tuple[dict[float, Bound], dict[float, Bound], dict[float, Bound]]:
+    def answers(self) -> tuple[dict[float, Verdict], dict[float, Verdict], dict[float, Verdict]]:
         """Returns, each by size, the staircase's answers, the whole grid's, and those of the
         surface without noise."""
         votes = (voted(self.stair, each.search) for each in (self.ours, self.whole))
@@ -104,7 +104,7 @@ class Line:
         return ours, whole, answers(self.surface.truth)
 
 
-def holds(verdict: Bound, least: float | None, contradiction: bool) -> bool:
+def holds(verdict: Verdict, least: float | None, contradiction: bool) -> bool:
     """Returns whether what a verdict claims is so. `least` is what counts as the least width, and
     `contradiction` says whether anything contradicts that the frontier is monotone. `open` claims
     nothing, so it always holds."""

@@ -23,7 +23,7 @@ from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
-from sweepd.query.bounds import Bound, Candidate, judge
+from sweepd.query.minima import Candidate, Verdict, judge
 from sweepd.run.driver import sweep_info
 from sweepd.search.base import Search
 from sweepd.search.frontier import Position
@@ -166,7 +166,7 @@ def run(
     return Run(search, trials, flops, now)
 
 
-def answers(votes: Votes) -> dict[float, Bound]:
+def answers(votes: Votes) -> dict[float, Verdict]:
     """Returns what `min d` says of each size. Over one line of cells, this is what the question
     says in SQL."""
     failed = [position for position, passed in votes.items() if passed is False]
@@ -197,7 +197,7 @@ def _with_members(seeds: CellSeeds, search: Search) -> CellSeeds:
     return replace(seeds, trials=members, first=len(members))
 
 
-def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Bound]]:
+def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Verdict]]:
     """Returns the same answers from the question itself, asked of one store with a surface for each
     search."""
     grid = planned.grid
@@ -219,10 +219,10 @@ def asked(planned: Plan, searches: Sequence[Search]) -> list[dict[float, Bound]]
         rows = ask(
             store, "min d by surface, size where acc > 0.9", code=lambda task, model: None
         ).rows
-    found: list[dict[float, Bound]] = [{} for _ in searches]
+    found: list[dict[float, Verdict]] = [{} for _ in searches]
     for row in rows:
         told = (row[name] for name in ("verdict", "value", "fail", "inferred"))
-        found[row["surface"]][row["size"]] = Bound(*told)
+        found[row["surface"]][row["size"]] = Verdict(*told)
     return found
 
 

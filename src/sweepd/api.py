@@ -324,11 +324,12 @@ def _plain(value: object) -> object:
 
 def _answered(answer: Answer) -> Table:
     """Returns an answer as a table that people see as the command line prints it."""
-    from sweepd.query.pivot import lines
-    from sweepd.query.shown import shown
+    from sweepd.query.readable import lines, rows_for_people
 
     text = None
     if answer.summary and answer.rows:
         text = "\n".join("".join(piece for piece, _ in line) for line in lines(answer, None))
     arrow = table_of(answer.columns, answer.rows)
-    return Table(arrow, answer.notes, map(str, answer.damaged), text, lambda: shown(answer))
+    return Table(
+        arrow, answer.notes, map(str, answer.damaged), text, lambda: rows_for_people(answer)
+    )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sweepd.cli.output import emit, form_of, show, width
 from sweepd.errors import UserError
 from sweepd.listing import listing
-from sweepd.query.pivot import StyledLine
+from sweepd.query.readable import StyledLine
 
 COLUMNS = ["name", "value", "ok", "at"]
 ROWS: list[dict[str, Any]] = [

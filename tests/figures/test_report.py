@@ -18,8 +18,7 @@ from invented import HOSTILE
 from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.origin import Launches
 from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, Report, points_each
-from sweepd.query.claims import claims
-from sweepd.query.paper import Measured
+from sweepd.query.claims import Measured, claims
 
 LAUNCH = {
     "number": 1,

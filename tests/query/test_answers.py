@@ -18,9 +18,9 @@ from sweepd.grid.options import OF_ANSWERS, OF_CELLS
 from sweepd.grid.parts import RESERVED
 from sweepd.intervals import wilson
 from sweepd.query.answers import ask
-from sweepd.query.exchange import EXCHANGE
 from sweepd.query.growth import COLUMNS as OF_FITS
-from sweepd.query.shown import shown
+from sweepd.query.growth import PER_HALVING
+from sweepd.query.readable import rows_for_people
 from sweepd.store.store import Store
 
 GRID = "task: {name: lis, n: [6, 8]}"
@@ -62,7 +62,7 @@ def test_the_columns_of_answers_are_known() -> None:
     for text in ("min d by n", "frontier flops, acc", "best d", "max acc"):
         own = OF_ANSWERS[text.partition(" ")[0]]
         assert set(question(mixed(), text).columns) <= of_cells | set(own), text
-    assert set(OF_ANSWERS["min"]) <= {*COLUMNS, *EXCHANGE}
+    assert set(OF_ANSWERS["min"]) <= {*COLUMNS, *PER_HALVING}
     assert {*OF_ANSWERS["fit"], "seeds"} == {*OF_FITS}
 
 
@@ -75,12 +75,12 @@ def test_people_see_answers_about_fields_named_like_columns_of_other_verbs(name:
     for trial in trials:
         store.end(trial, "completed", 0.95)
     for text in (f"best d by {name}", f"max acc by {name}", f"frontier flops, acc by {name}"):
-        columns, rows = shown(question(store, text))
+        columns, rows = rows_for_people(question(store, text))
         assert [row[name] for row in rows] == [1, 3] and set(columns) <= set(rows[0])
     verb = "fit d ~ n" if name == "exponent" else "min d"
     with pytest.raises(UserError, match=f"has a column `{name}` of its own"):
         question(store, f"{verb} by {name} where acc > 0.9")
-    columns, rows = shown(question(store, "min d by n where acc > 0.9"))
+    columns, rows = rows_for_people(question(store, "min d by n where acc > 0.9"))
     assert [row["value"] for row in rows] == ["≤ 8"] and set(columns) <= set(rows[0])
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twins import min_verdicts
 
-from sweepd.query.bounds import Bound, Candidate, judge, judge_measured
+from sweepd.query.minima import Candidate, Verdict, judge, judge_measured
 
 OUTCOMES = st.sampled_from([True, False, None])
 WIDTHS, SIZES = (8, 16, 32, 64), (6, 8, 12)
@@ -55,12 +55,12 @@ def test_every_claim_holds_for_some_values_and_only_where_its_words_do() -> None
 @pytest.mark.parametrize(
     ("passed", "all_failed", "bound"),
     [
-        ((0.3, 0.2), False, Bound("at most", 0.2, None, 0)),
-        ((), True, Bound("above", None, None, 0)),
-        ((), False, Bound("open", None, None, 0)),
+        ((0.3, 0.2), False, Verdict("at most", 0.2, None, 0)),
+        ((), True, Verdict("above", None, None, 0)),
+        ((), False, Verdict("open", None, None, 0)),
     ],
 )
 def test_of_a_score_nothing_is_claimed_from_below(
-    passed: tuple[float, ...], all_failed: bool, bound: Bound
+    passed: tuple[float, ...], all_failed: bool, bound: Verdict
 ) -> None:
     assert judge_measured(passed, all_failed) == bound

@@ -1,5 +1,5 @@
 """The paper's claims, judged on synthetic stores: what speaks for a claim, and what against it.
-Only cells that agree in all settings are compared. Covers `query/comparisons.py`."""
+Only cells that agree in all settings are compared."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from fake_store import FakeStore, Row, now
 from questions import SIZE_FIELDS, planned_on
 
 from sweepd.query.claims import COLUMNS as CLAIM_COLUMNS
-from sweepd.query.claims import claims
+from sweepd.query.claims import SIZES, Measured, claims
 from sweepd.query.database import connect
-from sweepd.query.paper import SIZES, Measured
 
 SPARSE = "sparse needs a larger d than standard"
 LINEAR = "linear needs a larger d than standard"

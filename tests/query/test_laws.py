@@ -1,7 +1,6 @@
 """Fits of laws. The estimator is compared with a slow twin, which weights random laws. Also tested
 are the laws, their weights and differences, and what is refused. The coverage of the intervals is
-measured on simulated grids; benchmarks/inference.py measures more of it. Covers
-`query/levels.py`."""
+measured on simulated grids; benchmarks/inference.py measures more of it."""
 
 from __future__ import annotations
 
@@ -17,17 +16,20 @@ from hypothesis import strategies as st
 from sweepd.query.laws import (
     ERRORS,
     LARGEST,
+    SCALES,
     SHARE_SMALL,
     SMALL,
     SPARE,
     STEEPEST,
+    STRAY,
     Law,
+    Point,
+    Tried,
     difference,
     fit,
     refusal,
     weights,
 )
-from sweepd.query.levels import SCALES, STRAY, Point, Tried
 
 XS = (10, 20, 40, 80)
 WIDTHS = (8, 16, 32, 64, 128, 256)

@@ -22,8 +22,8 @@ from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.settings import Train
 from sweepd.grid.spec import load_grid
+from sweepd.query.claims import SIZES, TABLE2, TABLE2_COLUMNS, Measured, table2
 from sweepd.query.database import connect
-from sweepd.query.paper import SIZES, TABLE2, TABLE2_COLUMNS, Measured, table2
 from sweepd.query.parser import parse
 from sweepd.query.sandbox import sandbox
 from sweepd.store.store import Store

@@ -1,6 +1,5 @@
 """`min` as people read it. The table has a row for each size and a column for each model. All that
-is uncertain has a mark, and a legend explains the marks that are used. Covers
-`query/summary.py`."""
+is uncertain has a mark, and a legend explains the marks that are used."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from questions import mixed, planned_on, question
 
-from sweepd.query.pivot import MARKS, entry, lines
+from sweepd.query.readable import MARKS, entry, lines
 from sweepd.query.settled import UNCONFIRMED
 
 VERDICTS = ("exact", "bracketed", "at most", "above", "open", "not monotone")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sweepd.query.growth import PREDICTED, agrees, at_hand
 from sweepd.query.laws import Slope
-from sweepd.query.theory import PREDICTED, agrees, at_hand
 
 
 @pytest.mark.parametrize(

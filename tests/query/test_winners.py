@@ -1,5 +1,5 @@
 """`best` and `max`: in each group the one cell that is the best, compared with a slow search for
-it. Covers `query/reply.py`."""
+it. Covers `query/verbs.py`."""
 
 from __future__ import annotations
 

@@ -82,8 +82,7 @@ def query(
     _open_ahead()
     from sweepd.query.answers import ask
     from sweepd.query.current import codes
-    from sweepd.query.pivot import lines
-    from sweepd.query.shown import shown
+    from sweepd.query.readable import lines, rows_for_people
 
     form, store = form_of(as_json, as_csv), _store(results)
     if question is None:
@@ -98,7 +97,7 @@ def query(
     elif answer.summary and answer.rows and not wide:
         show(lines(answer, width()))
     else:
-        emit(*shown(answer))
+        emit(*rows_for_people(answer))
     if not answer.rows:
         raise typer.Exit(1)
 

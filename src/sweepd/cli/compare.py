@@ -19,7 +19,7 @@ from sweepd.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from sweepd.query.paper import Measured
+    from sweepd.query.claims import Measured
 
 
 def register(app: typer.Typer) -> None:
@@ -38,8 +38,7 @@ def compare(
     gflops_weights is the paper's count of one forward pass, gflops counts attention's own
     products too. Without a results folder only the published side is shown.
     """
-    from sweepd.query.claims import COLUMNS, claims
-    from sweepd.query.paper import TABLE2_COLUMNS, table2
+    from sweepd.query.claims import COLUMNS, TABLE2_COLUMNS, claims, table2
 
     form = form_of(as_json, as_csv)
     measured = _measured(results, sweep)
@@ -59,9 +58,9 @@ def compare(
 def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     """Returns what the store has measured, or nothing where --results is not given and no launch
     has made a store."""
+    from sweepd.query.claims import Measured
     from sweepd.query.current import codes
     from sweepd.query.database import connect
-    from sweepd.query.paper import Measured
     from sweepd.store.store import Store
 
     address = results_address(results)

@@ -141,10 +141,9 @@ def _report(
     from sweepd.figures.kinds import Questions
     from sweepd.figures.origin import Launches
     from sweepd.figures.report import Report, points_each
-    from sweepd.query.claims import claims
+    from sweepd.query.claims import Measured, claims
     from sweepd.query.current import codes
     from sweepd.query.database import connect
-    from sweepd.query.paper import Measured
 
     sweeps = [sweep] if sweep else None
     views = connect(store, code=codes(code, store), sweeps=sweeps)

@@ -25,7 +25,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row, listing
 
 if TYPE_CHECKING:
-    from sweepd.query.pivot import StyledLine, Tone
+    from sweepd.query.readable import StyledLine, Tone
     from sweepd.store.storage import Damaged
 
 Form = Literal["table", "json", "csv"]

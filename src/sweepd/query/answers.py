@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
@@ -11,7 +13,7 @@ from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import COSTS, MEASURED
-from sweepd.query.database import Answer, CodeChoice, Views, connect, needed_by
+from sweepd.query.database import Answer, CodeChoice, Summary, Views, connect, needed_by
 from sweepd.query.expressions import (
     TRUE,
     Column,
@@ -20,30 +22,23 @@ from sweepd.query.expressions import (
     Node,
     conjunction,
     conjuncts,
-    falls,
     goal_of,
     of_goal,
-    thresholds,
 )
 from sweepd.query.grouping import Grouping, group
-from sweepd.query.minima import MinRow, min_rows
+from sweepd.query.minima import Merit
 from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
 from sweepd.query.parser import Question, parse
-from sweepd.query.reply import Merit, Reply, deciding, merged_notes, told_of
-from sweepd.query.settled import (
-    LEAST_COLUMNS,
-    SETTLED_COLUMNS,
-    Ends,
-    least_columns,
-    settled_columns,
-)
 from sweepd.query.source import Source
-from sweepd.query.summary import summary
-from sweepd.query.winners import best, greatest, with_score
+from sweepd.query.verbs import VerbRows, best, frontier, greatest, least
+from sweepd.statuses import DONE
 
 MOST_VALUES = 12
 """How many values of a column a note lists at most, where a question asks for a value that no cell
 has."""
+_SPACED = re.compile(r"('(?:[^']|'')*')|\s*(<=|>=|<>|!=|==|[<>=])\s*")
+"""Matches a text in quotes, which stays as it is, or a comparison, which gets a space on either
+side."""
 
 
 def ask(
@@ -69,7 +64,10 @@ def answer(views: Views, text: str) -> Answer:
     if not views.axes:
         return Answer([], [], ["nothing has been planned or run in this store"], views.damaged)
     damaged = (*views.damaged, *views.prepare(text))
-    question = with_score(views, parse(text, views.columns, views.own, views.connection))
+    question = _with_score(views, parse(text, views.columns, views.own, views.connection))
+
+    # What the question says of anything but scores selects cells. What it says of scores is the
+    # condition that they pass or fail.
     where = conjuncts(question.where or TRUE)
     selection = conjunction([part for part in where if not part.scores])
     condition = conjunction([part for part in where if part.scores])
@@ -84,71 +82,82 @@ def answer(views: Views, text: str) -> Answer:
     about = condition.about.union(*(node.about for _, node in question.expressions))
     own = {name: better for name, better in views.own.items() if name in about}
     every = judged(views, question, selection, condition, own)
-    cells = [cell for cell, selected in every if selected]
-    if not cells:
+    selected = [cell for cell, is_selected in every if is_selected]
+    if not selected:
         notes += _unmet(conjuncts(selection), [cell for cell, _ in every])
-    grouping = group(views, question, [cell for cell, _ in every], cells)
+    grouping = group(views, question, [cell for cell, _ in every], selected)
     _refuse_columns_of(question, grouping.group, own)
+
+    # Cells that differ in nuisance axes alone become one, which stands for the best of them. In a
+    # sweep that settles its answers the steps are such an axis, and of cells that pass the one with
+    # the fewest steps is the best.
     merit = _merit(question, condition, own)
-    of_budgets = views.settles and question.verb == "min" and "steps" in grouping.group
-    tried = [cell for cell in cells if cell.has_values]
-    if of_budgets:
-        cells = within_budgets(cells, views.apart)
+    by_budget = views.settles and question.verb == "min" and "steps" in grouping.group
+    cells = within_budgets(selected, views.apart) if by_budget else selected
     budgets = "steps" if views.settles else None
     rank = fewest_steps(merit) if budgets and question.verb in ("min", "fit") else merit
     cells = tuned(cells, grouping.tuned, views.apart, condition, rank, budgets)
-    notes += _notes(question, cells, condition)
-    reply = _reply(views, question, grouping, cells, condition, merit, score_columns(own))
-    if of_budgets:
-        from sweepd.query.exchange import with_exchange  # the laws take a while
 
-        reply = with_exchange(reply, grouping, tried)
-    notes += [*reply.notes, *_edge_notes(grouping, reply.deciding)]
-    partial = sum(not cell.complete for cell in reply.deciding)
+    notes += _notes(question, cells, condition)
+    found = _rows(views, question, grouping, cells, condition, merit, score_columns(own))
+    if by_budget:
+        from sweepd.query.growth import with_cost_of_halving  # the laws take a while
+
+        as_they_ran = [cell for cell in selected if cell.has_values]
+        found = with_cost_of_halving(found, grouping, as_they_ran)
+    notes += [*found.notes, *_edge_notes(grouping, found.deciding)]
+    partial = sum(not cell.complete for cell in found.deciding)
     if partial and any(node.scores for _, node in question.expressions):
         notes.append(
-            f"partial: {partial} of {len(reply.deciding)} cells shown are judged by fewer seeds, "
+            f"partial: {partial} of {len(found.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
-    summed = summary(views, question, asked, [cell for cell, selected in every if selected])
     return Answer(
-        reply.columns,
-        reply.rows,
+        found.columns,
+        found.rows,
         notes,
         damaged,
         question.verb,
         grouping.group,
         about or frozenset({"acc"}),
         goal_of(condition),
-        reply.tell_cells,
-        summed,
+        found.make_cells,
+        _summary(views, question, asked, selected) if question.verb == "min" else None,
     )
 
 
-def _reply(
-    views: Views,
-    question: Question,
-    grouping: Grouping,
-    cells: Sequence[Cell],
-    condition: Node,
-    merit: Merit,
-    scores: Sequence[str],
-) -> Reply:
-    """Returns what the question's verb finds in the cells."""
-    if question.verb == "min":
-        return _min(views, grouping, cells, condition, merit, scores)
-    valued = [cell for cell in cells if cell.has_values]
-    match question.verb:
-        case "frontier":
-            return _frontier(question, grouping, valued, merit, scores)
-        case "fit":
-            from sweepd.query.growth import growth  # the laws take a while
+def _with_score(views: Views, question: Question) -> Question:
+    """Returns a question of `best` with the score by which it judges. Any other question stays as
+    it is.
 
-            return growth(views, question, grouping, valued, condition, merit)
-        case "best":
-            return best(question, grouping, cells, merit, scores)
-        case "max":
-            return greatest(question, grouping, valued, scores)
+    The condition says which scores count, or the goals do where the condition mentions none. The
+    question judges by a metric of a user's own if one counts. Else it judges by the loss if that
+    alone counts, and by acc otherwise.
+    """
+    if question.best is None:
+        return question
+    goals = frozenset(info.goal.partition(" ")[0] for info in views.infos.values())
+    about = (question.where or TRUE).about or goals
+    own = (name for name in views.own if name in about)
+    score = next(own, "loss" if about == {"loss"} else "acc")
+    return replace(question, expressions=((score, Column(score, views.own.get(score))),))
+
+
+def _goal(views: Views) -> Goal:
+    """Returns the goal that the sweeps have in common. Raises UserError if their goals differ or
+    are not known, or if the goal cannot be read or names no known score."""
+    goals = {info.goal for info in views.infos.values()}
+    if len(goals) != 1:
+        have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
+        raise UserError(f"say when a cell passes, as in `where acc > 0.9`: the goals {have}")
+    text = goals.pop()
+    try:
+        goal = Goal.parse(text)
+    except ValueError as error:
+        raise UserError(f"the goal of the sweeps, {text!r}, cannot be read: {error}") from None
+    if goal.metric not in (known := (*MEASURED, *views.own)):
+        raise UserError(f"the goal of the sweeps, {text}, is about none of {', '.join(known)}")
+    return goal
 
 
 def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
@@ -174,155 +183,29 @@ def _merit(question: Question, condition: Node, own: Iterable[str]) -> Merit:
     return merit
 
 
-def _min(
+def _rows(
     views: Views,
+    question: Question,
     grouping: Grouping,
     cells: Sequence[Cell],
     condition: Node,
     merit: Merit,
     scores: Sequence[str],
-) -> Reply:
-    found = min_rows(views, grouping, cells)
-    goal = goal_of(condition)
-    ends = Ends.of(views, goal, found) if goal and not grouping.of_score else None
-    own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
-    every = [*grouping.group, *own, "verdict", *SETTLED_COLUMNS, *LEAST_COLUMNS]
-    columns = list(dict.fromkeys(every))
-    rows = []
-    settled, decisive = settled_columns(views, found, condition, ends), not falls(condition)
-    for row, of_row in zip(found, settled, strict=True):
-        told = of_row | least_columns(grouping, row, decisive) | row.columns
-        told |= dict.fromkeys(scores) | _told(grouping, row, condition, merit)
-        rows.append({name: told[name] for name in columns})
-    notes = merged_notes(grouping, cells)
-    at_the_smallest = sum(row.passes_at_the_smallest for row in found)
-    if at_the_smallest and not grouping.of_score:
-        notes.append(f"smallest: in {at_the_smallest} of {len(rows)} rows no value below was tried")
+) -> VerbRows:
+    valued = [cell for cell in cells if cell.has_values]
+    match question.verb:
+        case "min":
+            return least(views, grouping, cells, condition, merit, scores)
+        case "frontier":
+            return frontier(question, grouping, valued, merit, scores)
+        case "fit":
+            from sweepd.query.growth import growth  # the laws take a while
 
-    def tell_cells() -> Sequence[Mapping[str, Any]]:
-        from sweepd.query.cell_rows import cell_rows  # for figures alone
-
-        return cell_rows(grouping, found, merit)
-
-    return Reply(columns, rows, deciding(found, merit), notes, tell_cells)
-
-
-def _told(grouping: Grouping, row: MinRow, condition: Node, merit: Merit) -> dict[str, Any]:
-    """Returns what a row of `min` tells of its bound and of its best cell.
-
-    That cell is the best one that passes at the least value. Where none passes, it is the best of
-    the largest value that was tried.
-    """
-    bound = row.bound
-    best = max(row.passing or row.largest_tried, key=merit, default=None)
-    scores = best.scores() if best else {}
-    shown = best if best and (best.outcome or best.measured) else None
-    return {
-        "value": bound.value,
-        "fail": bound.fail,
-        "pass": bound.value,
-        "inferred": bound.inferred,
-        "passed": best.passed if best else 0,
-        "seeds": best.decided if best else 0,
-        **scores,
-        "close": _close(scores.get("acc_low"), scores.get("acc_high"), thresholds(condition)),
-        "at": shown and grouping.at(shown),
-        "edge": shown and shown.edge,
-        "verdict": bound.kind,
-    }
-
-
-def _frontier(
-    question: Question,
-    grouping: Grouping,
-    cells: Sequence[Cell],
-    merit: Merit,
-    scores: Sequence[str],
-) -> Reply:
-    (cost, _), (score, _) = question.expressions
-    own = [cost, score, *grouping.shown, "seeds", *scores, "solved", "at", "edge"]
-    rows: list[dict[str, Any]] = []
-    unbeaten: list[Cell] = []
-    tied = 0
-    for where, members in grouping.rows(cell for cell in cells if cell.outcome):
-        best = -inf
-        for cell in sorted(members, key=lambda cell: (cell.values[0], -merit(cell))):
-            tied += merit(cell) == best > -inf and cell.values[0] == unbeaten[-1].values[0]
-            if merit(cell) > best:
-                best = merit(cell)
-                found = {
-                    **told_of(grouping, cell),
-                    "solved": cell.row["solved"],
-                    cost: cell.values[0],
-                    score: cell.values[1],
-                }
-                rows.append(where | {name: found[name] for name in own})
-                unbeaten.append(cell)
-    columns = list(dict.fromkeys([*grouping.group, *own]))
-    notes = []
-    if solved := sum(cell.row["solved"] > 0 for cell in cells):
-        notes.append(
-            f"censored: {solved} of {len(cells)} cells have seeds that stopped as solved; their "
-            "score is a bound from below, so one that is not shown may belong here"
-        )
-    if tied:
-        notes.append(f"tied: {tied} more cells have the cost and the score of a row that is shown")
-    if merged := grouping.merged(cells):
-        notes.append(f"pooled: cells that differ in {', '.join(merged)}, other problems, compete")
-    return Reply(
-        columns, rows, unbeaten, notes, lambda: [{"cell": c.row["cell"]} for c in unbeaten]
-    )
-
-
-def _close(low: float | None, high: float | None, thresholds: Sequence[float]) -> bool | None:
-    """Returns whether an interval holds one of the thresholds. None if there is no interval or no
-    threshold."""
-    if low is None or high is None or not thresholds:
-        return None
-    return any(low <= threshold <= high for threshold in thresholds)
-
-
-def _goal(views: Views) -> Goal:
-    """Returns the goal that the sweeps have in common. Raises UserError if their goals differ or
-    are not known, or if the goal cannot be read or names no known score."""
-    goals = {info.goal for info in views.infos.values()}
-    if len(goals) != 1:
-        have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
-        raise UserError(f"say when a cell passes, as in `where acc > 0.9`: the goals {have}")
-    text = goals.pop()
-    try:
-        goal = Goal.parse(text)
-    except ValueError as error:
-        raise UserError(f"the goal of the sweeps, {text!r}, cannot be read: {error}") from None
-    if goal.metric not in (known := (*MEASURED, *views.own)):
-        raise UserError(f"the goal of the sweeps, {text}, is about none of {', '.join(known)}")
-    return goal
-
-
-def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterator[str]:
-    """Yields notes on what the rows leave out or do not decide."""
-    if unfinished := [cell for cell in cells if cell.outcome is None]:
-        early = [
-            any(point.row["stopped"] or point.row["solved"] for point in cell.points)
-            for cell in unfinished
-        ]
-        detail = f", {sum(early)} of them with seeds that stopped early" if any(early) else ""
-        yield f"unfinished: {len(unfinished)} of {len(cells)} cells{detail}"
-    for score in sorted(condition.scores):
-        if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
-            yield f"not measured: {silent} cells have completed trials without {score}"
-    empty = [cell for cell in cells if not cell.has_values]
-    if question.best:  # there, a cell that diverged counts as the worst (`winners`)
-        empty = [cell for cell in empty if cell.values[0] is None]
-    if empty:
-        asked = {name for _, node in question.expressions for name in node.columns}
-        why = " yet"
-        of_loops = [cell for cell in empty if cell.row["L"] is None]
-        if any(cell.row[cost] is None for cell in of_loops for cost in asked.intersection(COSTS)):
-            why = ": their loop may state costs in `cost()`"
-        elif diverged := sum(cell.complete and cell.row["diverged"] > 0 for cell in empty):
-            why = f" yet; {diverged} of them diverged"
-        yield f"left out: {len(empty)} cells for which an expression has no value{why}"
+            return growth(views, question, grouping, valued, condition, merit)
+        case "best":
+            return best(question, grouping, cells, merit, scores)
+        case "max":
+            return greatest(question, grouping, valued, scores)
 
 
 def _refuse_columns_of(question: Question, group: Iterable[str], own: Iterable[str]) -> None:
@@ -345,13 +228,39 @@ def _unmet(where: Iterable[Node], cells: Sequence[Cell]) -> Iterator[str]:
     for part in where:
         match part:
             case Compare(Column(name), "=", Constant() as asked):
-                found: set[Any] = {cell.row.get(name) for cell in cells} - {None}
-                known = [str(v).lower() if isinstance(v, bool) else str(v) for v in sorted(found)]
+                values: set[Any] = {cell.row.get(name) for cell in cells} - {None}
+                known = [str(v).lower() if isinstance(v, bool) else str(v) for v in sorted(values)]
                 word = asked.text.strip("'").replace("''", "'")
-                if word not in known and asked.number not in found:
+                if word not in known and asked.number not in values:
                     hint = closest(word, known) if asked.number is None else ""
                     few = ", ".join(known[:MOST_VALUES]) + ", …" * (len(known) > MOST_VALUES)
                     yield f"no cell has {name} = {asked.text}{hint}; {name} is one of: {few}"
+
+
+def _notes(question: Question, cells: Sequence[Cell], condition: Node) -> Iterator[str]:
+    """Yields notes on what the rows leave out or do not decide."""
+    if unfinished := [cell for cell in cells if cell.outcome is None]:
+        early = [
+            any(point.row["stopped"] or point.row["solved"] for point in cell.points)
+            for cell in unfinished
+        ]
+        detail = f", {sum(early)} of them with seeds that stopped early" if any(early) else ""
+        yield f"unfinished: {len(unfinished)} of {len(cells)} cells{detail}"
+    for score in sorted(condition.scores):
+        if silent := sum(c.row["completed"] > 0 and c.row[score] is None for c in cells):
+            yield f"not measured: {silent} cells have completed trials without {score}"
+    empty = [cell for cell in cells if not cell.has_values]
+    if question.best:  # there, a cell that diverged counts as the worst (`verbs.best`)
+        empty = [cell for cell in empty if cell.values[0] is None]
+    if empty:
+        asked = {name for _, node in question.expressions for name in node.columns}
+        why = " yet"
+        of_loops = [cell for cell in empty if cell.row["L"] is None]
+        if any(cell.row[cost] is None for cell in of_loops for cost in asked.intersection(COSTS)):
+            why = ": their loop may state costs in `cost()`"
+        elif diverged := sum(cell.complete and cell.row["diverged"] > 0 for cell in empty):
+            why = f" yet; {diverged} of them diverged"
+        yield f"left out: {len(empty)} cells for which an expression has no value{why}"
 
 
 def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:
@@ -364,3 +273,37 @@ def _edge_notes(grouping: Grouping, deciding: Sequence[Cell]) -> Iterator[str]:
                 f"edge: the best {axis} is at the edge of its tried range in {len(at_edge)} of the "
                 f"{len(deciding)} cells that decide ({failed} of them failed): try a wider range"
             )
+
+
+def _summary(views: Views, question: Question, condition: str, cells: Sequence[Cell]) -> Summary:
+    """Returns the summary of a `min` over these cells of the grid. condition: when a cell passes,
+    in the words of the question."""
+    [(trials, tried, train_flops)] = views.fetch(
+        f"""
+        SELECT coalesce(sum(trials), 0)::BIGINT, count(*), coalesce(sum(train_flops), 0)
+        FROM (
+            SELECT cell, count(*) AS trials, sum(train_flops) AS train_flops FROM raw.own
+            WHERE status IN {DONE} GROUP BY cell
+        ) SEMI JOIN (SELECT unnest(?) AS cell) USING (cell)
+        """,
+        [cell.row["cell"] for cell in cells],
+    )
+    rules = {cell.row["pass"] for cell in cells}
+    counts = sorted({cell.row["seeds"] for cell in cells})
+    if counts[-1:] == [1]:
+        seeds = "1 seed"
+    elif len(rules) != 1 or not counts:
+        seeds = "seeds by each grid's own rule"
+    else:
+        many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+        seeds = f"{rules.pop()} of {many} seeds"
+    return Summary(
+        least=question.expressions[0][0],
+        condition=_SPACED.sub(lambda m: m[1] or f" {m[2]} ", condition),
+        seeds=seeds,
+        size_fields=views.size_fields,
+        trials=trials,
+        tried=tried,
+        cells=len(cells),
+        train_flops=train_flops,
+    )

@@ -13,13 +13,13 @@ from sweepd.errors import UserError
 from sweepd.grid.options import CONFIRMING
 from sweepd.intervals import wilson
 from sweepd.listing import Row
-from sweepd.query.bounds import Value
 from sweepd.query.cells_sql import ScoreDirections, quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, falls, kleene, known
 from sweepd.query.parser import Question
 from sweepd.statuses import RAN
 
+Value = int | float
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """The beginnings of the names of DuckDB's numeric types."""
 

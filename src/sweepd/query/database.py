@@ -44,8 +44,6 @@ from sweepd.store.sweeps import SweepInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sweepd.query.summary import Summary
-
 CodeChoice = Callable[[str, str], str | None] | Literal["all"]
 """The code whose trials count. "all" stands for every code, and then cells differ by code.
 
@@ -71,6 +69,29 @@ COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What people read above and below the answer to a `min`."""
+
+    least: str
+    """What is minimised, as it was typed."""
+    condition: str
+    """When a cell passes, in the words of the question. The goal comes first if the question says
+    nothing about scores."""
+    seeds: str
+    """How the outcomes of a cell's seeds are combined, such as `median of 3 seeds`."""
+    size_fields: Mapping[str, str]
+    """The field that is the size of each task, by task."""
+    trials: int
+    """How many trials have ended."""
+    tried: int
+    """How many cells have a trial that has ended."""
+    cells: int
+    """How many cells the question is about."""
+    train_flops: float
+    """The training FLOPs of the trials that have ended, each counted from its first step."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """Rows of plain values, by column. `notes` say what the rows alone do not show."""
 
@@ -88,15 +109,15 @@ class Answer:
     goal: Goal | None = None
     """The question's condition as a goal. None unless it compares one score with a number and asks
     nothing else."""
-    tell_cells: Callable[[], Sequence[Mapping[str, Any]]] = field(default=tuple, compare=False)
+    make_cells: Callable[[], Sequence[Mapping[str, Any]]] = field(default=tuple, compare=False)
     summary: Summary | None = None
-    """What people read above and below the answer to a `min`. None for any other verb."""
+    """None for any verb but `min`."""
 
     @cached_property
     def cells(self) -> Sequence[Mapping[str, Any]]:
         """What figures need to know of cells. For `min` this is what each cell of the grid says
-        (`cell_rows`), for `frontier` the `cell` of each row, and for other verbs it is empty."""
-        return self.tell_cells()
+        (`minima.cell_rows`), for `frontier` the `cell` of each row. Empty for other verbs."""
+        return self.make_cells()
 
 
 @dataclass(frozen=True)

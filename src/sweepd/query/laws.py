@@ -1,28 +1,46 @@
 """Fits laws of growth to the outcomes of trials, and weighs several laws against each other.
 
-The level of a size (`levels`) is what the law says there plus an error of that size. All trials of
-the size share this error, since some sizes are harder than any smooth law says. The scale of these
-errors is not known, so it is estimated with the rest, and so is the scatter of the seeds. The
-likelihood is averaged over all of these and not maximised. On a grid of powers of two many laws fit
-equally well, and the average keeps that uncertainty. benchmarks/inference.py measures how often the
-intervals contain the truth.
+The level of a size is the width at which half of its trials pass, in octaves. The probability that
+a trial passes is a logistic function of log2(width) - level. Every trial that ran counts by itself.
+A width that was never tried at a size says nothing there, even where a smaller size failed with it.
+So the choice of what a search tried does not bias the answer. The search chose by what it had seen,
+and all that it had seen is in the likelihood.
+
+A level is what the law says at that size plus an error of that size. All trials of the size share
+this error, since some sizes are harder than any smooth law says. The scale of these errors is not
+known, so it is estimated with the rest, and so is the scatter of the seeds. The likelihood is
+averaged over all of these and not maximised. On a grid of powers of two many laws fit equally well,
+and the average keeps that uncertainty. benchmarks/inference.py measures how often the intervals
+contain the truth.
+
+Shapes: `levels` of the grid of heights, `scales` of SCALES, `errors` of ERRORS, `sizes` of the xs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import e, log2
-from typing import TYPE_CHECKING
 
-from sweepd.query.levels import SCALES, Levels, Point, between
+import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+Array = npt.NDArray[np.float64]
 
-    Array = npt.NDArray[np.float64]
-
+SCALES = (0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.95)
+"""The scales, in octaves, that the logistic function may have. They say how far the seeds of a size
+lie apart. The data weigh them. Beforehand each scale counts by its inverse, since most training
+scatters little."""
+STRAY = 0.02
+"""The probability that a trial passes however small its width is, and also that one fails however
+large it is. Such a trial was lucky, or it hung."""
+STEP = 0.1
+"""The distance, in octaves, between the levels at which the likelihood is computed. It is larger
+where that would take more than MOST steps."""
+MOST = 200
+MARGIN = 3.0
+"""How far, in octaves, the levels reach beyond the tried values on either side."""
 LEAST_POINTS = 3
 LEAST_BRACKETED = 2
 """The number of points with both passes and fails that a fit needs. With fewer, a slope fits as
@@ -50,6 +68,77 @@ LAW_NAMES = ("constant", "power", "sqrt", "plateau")
 """The laws that are weighed against each other. constant: the value is the same at every x. power:
 x ** exponent. sqrt: √(x / ln x), which theory predicts for L. plateau: constant up to some size,
 and from there on x ** exponent."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How many trials of one width passed and failed at one size."""
+
+    value: float
+    passed: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """The trials at one value of what a law is fitted along."""
+
+    x: float
+    tried: tuple[Tried, ...]
+
+    @property
+    def informative(self) -> bool:
+        return any(one.passed or one.failed for one in self.tried)
+
+    @property
+    def bracketed(self) -> bool:
+        """Whether something passed, and something smaller failed."""
+        failed = [one.value for one in self.tried if one.failed]
+        return any(one.passed and one.value > min(failed) for one in self.tried if failed)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The evenly spaced levels, in octaves, at which the likelihood is computed. They cover the
+    tried values, from `low` to `high`, and MARGIN on either side."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, points: Sequence[Point]) -> Levels:
+        """Returns the levels over all values that were tried at the points. At least one point must
+        have trials, and all values must be above 0."""
+        tried = [one.value for point in points for one in point.tried]
+        return cls(float(np.log2(min(tried))), float(np.log2(max(tried))))
+
+    @property
+    def height(self) -> float:
+        """The octaves from the least to the greatest value that was tried."""
+        return self.high - self.low
+
+    def starts(self) -> Array:
+        """Returns the heights (starts,), in octaves, that a law may have at the middle size."""
+        return np.linspace(self.low - SPARE / 2, self.high + SPARE / 2, LEVELS)
+
+    @cached_property
+    def grid(self) -> Array:
+        """The levels (levels,), in octaves."""
+        reach = self.height + 2 * MARGIN
+        count = min(MOST, round(reach / STEP))
+        return np.linspace(self.low - MARGIN, self.high + MARGIN, count + 1)
+
+    def likelihood(self, point: Point) -> Array:
+        """Returns the likelihood (scales, levels) of what was tried at one point, up to a factor
+        that is the same for all scales and levels."""
+        values = np.log2([one.value for one in point.tried])
+        passed = np.array([one.passed for one in point.tried])[:, None]
+        failed = np.array([one.failed for one in point.tried])[:, None]
+        z = (values[:, None] - self.grid) / np.array(SCALES)[:, None, None]
+        share = STRAY + (1 - 2 * STRAY) * (1 + np.tanh(z / 2)) / 2
+        log = (passed * np.log(share) + failed * np.log1p(-share)).sum(axis=1)
+        found: Array = np.exp(log - log.max())
+        return found
 
 
 @dataclass(frozen=True)
@@ -90,18 +179,15 @@ def refusal(points: Sequence[Point]) -> str | None:
 
 def fit(points: Sequence[Point]) -> Law:
     """Returns the law through the points, for which `refusal` must be None."""
-    import numpy as np
-
     levels, sizes = _sizes(points)
-    start = _starts(levels)
+    start = levels.starts()
     steepest = max((levels.height + 2 * SPARE) / sizes.span, 2 * STEEPEST)
     slopes = np.linspace(-1, 1, SLOPES) * steepest
     density = sizes.density(start, slopes, sizes.xs)
     slope = _slope(slopes, density.sum(axis=0))
     of_start = density.sum(axis=1)
     at_middle = np.interp(0.5, (np.cumsum(of_start) - of_start / 2) / of_start.sum(), start)
-    middle = _middle([point.x for point in points if point.informative])
-    return Law(**vars(slope), factor=2 ** float(at_middle - slope.exponent * middle))
+    return Law(**vars(slope), factor=2 ** float(at_middle - slope.exponent * sizes.middle))
 
 
 def weights(points: Sequence[Point]) -> dict[str, float]:
@@ -111,10 +197,8 @@ def weights(points: Sequence[Point]) -> dict[str, float]:
     Each law counts by its likelihood, averaged over all that the law leaves open: its level, and
     exponents from 0 to STEEPEST. So a law that could fit anything gains nothing by that.
     """
-    import numpy as np
-
     levels, sizes = _sizes(points)
-    x = 2 ** (sizes.xs + _middle([point.x for point in points if point.informative]))
+    x = 2 ** (sizes.xs + sizes.middle)
     exponents = np.linspace(0, STEEPEST, SLOPES // 4)
     shapes = {"constant": [(np.zeros(1), sizes.xs)], "power": [(exponents, sizes.xs)]}
     if x.min() > e:
@@ -122,20 +206,19 @@ def weights(points: Sequence[Point]) -> dict[str, float]:
     knees = np.sort(sizes.xs)[1:-1]
     shapes["plateau"] = [(exponents, np.maximum(sizes.xs - knee, 0)) for knee in knees]
     evidence = {
-        name: np.mean([sizes.density(_starts(levels), k, s - s.mean()).mean() for k, s in found])
-        for name, found in shapes.items()
+        name: np.mean([sizes.density(levels.starts(), k, s - s.mean()).mean() for k, s in each])
+        for name, each in shapes.items()
     }
-    return {name: float(found / sum(evidence.values())) for name, found in evidence.items()}
+    return {name: float(one / sum(evidence.values())) for name, one in evidence.items()}
 
 
 def difference(one: Sequence[Point], other: Sequence[Point]) -> Slope | None:
     """Returns the exponent of `one` less that of `other`, over the xs that both have. Returns None
     where the points of either at these xs cannot carry a fit.
 
-    An error of a size that both have in common cancels.
+    An error of a size that both have in common, because the size is harder or easier than a law
+    says, cancels. It may be anything.
     """
-    import numpy as np
-
     at = {point.x: point for point in other if point.informative}
     pairs = [(point, at[point.x]) for point in one if point.informative and point.x in at]
     if refusal([mine for mine, _ in pairs]) or refusal([theirs for _, theirs in pairs]):
@@ -143,6 +226,14 @@ def difference(one: Sequence[Point], other: Sequence[Point]) -> Slope | None:
     levels = Levels.of([point for pair in pairs for point in pair])
     end = levels.grid[-1] - levels.grid[0]
     apart = np.linspace(-end, end, 2 * len(levels.grid) - 1)
+
+    def between(mine: Array, theirs: Array) -> Array:
+        """Returns the likelihood (scales, 2 levels - 1) of the difference of two levels of one
+        size, whose own likelihoods are (scales, levels)."""
+        found = [np.convolve(a, b[::-1]) for a, b in zip(mine, theirs, strict=True)]
+        likelihood: Array = np.array(found) / np.max(found)
+        return likelihood
+
     likelihoods = (between(*map(levels.likelihood, pair)) for pair in pairs)
     sizes = _Sizes.of([point.x for point, _ in pairs], apart, likelihoods)
     reach = levels.height + SPARE
@@ -155,8 +246,10 @@ def difference(one: Sequence[Point], other: Sequence[Point]) -> Slope | None:
 class _Sizes:
     """The likelihood of a law's height at each size, for each scale and each error."""
 
+    middle: float
+    """The middle of the range of the sizes, in octaves."""
     xs: Array
-    """The sizes, in octaves from the middle of their range. Shape (sizes,)."""
+    """The sizes, in octaves from `middle`. Shape (sizes,)."""
     grid: Array
     """The evenly spaced heights, in octaves, at which the likelihood is known. Shape (levels,)."""
     log: Array
@@ -170,13 +263,21 @@ class _Sizes:
 
         grid: (levels,). likelihoods: (scales, levels) at each x.
         """
-        import numpy as np
-
-        kernels = _kernels(grid)
-        found = np.array([np.einsum("ejk,sk->jse", kernels, each) for each in likelihoods])
-        held = np.log(np.outer(_shares([1 / scale for scale in SCALES]), _held_errors()))
-        log = np.log(found + TINY) + held / len(found)
-        return cls(np.log2(xs) - _middle(xs), grid, log.reshape(*found.shape[:2], -1))
+        # The shares (errors, levels, levels) of the levels that a size may have (last axis) where
+        # the law says a level (middle axis).
+        apart = grid[:, None] - grid
+        normal = np.array([np.exp(-0.5 * (apart / (error or TINY)) ** 2) for error in ERRORS])
+        kernels = normal / normal.sum(axis=2, keepdims=True)
+        likelihood = np.array([np.einsum("ejk,sk->jse", kernels, each) for each in likelihoods])
+        # The prior: of a scale its inverse, and of an error the share of the range around it.
+        rising = np.array(ERRORS)
+        ends = np.array([0, rising[1] / 2, *(rising[1:-1] + rising[2:]) / 2, LARGEST])
+        small = _shares(np.diff(np.arctan(ends / SMALL)))
+        of_errors = SHARE_SMALL * small + (1 - SHARE_SMALL) * _shares(np.diff(ends))
+        prior = np.log(np.outer(_shares([1 / scale for scale in SCALES]), of_errors))
+        log = np.log(likelihood + TINY) + prior / len(likelihood)
+        middle = (log2(min(xs)) + log2(max(xs))) / 2
+        return cls(middle, np.log2(xs) - middle, grid, log.reshape(*likelihood.shape[:2], -1))
 
     @property
     def span(self) -> float:
@@ -185,8 +286,6 @@ class _Sizes:
     def density(self, start: Array, slopes: Array, shape: Array) -> Array:
         """Returns the likelihood (starts, slopes) of the laws start + slope · shape, up to a factor
         that all laws have in common. shape: (sizes,)"""
-        import numpy as np
-
         found = np.zeros((len(start), len(slopes), self.log.shape[-1]), np.float32)
         step = self.grid[1] - self.grid[0]
         for log, climbed in zip(self.log, shape, strict=True):
@@ -206,50 +305,12 @@ def _sizes(points: Sequence[Point]) -> tuple[Levels, _Sizes]:
     return levels, _Sizes.of([point.x for point in points], levels.grid, likelihoods)
 
 
-def _starts(levels: Levels) -> Array:
-    """Returns the heights (starts,), in octaves, that a law may have at the middle size."""
-    import numpy as np
-
-    starts: Array = np.linspace(levels.low - SPARE / 2, levels.high + SPARE / 2, LEVELS)
-    return starts
-
-
-def _kernels(grid: Array) -> Array:
-    """Returns the shares (errors, levels, levels) of the levels that a size may have (last axis)
-    where the law says a level (middle axis), for each of ERRORS."""
-    import numpy as np
-
-    apart = grid[:, None] - grid
-    found = np.array([np.exp(-0.5 * (apart / (error or TINY)) ** 2) for error in ERRORS])
-    shares: Array = found / found.sum(axis=2, keepdims=True)
-    return shares
-
-
-def _held_errors() -> Array:
-    """Returns the prior probability (errors,) of each of ERRORS."""
-    import numpy as np
-
-    rising = np.array(ERRORS)
-    ends = np.array([0, rising[1] / 2, *(rising[1:-1] + rising[2:]) / 2, LARGEST])
-    small = _shares(np.diff(np.arctan(ends / SMALL)))
-    return SHARE_SMALL * small + (1 - SHARE_SMALL) * _shares(np.diff(ends))
-
-
 def _shares(weights: Sequence[float] | Array) -> Array:
-    import numpy as np
-
     found: Array = np.asarray(weights) / np.sum(weights)
     return found
 
 
-def _middle(xs: Sequence[float]) -> float:
-    """Returns the middle of the range of the xs, in octaves."""
-    return (log2(min(xs)) + log2(max(xs))) / 2
-
-
 def _slope(slopes: Array, density: Array) -> Slope:
-    import numpy as np
-
     below = (np.cumsum(density) - density / 2) / density.sum()
     low, middle, high = np.interp((0.025, 0.5, 0.975), below, slopes)
     return Slope(float(middle), float(low), float(high), 1 - float(np.interp(0, slopes, below)))

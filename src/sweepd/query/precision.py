@@ -14,8 +14,7 @@ from math import log2
 from statistics import median
 from typing import TYPE_CHECKING
 
-from sweepd.query.laws import LEAST_POINTS, fit, refusal
-from sweepd.query.levels import Point, Tried
+from sweepd.query.laws import LEAST_POINTS, Point, Tried, fit, refusal
 
 if TYPE_CHECKING:
     from sweepd.grid.plan import Plan

@@ -13,13 +13,12 @@ from typing import Any
 
 from sweepd.grid.options import LEAST_SEEDS, Goal
 from sweepd.listing import duration
-from sweepd.query.bounds import Candidate, Value
-from sweepd.query.cells import RULES, Cell
+from sweepd.query.cells import RULES, Cell, Value
 from sweepd.query.cells_sql import quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, goal_of
 from sweepd.query.grouping import Grouping
-from sweepd.query.minima import MinRow, bound_of
+from sweepd.query.minima import Candidate, MinRow, verdict_of
 from sweepd.query.nuisance import place
 from sweepd.search.settle import AtRate, Final, SettledMark, settled_mark
 from sweepd.statuses import RAN
@@ -111,7 +110,7 @@ def _settled_mark(
     `slowest`, which `_slowest` returns."""
     if ends is None or goal is None:
         return SettledMark("untested", "the question is not about one score")
-    if row.bound.kind == "not monotone":
+    if row.verdict.kind == "not monotone":
         return SettledMark("untested", "cells contradict each other")
     if not row.deciding:
         return SettledMark("untested", "the grid has no smaller value")
@@ -214,9 +213,9 @@ def least_columns(grouping: Grouping, row: MinRow, decisive: bool) -> dict[str, 
     if any(p.decided >= LEAST_SEEDS for same in points.values() for one in same for p in one):
         every = [_by_rules(value, same, decisive) for value, same in points.items()]
         for rule, candidates in zip(RULES, zip(*every, strict=True), strict=True):
-            bound = bound_of(grouping, candidates)
-            found[f"least_{rule}"] = bound.value
-            found[f"least_{rule}_verdict"] = bound.kind
+            verdict = verdict_of(grouping, candidates)
+            found[f"least_{rule}"] = verdict.value
+            found[f"least_{rule}_verdict"] = verdict.kind
     return found
 
 

@@ -1,0 +1,292 @@
+"""Answers as people read them. `rows_for_people` has a line for each row of an answer. `lines` has
+`min` as a table with a row for each size and a column for each model:
+
+    Least d with acc > 0.9 on lis (median of 3 seeds)
+    n   L  linear  standard
+    4  11  4 *     ≤ 4
+    6  15  16 ?    16 (8 fails) ?
+
+A value without a mark is settled. Every other value has a mark, and a legend says what marks mean.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sweepd.listing import GAP, Row, at_most, cell
+from sweepd.query.database import Answer, Summary
+from sweepd.query.settled import UNCONFIRMED
+
+MARKS = {
+    "≤": "nothing smaller was tried to its end",
+    ">": "more than this grid has",
+    "(fails)": "the next smaller value failed, here or at a smaller size",
+    "none": "nothing that was tried passes",
+    "~": "close call",
+    "…": "longer training may lower it",
+    "?": "not trained long enough to tell",
+    "*": "passed as the best of several, not confirmed on fresh seeds",
+    "¹": "at one learning rate",
+    "!": "not monotone",
+    "–": "not finished",
+}
+"""What each mark means, in the order of the legend."""
+PROSE = 80
+"""The length of lines of text, in characters, where no width is given."""
+
+Tone = Literal["plain", "title", "settled", "open", "warning", "quiet"]
+StyledLine = list[tuple[str, Tone]]
+"""A line of text, cut into pieces. Each piece has the tone in which it is shown."""
+
+
+# One line for each row
+
+
+def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
+    """Returns the columns and rows for people. Values that belong together stand in one column, and
+    numbers have words beside them where they need some."""
+    if not answer.columns:
+        return [], []
+    if answer.verb == "fit":
+        law = ("exponent", "95%", "growth", "likely laws", "points", "censored", "seeds")
+        beside = ("over standard", "predicted", "at_hand", "agrees", "reason")
+        return [*answer.group, *law, *beside], [_law(row) for row in answer.rows]
+    scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
+    for score in sorted(answer.about - {"acc"}):
+        scores += [score, f"seeds' {score}"]
+    if answer.verb == "min":
+        own = ["value", "fail", "verdict", "settled", "passed"]
+        columns = [*answer.group, *own, *scores, "inferred"]
+        columns += ["per halving"] if "per_halving" in answer.columns else []
+    else:
+        columns = [*answer.columns[: answer.columns.index("seeds") + 1], *scores]
+    columns += ["at", *(["edge"] if any(row["edge"] for row in answer.rows) else [])]
+    told = _row_of_min if answer.verb == "min" else _row
+    return list(dict.fromkeys(columns)), [told(row, answer.about) for row in answer.rows]
+
+
+def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str, Any]:
+    """Returns a row for people. A column is empty where its values are missing. close: whether the
+    interval of the accuracy holds the threshold."""
+
+    def span(low: str, high: str, form: str) -> str:
+        if row[low] is None and row[high] is None:
+            return ""
+        ends = (row[low], row[high])
+        return " … ".join("diverged" if end is None else format(end, form) for end in ends)
+
+    acc = ""
+    if row["acc"] is not None:
+        beside = ["close"] if close else []
+        beside += [] if row["chain_acc"] is None else [f"chain {row['chain_acc']:.3f}"]
+        # In a frontier, the score of a cell with seeds that stopped as solved may be higher still.
+        from_below = "≥ " if row.get("solved") else ""
+        acc = f"{from_below}{row['acc']:.3f}" + (f" ({', '.join(beside)})" if beside else "")
+    spans = {
+        f"seeds' {score}": span(
+            f"{score}_seed_min", f"{score}_seed_max", ".3f" if score == "acc" else ".3g"
+        )
+        for score in about
+    }
+    at = "" if row["at"] == "{}" else row["at"]
+    return {**row, "95%": span("acc_low", "acc_high", ".3f"), **spans, "acc": acc, "at": at}
+
+
+def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
+    """Returns a row of `min` for people. It says whether more training would change the value, and
+    why if the row is not settled."""
+    if row["settled"] != "yes":
+        settled = f"{row['settled']}: {row['why']}"
+    else:
+        settled = "yes, at one rate" if row["rates"] == 1 else "yes"
+    per_halving = ""
+    if row.get("per_halving") is not None:
+        low, high = row["per_halving_low"], row["per_halving_high"]
+        per_halving = f"{row['per_halving']:.2g} times ({low:.2g} … {high:.2g})"
+    return {
+        **_row(row, about, row["close"]),
+        "value": at_most(row["value"]) if row["verdict"] == "at most" else row["value"],
+        "passed": f"{row['passed']} of {row['seeds']}",
+        "settled": settled,
+        "per halving": per_halving,
+    }
+
+
+def _law(row: Row) -> dict[str, Any]:
+    """Returns a row of `fit` for people. It shows the laws that have a weight of 0.1 or more."""
+
+    def between(low: str, high: str) -> str:
+        return "" if row[low] is None else f"{row[low]:.2f} … {row[high]:.2f}"
+
+    prefix = "weight_"
+    weights = {name.removeprefix(prefix): row[name] for name in row if name.startswith(prefix)}
+    heavy = sorted((-w, name) for name, w in weights.items() if w is not None and w >= 0.1)
+    over = ""
+    if row["over_standard"] is not None:
+        interval = between("over_standard_low", "over_standard_high")
+        over = f"{row['over_standard']:+.2f} ({interval})"
+    return {
+        **row,
+        "exponent": row["exponent"] and round(row["exponent"], 2),
+        "95%": between("low", "high"),
+        "likely laws": ", ".join(f"{name} {-w:.2f}" for w, name in heavy),
+        "over standard": over,
+        "at_hand": row["at_hand"] and round(row["at_hand"], 2),
+    }
+
+
+# One line for each size
+
+
+@dataclass(frozen=True)
+class PivotEntry:
+    """What the table shows of one row of `min`: its value, and the marks of all that is uncertain
+    about it."""
+
+    text: str
+    marks: tuple[str, ...]
+    settled: bool
+
+    @property
+    def tone(self) -> Tone:
+        if "!" in self.marks:
+            return "warning"
+        if "–" in self.marks:
+            return "quiet"
+        return "settled" if self.settled else "open"
+
+
+def entry(row: Row) -> PivotEntry:
+    """Returns a row of `min` in a few characters. One that is not settled has at least one mark."""
+    value, fail, verdict = cell(row["value"]), cell(row["fail"]), row["verdict"]
+    fails = f" ({fail} fails)" if fail else ""
+    text, marks = value, []
+    match verdict:
+        case "at most":
+            text, marks = f"≤ {value}", ["≤"]
+        case "above":
+            text, marks = (f"> {fail}", [">"]) if fail else ("none", ["none"])
+        case "open":
+            text, marks = f"–{fails}", ["–"]
+        case "not monotone":
+            text, marks = f"{value} !", ["!"]
+        case "bracketed":
+            text = f"{value}{fails}"
+    if fails and fails in text:
+        marks.append("(fails)")
+    doubts = ["~"] if row["close"] else []
+    match row["settled"]:
+        case "moving" if verdict != "open":
+            doubts.append("…")
+        case "untested" if row["why"] == UNCONFIRMED:
+            doubts.append("*")
+        case "untested" if verdict in ("exact", "bracketed", "above"):
+            doubts.append("?")
+        case "yes" if row["rates"] == 1:
+            doubts.append("¹")
+    return PivotEntry(" ".join([text, *doubts]), (*marks, *doubts), row["settled"] == "yes")
+
+
+def lines(answer: Answer, width: int | None) -> Iterator[StyledLine]:
+    """Yields an answer of `min` as lines of at most `width` characters. There is a table for each
+    task, with a legend of the marks that it uses. Models that do not fit side by side continue
+    below in a table of their own. The last line says how much was run."""
+    about = answer.summary
+    assert about is not None
+    by_task: dict[str, list[Row]] = {}
+    for row in answer.rows:
+        by_task.setdefault(row["task"], []).append(row)
+    for task, rows in by_task.items():
+        yield from _table_of_task(about, answer.group, task, rows, width)
+        yield []
+    spent = f": {about.train_flops:.2g} training FLOPs" if about.train_flops else ""
+    ran = f"{about.trials} trials ran, in {about.tried} of {about.cells} cells{spent}"
+    for line in _wrapped(f"{ran}. --wide says more.".split(), width, " "):
+        yield [(line, "plain")]
+
+
+def _table_of_task(
+    about: Summary, group: Sequence[str], task: str, rows: Sequence[Row], width: int | None
+) -> Iterator[StyledLine]:
+    title = f"Least {about.least} with {about.condition} on {task} ({about.seeds})"
+    for line in _wrapped(title.split(), width, " "):
+        yield [(line, "title")]
+
+    # A line of the table for each combination of the group's other columns, of which the size comes
+    # last. It holds the entries of the models.
+    extras = [name for name in group if name not in ("task", "model", "size", "L")]
+    sizes = [name for name in ("size", "L") if name in group]
+    sizes = [name for name in sizes if any(row[name] is not None for row in rows)]
+    beside = [*extras, *sizes]
+    table: dict[tuple[Any, ...], dict[str, PivotEntry]] = {}
+    for row in rows:
+        table.setdefault(tuple(row[name] for name in beside), {})[row["model"]] = entry(row)
+    keys = sorted(table, key=lambda key: [(value is not None, value) for value in key])
+    models = list(dict.fromkeys(row["model"] for row in rows))
+
+    # The columns as aligned texts, of which the first is the head: those beside the models, which
+    # stand in every block, and one for each model.
+    size_field = about.size_fields.get(task, "size")
+    stub: list[list[str]] = []
+    for i, name in enumerate(beside):
+        head = size_field if name == "size" and size_field not in extras else name
+        numbers = all(isinstance(key[i], int | float) or key[i] is None for key in keys)
+        stub.append(_aligned([head, *(cell(key[i]) for key in keys)], right=numbers))
+    missing = PivotEntry("", (), False)
+    columns: list[list[str]] = []
+    tones: list[list[Tone]] = []
+    for model in models:
+        entries = [table[key].get(model, missing) for key in keys]
+        columns.append(_aligned([model, *(one.text for one in entries)], right=False))
+        tones.append(["quiet", *("plain" if e is missing else e.tone for e in entries)])
+    for block in _side_by_side(stub, columns, width):
+        for i in range(len(keys) + 1):
+            pieces: StyledLine = [(texts[i], "plain" if i else "quiet") for texts in stub]
+            pieces += [(columns[at][i], tones[at][i]) for at in block]
+            pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
+            spaced: StyledLine = []
+            for piece in pieces:
+                spaced += [(GAP, "plain"), piece]
+            yield spaced[1:]
+
+    used = {mark for entries in table.values() for one in entries.values() for mark in one.marks}
+    for line in _wrapped([f"{m} {means}" for m, means in MARKS.items() if m in used], width):
+        yield [(line, "quiet")]
+
+
+def _side_by_side(
+    stub: Sequence[Sequence[str]], columns: Sequence[Sequence[str]], width: int | None
+) -> Iterator[list[int]]:
+    """Yields the numbers of the columns in blocks that fit beside the stub. Each block holds at
+    least one column."""
+    beside = sum(len(column[0]) + len(GAP) for column in stub)
+    block: list[int] = []
+    used = beside
+    for i, column in enumerate(columns):
+        if block and width is not None and used + len(column[0]) > width:
+            yield block
+            block, used = [], beside
+        block.append(i)
+        used += len(column[0]) + len(GAP)
+    yield block
+
+
+def _wrapped(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:
+    """Returns the parts side by side, in lines that fit the width. A part that is too long by
+    itself is broken into lines."""
+    room = width or PROSE
+    wrapped: list[str] = []
+    for part in parts:
+        if wrapped and len(wrapped[-1]) + len(gap) + len(part) <= room:
+            wrapped[-1] += gap + part
+        else:
+            wrapped += textwrap.wrap(part, room)
+    return wrapped
+
+
+def _aligned(texts: Sequence[str], right: bool) -> list[str]:
+    width = max(map(len, texts))
+    return [text.rjust(width) if right else text.ljust(width) for text in texts]

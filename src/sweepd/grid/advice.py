@@ -9,7 +9,6 @@ from typing import Any
 from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.options import Goal
 from sweepd.grid.parts import Part, Parts
-from sweepd.grid.reach import Reach
 from sweepd.grid.settings import Evaluate, Train
 from sweepd.grid.trials import Setting
 
@@ -59,22 +58,22 @@ def cost_notes(
     parts: Parts,
     settings: Sequence[Setting | None],
     all_costs: Sequence[Sequence[Costs | None]],
-    all_reaches: Sequence[Sequence[Reach]],
+    lengths: Sequence[float],
 ) -> Iterator[str]:
     """Yields notes on what the models cost. One kind names the operators that a model's FLOPs leave
     out. The other says what it costs to decode with a model that has no `step`. Each model gets at
     most one note of a kind. That on decoding is for the setting where it is dearest."""
     uncounted: dict[str, tuple[str, ...]] = {}
     shares: dict[str, float] = {}
-    for setting, *of_task in zip(settings, all_costs, all_reaches, strict=True):
-        for model, cost, reach in zip(parts.models, *of_task, strict=True):
+    for setting, of_task in zip(settings, all_costs, strict=True):
+        for model, cost in zip(parts.models, of_task, strict=True):
             assert setting and cost
             if cost.uncounted:
                 uncounted[model.name] = cost.uncounted
             if cost.reruns and setting.decoded:
                 share = max(
                     setting.decoded
-                    * _decoded_rows(train.value, evaluate.value, reach)
+                    * _decoded_rows(train.value, evaluate.value, lengths)
                     / (train_flops(1, train.value.batch_size) * train.value.steps)
                     for train, evaluate in product(parts.trains, parts.evaluates)
                 )
@@ -110,13 +109,12 @@ def few_inputs(task: Part, setting: Setting, parts: Parts) -> Iterator[str]:
         yield f"{task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
 
 
-def _decoded_rows(train: Train, evaluate: Evaluate, reach: Reach) -> float:
+def _decoded_rows(train: Train, evaluate: Evaluate, lengths: Sequence[float]) -> float:
     """Returns how many rows the checks and the test of a trial may decode.
 
     A score at another length has as many tokens as the test. The prefix from which each of them is
-    decoded is longer by the factor in `reach.stretch`. The score therefore counts as that many
-    tests.
+    decoded is longer by about that factor. The score therefore counts as that many tests.
     """
     checks = (train.steps - 1) // evaluate.check_every
-    tests = 1 + sum(reach.stretch.values())
+    tests = 1 + sum(lengths)
     return checks * evaluate.check_samples + tests * evaluate.verdict_samples

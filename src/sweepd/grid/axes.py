@@ -22,8 +22,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sweepd.closest import closest
-from sweepd.grid.blame import place_of, told
 from sweepd.grid.parameters import REQUIRED, Parameter, parameters
+from sweepd.grid.user_files import error_text, raised_at
 from sweepd.grid.yamlfile import Document, Keys
 from sweepd.limits import LARGEST_INT
 
@@ -212,7 +212,9 @@ def reason(error: Exception) -> str:
     it also tells their type and where in the user's code they come from."""
     if type(error) is ValueError:
         return str(error)
-    return ": ".join(filter(None, (place_of(error), told(error))))
+    frame = raised_at(error)
+    at = f"{frame.filename}:{frame.lineno}: " if frame else ""
+    return f"{at}{error_text(error)}"
 
 
 def scalar(kind: Any, raw: Any) -> Any:

@@ -92,16 +92,6 @@ def _count(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs
 _kept = functools.lru_cache(maxsize=10_000)(_count)
 
 
-def weight_shapes(
-    architecture: Model, vocab_size: int, L: int, capacity: int
-) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each weight, by name, of a model for rows of up to `capacity` tokens. It
-    does not allocate the weights. Raises what `costs` does."""
-    with sparing_the_compiler():
-        model = _on_meta(architecture, vocab_size, L, capacity)
-    return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
-
-
 def _on_meta(architecture: Model, vocab_size: int, L: int, capacity: int) -> nn.Module:
     """Returns a model whose weights have shapes and no memory."""
     import torch

@@ -1,7 +1,7 @@
 """Scores at other lengths than that of training: `lengths: [1.5, 2]` of a grid.
 
 This module says which factors there may be, how their scores are named, and what a longer task is.
-`grid.reach` says which models can be scored there, and `trial.longer` scores them.
+Whether a model can be scored there shows when `trial.other_lengths` tries.
 """
 
 from __future__ import annotations
@@ -67,6 +67,17 @@ def scores(metrics: Mapping[str, Better], factors: Sequence[float]) -> dict[str,
     it is better."""
     score = scored(metrics)
     return {column(score, factor): SCORED[score] for factor in factors} if score else {}
+
+
+def notes(factors: Sequence[float]) -> list[str]:
+    """Returns what a plan says of scores at these lengths: a sentence, if there are any."""
+    if not factors:
+        return []
+    times = ", ".join(f"{factor:g}" for factor in factors)
+    return [
+        f"trained models are also scored at {times} times their length, where their weights and "
+        "the vocabulary of the task are the same (`sweepd check` tries it)"
+    ]
 
 
 def length_field(task: Task) -> str:

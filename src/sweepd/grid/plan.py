@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, product
+from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweepd.errors import UserError
-from sweepd.grid import loops, reach
+from sweepd.grid import lengths, loops
 from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks, same_networks
 from sweepd.grid.axes import Block, reason
 from sweepd.grid.columns import clashes, length_scores, own_metrics, unaskable
@@ -19,7 +19,6 @@ from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.loops import LoopFacts
 from sweepd.grid.metrics import Better
 from sweepd.grid.parts import Part, Parts, column
-from sweepd.grid.reach import Reach
 from sweepd.grid.settings import LrRule
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Setting, TrainedCell, Trial, loop_trials
@@ -197,40 +196,26 @@ class _Planner:
         self.refuse_rates()
         self.refuse_budgets(all_costs)
         codes = self.codes()
+        if self.grid.lengths and not length_scores(self.grid):
+            self.refuse((lengths.KEY,), "no task of the grid reports acc or loss; leave it out")
         if self.problems:
             raise GridError(self.problems)
-        all_reaches = self.reaches()
         self.warned += repeated_looks(self.grid.goal, self.parts.stops)
         self.warned += same_networks(self.parts.models, all_costs)
-        for task, setting, task_costs, task_reaches in zip(
-            self.parts.tasks, settings, all_costs, all_reaches, strict=True
-        ):
+        for task, setting, task_costs in zip(self.parts.tasks, settings, all_costs, strict=True):
             assert setting is not None
             self.warned += few_inputs(task, setting, self.parts)
-            for model, cost, reached in zip(
-                self.parts.models, task_costs, task_reaches, strict=True
-            ):
+            for model, cost in zip(self.parts.models, task_costs, strict=True):
                 assert cost is not None
                 code = codes[task.name, model.name].digest
                 for trains, seeds, on_demand in self.rounds(self.parts.trains, self.parts.reserve):
                     for rest in product(trains, self.parts.evaluates, self.parts.stops):
-                        asked = self.grid.lengths, tuple(reached.stretch)
-                        cell = TrainedCell(task, setting, model, cost, code, *rest, *asked)
+                        cell = TrainedCell(
+                            task, setting, model, cost, code, *rest, self.grid.lengths
+                        )
                         yield from cell.trials(seeds, on_demand=on_demand)
-        self.noted += cost_notes(self.parts, settings, all_costs, all_reaches)
-
-    def reaches(self) -> list[list[Reach]]:
-        """Returns, for each task, at which other lengths each model is scored. Raises GridError
-        where the grid asks for what it can't have."""
-        grid, parts = self.grid, self.parts
-        found = [reach.reaches(task, parts.models, grid.lengths) for task in parts.tasks]
-        everywhere = list(chain(*found))
-        for key, message in reach.refusals(grid.goal.metric, grid.lengths, everywhere):
-            self.refuse((key,), message)
-        if self.problems:
-            raise GridError(self.problems)
-        self.noted += reach.notes(parts.tasks, parts.models, found)
-        return found
+        self.noted += lengths.notes(self.grid.lengths)
+        self.noted += cost_notes(self.parts, settings, all_costs, self.grid.lengths)
 
     def rounds(
         self, asked: Sequence[T], longer: Sequence[T]

@@ -6,26 +6,30 @@ Finding one imports that one file. Nothing heavy is imported before.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
-from sweepd.grid import fingerprint
-from sweepd.grid.blame import line_of
-from sweepd.grid.faults import fault
+from sweepd.grid import fingerprint, loops, metrics
 from sweepd.grid.fingerprint import Kind
-from sweepd.grid.parameters import Parameter, parameters
-from sweepd.grid.user_files import module_of, own_classes
+from sweepd.grid.parameters import Parameter, is_scalar, parameters
+from sweepd.grid.user_files import module_of, own_classes, place_of_definition
 
 if TYPE_CHECKING:
     from sweepd.models.base import Model
     from sweepd.tasks.base import Task
+
+NO_FIELDS = ("size_field", "vocab", "metrics")
+"""The attributes that a class states about itself. They must not be fields, since no grid sets
+them."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,10 @@ def kind_of(name: str, base: Path) -> Kind:
     if hasattr(found, "start"):
         return "loop"
     raise UserError(
-        f"{path}:{line_of(found)}: {class_name} is neither a task nor a model nor a training loop; "
-        "derive a task from ChainTask or RowTask of sweepd.tasks.base, and a model from "
-        "Architecture of sweepd.models.base, whose `build` returns the torch module; a loop has "
-        "`start(self, seed, device)` (docs/own.md)"
+        f"{place_of_definition(found) or path}: {class_name} is neither a task nor a model nor a "
+        "training loop; derive a task from ChainTask or RowTask of sweepd.tasks.base, and a model "
+        "from Architecture of sweepd.models.base, whose `build` returns the torch module; a loop "
+        "has `start(self, seed, device)` (docs/own.md)"
     )
 
 
@@ -154,8 +158,8 @@ def _find(kind: Kind, name: str, base: Path) -> type:
         raise UserError(
             f"{path} has no {kind} named {class_name}{wanted}: {own_classes(module, root)}"
         )
-    if wrong := fault(kind, found):
-        raise UserError(f"{path}:{line_of(found)}: {class_name} {wrong}")
+    if wrong := _fault(kind, found):
+        raise UserError(f"{place_of_definition(found) or path}: {class_name} {wrong}")
     return found
 
 
@@ -210,3 +214,69 @@ def _root(kind: Kind) -> type:
     from sweepd.models.base import Model
 
     return Model
+
+
+def _fault(kind: Kind, found: type) -> str | None:
+    """Returns why a user's class cannot be swept, or None."""
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))  # type: ignore[attr-defined]
+        return f"lacks {missing}"
+    if not dataclasses.is_dataclass(found) or "__dataclass_params__" not in vars(found):
+        return "is no dataclass: put @dataclass(frozen=True) above it"
+    if not found.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return "is a dataclass that can be changed: put @dataclass(frozen=True) above it"
+    try:
+        fields = parameters(found)
+    except Exception as error:  # type hints are evaluated, and may be anything
+        return f"has fields whose types cannot be read: {error}"
+    for name, parameter in fields.items():
+        if wrong := _field_fault(found, name, parameter):
+            return wrong
+    match kind:
+        case "loop":
+            return loops.fault(found, fields)
+        case "task":
+            return _task_fault(found, fields)
+        case "model":
+            return None
+
+
+def _field_fault(found: type, name: str, parameter: Parameter) -> str | None:
+    """Returns why a class can't have this field, or None."""
+    if name == "name":
+        return "has a field `name`, which a grid uses for the class; rename it"
+    if name in NO_FIELDS:
+        return f"gives {name} a type, which makes it a field; write `{name} = …` without one"
+    if hidden := _hidden_method(found, name):
+        return f"has a field {name}, which hides the method {hidden}; rename it"
+    if not is_scalar(parameter.type):
+        return (
+            f"has a field {name} that is no int, float, str, bool, None or Literal of these; "
+            "what is no parameter of a grid has no type, or is a property"
+        )
+    return None
+
+
+def _hidden_method(found: type, name: str) -> str | None:
+    """Returns the method of one of sweepd's classes that a field of the user's class hides, or
+    None."""
+    ours = (base for base in found.__mro__ if base.__module__.startswith("sweepd."))
+    return next((f"{one.__name__}.{name}" for one in ours if callable(vars(one).get(name))), None)
+
+
+def _task_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
+    """Returns why a class with these fields can't be a task, or None."""
+    if not hasattr(found, "size_field"):
+        return "lacks `size_field`, the name of the field that is its size"
+    if found.size_field not in fields:
+        return f"lacks the field {found.size_field!r}, which its `size_field` names"
+    if not getattr(found, "metrics", None):
+        return "lacks `metrics`, the names of what its evaluation reports"
+    if wrong := metrics.fault(found.metrics):
+        return wrong
+    from sweepd.tasks.base import Task  # late: NumPy and numba take seconds
+
+    own = ", ".join(metrics.own(found.metrics))
+    if own and found.scores is Task.scores:
+        return f"has the metric {own}, and no `scores(self, found, wanted)` that reports it"
+    return None

@@ -78,9 +78,6 @@ class Trial:
     loop_where: str = ""
     metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
     """The metrics that the trial may report, with the way in which each is better."""
-    reached: tuple[float, ...] = ()
-    """Those multiples of its length, out of the ones that the grid asks for, at which the trained
-    model can be scored."""
     unscored_config: str | None = None
     """The `config` of the same trial without `lengths`, where the grid asks for these."""
 
@@ -147,8 +144,6 @@ class TrainedCell:
     stop: Part
     lengths: tuple[float, ...] = ()
     """The multiples of its length at which the grid asks for scores."""
-    reached: tuple[float, ...] = ()
-    """Those of these multiples at which the cell can be scored."""
 
     def trials(self, seeds: Sequence[int], *, on_demand: bool) -> Iterator[Trial]:
         task, model, train, cost = self.task, self.model, self.train, self.cost
@@ -192,7 +187,6 @@ class TrainedCell:
             task_where=task.where,
             model_where=model.where,
             metrics={**BETTER, **reported, **lengths.scores(reported, self.lengths)},
-            reached=self.reached,
         )
         yield from _seeded(of_cell, seeds, self.code, whole, trunk, former, unscored)
 

@@ -1,21 +1,101 @@
-"""A user's file as a module: imported under a name of its own, and again when it has changed."""
+"""A user's file as a module: imported under a name of its own, and again when it has changed. Also
+where in such a file an error came from, and what to do about it."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
+import inspect
+import re
 import sys
+import sysconfig
+import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.grid import fingerprint
-from sweepd.grid.blame import told
+from sweepd.grid.fingerprint import INSTALLED, PACKAGE
+
+MOST_TOLD = 500
+"""The most characters of an error that are shown."""
+LIBRARIES = (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(PACKAGE), "<")
+"""The beginnings of the paths of files that are not the user's own. They belong to Python, to its
+libraries or to sweepd, or are no files, such as `<string>`."""
+
+SIGNATURES = {
+    "build": "self, vocab, L, capacity, generator",
+    "forward": "self, tokens",
+    "draw": "self, rng",
+    "start": "self, seed, device",
+    "advance": "self",
+    "save": "self",
+    "load": "self, data",
+}
+"""The parameters with which sweepd calls the methods of a user's class."""
+WRONG_CALL = r"\(\) (?:takes|missing|got an unexpected)"
+"""A pattern of what Python says after the name of a function that was called with the wrong
+arguments."""
+REMEDIES: tuple[tuple[str, str], ...] = (
+    (
+        r"index out of range in self|index out of bounds|bounds for dimension|device-side assert",
+        "an embedding was asked for a row that it lacks: give the tokens' one `vocab` rows and the "
+        "positions' one `capacity`",
+    ),
+    (
+        r"backward through the graph a second time|modified by an inplace operation",
+        "a tensor of an earlier call is used again: keep nothing on `self` in `forward`, or "
+        "detach it",
+    ),
+    (
+        r"does not require grad",
+        "no gradient reaches the weights: leave out .detach(), .item(), .numpy() and "
+        "torch.no_grad() in `forward`",
+    ),
+    (r"before Module.__init__\(\)", "call `super().__init__()` first in the module's `__init__`"),
+    (
+        r"shapes cannot be multiplied|must match the size|input.size\(-1\)|"
+        r"normalized_shape|not broadcastable",
+        "the sizes of two layers do not fit: compare what the one gives with what the other takes",
+    ),
+    (
+        r"cannot assign to field",
+        "the dataclass is frozen: keep the value in a local variable, or compute it in a property",
+    ),
+    *(
+        (rf"\b{name}{WRONG_CALL}", f"define it as `{name}({parameters})`")
+        for name, parameters in SIGNATURES.items()
+    ),
+    (r"non-frozen dataclass", "write @dataclass(frozen=True)"),
+    (r"No module named", "install it where sweepd is installed, on a cluster on each node"),
+    (r"No such file or directory", "name data by an absolute path, which is right on every node"),
+    (
+        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA driver",
+        "use the `device` that `start` is given, or that of the inputs of `forward`",
+    ),
+    (
+        r"mutable default .* for field",
+        "a field is a number, a text or a bool; what is none, as `metrics` or `vocab`, has no type",
+    ),
+    (r"on the same device|found at least two devices", "make new tensors with `device=x.device`"),
+    (r"too few distinct inputs", "draw more varied problems, or choose a larger setting"),
+    (r"no entry of its vocab", "add the token to `vocab`, or write it as it stands there"),
+    (
+        r"_length is \d+",
+        "let prompt_length, chain_length and answer_length say the most that `draw` gives",
+    ),
+    (r"at most length = ", "let `length` say the most that `draw` gives, and give a target or None "
+     "for each input"),
+)  # fmt: skip
+"""Pairs of a pattern and advice. The advice tells users what to do about an error whose text
+matches the pattern."""
 
 
 def module_of(where: str, path: Path) -> ModuleType:
@@ -93,9 +173,43 @@ def _readable_errors(path: Path) -> Iterator[None]:
     except SyntaxError as error:  # str(error) would name the file and line twice
         raise UserError(f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        raise UserError(f"{path}:{_line(error, path)}: {told(error)}") from error
+        raise UserError(f"{path}:{_line(error, path)}: {error_text(error)}") from error
 
 
 def _line(error: BaseException, path: Path) -> int:
     frames = traceback.extract_tb(error.__traceback__)
     return next((f.lineno or 1 for f in reversed(frames) if f.filename == str(path)), 1)
+
+
+def error_text(error: BaseException) -> str:
+    """Returns an error in one line, with what to do about it where that is known."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # a user's class may do anything
+        text = "(its text can't be told)"
+    text = f"{type(error).__name__}: {text}"[:MOST_TOLD]
+    return "; ".join([text, *(do for sign, do in REMEDIES if re.search(sign, text))][:2])
+
+
+def raised_at(error: BaseException) -> traceback.FrameSummary | None:
+    """Returns the innermost frame in the user's own files in which an error was raised, or through
+    which it came. Returns None if it passed through none of them."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame for frame in reversed(frames) if is_own_file(frame.filename)), None)
+
+
+def is_own_file(path: str) -> bool:
+    """Returns whether a file belongs neither to sweepd nor to a library."""
+    return not (path.startswith(LIBRARIES) or INSTALLED.intersection(Path(path).parts))
+
+
+def place_of_definition(defined: Any) -> str:
+    """Returns the file and line of the statement that defines a class or a function. Returns ""
+    for what no file defines."""
+    try:
+        lines, first = inspect.getsourcelines(defined)
+        [statement] = ast.parse(textwrap.dedent("".join(lines))).body
+        # `first` is the line of a decorator, if there is one, and not that of the statement.
+        return f"{inspect.getsourcefile(defined)}:{first + statement.lineno - 1}"
+    except (OSError, TypeError, SyntaxError, ValueError):  # such as a class that `type` made
+        return ""

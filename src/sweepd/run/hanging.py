@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from traceback import extract_stack
 
-from sweepd.grid.blame import is_own_file
+from sweepd.grid.user_files import is_own_file
 
 SHARE = 0.5
 """The share of `hang_seconds` after which a trial without a step is noted in its log. The driver's

@@ -17,8 +17,8 @@ from typing import Any
 
 from sweepd import cycles
 from sweepd.errors import SweepdError
-from sweepd.grid.blame import is_own_file
 from sweepd.grid.spec import Grid
+from sweepd.grid.user_files import is_own_file
 from sweepd.run.hanging import watched
 from sweepd.run.launching import Site, per_trial
 from sweepd.store.storage import failure

@@ -231,6 +231,8 @@ class Attempt:
         trained = run.step > self.start
         if trained and others_may_train_on and run.result.status != "diverged":
             self._keep(run)
+        for note in run.result.notes:
+            self._log(note)
         self._end(run.result.status)
 
     def _interrupt(self) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from sweepd.errors import UserError
-from sweepd.grid.blame import place_of
 from sweepd.grid.trials import Trial
+from sweepd.grid.user_files import raised_at
 from sweepd.listing import Row
 from sweepd.trial import loop
 
@@ -87,8 +87,9 @@ def described(error: Exception) -> str:
         text = "(its text can't be told)"
     if isinstance(error, UserError):
         return storable(text)
-    where = place_of(error)
-    return storable(f"{where + ': ' if where else ''}{type(error).__name__}: {text}")
+    frame = raised_at(error)
+    where = f"{frame.filename}:{frame.lineno}: " if frame else ""
+    return storable(f"{where}{type(error).__name__}: {text}")
 
 
 def storable(text: str) -> str:

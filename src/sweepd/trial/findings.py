@@ -6,8 +6,8 @@ import inspect
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sweepd.grid import blame
 from sweepd.grid.fingerprint import PACKAGE, trial_files
 
 
@@ -64,14 +64,14 @@ class Subject:
         files = self.files()
         own = [one for one in (culprit, self.found) if one is not None and _file(one) in files]
         for one in own if sign else ():
-            if line := blame.line_of(one, sign):
+            if line := line_of(one, sign):
                 return f"{_file(one)}:{line}"
         for file in files if sign else ():
             for number, text in enumerate(file.read_text().splitlines(), 1):
                 if sign and sign.search(text):
                     return f"{file}:{number}"
         one = own[0] if own else self.found
-        return f"{_file(one)}:{blame.line_of(one)}"
+        return f"{_file(one)}:{line_of(one)}"
 
     def files(self) -> list[Path]:
         """Returns the user's files that the class runs, its own first. For a class of sweepd's it
@@ -87,3 +87,15 @@ def _file(one: object) -> Path:
         return Path(inspect.getsourcefile(one) or "")  # type: ignore[arg-type]
     except TypeError:  # built in
         return Path()
+
+
+def line_of(found: Any, sign: re.Pattern[str] | None = None) -> int:
+    """Returns the number of the line in which a class or a function begins. With a sign, returns
+    the number of the first line inside it where the sign is found. Returns 0 if there is no such
+    line."""
+    try:
+        lines, first = inspect.getsourcelines(found)
+    except (OSError, TypeError):  # made by other means than a class statement
+        return 0
+    sign = sign or re.compile(r"^\s*(class|def)\b")
+    return next((first + i for i, text in enumerate(lines) if sign.search(text)), 0)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from sweepd.grid import registry
-from sweepd.grid.blame import WRONG_CALL, place_of, told
+from sweepd.grid.user_files import WRONG_CALL, error_text, raised_at
 from sweepd.tasks.base import Task
 from sweepd.trial.cases import Case, CaseKind
 from sweepd.trial.findings import Finding, Subject, Wrong
@@ -98,8 +98,9 @@ def _found(
         except Exception as error:  # a user's code may raise anything
             called = re.search(rf"\b(\w+){WRONG_CALL}", str(error))
             sign = re.compile(rf"\bdef {called[1]}\b") if called else ENTRY[case.kind]
-            place = place_of(error) or subject.place(sign)
-            yield Finding(*about, False, told(error), place, raised=True)
+            frame = raised_at(error)
+            place = f"{frame.filename}:{frame.lineno}" if frame else subject.place(sign)
+            yield Finding(*about, False, error_text(error), place, raised=True)
             return
 
 

@@ -15,7 +15,7 @@ from sweepd.grid import registry
 from sweepd.grid.settings import Train
 from sweepd.grid.trials import Trial
 from sweepd.trial import gpu
-from sweepd.trial.longer import ScoredLonger
+from sweepd.trial.other_lengths import ScoredLonger
 from sweepd.trial.own_loop import OwnLoop
 from sweepd.trial.training import Training
 
@@ -48,6 +48,10 @@ class Result(Protocol):
     def status(self) -> str: ...
     @property
     def error(self) -> str | None: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is missing of its scores, and why. It goes to the trial's log."""
+
     def columns(self) -> dict[str, Any]:
         """Returns its scores as columns of `trials`. The mapping is empty without a score."""
 
@@ -112,7 +116,7 @@ def started(trial: Trial, base: Path, device: str) -> Run:
         )
     assert isinstance(trial.train, Train)
     assert values.evaluate is not None and trial.train_flops is not None
-    make = partial(ScoredLonger, trial.reached) if trial.reached else Training
+    make = partial(ScoredLonger, values.lengths) if values.lengths else Training
     return make(
         registry.find_task(trial.task_where, base)(**values.task),
         registry.find_model(trial.model_where, base)(**values.model),

@@ -50,6 +50,7 @@ class LoopResult:
     status: str
     last: LoopRow | None
     error: str | None = None
+    notes: tuple[str, ...] = ()
 
     def columns(self) -> dict[str, Any]:
         if self.last is None:

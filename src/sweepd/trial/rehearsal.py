@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import torch
 
-from sweepd.grid.blame import line_of
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.models.base import Model
 from sweepd.tasks.base import Task
-from sweepd.trial.findings import Wrong
+from sweepd.trial.findings import Wrong, line_of
 from sweepd.trial.model_checks import ASSIGNED
 from sweepd.trial.task_checks import seed_all
 from sweepd.trial.training import Training

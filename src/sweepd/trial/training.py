@@ -112,6 +112,7 @@ class TrainingResult:
     status: str
     score: Score | None
     error: str | None = None
+    notes: tuple[str, ...] = ()
 
     def columns(self) -> dict[str, Any]:
         """Returns its score as columns of `trials`. The mapping is empty without a score."""

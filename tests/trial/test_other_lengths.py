@@ -14,7 +14,7 @@ import torch
 from over import result_of, score_of
 from torch import Tensor, nn
 
-from sweepd.grid import lengths
+from sweepd.grid import lengths, registry
 from sweepd.grid.plan import plan
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import parse_grid
@@ -24,13 +24,19 @@ from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx
+from sweepd.store.store import Store
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Batch, Chains, ChainTask, Split, Task
+from sweepd.tasks.ed_local import LocalEditDistance
+from sweepd.tasks.edit_distance import EditDistance
+from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
-from sweepd.trial.longer import ScoredLonger
+from sweepd.tasks.sparse_memory import SparseMemory
+from sweepd.trial.attempt import Attempt
 from sweepd.trial.loop import started
+from sweepd.trial.other_lengths import ScoredLonger
 from sweepd.trial.training import Stream, Training, generator
 
 EVALUATE = Evaluate(check_every=10, check_samples=16, verdict_samples=40)
@@ -192,5 +198,59 @@ def test_a_model_that_breaks_on_longer_rows_keeps_its_test_score() -> None:
     result = result_of(training)
     assert result.status == "completed"
     assert score_of(training) == score_of(run(None, model=Short(d=1)))
-    assert result.error and result.error.count("RuntimeError: too long") == 2
-    assert "no acc_1_5x" in result.error and "no acc_2x" in result.error
+    assert result.error is None and len(result.notes) == 2
+    for note, name in zip(result.notes, ("acc_1_5x", "acc_2x"), strict=True):
+        assert note.startswith(f"no {name}: ") and "RuntimeError: too long" in note
+
+
+def untrained(task: Task, model: Model) -> ScoredLonger:
+    return ScoredLonger([], task, model, Train(steps=20), EVALUATE, Stop(), 3, 1.0, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("task", "factors"),
+    [
+        (LIS(n=4, value_range=9), (1.5, 2.0)),
+        (LIS(n=4, value_range=8), (1.5,)),
+        (LIS(n=4, value_range=16, cot=False), (1.5, 2.0)),
+        (Arithmetic(operators=6), (1.5, 2.0)),
+        (FixedMemory(2), (1.5, 2.0)),
+        (AdaptiveMemory(2, values="reals"), (1.5, 2.0)),
+        (SparseMemory(), (1.5, 2.0)),
+        (EditDistance(n=3), ()),
+        (LocalEditDistance(n=3), ()),
+        (Equation(unknowns=2), ()),
+    ],
+    ids=str,
+)
+def test_what_each_task_allows(task: Task, factors: Sequence[float]) -> None:
+    run = untrained(task, Standard(**SMALL))
+    for factor in (1.5, 2.0):
+        if factor in factors:
+            assert run.score_at(factor).total
+        else:
+            with pytest.raises(ValueError, match=r"^the vocabulary of .* words in place of"):
+                run.score_at(factor)
+
+
+@pytest.mark.parametrize("entry", registry.shipped_models(), ids=lambda entry: entry.name)
+def test_what_each_model_allows(entry: registry.Entry) -> None:
+    kind: Any = registry.find_model(entry.name, Path())
+    for positions in ("none", "sinusoidal"):
+        assert untrained(LIS4, kind(**SMALL, positions=positions)).score_at(2.0).total
+    with pytest.raises(ValueError, match="the weight `position` depends on how long a row may be"):
+        untrained(LIS4, kind(**SMALL, positions="learned")).score_at(2.0)
+
+
+def test_a_score_that_cannot_be_had_is_null_and_the_log_says_why(tmp_path: Path) -> None:
+    store = Store.create(str(tmp_path))
+    sets = ["lengths=[2]", "model.positions=learned"]
+    [trial] = plan(parse_grid(GRID, "grid.yaml", sets, Path())).trials
+    attempt = Attempt(store, trial, 1000, "a", Path(), "cpu", 1e9)
+    attempt.begin()
+    while attempt.status is None:
+        attempt.advance(9.0)
+    [row] = store.read_trials().table.to_pylist()
+    assert (row["status"], row["error"]) == ("completed", None) and row["acc"] is not None
+    assert row.get("acc_2x") is None and attempt.report()["acc_2x"] is None
+    assert "no acc_2x: the weight `position` depends on" in store.read_log(trial.id)

@@ -1,4 +1,5 @@
-"""Training that, once its model is trained, also scores it on longer rows of the same task.
+"""Training that, once its model is trained, also scores it at other lengths: on longer rows of the
+same task.
 
 Nothing is trained for this. The weights are loaded into a model that has room for the longer rows.
 In all else that model is built for the length of training: a block of `sparse` stays as wide as it
@@ -34,28 +35,42 @@ class ScoredLonger(Training):
 
     def ended(self, status: str, score: Score) -> TrainingResult:
         """Returns the result with the scores at other lengths that could be measured. It keeps its
-        test score in any case. Its `error` says which scores could not be measured."""
+        test score in any case. Its `notes` say which scores could not be measured, and why."""
         result = super().ended(status, score)
         metric = lengths.scored(directions(self.task.metrics))
         if result.score is None or metric is None:
             return result
-        found, errors = dict(result.score.own), []
+        own, notes = dict(result.score.own), []
         for factor in self.factors:
             name = lengths.column(metric, factor)
             try:
-                found[name] = getattr(self.score_at(factor), metric)
+                own[name] = getattr(self.score_at(factor), metric)
             except Exception as error:  # a user's model may raise anything on longer rows
-                errors.append(f"no {name}: {reason(error)}")
-        score = replace(result.score, own=found)
-        return replace(result, score=score, error="; ".join(errors) or None)
+                notes.append(f"no {name}: {reason(error)}")
+        return replace(result, score=replace(result.score, own=own), notes=tuple(notes))
 
     def score_at(self, factor: float) -> Score:
-        """Returns the score of the present weights on the task at `factor` times its length."""
+        """Returns the score of the present weights on the task at `factor` times its length. Raises
+        ValueError where the task has other words there, or the model other weights."""
         there = lengths.longer(self.task, factor)
-        words, unused = len(self.task.vocab), torch.Generator()
-        model = self.architecture.build(words, self.task.L, there.capacity, unused)
-        model.load_state_dict(self.model.state_dict())
+        words, longer_words = tuple(self.task.vocab), tuple(there.vocab)
+        if words != longer_words:
+            counts = f"{len(longer_words)} words in place of {len(words)}"
+            other = counts if len(words) != len(longer_words) else "other words"
+            raise ValueError(f"the vocabulary of {there} has {other}")
+        # The weights come from the trained model: the generator decides nothing.
+        model = self.architecture.build(
+            len(words), self.task.L, there.capacity, torch.Generator()
+        ).to(self.device)
+        trained, roomier = self.model.state_dict(), model.state_dict()
+        for name in {**trained, **roomier}:
+            shapes = [getattr(state.get(name), "shape", None) for state in (trained, roomier)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(
+                    f"the weight `{name}` depends on how long a row may be, as learned positions do"
+                )
+        model.load_state_dict(trained)
         count = lengths.rows(self.task, there, self.evaluation.verdict_samples)
         sample = there.sample(generator(self.seed, Stream.TEST, self.step), count, Split.TEST)
         sample.check(count)
-        return evaluate(model.to(self.device), there, sample)
+        return evaluate(model, there, sample)

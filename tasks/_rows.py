@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -37,10 +37,19 @@ class RowTask(Task):
     A subclass defines `vocab` (empty where rows are real numbers), `length` and `draw`. This class
     makes the rest: padding, the loss mask, and splits that share no row of inputs. `acc` is the
     share of targets that the model predicts at their positions. A task of real numbers has the loss
-    alone, and says so: `metrics = ("loss",)`.
+    alone, and says so: `metrics = ("loss",)`. A task that needs speed may define `fill` instead of
+    `draw`, which writes whole blocks of rows.
     """
 
     metrics: ClassVar[Sequence[str] | Mapping[str, str]] = ("acc", "loss")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls).keys() & {"draw", "fill"}
+        if own == {"fill"}:
+            cls.draw = _draw_by_fill  # type: ignore[method-assign]
+        elif own == {"draw"}:  # also where a base class defines `fill`
+            cls.fill = RowTask.fill  # type: ignore[method-assign]
 
     @property
     @abstractmethod
@@ -55,7 +64,6 @@ class RowTask(Task):
     def capacity(self) -> int:
         return self.length
 
-    @abstractmethod
     def draw(self, rng: np.random.Generator) -> tuple[Inputs, Targets]:
         """Returns one random row: its inputs, and the target of each position, None for none.
 
@@ -63,6 +71,29 @@ class RowTask(Task):
         are equally many of both. A target may depend only on the inputs up to its position. All
         randomness comes from `rng`.
         """
+        raise NotImplementedError
+
+    if not TYPE_CHECKING:  # a type checker does not see that `fill` may take its place
+        draw = abstractmethod(draw)
+
+    def fill(self, rng: np.random.Generator, inputs: Rows, targets: Rows) -> None:
+        """Writes one random row into each row of `inputs` (B, T), and the target of each position
+        into `targets` (B, T).
+
+        Both hold ids, or real numbers where there is no vocab. `inputs` arrives filled with 0 and
+        `targets` with IGNORE (NaN among real numbers).
+        """
+        for row, wanted in zip(inputs, targets, strict=True):
+            drawn, answers = parts_of(self, self.draw(rng), "inputs", "targets")
+            if not len(drawn) == len(answers) <= self.length:
+                raise ValueError(
+                    f"{type(self).__name__}.draw: {len(drawn)} inputs and {len(answers)} targets; "
+                    f"there must be equally many, and at most length = {self.length}"
+                )
+            at = [i for i, answer in enumerate(answers) if answer is not None]
+            given: list[Any] = [answers[i] for i in at]
+            row[: len(drawn)] = self.ids(drawn) if self.vocab else drawn
+            wanted[at] = self.ids(given) if self.vocab else given
 
     def words(self, ids: Iterable[Any]) -> list[str]:
         """Returns the strings of ids or of real numbers."""
@@ -101,18 +132,21 @@ class RowTask(Task):
         """Writes random inputs and targets over all of `rows`. Returns (B,) the inputs' hashes."""
         T = self.length
         rows[:, :T], rows[:, T:] = 0, IGNORE if self.vocab else np.nan
-        for row in rows:
-            inputs, targets = parts_of(self, self.draw(rng), "inputs", "targets")
-            if not len(inputs) == len(targets) <= T:
-                raise ValueError(
-                    f"{type(self).__name__}.draw: {len(inputs)} inputs and {len(targets)} targets; "
-                    f"there must be equally many, and at most length = {T}"
-                )
-            at = [i for i, target in enumerate(targets) if target is not None]
-            wanted: list[Any] = [targets[i] for i in at]
-            row[: len(inputs)] = self.ids(inputs) if self.vocab else inputs
-            row[T:][at] = self.ids(wanted) if self.vocab else wanted
+        self.fill(rng, rows[:, :T], rows[:, T:])
         return hash_inputs(np.ascontiguousarray(rows[:, :T]))
+
+
+def _draw_by_fill(self: RowTask, rng: np.random.Generator) -> tuple[Inputs, Targets]:
+    """The `draw` of a class that defines `fill`."""
+    inputs, targets = np.split(self._block(1), 2, axis=1)
+    inputs[:], targets[:] = 0, IGNORE if self.vocab else np.nan
+    self.fill(rng, inputs, targets)
+    [scored] = Batch(inputs, targets).scored
+    [given], [wanted] = inputs.tolist(), targets.tolist()
+    answers = [target if there else None for target, there in zip(wanted, scored, strict=True)]
+    if not self.vocab:
+        return given, answers
+    return self.words(given), [None if id is None else self.words([id])[0] for id in answers]
 
 
 def hash_inputs(inputs: Rows) -> HashArray:

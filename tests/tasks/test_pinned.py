@@ -12,12 +12,19 @@ import pytest
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Batch, Chains, Split, Task
+from sweepd.tasks.copy import Copy
+from sweepd.tasks.dyck import Dyck
 from sweepd.tasks.ed_local import LocalEditDistance
 from sweepd.tasks.edit_distance import EditDistance
 from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
+from sweepd.tasks.k_hop import KHop
 from sweepd.tasks.lis import LIS
+from sweepd.tasks.lookup import Lookup
+from sweepd.tasks.mqar import Mqar
+from sweepd.tasks.parity import Parity
 from sweepd.tasks.sparse_memory import SparseMemory
+from sweepd.tasks.word_problem import WordProblem
 
 PINNED: list[tuple[Task, str]] = [
     (LIS(8, 16), "0b0cfd8805be"),
@@ -38,6 +45,14 @@ PINNED: list[tuple[Task, str]] = [
     (AdaptiveMemory(2, levels=2, length=24, values="reals"), "17c2b5fc9b25"),
     (SparseMemory(length=24), "1837aa8b5a62"),
     (SparseMemory(length=24, kernel="polynomial"), "1837aa8b5a62"),
+    (Lookup(8), "bee27cb91740"),
+    (Mqar(2), "23ed567ac49a"),
+    (Copy(8), "7ccafeb3f575"),
+    (Dyck(16), "1894dd46ee0f"),
+    (KHop(2, 24), "3ef25c7b90f5"),
+    (Parity(16), "268abcf424c4"),
+    (WordProblem(8), "b704d3c4b271"),
+    (WordProblem(8, "Z60"), "6fd990cc6b9a"),
 ]
 
 

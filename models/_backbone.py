@@ -37,7 +37,33 @@ class State:
         return State(self.position[index], memories)
 
 
-class Attention(nn.Module, ABC):
+class Mixer(nn.Module, ABC):
+    """The part of a block in which positions meet: (B, T, D) to (B, T, D), causal.
+
+    It computes the same twice: for all positions at once (`forward`), and for one position from a
+    memory of those before it (`prefill`, `step`).
+    """
+
+    @abstractmethod
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draws the first weights from `generator`."""
+
+    @abstractmethod
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """Returns (B, T, D): what each position makes of itself and those before it."""
+
+    @abstractmethod
+    def prefill(self, x_BTD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Memory]:
+        """Returns what `forward` does, and the memory of each row after its first lengths_b
+        positions. Later positions leave no trace in it."""
+
+    @abstractmethod
+    def step(self, x_BD: Tensor, memory: Memory, position_B: Tensor) -> tuple[Tensor, Memory]:
+        """Returns (B, D), what comes of one more position of each row, and the memory with it. The
+        memory may be changed in place."""
+
+
+class Attention(Mixer):
     """Causal self-attention of H heads between one fused projection and an output projection.
 
     A subclass implements the same computation twice: for all positions at once (`attend`), and for
@@ -127,7 +153,7 @@ class Attention(nn.Module, ABC):
 class Block(nn.Module):
     """Pre-LayerNorm: h = x + Attn(LN(x)), then h + FFN(LN(h)) with hidden width 4d and GELU."""
 
-    def __init__(self, d: int, attention: Attention, dropout: float) -> None:
+    def __init__(self, d: int, attention: Mixer, dropout: float) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(d)
         self.attention = attention
@@ -174,7 +200,7 @@ class Transformer(nn.Module):
         d: int,
         positions: Positions,
         dropout: float,
-        attentions: Sequence[Attention],
+        attentions: Sequence[Mixer],
     ) -> None:
         """There is one block for each of `attentions`. `capacity` bounds the length of any row.
 
@@ -192,6 +218,7 @@ class Transformer(nn.Module):
             case "rotary":
                 self.position = None
                 for attention in attentions:
+                    assert isinstance(attention, Attention)
                     attention.rotate(capacity)
             case "none":
                 self.position = None

@@ -13,7 +13,7 @@ from typing import ClassVar, get_args
 import torch
 
 from sweepd.models._architecture import Architecture
-from sweepd.models._backbone import Attention, Positions, Transformer
+from sweepd.models._backbone import Mixer, Positions, Transformer
 from sweepd.models._counting import Part
 
 MAX_LAYERS = 1000
@@ -88,18 +88,25 @@ class TransformerArchitecture(Architecture):
         it is counted.) Attention counts what its algorithm needs when it uses causality.
         """
 
-        def weights(name: str, parameters: int) -> Part:
-            return Part(name, 2 * parameters * L, 2 * parameters * L)
+        def end(name: str, weights: int) -> Part:
+            return Part(name, 2 * weights * L, 2 * weights * L)
 
-        square = self.layers * self.d**2
+        first = [] if vocab else [end("embedding", self.d)]
+        return [*first, *self.layer_parts(L), end("head", self.d * (vocab or 1))]
+
+    def layer_parts(self, L: int) -> list[Part]:
+        """Returns the parts of all layers in one forward pass over one sequence of L tokens."""
+        weights = self.mixer_weights() | {"ffn": 8 * self.d**2}
+        parts = [(name, 2 * number * L, 2 * number * L) for name, number in weights.items()]
+        parts += [(name, flops, 0) for name, flops in self.attention_flops(L)]
         return [
-            *([] if vocab else [weights("embedding", self.d)]),
-            weights("qkv", self.layers * self.d * sum(self.qkv_widths)),
-            *(Part(name, self.layers * flops, 0) for name, flops in self.attention_flops(L)),
-            weights("attention output", square),
-            weights("ffn", 8 * square),
-            weights("head", self.d * (vocab or 1)),
+            Part(name, self.layers * n, self.layers * of_weights) for name, n, of_weights in parts
         ]
+
+    def mixer_weights(self) -> dict[str, int]:
+        """Returns how many weights of one layer multiply each position before and after its
+        attention, by the name of the part."""
+        return {"qkv": self.d * sum(self.qkv_widths), "attention output": self.d**2}
 
     def state_bytes(self, vocab: int, L: int) -> int:
         """Returns the bytes (float32) of the decoding state after L tokens of one sequence."""
@@ -133,7 +140,7 @@ class TransformerArchitecture(Architecture):
         return sum(self.qkv_widths) * L + self.heads * L**2, 0
 
     @abstractmethod
-    def attention(self, L: int, capacity: int) -> Attention:
+    def attention(self, L: int, capacity: int) -> Mixer:
         """Returns the attention of one layer, not yet initialised."""
 
     @abstractmethod

@@ -11,6 +11,7 @@ from sweepd.models._architecture import Architecture, Model
 from sweepd.models._backbone import (
     Attention,
     Memory,
+    Mixer,
     Positions,
     State,
     Transformer,
@@ -21,6 +22,7 @@ from sweepd.models._backbone import (
 from sweepd.models._cache import CachedAttention
 from sweepd.models._counting import Part
 from sweepd.models._decoding import Decoder, can_decode, decoder
+from sweepd.models._recurrence import Recurrence, at_least_float32, gated_sums, without_autocast
 from sweepd.models._transformer import TransformerArchitecture
 
 __all__ = [
@@ -29,15 +31,20 @@ __all__ = [
     "CachedAttention",
     "Decoder",
     "Memory",
+    "Mixer",
     "Model",
     "Part",
     "Positions",
+    "Recurrence",
     "State",
     "Transformer",
     "TransformerArchitecture",
+    "at_least_float32",
     "can_decode",
     "decoder",
+    "gated_sums",
     "read",
     "rotated",
     "sinusoids",
+    "without_autocast",
 ]

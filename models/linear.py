@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sweepd.models.base import Attention, Memory, TransformerArchitecture
+from sweepd.models.base import (
+    Attention,
+    Memory,
+    TransformerArchitecture,
+    at_least_float32,
+    without_autocast,
+)
 
 FeatureMap = Literal["elu", "relu"]
 TINY = 1e-30
@@ -109,7 +115,7 @@ class LinearAttention(Attention):
         T = q_BHTE.size(2)
         chunks = -(-T // self.chunk)
         length = -(-T // chunks)
-        with torch.autocast(q_BHTE.device.type, enabled=False):
+        with without_autocast(q_BHTE):
             # From here (B, H, chunks, length, E). Padding comes after the feature map, so that it
             # weighs 0; contiguous inputs make that map's backward pass a third faster.
             q, k, v = (at_least_float32(x) for x in (q_BHTE, k_BHTE, v_BHTE))
@@ -127,7 +133,7 @@ class LinearAttention(Attention):
 
     def remember(self, k_BHTE: Tensor, v_BHTE: Tensor, lengths_B: Tensor) -> Memory:
         fed_BT = torch.arange(k_BHTE.size(2), device=lengths_B.device) < lengths_B[:, None]
-        with torch.autocast(k_BHTE.device.type, enabled=False):
+        with without_autocast(k_BHTE):
             k_BHTE, v_BHTE = at_least_float32(k_BHTE), at_least_float32(v_BHTE)
             keys_BHTE = self.features(k_BHTE) * fed_BT[:, None, :, None]
             return (keys_BHTE.mT @ F.pad(v_BHTE, (0, 1), value=1.0),)
@@ -141,7 +147,7 @@ class LinearAttention(Attention):
         position_B: Tensor,
     ) -> tuple[Tensor, Memory]:
         (state_BHEE,) = memory
-        with torch.autocast(q_BHE.device.type, enabled=False):
+        with without_autocast(q_BHE):
             q_BHE, k_BHE, v_BHE = (at_least_float32(x) for x in (q_BHE, k_BHE, v_BHE))
             ones_beside_v = F.pad(v_BHE, (0, 1), value=1.0)
             state_BHEE.addcmul_(self.features(k_BHE).unsqueeze(-1), ones_beside_v.unsqueeze(-2))
@@ -159,7 +165,3 @@ def chunked(x_BHTE: Tensor, chunks: int, length: int) -> Tensor:
 def normalised(read: Tensor) -> Tensor:
     """Returns (…, E) from (…, E+1): the numerator over the denominator beside it."""
     return read[..., :-1] / read[..., -1:].clamp_min(TINY)
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -7,14 +7,19 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sweepd.models.base import TransformerArchitecture
+from sweepd.models.base import Architecture, Attention, TransformerArchitecture
+from sweepd.models.delta import Delta
 from sweepd.models.dot_free import DotFree
+from sweepd.models.gla import Gla
+from sweepd.models.hybrid import Hybrid
 from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.linear import Linear
 from sweepd.models.log_rpe import LogRpe
+from sweepd.models.mamba2 import Mamba2
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx
+from sweepd.models.window import Window
 
 ARCHITECTURES: list[type[TransformerArchitecture]] = [
     Standard,
@@ -25,6 +30,7 @@ ARCHITECTURES: list[type[TransformerArchitecture]] = [
     DotFree,
     Tmx,
 ]
+RECURRENT: list[type[TransformerArchitecture]] = [Window, Gla, Delta, Mamba2, Hybrid]
 
 LENGTHS = (87, 221, 355, 505)
 TABLE_2 = {  # P1: least GFLOPs above 90% on arithmetic, and the widths that they belong to
@@ -64,6 +70,13 @@ def test_weight_flops_are_what_torch_counts(kind: type[TransformerArchitecture])
     assert counted == {name: flops for name, flops in ours.items() if flops}
 
 
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_all_weights_are_counted(kind: type[TransformerArchitecture]) -> None:
+    architecture, vocab, L = kind(32, layers=2), 11, 40
+    counted = sum(part.flops_weights for part in Architecture.parts(architecture, vocab, L))
+    assert sum(part.flops_weights for part in architecture.parts(vocab, L)) == counted
+
+
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_all_flops_are_the_weights_and_attention(kind: type[TransformerArchitecture]) -> None:
     architecture = kind(32)
@@ -74,7 +87,7 @@ def test_all_flops_are_the_weights_and_attention(kind: type[TransformerArchitect
         assert part.flops == (3 * attention[name] if name in attention else part.flops_weights)
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.parametrize("kind", ARCHITECTURES + RECURRENT)
 def test_state_bytes_are_what_the_memory_holds(kind: type[TransformerArchitecture]) -> None:
     """The length L is a multiple of B, so that the buffers of no architecture have room to
     spare."""
@@ -86,7 +99,7 @@ def test_state_bytes_are_what_the_memory_holds(kind: type[TransformerArchitectur
     assert held == architecture.state_bytes(vocab, L) + spare
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.parametrize("kind", ARCHITECTURES + RECURRENT)
 def test_building_is_a_function_of_the_generator_alone(kind: type[TransformerArchitecture]) -> None:
     def weights(seed: int) -> dict[str, torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
@@ -101,7 +114,7 @@ def test_building_is_a_function_of_the_generator_alone(kind: type[TransformerArc
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert all(
         torch.equal(first[name], other[name])
-        == any(constant in name for constant in ("norm", "bias", "log_slope"))
+        == any(constant in name for constant in ("norm", "skip", "log_slope", "bias"))
         for name in first
     )
 
@@ -109,6 +122,7 @@ def test_building_is_a_function_of_the_generator_alone(kind: type[TransformerArc
 def test_weights_are_xavier_uniform_and_biases_zero() -> None:
     model = Standard(64).build(32, 20, 30, torch.Generator().manual_seed(0))
     attention = model.blocks[0].attention
+    assert isinstance(attention, Attention)
     fans = [(part, 64, 64) for part in attention.qkv.weight.chunk(3)]
     fans += [(model.blocks[0].up.weight, 64, 256), (model.head.weight, 64, 32)]
     for weight, fan_in, fan_out in fans:

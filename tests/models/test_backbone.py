@@ -8,13 +8,18 @@ from hypothesis import strategies as st
 
 from sweepd.models._backbone import State, Transformer, rotated, sinusoids
 from sweepd.models.base import TransformerArchitecture
+from sweepd.models.delta import Delta
 from sweepd.models.dot_free import DotFree
+from sweepd.models.gla import Gla
+from sweepd.models.hybrid import Hybrid
 from sweepd.models.lin_rpe import LinRpe
 from sweepd.models.linear import Linear
 from sweepd.models.log_rpe import LogRpe
+from sweepd.models.mamba2 import Mamba2
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx
+from sweepd.models.window import Window
 
 VOCAB, CAPACITY = 13, 150
 
@@ -35,6 +40,15 @@ ARCHITECTURES = [
     DotFree(16, layers=2, heads=2, rpe="lin", positions="learned"),
     Tmx(16, layers=2),
     Tmx(16, layers=2, heads=2, rpe="lin"),
+    Window(16, layers=2, width=5),
+    Window(16, layers=2, width=60, positions="rotary"),
+    Gla(16, layers=2),
+    Gla(16, layers=2, heads=2, gate="fixed"),
+    Delta(16, layers=2),
+    Delta(16, layers=2, heads=2, negative_eigenvalues=True),
+    Mamba2(16, layers=2),
+    Mamba2(16, layers=2, heads=2, state=5),
+    Hybrid(16, layers=3, mixers="linear window(width=8)"),
 ]
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES, ids=repr)
 
@@ -126,8 +140,10 @@ def test_bfloat16_autocast_stays_near(architecture: TransformerArchitecture) -> 
             rough = model(rows)
             state = model.prefill(rows[:, :90], torch.tensor([90, 50]))
             stepped = model.step(rows[[0, 1], [90, 50]], state)
-    torch.testing.assert_close(rough.float(), exact, atol=0.1, rtol=0)
-    torch.testing.assert_close(stepped.float(), exact[[0, 1], [90, 50]], atol=0.1, rtol=0)
+    # Keys of length 1 are short vectors scaled up, and the rounding of these with them.
+    atol = 0.2 if isinstance(architecture, Delta) else 0.1
+    torch.testing.assert_close(rough.float(), exact, atol=atol, rtol=0)
+    torch.testing.assert_close(stepped.float(), exact[[0, 1], [90, 50]], atol=atol, rtol=0)
 
 
 def test_dropout_is_random_in_training_only() -> None:

@@ -13,7 +13,7 @@ one page of both and of the scripts of vl-convert. It looks at no code, tests no
 seed, fits no law, and leaves out the rest of the report.
 
 The first report also puts the scripts of the page together, and keeps them for the next
-(`sweepd.figures.page`). Its cost is printed by itself. The time by the clock depends on what else
+(`sweepd.figures.render`). Its cost is printed by itself. The time by the clock depends on what else
 the machine does. CPU seconds depend on it less.
 """
 

@@ -1,6 +1,4 @@
-"""Every kind of figure. Its data is what the answer says, and the schema of Vega-Lite accepts it.
-Covers `figures/curves.py`, `figures/exponents.py`, `figures/frontier.py`, `figures/heatmap.py`,
-`figures/least.py`, `figures/panels.py`, `figures/settle.py` and `figures/style.py`."""
+"""Every kind of figure. Its data is what the answer says. The schema of Vega-Lite accepts it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.figures.page import embedded, page, table
+from sweepd.figures.render import embedded, page, table
 
 ANY = st.text(st.characters(codec="utf-8"), max_size=40) | st.sampled_from(["</script>", "<!--"])
 

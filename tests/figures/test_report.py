@@ -1,5 +1,4 @@
-"""The report: what it says, and what it does in a browser without a network. Covers
-`figures/origin.py` and `figures/words.py`."""
+"""The report: what it says, and what it does in a browser without a network."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from hypothesis import strategies as st
 from invented import HOSTILE
 
 from sweepd.figures.kinds import KINDS, Questions
-from sweepd.figures.origin import Launches
-from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, Report, points_each
+from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, Launches, Report, points_each
 from sweepd.query.claims import Measured, claims
 
 LAUNCH = {

@@ -139,8 +139,7 @@ def _report(
     store: Store, sweep: str | None, where: str | None, of: str, code: CodeOption
 ) -> Report:
     from sweepd.figures.kinds import Questions
-    from sweepd.figures.origin import Launches
-    from sweepd.figures.report import Report, points_each
+    from sweepd.figures.report import Launches, Report, points_each
     from sweepd.query.claims import Measured, claims
     from sweepd.query.current import codes
     from sweepd.query.database import connect

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil, floor, log10
-from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.figures.panels import (
@@ -17,7 +16,6 @@ from sweepd.figures.panels import (
     tooltip,
 )
 from sweepd.figures.style import Look, ordered
-from sweepd.listing import Row
 
 HEIGHT = 110
 
@@ -29,8 +27,8 @@ def frontier(asked: Asked, look: Look) -> Drawing:
     import altair as alt
 
     cost, score = asked.expression, asked.score
-    found_in = zip(asked.answer.rows, asked.answer.cells, strict=True)
-    rows = [{**row, **cell} for row, cell in found_in]
+    cells = zip(asked.answer.rows, asked.answer.cells, strict=True)
+    rows = [{**row, **cell} for row, cell in cells]
     models = ordered([row["model"] for row in rows])
     colour, shape = by_model(models, look)
     costs = [row[cost] for row in rows]
@@ -55,25 +53,23 @@ def frontier(asked: Asked, look: Look) -> Drawing:
     points = base.mark_point(filled=True, size=26, opacity=1).encode(
         alt.Shape(**shape), tooltip=shown
     )
-    charts, found = [], {}
+    charts, data = [], {}
     refuse_a_crowd(len({(row["task"], row["size"]) for row in rows}))
     for name, members in asked.problems(rows).items():
         size_name = asked.size_fields.get(members[0]["task"], "size")
-        told = [{**_told(asked, row), "size": f"{size_name} = {row['size']}"} for row in members]
-        sizes = list(dict.fromkeys(row["size"] for row in told))
+        data[name] = [
+            {
+                **{name: row.get(name) for name in ("model", "d", "seeds", "at", "cell")},
+                "cost": row[cost],
+                "score": row[score],
+                "told": f"{row[score]:.3f}",
+                "size": f"{size_name} = {row['size']}",
+            }
+            for row in members
+        ]
+        sizes = list(dict.fromkeys(row["size"] for row in data[name]))
         panel, columns = side_by_side(sizes, look)
         facet = alt.Facet("size:N", sort=sizes, title=None)
         chart = alt.layer(line, points, width=panel, height=HEIGHT)
         charts.append(chart.facet(facet, data=alt.NamedData(name), columns=columns, title=name))
-        found[name] = told
-    return Drawing(stacked(charts), found)
-
-
-def _told(asked: Asked, row: Row) -> dict[str, Any]:
-    cost, score = asked.expression, asked.score
-    return {
-        **{name: row.get(name) for name in ("model", "d", "seeds", "at", "cell")},
-        "cost": row[cost],
-        "score": row[score],
-        "told": f"{row[score]:.3f}",
-    }
+    return Drawing(stacked(charts), data)

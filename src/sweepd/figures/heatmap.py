@@ -1,9 +1,9 @@
 """The figure `heatmap`, which shows the score of each cell by size and by what is minimised, and
-the frontier between what passed and what failed."""
+the line between what passed and what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ have no mark."""
 DIVERGED = "div."
 """The text of a cell with seeds that diverged and with no finite score."""
 LINE = "#D55E00"
-"""The colour of the frontier."""
+"""The colour of the line between what passed and what failed."""
 SETTLED = ["settled", "not settled"]
 
 
@@ -39,31 +39,33 @@ def heatmap(asked: Asked, look: Look) -> Drawing:
     The line separates what passed from what failed. A cell that was not tried is blank.
     """
     rows = asked.problems(asked.answer.rows)
-    charts, found = [], {}
     refuse_a_crowd(len(rows) * len({row["model"] for row in asked.answer.rows}))
+    charts, data = [], {}
     for name, cells in asked.problems(c for c in asked.answer.cells if c["stands"]).items():
-        chart, told = _problem(asked, look, name, rows.get(name, []), cells)
-        charts.append(chart)
-        found[name] = told
+        marks = [
+            {**_place(cell), "part": "mark", "mark": MARKS[cell["state"]][0]}
+            for cell in cells
+            if cell["state"] in MARKS
+        ]
+        values = sorted({cell["value"] for cell in cells})
+        line = list(_line(rows.get(name, []), values))
+        data[name] = [_cell(asked.score, cell) for cell in cells] + marks + line
+        charts.append(_panels(asked, look, name, cells, {part["part"] for part in line}))
     scales = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
-    return Drawing(stacked(charts).resolve_scale(**scales), found)
+    return Drawing(stacked(charts).resolve_scale(**scales), data)
 
 
-def _problem(
-    asked: Asked, look: Look, name: str, rows: Sequence[Row], cells: Sequence[Row]
-) -> tuple[alt.FacetChart, list[dict[str, Any]]]:
+def _panels(
+    asked: Asked, look: Look, name: str, cells: Sequence[Row], line_parts: set[str]
+) -> alt.FacetChart:
+    """Returns the panels of one problem, whose data have its name. line_parts: the kinds of pieces
+    that the line consists of."""
     import altair as alt
 
-    models = ordered([row["model"] for row in cells])
-    sizes = sorted({row["size"] for row in cells})
-    values = sorted({row["value"] for row in cells})
+    models = ordered([cell["model"] for cell in cells])
+    sizes = sorted({cell["size"] for cell in cells})
+    values = sorted({cell["value"] for cell in cells})
     width = look.panel(len(models))
-    marked = [
-        {**_place(row), "part": "mark", "mark": MARKS[row["state"]][0]}
-        for row in cells
-        if row["state"] in MARKS
-    ]
-    told = [_told(asked, row) for row in cells] + marked + list(_frontier(rows, values))
     # The domains are written out, since layers with fields of their own (`to`) would order the
     # values anew.
     x = alt.X(
@@ -85,10 +87,11 @@ def _problem(
         "loss": alt.Scale(type="symlog", range=[best, worst]),
     }
     scale = scales.get(asked.score, alt.Scale(range=[worst, middle]))  # legible under black text
-    of_cells = base.transform_filter(is_("part", "cell"))
-    fields = {"size": "size", "value": asked.name, "score": SCORES.get(asked.score, asked.score)}
+    score_name = SCORES.get(asked.score, asked.score)
+    fields = {"size": "size", "value": asked.name, "score": score_name}
     fields |= {"seeds": "seeds that pass", "state": "state", "at": "at"}
     shown = tooltip(**fields)
+    of_cells = base.transform_filter(is_("part", "cell"))
     blank = of_cells.mark_rect(stroke=look.ink, strokeOpacity=0.15, strokeWidth=0.5, fillOpacity=0)
     layers: list[alt.Chart] = [
         blank.encode(tooltip=shown),
@@ -96,71 +99,70 @@ def _problem(
         .mark_rect()
         .encode(
             color=alt.Color(
-                "score:Q",
-                scale=scale,
-                legend=alt.Legend(title=SCORES.get(asked.score, asked.score), gradientLength=80),
+                "score:Q", scale=scale, legend=alt.Legend(title=score_name, gradientLength=80)
             ),
             tooltip=shown,
         ),
     ]
     if width / len(sizes) >= LEAST_FOR_NUMBERS:
+        letters = alt.condition(is_("letters", "white"), alt.value("white"), alt.value("black"))
+        text = of_cells.mark_text(fontSize=SMALL - 1)
+        layers.append(text.encode(text="shown:N", color=letters))
+    states = {cell["state"] for cell in cells}
+    if used := [mark for state, mark in MARKS.items() if state in states]:
+        names, shapes = zip(*used, strict=True)
+        scale_of_marks = alt.Scale(domain=names, range=shapes)
         layers.append(
-            of_cells.mark_text(fontSize=SMALL - 1).encode(
-                text="shown:N",
-                color=alt.condition(
-                    is_("letters", "white"), alt.value("white"), alt.value("black")
-                ),
+            base.transform_filter(is_("part", "mark"))
+            .mark_point(size=14, stroke=look.ink, strokeWidth=0.7, opacity=0.8)
+            .encode(
+                base.encoding.x.bandPosition(0.87),
+                base.encoding.y.bandPosition(0.7),
+                alt.Shape("mark:N", scale=scale_of_marks, legend=alt.Legend(title=None)),
             )
         )
-    if marked:
-        layers.append(_marks(base, {row["mark"] for row in marked}, look))
-    layers += _frontier_lines(base, {row["part"] for row in told})
+    # A layer for each kind of piece of the line. The kind's name (`flat 1`, `step 1 0`) says at
+    # which edges of cells its pieces begin and end: 1 for the lower edge, 0 for the upper one.
+    dash = alt.StrokeDash(
+        "settled:N",
+        scale=alt.Scale(domain=SETTLED, range=[[1, 0], [3, 2]]),
+        legend=alt.Legend(title="frontier", symbolType="stroke", symbolStrokeColor=LINE),
+    )
+    for part in sorted(line_parts):
+        _, *edges = part.split()
+        to: Any = alt.X2("size", bandPosition=1)
+        if len(edges) > 1:
+            to = alt.Y2("to", bandPosition=int(edges[1]))
+        rule = base.transform_filter(is_("part", part)).mark_rule(strokeWidth=2, stroke=LINE)
+        begins = base.encoding.y.bandPosition(int(edges[0]))
+        layers.append(rule.encode(base.encoding.x.bandPosition(0), begins, to, dash))
     column = alt.Column("model:N", sort=models, title=None)
-    panels = alt.layer(*layers).facet(column=column, data=alt.NamedData(name), title=name)
-    return panels, told
+    return alt.layer(*layers).facet(column=column, data=alt.NamedData(name), title=name)
 
 
-def _told(asked: Asked, row: Row) -> dict[str, Any]:
-    score = row[asked.score]
-    none = DIVERGED if row["diverged"] else ""
-    text = none if score is None else f"{score:.2f}".removeprefix("0")
+def _cell(score_name: str, cell: Row) -> dict[str, Any]:
+    score = cell[score_name]
+    none = DIVERGED if cell["diverged"] else ""
     darkest = {"acc": (0.55, inf), "loss": (-inf, 0.2)}
-    low, high = darkest.get(asked.score, (inf, inf))
-    dark = score is not None and low < score < high
+    low, high = darkest.get(score_name, (inf, inf))
     return {
-        **_place(row),
+        **_place(cell),
         "part": "cell",
         "score": score,
-        "shown": text,
-        "letters": "white" if dark else "black",
-        "state": row["state"],
-        "seeds": f"{row['passed']} of {row['seeds']}",
-        "at": row["at"],
-        "cell": row["cell"],
+        "shown": none if score is None else f"{score:.2f}".removeprefix("0"),
+        "letters": "white" if score is not None and low < score < high else "black",
+        "state": cell["state"],
+        "seeds": f"{cell['passed']} of {cell['seeds']}",
+        "at": cell["at"],
+        "cell": cell["cell"],
     }
 
 
-def _place(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("model", "size", "value")}
+def _place(cell: Row) -> dict[str, Any]:
+    return {name: cell[name] for name in ("model", "size", "value")}
 
 
-def _marks(base: Any, used: Collection[str], look: Look) -> Any:
-    import altair as alt
-
-    names, shapes = zip(*(mark for mark in MARKS.values() if mark[0] in used), strict=True)
-    shape = alt.Scale(domain=names, range=shapes)
-    return (
-        base.transform_filter(is_("part", "mark"))
-        .mark_point(size=14, stroke=look.ink, strokeWidth=0.7, opacity=0.8)
-        .encode(
-            base.encoding.x.bandPosition(0.87),
-            base.encoding.y.bandPosition(0.7),
-            alt.Shape("mark:N", scale=shape, legend=alt.Legend(title=None)),
-        )
-    )
-
-
-def _frontier(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str, Any]]:
+def _line(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str, Any]]:
     """Yields the pieces of the line below what passed: a flat one for each size, and a step where
     the line stands at different heights for one size and the next."""
     by_model: dict[str, list[Row]] = {}
@@ -177,34 +179,11 @@ def _frontier(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str
         for row in of_model:
             value, at = edge(row)
             settled = SETTLED[row["settled"] != "yes"]
-            found = {"part": f"flat {at}", "model": model, "size": row["size"]}
-            yield {**found, "value": value, "settled": settled}
+            piece = {"part": f"flat {at}", "model": model, "size": row["size"]}
+            yield {**piece, "value": value, "settled": settled}
         for one, other in pairwise(of_model):
             (low, low_at), (high, high_at) = edge(one), edge(other)
             if (low, low_at) != (high, high_at):
-                found = {"part": f"step {low_at} {high_at}", "model": model, "size": other["size"]}
+                piece = {"part": f"step {low_at} {high_at}", "model": model, "size": other["size"]}
                 settled = SETTLED["yes" not in (one["settled"], other["settled"])]
-                yield {**found, "value": low, "to": high, "settled": settled}
-
-
-def _frontier_lines(base: Any, parts: Collection[str]) -> Iterator[Any]:
-    """Yields a layer for each kind of piece. The kind's name (`flat 1`, `step 1 0`) says at which
-    edges of cells its pieces begin and end: 1 for the lower edge, 0 for the upper one."""
-    import altair as alt
-
-    dash = alt.StrokeDash(
-        "settled:N",
-        scale=alt.Scale(domain=SETTLED, range=[[1, 0], [3, 2]]),
-        legend=alt.Legend(title="frontier", symbolType="stroke", symbolStrokeColor=LINE),
-    )
-    x = base.encoding.x.bandPosition(0)
-    for part in sorted(parts):
-        kind, *edges = part.split()
-        if kind not in ("flat", "step"):
-            continue
-        at = base.encoding.y.bandPosition(int(edges[0]))
-        to: Any = alt.X2("size", bandPosition=1)
-        if kind == "step":
-            to = alt.Y2("to", bandPosition=int(edges[1]))
-        rule = base.transform_filter(is_("part", part)).mark_rule(strokeWidth=2, stroke=LINE)
-        yield rule.encode(x, at, to, dash)
+                yield {**piece, "value": low, "to": high, "settled": settled}

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from sweepd.errors import UserError
-from sweepd.figures.curves import curves
-from sweepd.figures.exponents import exponents
 from sweepd.figures.frontier import frontier
 from sweepd.figures.heatmap import heatmap
-from sweepd.figures.least import least
+from sweepd.figures.least import exponents, least
 from sweepd.figures.panels import Asked, Draw, NothingToDraw
-from sweepd.figures.settle import settle
+from sweepd.figures.training import curves, settle
 from sweepd.listing import Row
 from sweepd.query.answers import answer
 from sweepd.query.database import Views
@@ -48,12 +46,12 @@ class Questions:
     def least(self) -> Asked:
         """The answer with the least values and the cells behind them. Raises UserError if what is
         minimised is the size itself, since figures show the least values against the size."""
-        found = self._asked(self._min, self.minimized)
-        if "size" not in found.answer.group:
+        asked = self._asked(self._min, self.minimized)
+        if "size" not in asked.answer.group:
             raise UserError(
                 f"--of {self.minimized}: figures show it against the size; name another column"
             )
-        return found
+        return asked
 
     @cached_property
     def laws(self) -> Asked:

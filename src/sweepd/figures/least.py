@@ -1,19 +1,22 @@
-"""The figure `min`, which shows the least value that passes against the size. Bars and arrows show
-what is known of it from below and from above."""
+"""The figures `min` and `fit`: the least value that passes against the size, with what is known of
+it from below and from above, and the exponents of the laws that are fitted to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from sweepd.figures.panels import (
     Asked,
     Drawing,
+    NothingToDraw,
     by_model,
     is_,
     refuse_a_crowd,
     side_by_side,
+    stacked,
     tooltip,
 )
 from sweepd.figures.style import Look, ordered
@@ -34,6 +37,9 @@ ARROWS = {
 }
 """The arrow at each kind of open end: its shape, and how far below the value it stands, in
 points."""
+ROW_HEIGHT = 14
+RIGHT = "M-1,0L1,0M.5,-.4L1,0L.5,.4"
+"""The arrow at an exponent that is a lower bound."""
 
 
 def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
@@ -48,39 +54,31 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
     """
     import altair as alt
 
-    rows = asked.answer.rows
-    found = asked.problems(rows)
-    own_laws = asked.problems(laws)
-    models = ordered([row["model"] for row in rows])
-    told: list[dict[str, Any]] = []
-    for name, members in found.items():
-        drawn = [*_known(asked, members, models, along)]
-        drawn += _laws(members, own_laws.get(name, ()), along)
-        told += [{"problem": name, **row} for row in drawn]
-    refuse_a_crowd(len(found))
-    xs, ys = (_values(asked, name) for name in (along, "value"))
+    problems, laws_of = asked.problems(asked.answer.rows), asked.problems(laws)
+    models = ordered([row["model"] for row in asked.answer.rows])
+    refuse_a_crowd(len(problems))
+    rows: list[dict[str, Any]] = []
+    for name, members in problems.items():
+        parts = [*_known(asked, members, models, along)]
+        parts += _laws(members, laws_of.get(name, ()), along)
+        rows += [{"problem": name, **row} for row in parts]
     x = alt.X(
         "x:Q",
         title=asked.size_title(along),
         scale=alt.Scale(type="log", nice=False, padding=10),
-        axis=alt.Axis(values=xs, labelOverlap=True, grid=False),
+        axis=alt.Axis(values=asked.values(along), labelOverlap=True, grid=False),
     )
     y = alt.Y(
         "y:Q",
         title=f"least {asked.name}",
         scale=alt.Scale(type="log", base=2, nice=False, padding=10),
-        axis=alt.Axis(values=ys, labelOverlap=True, format="~s"),
+        axis=alt.Axis(values=asked.values("value"), labelOverlap=True, format="~s"),
     )
-    panel, columns = side_by_side(list(found), look)
-    layers = _layers(alt.Chart().encode(x=x, y=y), models, {row["part"] for row in told}, look)
+    panel, columns = side_by_side(list(problems), look)
+    layers = _layers(alt.Chart().encode(x=x, y=y), models, {row["part"] for row in rows}, look)
     chart = alt.layer(*layers, width=panel, height=HEIGHT)
-    facet = alt.Facet("problem:N", sort=list(found), title=None)
-    of_rows = chart.facet(facet, data=alt.NamedData("rows"), columns=columns)
-    return Drawing(of_rows, {"rows": told})
-
-
-def _values(asked: Asked, column: str) -> list[Any]:
-    return sorted({row[column] for row in asked.answer.cells})
+    facet = alt.Facet("problem:N", sort=list(problems), title=None)
+    return Drawing(chart.facet(facet, data=alt.NamedData("rows"), columns=columns), {"rows": rows})
 
 
 def _layers(
@@ -89,83 +87,80 @@ def _layers(
     import altair as alt
 
     colour, shape = by_model(models, look, "hollow: not settled")
-    lines = [name for name in LINES if name in parts]
-    dashes: list[Any] = [LINES[name] for name in lines]
-    dash = alt.Scale(domain=lines, range=dashes)
-    if "band" in parts:
-        band = base.transform_filter(is_("part", "band"))
-        yield band.mark_area(opacity=0.12).encode(alt.Y2("to:Q"), alt.Color(**colour))
-    for name in lines:
-        yield (
-            base.transform_filter(is_("part", name))
-            .mark_line(strokeWidth=1)
-            .encode(
-                alt.Color(**colour),
-                alt.StrokeDash(
-                    "part:N", scale=dash, legend=alt.Legend(title=None, symbolType="stroke")
-                ),
-            )
-        )
-    bars = base.transform_filter(is_("part", "bar"))
-    yield bars.mark_rule(strokeWidth=3, opacity=0.35).encode(alt.Y2("to:Q"), alt.Color(**colour))
-    for verdict, (path, below) in ((v, ARROWS[v]) for v in ARROWS if v in parts):
-        ends = base.transform_filter(is_("part", verdict))
-        yield ends.mark_point(
-            shape=path, yOffset=below, size=90, strokeWidth=1.2, opacity=1, filled=False
-        ).encode(alt.Color(**colour), tooltip=_tooltip())
-    points = base.transform_filter(is_("part", "point"))
-    filled = alt.condition(is_("settled", "yes"), alt.value(1), alt.value(0))
-    yield points.mark_point(size=32, strokeWidth=1.2, opacity=1, filled=False).encode(
-        alt.Stroke(**colour),
-        alt.Fill(**colour),
-        alt.Shape(**shape),
-        fillOpacity=filled,
-        tooltip=_tooltip(),
-    )
-    if "contradiction" in parts:
-        wrong = base.transform_filter(is_("part", "contradiction"))
-        yield wrong.mark_text(text="!", dx=7, fontWeight="bold")
-
-
-def _tooltip() -> list[alt.Tooltip]:
-    return tooltip(
+    shown = tooltip(
         model="model", size="size", known="least value", settled="settled", why="why", seeds="seeds"
     )
+
+    def of(part: str) -> alt.Chart:
+        return base.transform_filter(is_("part", part))
+
+    if "band" in parts:
+        yield of("band").mark_area(opacity=0.12).encode(alt.Y2("to:Q"), alt.Color(**colour))
+    lines = [name for name in LINES if name in parts]
+    dashes: list[Any] = [LINES[name] for name in lines]
+    dash = alt.StrokeDash(
+        "part:N",
+        scale=alt.Scale(domain=lines, range=dashes),
+        legend=alt.Legend(title=None, symbolType="stroke"),
+    )
+    for name in lines:
+        yield of(name).mark_line(strokeWidth=1).encode(alt.Color(**colour), dash)
+    bar = of("bar").mark_rule(strokeWidth=3, opacity=0.35)
+    yield bar.encode(alt.Y2("to:Q"), alt.Color(**colour))
+    for verdict in (verdict for verdict in ARROWS if verdict in parts):
+        path, below = ARROWS[verdict]
+        arrow = of(verdict).mark_point(
+            shape=path, yOffset=below, size=90, strokeWidth=1.2, opacity=1, filled=False
+        )
+        yield arrow.encode(alt.Color(**colour), tooltip=shown)
+    yield (
+        of("point")
+        .mark_point(size=32, strokeWidth=1.2, opacity=1, filled=False)
+        .encode(
+            alt.Stroke(**colour),
+            alt.Fill(**colour),
+            alt.Shape(**shape),
+            fillOpacity=alt.condition(is_("settled", "yes"), alt.value(1), alt.value(0)),
+            tooltip=shown,
+        )
+    )
+    if "contradiction" in parts:
+        yield of("contradiction").mark_text(text="!", dx=7, fontWeight="bold")
 
 
 def _known(
     asked: Asked, rows: Sequence[Row], models: Sequence[str], along: str
 ) -> Iterator[dict[str, Any]]:
     """Yields what is drawn of the rows of one problem: points, bars, arrows and contradictions."""
-    xs = _values(asked, along)
+    xs = asked.values(along)
     spread = xs[-1] / xs[0] if len(xs) > 1 else 2.0
     for row in rows:
         aside = models.index(row["model"]) - (len(models) - 1) / 2
         value, fail = row["value"], row["fail"]
-        told = {
+        place = {
             "model": row["model"],
             "cell": asked.cell_of.get(tuple(row[name] for name in asked.answer.group)),
             "x": row[along] * spread ** (APART * aside),
             "size": f"{row['size']} (L = {row['L']})" if "L" in row else row.get("size"),
-            "known": bound(asked.expression, row),
+            "known": in_symbols(asked.expression, row),
             "settled": row["settled"],
             "why": row["why"],
             "seeds": f"{row['passed']} of {row['seeds']} pass",
         }
         if value is not None:
-            yield {**told, "part": "point", "y": value}
+            yield {**place, "part": "point", "y": value}
         if value is not None and fail is not None:
-            yield {**told, "part": "bar", "y": value, "to": fail}
+            yield {**place, "part": "bar", "y": value, "to": fail}
         if value is not None and fail is None:
-            yield {**told, "part": "at most", "y": value}
+            yield {**place, "part": "at most", "y": value}
         if value is None and fail is not None:
-            yield {**told, "part": "above", "y": fail}
+            yield {**place, "part": "above", "y": fail}
         if row["verdict"] == "not monotone":
-            yield {**told, "part": "contradiction", "y": value or fail}
+            yield {**place, "part": "contradiction", "y": value or fail}
 
 
-def bound(name: str, row: Row) -> str:
-    """Returns what a row of `min` knows of the least value, in symbols."""
+def in_symbols(name: str, row: Row) -> str:
+    """Returns what a row of `min` knows of the least value, as in `8 < d ≤ 16`."""
     value, fail = row["value"], row["fail"]
     if value is None:
         return "not known" if fail is None else f"{name} > {fail:g}"
@@ -182,19 +177,73 @@ def _laws(rows: Sequence[Row], laws: Sequence[Row], along: str) -> Iterator[dict
             continue
         middle = sqrt(min(xs) * max(xs))
         level = law["factor"] * middle ** law["exponent"]
-        theory = law["predicted"] and exponent(law["predicted"])
         for x in (min(xs), middle, max(xs)):
             ends = [level * (x / middle) ** law[end] for end in ("low", "high")]
-            told = {"model": law["model"], "x": x}
-            yield {**told, "part": "band", "y": min(ends), "to": max(ends)}
-            yield {**told, "part": "fitted law", "y": level * (x / middle) ** law["exponent"]}
-            if theory is not None:
-                at = level * (x / middle) ** theory
-                yield {**told, "part": "theory's exponent", "y": at}
+            place = {"model": law["model"], "x": x}
+            yield {**place, "part": "band", "y": min(ends), "to": max(ends)}
+            yield {**place, "part": "fitted law", "y": level * (x / middle) ** law["exponent"]}
+            if law["predicted"]:
+                at = level * (x / middle) ** _number(law["predicted"])
+                yield {**place, "part": "theory's exponent", "y": at}
 
 
-def exponent(predicted: str) -> float:
+def _number(predicted: str) -> float:
     """Returns the number in a predicted exponent such as `1/2` or `>= 1/4`."""
-    from fractions import Fraction
-
     return float(Fraction(predicted.removeprefix(">=").strip()))
+
+
+def exponents(asked: Asked, along: str, look: Look) -> Drawing:
+    """Returns a figure with a panel for each problem, and in it a row for each model, which shows
+    the exponent and its 95% interval.
+
+    A stroke is the exponent that theory gives. It has an arrow where theory gives a lower bound.
+    Raises NothingToDraw if no row of the answer has an exponent.
+    """
+    import altair as alt
+
+    rows = asked.answer.rows
+    if all(row["exponent"] is None for row in rows):
+        reasons = "; ".join(f"{row['task']}, {row['model']}: {row['reason']}" for row in rows)
+        raise NothingToDraw(f"nothing to draw: no law could be fitted ({reasons})")
+    models = ordered([row["model"] for row in rows])
+    colour, shape = ({**option, "legend": None} for option in by_model(models, look))
+    base = alt.Chart().encode(
+        alt.Y("model:N", sort=models, title=None, axis=alt.Axis(grid=False, domain=False)),
+        alt.X("x:Q", title=f"exponent of least {asked.name} in {along}"),
+        alt.Color(**colour),
+    )
+    law, theory, bound, none = (
+        base.transform_filter(is_("part", part)) for part in ("law", "theory", "bound", "none")
+    )
+    shown = tooltip(model="model", told="exponent", theory="theory", points="sizes", seeds="seeds")
+    layers = (
+        law.mark_rule(strokeWidth=1.5).encode(alt.X("low:Q"), alt.X2("high")),
+        law.mark_point(filled=True, size=34, opacity=1).encode(alt.Shape(**shape), tooltip=shown),
+        theory.mark_tick(thickness=1.5, size=11),
+        bound.mark_point(shape=RIGHT, size=70, xOffset=6, strokeWidth=1.2),
+        none.mark_text(align="left").encode(text="told:N"),
+    )
+    charts, data = [], {}
+    for name, members in asked.problems(rows).items():
+        height = ROW_HEIGHT * len({row["model"] for row in members})
+        size = {"width": look.panel(1), "height": height}
+        charts.append(alt.layer(*layers, data=alt.NamedData(name), title=name, **size))
+        data[name] = [part for row in members for part in _exponent(row)]
+    return Drawing(stacked(charts).resolve_scale(x="shared"), data)
+
+
+def _exponent(row: Row) -> Iterator[dict[str, Any]]:
+    """Yields what is drawn of one row of `fit`."""
+    predicted = row["predicted"]
+    place = {"model": row["model"], "theory": predicted or "not known"}
+    if row["exponent"] is None:
+        yield {**place, "part": "none", "x": 0, "told": "no fit"}
+    else:
+        law = {"x": row["exponent"], "low": row["low"], "high": row["high"]}
+        text = f"{row['exponent']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+        counts = {"points": row["points"], "seeds": row["seeds"]}
+        yield {**place, **law, **counts, "part": "law", "told": text}
+    if predicted:
+        yield {**place, "part": "theory", "x": _number(predicted)}
+        if predicted.startswith(">"):
+            yield {**place, "part": "bound", "x": _number(predicted)}

@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import SweepdError, UserError
-from sweepd.figures.style import NORMAL, Look, legend_columns, marks, ordered
+from sweepd.figures.style import NORMAL, Look, legend_columns, marks
 from sweepd.listing import Row
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ MOST_PANELS = 60
 MOST_BESIDE = 4
 LEAST_PANEL = 105.0
 """The most panels that stand side by side, and the least room that each gets there, in points."""
-LOW_PANEL = 62.0
-"""The height, in points, of the panels of a table, which has a row for each size and a column for
-each model."""
 SCORES = {"acc": "accuracy"}
 """The names of scores on axes, where they differ from the scores' own names."""
 COSTS = {
@@ -68,35 +65,31 @@ class Asked:
         """The name of `expression` on axes."""
         return COSTS.get(self.expression, self.expression)
 
-    @property
-    def sizes(self) -> set[str]:
-        """The columns that are a size or follow from it."""
-        return {"size", "L", *self.size_fields.values()}
-
     def size_title(self, along: str) -> str:
         """Returns the title of an axis along L or the size."""
         if along == "L":
             return "sequence length L (tokens)"
-        return ", ".join(sorted({str(self.size_fields.get(t, "size")) for t in self.tasks}))
+        tasks = {row["task"] for row in self.answer.rows}
+        return ", ".join(sorted({str(self.size_fields.get(task, "size")) for task in tasks}))
 
-    @property
-    def tasks(self) -> set[str]:
-        return {row["task"] for row in self.answer.rows}
+    def values(self, column: str) -> list[Any]:
+        """Returns the values of a column of the cells, by rising value."""
+        return sorted({row[column] for row in self.answer.cells})
 
     @cached_property
     def apart(self) -> list[str]:
         """The columns of the group, besides task, size and model, in which rows differ."""
-        rows = self.answer.rows
-        others = [n for n in self.answer.group if n not in {"task", "model", *self.sizes}]
-        return [name for name in others if len({row[name] for row in rows}) > 1]
+        alike = {"task", "model", "size", "L", *self.size_fields.values()}
+        others = [name for name in self.answer.group if name not in alike]
+        return [name for name in others if len({row[name] for row in self.answer.rows}) > 1]
 
     @cached_property
     def cell_of(self) -> Mapping[tuple[Any, ...], int]:
         """The number of a cell, by a row's group. It is the cell that passes there, or the one that
         decides the row if none passes."""
         cells = [cell for cell in self.answer.cells if cell["stands"]]
-        told = [cell for cell in cells if cell["decides"]] + [c for c in cells if c["wins"]]
-        return {tuple(cell[name] for name in self.answer.group): cell["cell"] for cell in told}
+        ends = [cell for cell in cells if cell["decides"]] + [c for c in cells if c["wins"]]
+        return {tuple(cell[name] for name in self.answer.group): cell["cell"] for cell in ends}
 
     def where(self, row: Row) -> str:
         """Returns the size of a row, and what else tells it apart from other rows, in words."""
@@ -106,11 +99,11 @@ class Asked:
     def problems(self, rows: Iterable[Row]) -> dict[str, list[Row]]:
         """Returns the rows of each problem, by its name. A problem is a task with the values of the
         columns `apart`."""
-        found: dict[str, list[Row]] = {}
+        problems: dict[str, list[Row]] = {}
         for row in rows:
             marks = [f"{name} = {row[name]}" for name in self.apart if row.get(name) is not None]
-            found.setdefault(", ".join([str(row["task"]), *marks]), []).append(row)
-        return found
+            problems.setdefault(", ".join([str(row["task"]), *marks]), []).append(row)
+        return problems
 
 
 @dataclass(frozen=True)
@@ -191,52 +184,6 @@ def refuse_a_crowd(panels: int) -> None:
             f"the figure would have {panels} panels, and {MOST_PANELS} are the most: choose fewer "
             "sizes, tasks or models, as in --where \"task = 'lis' and size <= 8\""
         )
-
-
-def goal_rule(base: Any, look: Look) -> Any:
-    """Returns a layer with a line at the goal, which is the score that a cell must reach."""
-    rule = base.transform_filter(is_("part", "goal"))
-    return rule.mark_rule(stroke=look.ink, strokeWidth=0.6, strokeDash=[3, 2], opacity=0.6)
-
-
-Drawn = Callable[[Row], Iterable[dict[str, Any]]]
-"""A function from the row of a cell to the data that a panel shows of it."""
-
-
-def by_size_and_model(
-    asked: Asked, rows: Sequence[Row], drawn: Drawn, layers: Sequence[Any], look: Look
-) -> Drawing:
-    """Returns, for each problem, a table of panels of these layers. It has a row for each size and
-    a column for each model. A panel's data are what is drawn of its cells, and the goal if the
-    question's condition gives it as one number.
-    """
-    import altair as alt
-
-    charts, found = [], {}
-    models = ordered([row["model"] for row in rows])
-    goal = asked.answer.goal
-    refuse_a_crowd(len({(row["task"], row["size"], row["model"]) for row in rows}))
-    for name, members in asked.problems(rows).items():
-        size_name = asked.size_fields.get(members[0]["task"], "size")
-        told = []
-        for where in sorted({(row["size"], row["model"]) for row in members}):
-            place = {"size": f"{size_name} = {where[0]}", "model": where[1]}
-            if goal and goal.metric == asked.score:
-                told.append({**place, "part": "goal", "score": goal.threshold})
-            here = (row for row in members if (row["size"], row["model"]) == where)
-            told += [{**place, **shown} for row in here for shown in drawn(row)]
-        sizes = list(dict.fromkeys(row["size"] for row in told))
-        found[name] = told
-        panel = alt.layer(*layers, width=look.panel(len(models)), height=LOW_PANEL)
-        charts.append(
-            panel.facet(
-                row=alt.Row("size:N", sort=sizes, title=None),
-                column=alt.Column("model:N", sort=models, title=None),
-                data=alt.NamedData(name),
-                title=name,
-            )
-        )
-    return Drawing(stacked(charts), found)
 
 
 def stacked(charts: Sequence[Any]) -> Any:

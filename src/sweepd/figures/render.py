@@ -1,14 +1,30 @@
-"""Makes files of figures, in vector and pixel formats, at their width on paper."""
+"""Makes files of figures: in vector and pixel formats, at their width on paper, and as HTML pages
+that need no network and no other file.
+
+A page shows what trials have written (errors, names, values of axes), but this can never run. All
+of it is escaped. Data is embedded as JSON that no script tag can end. The page's Content Security
+Policy allows only the scripts and the style that the page was made with, by their hashes.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
 from html import escape
+from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from sweepd.errors import UserError
-from sweepd.figures.page import figure, page
+from sweepd.cache import keep, recall
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.figures.panels import Draw
 from sweepd.figures.style import WIDTHS, Look, themed
 
@@ -18,6 +34,17 @@ ON_SCREEN = Look(WIDTHS["two"], ink="currentColor", paper="transparent")
 """The look of a figure in a page. The page enlarges figures to its own width, and has a light and a
 dark form."""
 _SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+ENOUGH_FOR_LONG = 24
+"""A cell of a table with more characters than this gets more room."""
+BUNDLE = """
+import sys, vl_convert
+sys.stdout.reconfigure(encoding="utf-8")
+sys.stdout.write(vl_convert.javascript_bundle())
+"""
+HIDDEN_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+# Files of one figure
 
 
 def form_of(out: Path) -> str:
@@ -31,28 +58,36 @@ def form_of(out: Path) -> str:
 def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
     """Returns the content of a file of one of FORMS with a figure. The figure is as wide as WIDTHS
     says for `columns`. In an HTML page it takes the page's width."""
-    look = Look(WIDTHS[columns])
     if form == "html":
         shown = {"figures": {"figure": specified(draw, ON_SCREEN, title)}}
         return page(title, figure("figure", title), shown)
-    return rendered(fitted(draw, look, title), form)
+    import vl_convert
 
-
-def fitted(draw: Draw, look: Look, title: str) -> dict[str, Any]:
-    """Returns the specification of a figure that is as wide as `look` says.
-
-    How much room the axes take depends on their text. So the figure's width is measured, and the
-    panels get the room that is left.
-    """
+    # How much room the axes take depends on their text. So the figure's width is measured, and the
+    # panels get the room that is left.
+    look = Look(WIDTHS[columns])
     for _ in range(2):
         specification = specified(draw, look, title)
-        found = _SIZE.search(_svg(specification))
-        assert found is not None
-        excess = float(found[1]) - look.width
+        svg = vl_convert.vegalite_to_svg(specification)
+        size = _SIZE.search(svg)
+        assert size is not None
+        excess = float(size[1]) - look.width
         if abs(excess) <= 1:
-            return specification
+            break
         look = look.narrower(excess)
-    return specified(draw, look, title)
+    else:
+        specification = specified(draw, look, title)
+        svg = vl_convert.vegalite_to_svg(specification)
+
+    match form:
+        case "svg":
+            label = escape(specification["description"])
+            points = rf'role="img" aria-label="{label}" width="\1pt" height="\2pt"'
+            return _SIZE.sub(points, svg, count=1).encode()
+        case "pdf":
+            return vl_convert.vegalite_to_pdf(specification)
+    assert form == "png", form
+    return vl_convert.vegalite_to_png(specification, ppi=PIXELS_PER_INCH)
 
 
 def specified(draw: Draw, look: Look, title: str) -> dict[str, Any]:
@@ -61,22 +96,112 @@ def specified(draw: Draw, look: Look, title: str) -> dict[str, Any]:
     return themed(drawing.chart, drawing.data, look, title)
 
 
-def rendered(specification: dict[str, Any], form: str) -> bytes:
-    """Returns a figure as `svg`, `pdf` or `png`. The specification's lengths are points."""
-    import vl_convert
-
-    match form:
-        case "svg":
-            label = escape(specification["description"])
-            told = rf'role="img" aria-label="{label}" width="\1pt" height="\2pt"'
-            return _SIZE.sub(told, _svg(specification), count=1).encode()
-        case "pdf":
-            return vl_convert.vegalite_to_pdf(specification)
-    assert form == "png", form
-    return vl_convert.vegalite_to_png(specification, ppi=PIXELS_PER_INCH)
+# Pages
 
 
-def _svg(specification: dict[str, Any]) -> str:
-    import vl_convert
+def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
+    """Returns a page with this body, which is HTML, as UTF-8. Where an element has `data-figure`,
+    the page draws the figure of that name in `data["figures"]`.
+    """
+    html, style, script = (
+        (files("sweepd.figures") / name).read_text(encoding="utf-8")
+        for name in ("page.html", "page.css", "page.js")
+    )
 
-    return vl_convert.vegalite_to_svg(specification)
+    def hashed(content: str) -> str:
+        return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+
+    scripts = [_vega(), script]
+    filled = Template(html).substitute(
+        title=escape(title),
+        scripts=" ".join(map(hashed, scripts)),
+        styles=hashed(style),
+        style=style,
+        body=body,
+        data=embedded(data),
+        vega=scripts[0],
+        script=script,
+    )
+    return filled.encode()
+
+
+def embedded(data: Mapping[str, Any]) -> str:
+    """Returns data as JSON that can stand in a script element."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(HIDDEN_IN_SCRIPTS)
+
+
+def figure(name: str, title: str, caption: str = "") -> str:
+    """Returns the HTML element in which a figure is drawn."""
+    label = escape(title)
+    return (
+        f'<figure id="{escape(name)}"><div class="chart" data-figure="{escape(name)}" '
+        f'role="img" aria-label="{label}"></div>'
+        f"<figcaption>{label} {escape(caption)}</figcaption></figure>"
+    )
+
+
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], caption: str) -> str:
+    """Returns an HTML table of plain values. Numbers are aligned to the right."""
+
+    def is_number(value: object) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+    def cell(value: object) -> str:
+        if value is None:
+            return "<td></td>"
+        if is_number(value):
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            return f'<td class="number">{text}</td>'
+        text = "yes" if value is True else "no" if value is False else str(value)
+        room = ' class="long"' if len(text) > ENOUGH_FOR_LONG else ""
+        return f"<td{room}>{escape(text)}</td>"
+
+    head = ""
+    for name in columns:
+        numeric = all(is_number(row[name]) for row in rows if row[name] is not None)
+        attribute = ' class="number"' if numeric else ""
+        head += f'<th scope="col"{attribute}>{escape(name)}</th>'
+    body = "".join("<tr>" + "".join(cell(row[name]) for name in columns) + "</tr>" for row in rows)
+    return (
+        f'<div class="wide" role="region" aria-label="{escape(caption)}" tabindex="0"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def commands(lines: Sequence[str]) -> str:
+    """Returns HTML with commands that a reader can copy."""
+    return f"<pre><code>{escape(chr(10).join(lines))}</code></pre>"
+
+
+@cache
+def prepared() -> str | subprocess.Popen[str]:
+    """Returns Vega, Vega-Lite and Vega-Embed in one script, if an earlier process has cached it.
+    Else starts a process that makes the script, and returns that process. Making it takes seconds,
+    and vl_convert lets nothing else run in the process that calls it."""
+    if cached := recall(_cached_as()):
+        return cached.decode()
+    return subprocess.Popen(
+        [sys.executable, "-c", BUNDLE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+
+
+@cache
+def _vega() -> str:
+    made = prepared()
+    if isinstance(made, str):
+        return made
+    script, error = made.communicate()
+    if made.returncode or not script:
+        raise EnvironmentFailure(f"vl-convert cannot make the scripts of the page: {error}")
+    script = script.replace("</script", "<\\/script")
+    keep(_cached_as(), script.encode())
+    return script
+
+
+def _cached_as() -> str:
+    """Returns the name of the script in the cache. It depends only on vl-convert's version."""
+    return f"page-scripts/vl-convert-{version('vl-convert-python')}"

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from html import escape
+from pathlib import PurePath
 from typing import Any
 
 from sweepd.errors import SweepdError
-from sweepd.figures.curves import one_cell
 from sweepd.figures.kinds import KINDS, Questions
-from sweepd.figures.origin import Launches, cost, failures, origin, repeating
-from sweepd.figures.page import figure, page, prepared, table
+from sweepd.figures.least import in_symbols
 from sweepd.figures.panels import Asked, NothingToDraw
-from sweepd.figures.render import ON_SCREEN, specified
-from sweepd.figures.words import answered, caveats, question, table_rows
-from sweepd.listing import Row
+from sweepd.figures.render import ON_SCREEN, commands, figure, page, prepared, specified, table
+from sweepd.figures.style import ordered
+from sweepd.figures.training import one_cell
+from sweepd.listing import SHORT_ID, Row
+from sweepd.query.database import Views
+from sweepd.statuses import STATUSES
 
 MOST_CURVES = 300
 """The most trials whose learning curves one figure shows. If there are more, a click on a cell
@@ -31,6 +33,12 @@ that each curve gets only LEAST_POINTS."""
 LEAST_POINTS, ENOUGH_POINTS = 6, 200
 """The least and the greatest limit on the points of one learning curve."""
 LAW_COLUMNS = ("exponent", "low", "high", "points", "censored", "seeds", "predicted", "reason")
+MOST_NAMED = 12
+"""The most rows that a caveat names. The table has all of them."""
+LONGEST_ERROR = 600
+"""The most characters of an error that the page shows. The trial's log has all of it."""
+MOST_FAILURES = 200
+"""The most failed trials that the page lists."""
 
 Claims = Callable[[], Sequence[Row]]
 """A function that returns what the store says about the claims of the paper."""
@@ -40,6 +48,17 @@ def points_each(trials: int) -> int:
     """Returns how many points the learning curve of each trial may have on a page with so many
     trials."""
     return min(max(MOST_POINTS // max(trials, 1), LEAST_POINTS), ENOUGH_POINTS)
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What a store has recorded of the launches of some sweeps."""
+
+    sweeps: Sequence[str]
+    grids: Mapping[str, str]
+    """The frozen grid of each sweep, by the sweep's name."""
+    records: Sequence[Mapping[str, Any]]
+    """The records of the launches as `Store.launches` returns them, the oldest first."""
 
 
 @dataclass(frozen=True)
@@ -57,57 +76,75 @@ class Report:
     def page(self) -> bytes:
         """Returns the page. A part that has no answer says why. Raises NothingToDraw if there are
         no least values at all."""
-        least = self.asked.least
+        least, views = self.asked.least, self.asked.views
         prepared()
         figures, missing = self._figures()
-        sections = {
-            "Answer": self._answer,
-            "Figures": lambda: "".join(_shown(kind, figures, missing) for kind in KINDS),
+
+        def shown(kind: str) -> str:
+            if kind in figures:
+                return figure(kind, KINDS[kind].shows)
+            why = missing[kind][:1].upper() + missing[kind][1:]
+            return f'<p class="quiet">{escape(KINDS[kind].shows)} {escape(why)}.</p>'
+
+        sections: dict[str, Callable[[], str]] = {
+            "Answer": lambda: _answer(least, self.asked.texts["min"]),
+            "Figures": lambda: "".join(map(shown, KINDS)),
             "Laws": self._laws,
             "Beside the paper": self._claims,
-            "Failures": lambda: failures(self.asked.views),
-            "Cost": lambda: cost(self.asked.views),
-            "Where it came from": lambda: origin(self.launches),
-            "To repeat it": lambda: repeating(self.launches, [*self._questions(), self.command]),
+            "Failures": lambda: _failures(views),
+            "Cost": lambda: _cost(views),
+            "Where it came from": lambda: _origin(self.launches),
+            "To repeat it": self._repeating,
         }
         made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        links = [f'<a href="#{_anchor(title)}">{title}</a>' for title in sections]
+        links, parts = [], []
+        for title, make in sections.items():
+            anchor = title.lower().replace(" ", "-")
+            try:
+                part = make()
+            except SweepdError as error:
+                part = f'<p class="quiet">{escape(str(error))}</p>'
+            links.append(f'<a href="#{anchor}">{title}</a>')
+            parts.append(f'<h2 id="{anchor}">{title}</h2>{part}')
         body = [
             f'<h1>{escape(self.name)}</h1><p class="quiet">Made by sweepd at {made}.</p>',
             f'<nav aria-label="Parts of this page">{" ".join(links)}</nav>',
-            *(
-                f'<h2 id="{_anchor(title)}">{title}</h2>{_tried(of)}'
-                for title, of in sections.items()
-            ),
+            *parts,
         ]
         return page(self.name, "\n".join(body), {"figures": figures, "curves": self._curves(least)})
 
     def _figures(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Returns the specifications of the figures by kind, and by kind the reason why others are
         missing. The figure `curve`, of the learning curves of one cell, is added to the former."""
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         missing = {}
         for name, kind in KINDS.items():
             try:
                 if name == "curves" and (trials := len(self.asked.curves)) > MOST_CURVES:
                     raise NothingToDraw(f"{trials} curves are too many for one figure")
-                found[name] = specified(kind.draw(self.asked), ON_SCREEN, kind.shows)
+                figures[name] = specified(kind.draw(self.asked), ON_SCREEN, kind.shows)
             except SweepdError as error:
                 missing[name] = str(error)
         draw = partial(one_cell, self.asked.least.score)
-        found["curve"] = specified(draw, ON_SCREEN, "Learning curves of one cell")
-        return found, missing
+        figures["curve"] = specified(draw, ON_SCREEN, "Learning curves of one cell")
+        return figures, missing
 
-    def _answer(self) -> str:
-        asked = self.asked.least
-        told = [f"<p>{escape(question(asked))}</p>"]
-        for problem, models in answered(asked).items():
-            items = "".join(f"<li>{escape(text)}</li>" for text in models)
-            told.append(f'<div class="answer"><p>{escape(problem)}</p><ul>{items}</ul></div>')
-        told += [f'<p class="caveat">{escape(text)}</p>' for text in caveats(asked)]
-        told.append(table(*table_rows(asked), caption=self.asked.texts["min"]))
-        told += [f'<p class="quiet">{escape(note)}</p>' for note in asked.answer.notes]
-        return "".join(told)
+    def _curves(self, least: Asked) -> dict[str, Any]:
+        """Returns, for each cell that has learning curves, a description of it in words and the
+        curves of its trials."""
+        curves: dict[str, Any] = {}
+        for row in least.answer.cells:
+            trials = []
+            for trial in self.asked.trials.get(row["cell"], ()):
+                if curve := self.asked.curves.get(trial["id"]):
+                    scores = [float(f"{score:.4g}") for _, score in curve]
+                    steps = [step for step, _ in curve]
+                    trials.append([trial["id"], trial["seed"], steps, scores])
+            if trials:
+                where = f"{row['model']} on {row['task']}, {least.where(row)}"
+                told = f"{where}, {least.expression} = {row['value']:g}"
+                curves[str(row["cell"])] = {"told": told, "trials": trials}
+        return curves
 
     def _laws(self) -> str:
         laws = self.asked.laws
@@ -117,47 +154,158 @@ class Report:
         rows = [{name: row[name] for name in row if name != "kind"} for row in self.claims()]
         return table(list(rows[0]), rows, "The claims of Yang et al. (arXiv 2402.13934).")
 
-    def _questions(self) -> Iterator[str]:
+    def _repeating(self) -> str:
+        """Returns HTML with the commands that made the results, each as it was typed, and with
+        those that ask for the results."""
+        lines = []
+        for record in self.launches.records:
+            if record.get("commit"):
+                lines.append(f"git checkout {record['commit']}")
+            if words := record.get("command"):
+                lines.append(shlex.join([PurePath(words[0]).name, *words[1:]]))
         sweeps = [word for name in self.launches.sweeps for word in ("--sweep", name)]
         for text in self.asked.texts.values():
-            yield shlex.join(["sweepd", "query", text, *sweeps])
+            lines.append(shlex.join(["sweepd", "query", text, *sweeps]))
+        return commands(list(dict.fromkeys([*lines, self.command])))
 
-    def _curves(self, least: Asked) -> dict[str, Any]:
-        """Returns, for each cell that has learning curves, a description of it in words and the
-        curves of its trials."""
-        found: dict[str, Any] = {}
-        for row in least.answer.cells:
-            trials = [
-                [trial["id"], trial["seed"], *_rounded(self.asked.curves[trial["id"]])]
-                for trial in self.asked.trials.get(row["cell"], ())
-                if trial["id"] in self.asked.curves
+
+# The answer in words
+
+
+def _answer(asked: Asked, text: str) -> str:
+    """Returns HTML with the question, what each model needs at each size, what is uncertain about
+    that, and all rows. text: the question as it is asked on the command line."""
+    goal = f"{asked.answer.goal}" if asked.answer.goal else "the condition holds"
+    parts = [f"<p>Which is the least {escape(asked.name)} with {escape(goal)}?</p>"]
+    for problem, rows in asked.problems(asked.answer.rows).items():
+        items = ""
+        for model in ordered([row["model"] for row in rows]):
+            needs = [
+                f"{in_symbols(asked.expression, row)} at {asked.where(row)}"
+                + ("" if row["settled"] == "yes" else "*")
+                for row in rows
+                if row["model"] == model
             ]
-            if trials:
-                where = f"{row['model']} on {row['task']}, {least.where(row)}"
-                told = f"{where}, {least.expression} = {row['value']:g}"
-                found[str(row["cell"])] = {"told": told, "trials": trials}
-        return found
+            items += f"<li>{escape(model)}: {escape(', '.join(needs))}</li>"
+        parts.append(f'<div class="answer"><p>{escape(problem)}</p><ul>{items}</ul></div>')
+    parts += [f'<p class="caveat">{escape(caveat)}</p>' for caveat in _caveats(asked)]
+
+    score = asked.score
+
+    def span(row: Row, low: str, high: str) -> str:
+        if row.get(low) is None or row.get(high) is None:
+            return ""
+        return f"{row[low]:.3f}\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}{row[high]:.3f}"
+
+    group = ("task", *asked.apart, "size", "L", "model")
+    group = tuple(name for name in group if name in asked.answer.group)
+    rows_for_people = [
+        {
+            **{name: row[name] for name in group},
+            "least value": in_symbols(asked.expression, row),
+            "verdict": row["verdict"],
+            "settled": row["settled"],
+            "why": row["why"],
+            "seeds that pass": f"{row['passed']} of {row['seeds']}",
+            "score": row[score],
+            "95%": span(row, f"{score}_low", f"{score}_high"),
+            "over seeds": span(row, f"{score}_seed_min", f"{score}_seed_max"),
+            "inferred": row["inferred"],
+            "at": "" if row["at"] == "{}" else row["at"],
+        }
+        for row in asked.answer.rows
+    ]
+    parts.append(table(list(rows_for_people[0]), rows_for_people, caption=text))
+    parts += [f'<p class="quiet">{escape(note)}</p>' for note in asked.answer.notes]
+    return "".join(parts)
 
 
-def _rounded(curve: Any) -> tuple[list[int], list[float]]:
-    return [step for step, _ in curve], [float(f"{score:.4g}") for _, score in curve]
+def _caveats(asked: Asked) -> Iterator[str]:
+    """Yields a text for each kind of doubt about the answer. It names the rows that it is about."""
+
+    def named(rows: Sequence[Row], reason: str | None = None) -> str:
+        names = []
+        for row in rows[:MOST_NAMED]:
+            why = f" ({row[reason]})" if reason and row[reason] else ""
+            names.append(f"{row['model']} on {row['task']} at {asked.where(row)}{why}")
+        more = len(rows) - MOST_NAMED
+        return "; ".join(names) + (f"; and {more} more" if more > 0 else "") + "."
+
+    rows = asked.answer.rows
+    if unsettled := [row for row in rows if row["settled"] != "yes"]:
+        some = "None" if len(unsettled) == len(rows) else f"{len(rows) - len(unsettled)}"
+        yield (
+            f"{some} of the {len(rows)} rows {'are' if len(rows) > 1 else 'is'} settled. A row "
+            "marked * is about this training budget: longer training may lower its value. "
+            + named(unsettled, "why")
+        )
+    if wrong := [row for row in rows if row["verdict"] == "not monotone"]:
+        yield "Cells contradict each other: " + named(wrong)
+    if close := [row for row in rows if row["close"]]:
+        yield "The evaluation error holds the threshold: " + named(close)
 
 
-def _shown(kind: str, figures: Mapping[str, Any], missing: Mapping[str, str]) -> str:
-    shows = KINDS[kind].shows
-    if kind in figures:
-        return figure(kind, shows)
-    why = missing[kind][:1].upper() + missing[kind][1:]
-    return f'<p class="quiet">{escape(shows)} {escape(why)}.</p>'
+# The runs themselves
 
 
-def _tried(part: Callable[[], str]) -> str:
-    """Returns a part of the page, or the reason why there is none."""
-    try:
-        return part()
-    except SweepdError as error:
-        return f'<p class="quiet">{escape(str(error))}</p>'
+def _failures(views: Views) -> str:
+    """Returns HTML with the trials that failed, their errors, and the commands that show their
+    logs."""
+    shown = ["id", "task", "model", "size", "d", "seed", "error"]
+    known = {name for name, *_ in views.fetch("DESCRIBE trials")}
+    shown = [name for name in shown if name in known]
+    failed = views.fetch(
+        f"SELECT {', '.join(shown)} FROM trials WHERE status = 'failed' ORDER BY ALL "
+        f"LIMIT {MOST_FAILURES}"
+    )
+    [(count,)] = views.fetch("SELECT count(*) FROM trials WHERE status = 'failed'")
+    if not failed:
+        return "<p>No trial has failed.</p>"
+    rows = [dict(zip(shown, row, strict=True)) for row in failed]
+    for row in rows:
+        row["error"] = (row["error"] or "")[:LONGEST_ERROR]
+        row["id"] = row["id"][:SHORT_ID]
+        row["its log"] = f"sweepd logs {row['id']}"
+    return table([*shown, "its log"], rows, f"{count} trials failed; {len(rows)} are listed.")
 
 
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+def _cost(views: Views) -> str:
+    """Returns HTML with the cost of the trials of each task and model."""
+    columns = ["task", "model", "trials", *STATUSES, "training FLOPs", "hours of training"]
+    counts = ", ".join(f"count(*) FILTER (status = '{status}')" for status in STATUSES)
+    rows = views.fetch(
+        f"SELECT task, model, count(*), {counts}, sum(train_flops), sum(seconds) / 3600 "
+        "FROM trials GROUP BY task, model ORDER BY task, model"
+    )
+    known = ([row[i] for row in rows if row[i] is not None] for i in range(2, len(columns)))
+    totals = [sum(values) if values else None for values in known]
+    costs = [dict(zip(columns, row, strict=True)) for row in [*rows, ("all", "", *totals)]]
+    caption = "FLOPs of each trial count from its first step; hours are those of its last attempt."
+    return table(columns, costs, caption)
+
+
+def _origin(launches: Launches) -> str:
+    """Returns HTML with the commit, versions, host and command line of each launch, and with the
+    grids."""
+    parts = []
+    for record in launches.records:
+        versions = {"python": record.get("python"), **(record.get("versions") or {})}
+        commit = str(record.get("commit") or "not in a git repository")
+        facts = {
+            "started": str(record.get("started")),
+            "command": shlex.join(record.get("command") or ()),
+            "commit": commit + (" with uncommitted changes" if record.get("diff") else ""),
+            "host": f"{record.get('host')}, {record.get('platform')}",
+            "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        }
+        if "damaged" in record:
+            facts = {"damaged": str(record["damaged"])}
+        sweep = escape(str(record.get("sweep", "")))
+        parts.append(f"<h3>Launch {record['number']} of {sweep}</h3>")
+        told = (f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in facts.items())
+        parts.append(f"<dl>{''.join(told)}</dl>")
+    for name, grid in launches.grids.items():
+        parts.append(
+            f"<details><summary>The grid of {escape(name)}</summary>{commands([grid])}</details>"
+        )
+    return "".join(parts)

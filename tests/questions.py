@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fake_store import FakeStore, Row, now, planned
@@ -51,6 +51,15 @@ def grid(cells: Mapping[tuple[int, int], Any], **info: Any) -> FakeStore:
     return store
 
 
+def ran(trials: Sequence[Row], acc: Callable[[Row], float], **info: Any) -> FakeStore:
+    """A store with a sweep of these trials. Each is completed with the accuracy that `acc` says."""
+    store = FakeStore()
+    store.add_sweep("s", trials, **info)
+    for trial in trials:
+        store.end(trial, "completed", acc(trial))
+    return store
+
+
 def verdicts(store: FakeStore, text: str = "min d where acc > 0.9") -> list[tuple[Any, ...]]:
     columns = ("verdict", "value", "fail", "inferred")
     return [tuple(row[name] for name in columns) for row in question(store, text).rows]
@@ -58,7 +67,6 @@ def verdicts(store: FakeStore, text: str = "min d where acc > 0.9") -> list[tupl
 
 def mixed() -> FakeStore:
     """Two models, two sizes, two widths and two counts of heads; accuracy rises with d · heads."""
-    store = FakeStore()
     trials = [
         planned(n, d, model=model, heads=heads)
         for n in (6, 8)
@@ -66,11 +74,8 @@ def mixed() -> FakeStore:
         for model in ("linear", "standard")
         for heads in (2, 4)
     ]
-    store.add_sweep("s", trials)
-    for t in trials:
-        enough = t["d"] * t["heads"] >= {"linear": 128, "standard": 64}[t["model"]]
-        store.end(t, "completed", 0.95 if enough else 0.5)
-    return store
+    needed = {"linear": 128, "standard": 64}
+    return ran(trials, lambda t: 0.95 if t["d"] * t["heads"] >= needed[t["model"]] else 0.5)
 
 
 def planned_on(task: str, size: int, d: int, model: str, **axes: Any) -> Row:

@@ -11,7 +11,7 @@ import pytest
 from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions import grid, mixed, question, verdicts
+from questions import grid, mixed, question, ran, verdicts
 
 from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, OF_CELLS
@@ -33,28 +33,18 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def test_a_question_that_would_give_a_column_two_meanings_is_refused() -> None:
-    store = FakeStore()
-    trials = [{**planned(d=d), "value": v, "id": f"{d}{v}", "config": f"{d}{v}"}
-              for d in (8, 16) for v in (1, 3)]  # fmt: skip
-    store.add_sweep("s", trials)
-    for trial in trials:
-        store.end(trial, "completed", 0.95)
-    with pytest.raises(UserError, match="`min` has a column `value` of its own"):
-        question(store, "min d where acc > 0.9")
-    assert question(store, "min d by n where acc > 0.9").rows[0]["value"] == 8
-    assert [row["value"] for row in question(store, "best d by value").rows] == [1, 3]
+def with_fields(*names: str) -> FakeStore:
+    """A store in which d and fields of these names vary. Everything passes."""
+    axes: list[dict[str, Any]] = [
+        {"d": d, **dict.fromkeys(names, value)} for d in (8, 16) for value in (1, 3)
+    ]
+    return ran([planned(**one) for one in axes], lambda _: 0.95)
 
 
 @pytest.mark.parametrize("text", ["best edge by d", "max at by d", "frontier at, acc"])
 def test_an_answer_about_a_field_named_like_a_column_of_every_row_is_refused(text: str) -> None:
-    store = FakeStore()
-    axes: list[dict[str, Any]] = [{"d": d, "edge": e, "at": e} for d in (8, 16) for e in (1, 3)]
-    store.add_sweep("s", trials := [planned(**one) for one in axes])
-    for trial in trials:
-        store.end(trial, "completed", 0.95)
     with pytest.raises(UserError, match=r"has a column `(edge|at)` of its own"):
-        question(store, text)
+        question(with_fields("edge", "at"), text)
 
 
 def test_the_columns_of_answers_are_known() -> None:
@@ -66,14 +56,9 @@ def test_the_columns_of_answers_are_known() -> None:
     assert {*OF_ANSWERS["fit"], "seeds"} == {*OF_FITS}
 
 
-@pytest.mark.parametrize("name", ["exponent", "verdict", "passed", "close"])
+@pytest.mark.parametrize("name", ["exponent", "value", "verdict", "passed", "close"])
 def test_people_see_answers_about_fields_named_like_columns_of_other_verbs(name: str) -> None:
-    store = FakeStore()
-    axes: list[dict[str, Any]] = [{"d": d, name: value} for d in (8, 16) for value in (1, 3)]
-    trials = [planned(**one) for one in axes]
-    store.add_sweep("s", trials)
-    for trial in trials:
-        store.end(trial, "completed", 0.95)
+    store = with_fields(name)
     for text in (f"best d by {name}", f"max acc by {name}", f"frontier flops, acc by {name}"):
         columns, rows = rows_for_people(question(store, text))
         assert [row[name] for row in rows] == [1, 3] and set(columns) <= set(rows[0])
@@ -87,12 +72,10 @@ def test_people_see_answers_about_fields_named_like_columns_of_other_verbs(name:
 @pytest.mark.parametrize(
     ("rule", "pooled", "verdict"),
     [
-        ("median", 0.2, "at most"),
-        ("mean", None, "above"),
-        ("all", None, "above"),
-        ("any", 0.1, "at most"),
+        ("median", 0.2, "at most"), ("mean", None, "above"),
+        ("all", None, "above"), ("any", 0.1, "at most"),
     ],
-)
+)  # fmt: skip
 def test_a_row_about_loss(rule: str, pooled: float | None, verdict: str) -> None:
     store = FakeStore()
     trials = [planned(seed=k) for k in range(3)]
@@ -124,10 +107,7 @@ def test_the_best_of_several_cells_is_so_by_what_is_asked() -> None:
 
 
 def test_a_score_that_nothing_measures_is_pointed_out() -> None:
-    store = FakeStore()
-    store.add_sweep("s", [planned()])
-    store.end(planned(), "completed", loss=0.5)
-    answer = question(store, "min d where acc > 0.9")
+    answer = question(grid({(8, 16): ("completed", None)}), "min d where acc > 0.9")
     assert answer.rows[0]["verdict"] == "open"
     assert "not measured: 1 cells have completed trials without acc" in answer.notes
 
@@ -151,11 +131,9 @@ def test_a_condition_that_no_cell_meets_names_what_there_is(where: str, note: st
 
 
 def test_a_row_of_min() -> None:
-    store = FakeStore()
-    trials = [planned(d=d, seed=k) for d in (16, 32) for k in range(3)]
-    store.add_sweep("s", trials)
-    for trial, acc in zip(trials, (0.1, 0.2, 0.95, 0.92, 0.89, 0.99), strict=True):
-        store.end(trial, "completed", acc)
+    accs = {16: (0.1, 0.2, 0.95), 32: (0.92, 0.89, 0.99)}
+    trials = [planned(d=d, seed=k) for d in accs for k in range(3)]
+    store = ran(trials, lambda trial: accs[trial["d"]][trial["seed"]])
     answer = question(store, "min d where acc > 0.9")
     assert answer.columns == COLUMNS
     low, high = wilson(0.92, 100)
@@ -181,11 +159,9 @@ def test_a_row_of_min() -> None:
 
 
 def test_passing_cells_are_told_apart_by_where_they_stand() -> None:
-    store = FakeStore()
     accs = {("0.01", 1): 0.93, ("0.1", 1): 0.97, ("0.01", 2): 0.95, ("0.1", 2): 0.2}
-    store.add_sweep("s", [planned(lr=lr, warmup=w) for lr, w in accs], tune=["train.lr"])
-    for (lr, warmup), acc in accs.items():
-        store.end(planned(lr=lr, warmup=warmup), "completed", acc)
+    trials = [planned(lr=lr, warmup=warmup) for lr, warmup in accs]
+    store = ran(trials, lambda t: accs[t["lr"], t["warmup"]], tune=["train.lr"])
     found = question(store, "min d where acc > 0.9").rows
     assert [(row["warmup"], row["acc"], json.loads(row["at"])) for row in found] == [
         (1, 0.97, {"lr": "0.1"}),
@@ -294,13 +270,8 @@ def test_a_row_of_the_frontier() -> None:
     ]  # fmt: skip
     found = [(row["model"], row["d"], row["acc"], row["at"]) for row in answer.rows]
     assert found == [("linear", 32, 0.95, '{"heads": 4}'), ("standard", 16, 0.95, '{"heads": 4}')]
-    assert question(store, "frontier d, acc by d").columns[:5] == [
-        "task",
-        "d",
-        "model",
-        "acc",
-        "seeds",
-    ]
+    columns = question(store, "frontier d, acc by d").columns
+    assert columns[:5] == ["task", "d", "model", "acc", "seeds"]
 
 
 def test_the_frontier_is_by_the_seeds_that_ended_unless_one_was_stopped() -> None:
@@ -338,15 +309,9 @@ def test_a_real_store_and_an_empty_one(tmp_path: Any) -> None:
 
 
 STORE = mixed()
-
-
-PIECES = st.sampled_from(
-    [
-        *("min", "by", "where", "d", "heads", "flops", "acc", "loss", "model", "'linear'", "0.9"),
-        *("2", "(", ")", ",", ">", "<", "=", "+", "-", "/", "*", "and", "or", "not", "between"),
-        *("in", "is", "null", "like", "case", "when", "then", "else", "end", "sqrt(", "cast("),
-    ]
-)
+WORDS = """min by where d heads flops acc loss model 'linear' 0.9 2 ( ) , > < = + - / * and or not
+    between in is null like case when then else end sqrt( cast("""
+PIECES = st.sampled_from(WORDS.split())
 
 
 @settings(max_examples=40)
@@ -359,28 +324,20 @@ def test_any_question_is_answered_or_a_user_error(start: str, pieces: list[str])
 
 
 def test_the_least_compute_may_be_spent_on_width_or_on_steps() -> None:
-    store = FakeStore()
-    cost = {"train_flops": 0.0}
     trials = [
-        planned(8, d, steps=steps) | cost | {"train_flops": 1.0 * d * steps}
+        planned(8, d, steps=steps) | {"train_flops": 1.0 * d * steps}
         for d in (8, 16)
         for steps in (10, 30, 100)
     ]
-    store.add_sweep("s", trials)
-    for trial in trials:
-        enough = {8: 100, 16: 30}[trial["d"]]
-        store.end(trial, "completed", 0.95 if trial["steps"] >= enough else 0.5)
+    enough = {8: 100, 16: 30}
+    store = ran(trials, lambda t: 0.95 if t["steps"] >= enough[t["d"]] else 0.5)
     [row] = question(store, "min train_flops where acc > 0.9").rows
     assert (row["value"], row["at"]) == (480, '{"d": 16, "steps": 30}')
     assert (row["fail"], row["verdict"]) == (240, "exact")
 
 
 def test_a_solved_trial_is_a_bound_in_a_frontier() -> None:
-    store = FakeStore()
-    trials = [planned(8, d) for d in (8, 16)]
-    store.add_sweep("s", trials)
-    store.end(trials[0], "solved", 0.96)
-    store.end(trials[1], "completed", 0.97)
+    store = grid({(8, 8): ("solved", 0.96), (8, 16): 0.97})
     answer = question(store, "frontier d, acc")
     assert [row["solved"] for row in answer.rows] == [1, 0]
     assert any(note.startswith("censored: 1 of 2 cells") for note in answer.notes)

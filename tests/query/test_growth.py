@@ -1,17 +1,18 @@
 """The rows of `fit`: which trials a law is fitted to, its columns, what is settled and what is only
-a bound, and the questions that no fit answers."""
+known from above, and the questions that no fit answers. Also tested is what a smaller d costs in
+steps, and when a measured exponent contradicts theory."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from fake_store import FakeStore, now, planned
+from fake_store import FakeStore, Row, planned
+from questions import question, ran
 
 from sweepd.errors import UserError
-from sweepd.query.answers import ask
-from sweepd.query.database import Answer
-from sweepd.query.laws import LAW_NAMES
+from sweepd.query.growth import PREDICTED, agrees, at_hand
+from sweepd.query.laws import LAW_NAMES, Slope
 
 WIDTHS = (8, 16, 32, 64, 128, 256)
 COLUMNS = [
@@ -22,15 +23,8 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def question(store: FakeStore, text: str, **choices: Any) -> Answer:
-    answer = ask(store, text, code=now, **choices)
-    assert all(list(row) == answer.columns for row in answer.rows)
-    return answer
-
-
 def grown(seeds: int = 3, **axes: Any) -> FakeStore:
     """Linear needs d = 2n, standard d = 32; the middle one of three seeds is on the mark."""
-    store = FakeStore()
     trials = [
         planned(n, d, seed, model=model, **axes)
         for n in (8, 16, 32, 64)
@@ -38,13 +32,12 @@ def grown(seeds: int = 3, **axes: Any) -> FakeStore:
         for seed in range(seeds)
         for model in ("linear", "standard")
     ]
-    store.add_sweep("s", trials)
-    for trial in trials:
+
+    def acc(trial: Row) -> float:
         need = 2 * trial["n"] if trial["model"] == "linear" else 32
-        store.end(
-            trial, "completed", 0.95 if trial["d"] >= need * 2 ** (trial["seed"] - 1) else 0.5
-        )
-    return store
+        return 0.95 if trial["d"] >= need * 2 ** (trial["seed"] - 1) else 0.5
+
+    return ran(trials, acc)
 
 
 def test_a_row_of_fit() -> None:
@@ -65,6 +58,8 @@ def test_a_row_of_fit() -> None:
     assert standard["over_standard"] is None
     assert answer.notes == []
     assert question(grown(), "fit d ~ L by model where acc > 0.9").rows == answer.rows
+    of_goal = question(grown(), "fit d ~ L")
+    assert of_goal.rows == answer.rows and "the goal decides: acc > 0.9" in of_goal.notes[0]
     law = question(grown(), "fit d ~ n where acc > 0.9 and model = 'linear'").rows[0]
     assert law["factor"] * 20 ** law["exponent"] == pytest.approx(2 * 20 / 2**0.5, rel=0.5)
     assert (law["predicted"], law["agrees"]) == (None, None)
@@ -85,7 +80,6 @@ def test_what_a_smaller_size_failed_with_counts_there_alone() -> None:
 def test_where_a_sweep_settles_an_unsettled_size_is_a_bound_from_above(
     settled: bool, censored: int
 ) -> None:
-    store = FakeStore()
     budgets = (1000, 2000, 4000)
     trials = [
         planned(n, d, seed, steps=steps)
@@ -95,14 +89,8 @@ def test_where_a_sweep_settles_an_unsettled_size_is_a_bound_from_above(
         for steps in (budgets if settled else budgets[:1])
     ]
     trials += [planned(n, 32, seed, steps=1000) for n in (8, 16, 32, 64) for seed in (7, 8)]
-    store.add_sweep(
-        "s",
-        trials,
-        settle={"factor": 4, "least": 2000, "most": 4000, "share": None},
-        fresh_seeds=[7, 8],
-    )
-    for trial in trials:
-        store.end(trial, "completed", 0.95 if trial["d"] >= 32 else 0.5)
+    settle = {"factor": 4, "least": 2000, "most": 4000, "share": None}
+    store = ran(trials, lambda t: 0.95 if t["d"] >= 32 else 0.5, settle=settle, fresh_seeds=[7, 8])
     answer = question(store, "fit d ~ L where acc > 0.9")
     assert [row["censored"] for row in answer.rows] == [censored]
     assert any(note.startswith("not settled: in 4 of 4") for note in answer.notes) != settled
@@ -117,11 +105,8 @@ def test_costs_and_expressions_along_the_size() -> None:
 
 
 def test_a_fit_along_an_axis_is_made_at_each_size() -> None:
-    store = FakeStore()
     trials = [planned(8, d, layers=layers) for d in WIDTHS for layers in (1, 2, 4)]
-    store.add_sweep("s", trials)
-    for trial in trials:
-        store.end(trial, "completed", 0.95 if trial["d"] * trial["layers"] >= 64 else 0.5)
+    store = ran(trials, lambda trial: 0.95 if trial["d"] * trial["layers"] >= 64 else 0.5)
     answer = question(store, "fit d ~ layers where acc > 0.9")
     [row] = answer.rows
     assert (row["size"], row["L"], row["seeds"]) == (8, 19, 1)
@@ -131,16 +116,13 @@ def test_a_fit_along_an_axis_is_made_at_each_size() -> None:
 
 
 def test_only_what_differs_at_one_size_is_a_group() -> None:
-    store = FakeStore()
     trials = [
         planned(n, d, heads=heads, value_range=2 * n)
         for n in (8, 16, 32)
         for d in WIDTHS
         for heads in (2, 4)
     ]
-    store.add_sweep("s", trials)
-    for trial in trials:
-        store.end(trial, "completed", 0.95 if trial["d"] >= 4 * trial["n"] else 0.5)
+    store = ran(trials, lambda trial: 0.95 if trial["d"] >= 4 * trial["n"] else 0.5)
     answer = question(store, "fit d ~ L where acc > 0.9")
     assert answer.columns[:3] == ["task", "model", "heads"]
     assert [row["heads"] for row in answer.rows] == [2, 4]
@@ -175,12 +157,6 @@ def test_no_prediction_without_chains_of_thought() -> None:
         assert row["predicted"] == predicted
 
 
-def test_a_fit_without_a_score_is_about_the_goal() -> None:
-    answer = question(grown(), "fit d ~ L")
-    assert [row["points"] for row in answer.rows] == [4, 4]
-    assert any("the goal decides: acc > 0.9" in note for note in answer.notes)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -197,3 +173,93 @@ def test_a_fit_without_a_score_is_about_the_goal() -> None:
 def test_questions_that_no_fit_answers(text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         question(grown(seeds=1, zeros=0), text)
+
+
+# What a smaller d costs in steps
+
+BUDGETS = (1000, 2000, 4000, 8000, 16000)
+SETTLE = {"factor": 4, "least": 2000, "most": 16000, "share": None}
+
+
+def halving(times: float, **info: object) -> FakeStore:
+    """d = 64 needs 1000 steps or a little less, and each halving `times` as many."""
+    trials = [
+        planned(8, d, seed, steps=steps)
+        for d in (4, 8, 16, 32, 64)
+        for steps in BUDGETS
+        for seed in range(3)
+    ]
+    halvings = {64: 0, 32: 1, 16: 2, 8: 3, 4: 4}
+    return ran(
+        trials, lambda t: 0.95 if t["steps"] >= 900 * times ** halvings[t["d"]] else 0.5, **info
+    )
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_each_halving_costs_so_many_times_the_steps(times: int) -> None:
+    answer = question(halving(times, settle=SETTLE), "min d by n, steps where acc > 0.9")
+    assert {row["steps"] for row in answer.rows} == set(BUDGETS)
+    [(rate, low, high)] = {
+        (row["per_halving"], row["per_halving_low"], row["per_halving_high"]) for row in answer.rows
+    }
+    assert rate == pytest.approx(times, rel=0.35)
+    assert 1 < low < times < high
+
+
+def test_too_few_widths_have_no_rate() -> None:
+    store = halving(2, settle=SETTLE)
+    rows = question(store, "min d by n, steps where acc > 0.9 and d >= 32").rows
+    assert [row["per_halving"] for row in rows] == [None] * 5
+
+
+def test_a_sweep_that_does_not_settle_has_none() -> None:
+    answer = question(halving(2), "min d by n, steps where acc > 0.9")
+    assert "per_halving" not in answer.columns
+
+
+def test_cells_of_a_loop_without_steps_say_nothing() -> None:
+    store = halving(2, settle=SETTLE)
+    trials = [planned(8, d, seed, model="mine.py:Run") for d in (4, 8) for seed in range(3)]
+    store.add_sweep("own", trials)
+    for trial in trials:
+        store.end(trial, "completed", 0.95)
+    rows = question(store, "min d by model, steps where acc > 0.9").rows
+    assert {row["per_halving"] is None for row in rows if row["model"] == "mine.py:Run"} == {True}
+    assert {row["per_halving"] is None for row in rows if row["model"] == "standard"} == {False}
+
+
+# What theory predicts
+
+
+@pytest.mark.parametrize(
+    ("predicted", "low", "high", "expected"),
+    [
+        ("0", -0.1, 0.3, True),
+        ("0", -0.5, -0.1, True),
+        ("0", 0.1, 0.3, None),
+        ("1/2", 0.1, 0.6, True),
+        ("1/2", 0.6, 0.9, None),
+        ("1/2", 0.1, 0.45, True),
+        ("1/2", 0.1, 0.3, False),
+        (">= 1/4", 0.5, 0.9, True),
+        (">= 1/4", -0.5, 0.25, True),
+        (">= 1/4", -0.5, 0.1, False),
+    ],
+)
+def test_only_falling_below_a_bound_from_below_contradicts(
+    predicted: str, low: float, high: float, expected: bool | None
+) -> None:
+    least = at_hand(predicted, [100, 800])
+    assert agrees(predicted, least, Slope((low + high) / 2, low, high, 0.5)) is expected
+
+
+def test_the_slope_at_hand_is_that_of_the_law_with_its_logarithm() -> None:
+    assert at_hand("1/2", [11, 15, 23]) == pytest.approx(0.316, abs=0.005)
+    assert at_hand("1/2", [1e30, 1e60]) == pytest.approx(0.495, abs=0.001)
+    assert at_hand(">= 1/4", [11, 23]) == at_hand("1/2", [11, 23]) / 2
+    assert at_hand("0", [11, 23]) == 0
+
+
+def test_predictions_are_those_of_the_paper_s_models_and_tasks() -> None:
+    tasks = {"lis", "edit_distance", "ed_local", "arithmetic"}
+    assert PREDICTED.keys() == {(t, m) for t in tasks for m in ("standard", "sparse", "linear")}

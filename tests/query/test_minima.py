@@ -1,5 +1,6 @@
-"""Rows of `min`. Every verdict is compared with a slow twin, which is written from the definitions.
-Also tested is which values count as smaller. Of a minimised score no lower bound is claimed."""
+"""Rows of `min`, and the cells behind them. Every verdict is compared with a slow twin, which is
+written from the definitions. Also tested is which values count as smaller. Of a minimised score
+nothing is known from below."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from fake_store import FakeStore, planned
+from fake_store import FakeStore, Row, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions import grid, mixed, question, verdicts
+from questions import grid, mixed, question, ran, verdicts
 from twins import POOL, SEEDS, Point, min_verdicts, outcome
 
 from sweepd.query import filling
+from sweepd.query.minima import Candidate, judge
 
 
 @pytest.mark.parametrize(
@@ -68,10 +70,29 @@ def test_a_group_without_size_infers_nothing_from_smaller_sizes() -> None:
     assert [(row["n"], row["verdict"]) for row in by_n] == [(6, "exact"), (8, "bracketed")]
 
 
+OUTCOMES = st.sampled_from([True, False, None])
+WIDTHS, SIZES = (8, 16, 32, 64), (6, 8, 12)
+
+
+@settings(max_examples=500)
+@given(st.dictionaries(st.tuples(st.sampled_from(SIZES), st.sampled_from(WIDTHS)), OUTCOMES))
+def test_all_that_may_be_known_of_a_few_values_is_judged_as_by_the_slow_twin(
+    cells: dict[tuple[int, int], bool | None],
+) -> None:
+    expected = min_verdicts({(size, d, "lr"): passed for (size, d), passed in cells.items()})
+    for size in {size for size, _ in cells}:
+        candidates = []
+        for d in (d for d in WIDTHS if (size, d) in cells):
+            failed = any(cells.get((s, d)) is False for s in SIZES if s < size)
+            candidates.append(Candidate(d, cells[size, d], failed, failed))
+        found = judge(candidates)
+        assert (found.kind, found.value, found.fail, found.inferred) == expected[size]
+
+
 @settings(max_examples=40)
 @given(st.data(), st.sampled_from(list(POOL)), st.integers(1, 3))
 def test_verdicts_are_those_of_the_slow_twin(data: st.DataObject, rule: str, count: int) -> None:
-    pairs = st.sets(st.sampled_from(list(itertools.product((6, 8, 12), (8, 16, 32, 64)))))
+    pairs = st.sets(st.sampled_from(list(itertools.product(SIZES, WIDTHS))))
     lrs = data.draw(st.sampled_from([("0.01",), ("0.01", "0.1")]))
     points: list[Point] = [(n, d, lr) for n, d in sorted(data.draw(pairs)) for lr in lrs]
     store, cells = FakeStore(), {}
@@ -194,23 +215,79 @@ def test_a_value_that_failed_at_a_smaller_size_contradicts_beside_settings_tried
         "lr": ["0.01", "0.1", "1.0"], "heads": [2, 1, 4], "steps": [200, 400, 100]
     }  # fmt: skip
     settings = tried[more]
-    store, trials = FakeStore(), []
-    for n, d in itertools.product((4, 6), (4, 8)):
-        for value in settings if n == 6 else settings[:2]:
-            axes = {"steps": 200, more: value}
-            trials.append(planned(n, d, **axes))
-    store.add_sweep("s", trials, tune=["train.lr"])
-    for trial in trials:
-        passes = (trial["n"], trial["d"], trial[more]) == (6, 8, settings[0])
-        store.end(trial, "completed", 0.95 if passes else 0.5)
+    trials = [
+        planned(n, d, **{"steps": 200, more: value})
+        for n, d in itertools.product((4, 6), (4, 8))
+        for value in (settings if n == 6 else settings[:2])
+    ]
+
+    def acc(trial: Row) -> float:
+        return 0.95 if (trial["n"], trial["d"], trial[more]) == (6, 8, settings[0]) else 0.5
+
+    store = ran(trials, acc, tune=["train.lr"])
     told = {row["n"]: (row["value"], row["verdict"]) for row in question(store, "min d by n").rows}
     assert told == {4: (None, "above"), 6: (8, "not monotone")}
 
 
 def test_a_value_that_passed_at_the_smaller_size_in_other_settings_contradicts_nothing() -> None:
-    store, trials = FakeStore(), [planned(n, 8, lr=lr) for n in (4, 6) for lr in ("0.01", "0.1")]
-    store.add_sweep("s", trials, tune=["train.lr"])
-    for trial in trials:
-        passes = (trial["n"], trial["lr"]) in ((4, "0.1"), (6, "0.01"))
-        store.end(trial, "completed", 0.95 if passes else 0.5)
+    trials = [planned(n, 8, lr=lr) for n in (4, 6) for lr in ("0.01", "0.1")]
+    passing = ((4, "0.1"), (6, "0.01"))
+    store = ran(trials, lambda t: 0.95 if (t["n"], t["lr"]) in passing else 0.5, tune=["train.lr"])
     assert [row["verdict"] for row in question(store, "min d by n").rows] == ["at most"] * 2
+
+
+# The cells behind the rows
+
+
+def states(store: FakeStore) -> dict[tuple[int, int], str]:
+    cells = question(store, "min d where acc > 0.9").cells
+    return {(cell["size"], cell["value"]): cell["state"] for cell in cells}
+
+
+def test_every_state_of_a_cell() -> None:
+    store = grid(
+        {
+            (8, 8): 0.5,
+            (8, 16): 0.95,
+            (8, 32): ("failed", None),
+            (8, 64): None,
+            (10, 8): None,  # failed at the smaller size
+            (10, 16): ("stopped", 0.6),
+            (10, 32): 0.95,
+        }
+    )
+    assert states(store) == {
+        (8, 8): "failed",
+        (8, 16): "passed",
+        (8, 32): "unfinished",
+        (8, 64): "untried",
+        (10, 8): "inferred",
+        (10, 16): "ended early",
+        (10, 32): "passed",
+    }
+    assert states(grid({(8, 8): None, (8, 16): 0.5, (8, 32): 0.95}))[8, 8] == "inferred"
+
+
+def test_which_cells_decide_and_win() -> None:
+    found = question(grid({(8, 8): 0.4, (8, 16): 0.5, (8, 32): 0.95, (8, 64): 0.97}), "min d").cells
+    assert [cell["value"] for cell in found if cell["decides"]] == [16]
+    assert [cell["value"] for cell in found if cell["wins"]] == [32]
+    assert all(cell["stands"] for cell in found)
+    nothing = question(grid({(8, 8): 0.4, (8, 16): 0.5}), "min d").cells
+    assert [cell["value"] for cell in nothing if cell["decides"]] == [16]
+    assert not any(cell["wins"] for cell in nothing)
+
+
+def test_the_best_of_the_cells_that_share_a_value_stands_for_it() -> None:
+    accs = {1: 0.95, 2: 0.97, 4: 0.2}
+    store = ran([planned(d=16, heads=heads) for heads in accs], lambda t: accs[t["heads"]])
+    cells = question(store, "min d by size where acc > 0.9").cells
+    assert len(cells) == 3 and {cell["state"] for cell in cells} == {"passed"}
+    assert [cell["acc"] for cell in cells if cell["stands"]] == [0.97]
+
+
+def test_a_frontier_names_the_cell_of_each_row() -> None:
+    store = grid({(8, 8): 0.5, (8, 16): 0.95})
+    found = question(store, "frontier flops, acc")
+    values = {cell["cell"]: cell["value"] for cell in question(store, "min d").cells}
+    assert [values[cell["cell"]] for cell in found.cells] == [row["d"] for row in found.rows]

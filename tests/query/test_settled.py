@@ -20,6 +20,7 @@ from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.query.answers import answer, ask
+from sweepd.query.cells import RULES
 from sweepd.query.database import CELLS, Answer, Views, connect
 from sweepd.run.driver import sweep_info
 from sweepd.search.seeds import Outcome
@@ -164,21 +165,32 @@ def test_questions_say_what_the_search_knows(
         assert told[size] == expected[size], rows
 
 
-def constant(accs: dict[tuple[int, int], list[float]]) -> Callable[[Trial], Outcome]:
-    """Outcomes by d and steps: one score a seed."""
+def width(trial: Trial) -> int:
+    return int(str(trial.axes["d"]))
 
-    def outcome_of(trial: Trial) -> Outcome:
-        d: Any = trial.axes["d"]
-        scores = accs[d, trial.train.steps]
-        return Outcome("completed", scores[trial.seed % len(scores)], 4096)
 
-    return outcome_of
+def ended(planned: Plan, score: Callable[[Trial], float | None], folder: Path) -> Store:
+    """A store with the trials that have a score."""
+    outcomes = {t.id: Outcome("completed", at, 4096) for t in planned.trials if (at := score(t))}
+    return stored(planned, outcomes, folder)
+
+
+def searched(planned: Plan, score: Callable[[Trial], float], folder: Path) -> Store:
+    """A store with the trials that the search wants where they have these scores."""
+    ledger, _, _ = drive(
+        lambda: search_of(planned), lambda trial: Outcome("completed", score(trial), 4096)
+    )
+    return stored(planned, ledger, folder)
 
 
 def one_size(tmp_path: Path, accs: dict[tuple[int, int], list[float]]) -> Store:
-    planned = made("task.n=8", "model.d=[4, 8]")
-    ledger, _, _ = drive(lambda: search_of(planned), constant(accs))
-    return stored(planned, ledger, tmp_path)
+    """What the search has found where these are the scores of the seeds, by d and steps."""
+
+    def score(trial: Trial) -> float:
+        scores = accs[width(trial), trial.train.steps]
+        return scores[trial.seed % len(scores)]
+
+    return searched(made("task.n=8", "model.d=[4, 8]"), score, tmp_path)
 
 
 FLAT = {(4, steps): [0.5] for steps in (1000, 2000, 4000, 8000, 16_000)}
@@ -196,12 +208,9 @@ def test_a_settled_row(tmp_path: Path) -> None:
 def test_a_row_is_settled_by_the_rule_of_its_own_sweep(tmp_path: Path) -> None:
     """A later sweep of another task, which trains for few steps at most, changes nothing."""
     store = one_size(tmp_path, FLAT | PASSES)
-    text = GRID.replace("name: s\n", "name: other\n").replace(
-        "lis, n: [4, 6, 8], value_range: 32", ""
-    )
-    text = text.replace("{name: }", "{name: edit_distance, n: [2]}").replace(
-        "steps: 1000", "steps: 9"
-    )
+    of_lis = "{name: lis, n: [4, 6, 8], value_range: 32}"
+    text = GRID.replace("name: s\n", "name: other\n")
+    text = text.replace(of_lis, "{name: edit_distance, n: [2]}").replace("steps: 1000", "steps: 9")
     text = text.replace("least: 2000", "least: 20").replace("most: 16000", "most: 36")
     other = plan(parse_grid(text, "other.yaml", (), Path()))
     store.save_sweep("other", other.grid.resolved_text(), sweep_info(other), other.rows())
@@ -262,34 +271,36 @@ def test_a_frontier_has_the_best_score_of_all_budgets(tmp_path: Path) -> None:
     assert [(row["d"], row["acc"]) for row in rows] == [(4, 0.7), (8, 0.95)]
 
 
+def assert_at_most(value: int, answer: Answer) -> None:
+    """What some, most and all seeds reach is known from above alone."""
+    [row] = answer.rows
+    kinds = {row["verdict"], *(row[f"least_{rule}_verdict"] for rule in RULES)}
+    assert (row["value"], kinds) == (value, {"at most"})
+
+
 def test_a_rate_that_has_not_run_leaves_the_least_of_its_seeds_open(tmp_path: Path) -> None:
     planned = made(
         "task.n=8", "model.d=[4, 8]", "train.lr=[0.001, 0.003]", "tune=[train.lr]", "settle=off"
     )
-    outcomes = {
-        trial.id: Outcome("completed", 0.95 if trial.axes["d"] == 8 else 0.5, 4096)
-        for trial in planned.trials
-        if trial.axes["d"] == 8 or trial.axes["lr"] == 0.001
-    }
-    [row] = asked(stored(planned, outcomes, tmp_path)).rows
-    bounds = {row["verdict"], *(row[f"least_{rule}_verdict"] for rule in ("any", "median", "all"))}
-    assert (row["value"], bounds) == (8, {"at most"})
+
+    def score(trial: Trial) -> float | None:
+        return 0.95 if width(trial) == 8 else 0.5 if trial.axes["lr"] == 0.001 else None
+
+    assert_at_most(8, asked(ended(planned, score, tmp_path)))
 
 
 def test_a_bad_score_is_one_at_every_rate(tmp_path: Path) -> None:
     """d = 4 scores less than .9 at both rates, d = 2 at the first one alone."""
     rates = ("train.lr=[0.001, 0.003]", "tune=[train.lr]", "settle=off", "search=grid")
     planned = made("task.n=8", "model.d=[2, 4]", *rates)
-    outcomes = {
-        trial.id: Outcome(
-            "completed", 0.95 if (trial.axes["d"], trial.axes["lr"]) == (2, 0.003) else 0.5, 4096
-        )
-        for trial in planned.trials
-    }
-    store = stored(planned, outcomes, tmp_path)
+
+    def score(trial: Trial) -> float:
+        return 0.95 if (trial.axes["d"], trial.axes["lr"]) == (2, 0.003) else 0.5
+
+    store = ended(planned, score, tmp_path)
     [row] = asked(store, "min d where acc < 0.9").rows
     assert row["value"] == 4
-    assert [row[f"least_{rule}"] for rule in ("any", "median", "all")] == [4, 4, 4]
+    assert [row[f"least_{rule}"] for rule in RULES] == [4, 4, 4]
     [row] = asked(store).rows
     assert [row["value"], row["least_all"]] == [2, 2]
 
@@ -297,14 +308,12 @@ def test_a_bad_score_is_one_at_every_rate(tmp_path: Path) -> None:
 def test_a_smaller_size_may_need_a_longer_budget(tmp_path: Path) -> None:
     """d = 8 passes at n = 4 with 2000 steps only, and at n = 6 with 1000. Nothing contradicts."""
 
-    def outcome_of(trial: Trial) -> Outcome:
+    def score(trial: Trial) -> float:
         late = trial.size == 4 and trial.train.steps == 1000
-        score = {4: 0.1, 8: 0.5 if late else 0.99, 16: 0.99}[int(str(trial.axes["d"]))]
-        return Outcome("completed", score, 1024)
+        return {4: 0.1, 8: 0.5 if late else 0.99, 16: 0.99}[width(trial)]
 
     planned = made("task.n=[4, 6]", "model.d=[4, 8, 16]")
-    ledger, _, _ = drive(lambda: search_of(planned), outcome_of)
-    rows = asked(stored(planned, ledger, tmp_path)).rows
+    rows = asked(searched(planned, score, tmp_path)).rows
     assert [(row["value"], row["steps"], row["verdict"], row["settled"]) for row in rows] == [
         (8, 2000, "exact", "yes"),
         (8, 1000, "exact", "yes"),
@@ -344,13 +353,12 @@ def budgets(tmp_path: Path, accs: dict[tuple[int, int, int], float]) -> Store:
     """A store in which all seeds of a cell have the same accuracy, by n, d and steps. What is
     missing did not run."""
     planned = made("task.n=[4, 6]", "model.d=[8, 16]")
-    ledger = {
-        trial.id: Outcome("completed", accs[key], 1024)
-        for trial in planned.trials
-        if (key := (trial.size, int(str(trial.axes["d"])), trial.train.steps)) in accs
-        and trial.seed in planned.grid.seeds
-    }
-    return stored(planned, ledger, tmp_path)
+
+    def score(trial: Trial) -> float | None:
+        asked = trial.seed in planned.grid.seeds
+        return accs.get((trial.size, width(trial), trial.train.steps)) if asked else None
+
+    return ended(planned, score, tmp_path)
 
 
 def test_a_fail_with_fewer_steps_than_a_larger_size_needed_contradicts_nothing(
@@ -363,12 +371,6 @@ def test_a_fail_with_fewer_steps_than_a_larger_size_needed_contradicts_nothing(
         budgets(tmp_path / "long", {**short, (4, 8, 2000): 0.5}), "min d by n where acc > 0.9"
     ).rows
     assert [(row["value"], row["verdict"]) for row in rows] == [(16, "exact"), (8, "not monotone")]
-
-
-def ended(planned: Plan, score: Callable[[Trial], float | None], folder: Path) -> Store:
-    """A store with the trials that have a score, each of three seeds."""
-    outcomes = {t.id: Outcome("completed", at, 4096) for t in planned.trials if (at := score(t))}
-    return stored(planned, outcomes, folder)
 
 
 def test_a_fail_contradicts_a_pass_of_its_own_budget_also_beside_shorter_ones(
@@ -428,28 +430,20 @@ def test_a_cell_that_diverges_however_long_it_is_trained_stands_still(tmp_path: 
 
 def test_what_some_seeds_reach_is_judged_by_the_budgets_too(tmp_path: Path) -> None:
     """d = 8 passes with 2000 steps, and d = 16 failed with 1000 alone."""
-    accs = {(8, 1000): [0.5] * 3, (8, 2000): [0.95] * 3, (16, 1000): [0.5] * 3}
+    accs = {(8, 1000): 0.5, (8, 2000): 0.95, (16, 1000): 0.5}
     planned = made("task.n=8", "model.d=[8, 16]")
-    ledger = {
-        trial.id: Outcome("completed", found[trial.seed], 4096)
-        for trial in planned.trials
-        if (found := accs.get((int(str(trial.axes["d"])), trial.train.steps)))
-        and trial.seed < len(found)
-    }
-    [row] = asked(stored(planned, ledger, tmp_path)).rows
-    bounds = {row["verdict"], *(row[f"least_{rule}_verdict"] for rule in ("any", "median", "all"))}
-    assert (row["value"], bounds) == (8, {"at most"})
+
+    def score(trial: Trial) -> float | None:
+        return accs.get((width(trial), trial.train.steps)) if trial.seed < 3 else None
+
+    assert_at_most(8, asked(ended(planned, score, tmp_path)))
 
 
 def test_of_an_even_number_of_seeds_the_median_is_that_of_the_pass_rule(tmp_path: Path) -> None:
     planned = made("task.n=8", "model.d=[4, 8]", "seeds=[0, 1, 2, 3]", "settle=off")
     accs = {4: [0.1] * 4, 8: [0.5, 0.86, 0.96, 0.97]}
-    ledger = {
-        trial.id: Outcome("completed", accs[int(str(trial.axes["d"]))][trial.seed], 4096)
-        for trial in planned.trials
-        if trial.seed < 4
-    }
-    [row] = asked(stored(planned, ledger, tmp_path)).rows
+    store = ended(planned, lambda t: accs[width(t)][t.seed] if t.seed < 4 else None, tmp_path)
+    [row] = asked(store).rows
     assert (row["value"], row["least_median"], row["least_median_verdict"]) == (8, 8, "exact")
 
 
@@ -463,5 +457,5 @@ def test_cells_with_fewer_than_three_seeds_say_nothing_of_what_seeds_reach(tmp_p
     ending = {"attempt": 1001, "sweep": "one", "status": "completed", "acc": 0.95, "total": 4096}
     store.write_trials([alone.row() | ending])
     [row] = ask(store, "min d where acc > 0.9", code=lambda task, model: None).rows
-    least = [row[f"least_{rule}"] for rule in ("any", "median", "all")]
+    least = [row[f"least_{rule}"] for rule in RULES]
     assert (row["value"], least) == (4, [8, 8, 8])

@@ -9,7 +9,7 @@ import pytest
 from fake_store import FakeStore, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from questions import question
+from questions import question, ran
 
 from sweepd.errors import UserError
 
@@ -17,16 +17,24 @@ RATES = ("0.001", "0.01", "0.1")
 
 
 def rates(scores: dict[tuple[int, int], float], **info: Any) -> FakeStore:
-    """A store with a cell for each (d, which rate), of the given accuracy; loss = 1 - acc."""
-    store = FakeStore()
-    trials = {(d, i): planned(d=d, lr=RATES[i]) for d, i in scores}
-    store.add_sweep("s", list(trials.values()), **info)
-    for key, acc in scores.items():
-        store.end(trials[key], "completed", acc, loss=1 - acc)
-    return store
+    """A store with a cell for each (d, which rate), of the given accuracy."""
+    trials = [planned(d=d, lr=RATES[i]) for d, i in scores]
+    return ran(trials, lambda t: scores[t["d"], RATES.index(t["lr"])], **info)
 
 
 SCORES = {(8, 0): 0.5, (8, 1): 0.7, (8, 2): 0.6, (16, 0): 0.2, (16, 1): 0.8, (16, 2): 0.95}
+
+
+def losing(losses: dict[int, tuple[float | None, ...]]) -> FakeStore:
+    """A store whose goal is a loss: by d the loss at each rate. None diverged."""
+    store = FakeStore()
+    trials = [planned(d=d, lr=rate) for d in losses for rate in RATES]
+    store.add_sweep("s", trials, goal="loss < 0.1")
+    for trial in trials:
+        loss = losses[trial["d"]][RATES.index(trial["lr"])]
+        acc = None if loss is None else 0.5
+        store.end(trial, "diverged" if loss is None else "completed", acc, loss=loss)
+    return store
 
 
 def test_the_best_rate_by_width_and_where_the_range_was_too_narrow() -> None:
@@ -36,11 +44,8 @@ def test_the_best_rate_by_width_and_where_the_range_was_too_narrow() -> None:
         tuple(row[name] for name in ("d", "lr", "acc", "values", "edge")) for row in answer.rows
     ]
     assert told == [(8, "0.01", 0.7, 3, ""), (16, "0.1", 0.95, 3, "lr")]
-
-
-def test_an_axis_that_a_grid_tunes_is_compared_all_the_same() -> None:
-    answer = question(rates(SCORES, tune=["train.lr"]), "best lr by d")
-    assert [row["lr"] for row in answer.rows] == ["0.01", "0.1"]
+    tuned = question(rates(SCORES, tune=["train.lr"]), "best lr by d")
+    assert [row["lr"] for row in tuned.rows] == ["0.01", "0.1"]
 
 
 def test_a_condition_selects_and_without_by_the_group_is_that_of_min() -> None:
@@ -50,22 +55,13 @@ def test_a_condition_selects_and_without_by_the_group_is_that_of_min() -> None:
 
 
 def test_the_loss_decides_where_the_goals_are_about_it() -> None:
-    store = rates({}, goal="loss < 0.1")
-    trials = [planned(d=8, lr=rate) for rate in RATES]
-    store.add_sweep("s", trials, goal="loss < 0.1")
-    for trial, loss in zip(trials, (0.3, 0.2, 0.4), strict=True):
-        store.end(trial, "completed", 0.5, loss=loss)
-    [row] = question(store, "best lr by d").rows
+    [row] = question(losing({8: (0.3, 0.2, 0.4)}), "best lr by d").rows
     assert (row["lr"], row["loss"]) == ("0.01", 0.2)
 
 
 def test_a_rate_that_diverged_was_tried() -> None:
     """So the best rate does not lie at the edge of those that were tried."""
-    store = FakeStore()
-    trials = [planned(d=8, lr=rate) for rate in RATES]
-    store.add_sweep("s", trials, goal="loss < 0.1")
-    for trial, loss in zip(trials, (0.3, 0.2, None), strict=True):
-        store.end(trial, "completed" if loss else "diverged", None, loss=loss)
+    store = losing({8: (0.3, 0.2, None)})
     for text in ("best lr by d", "best lr by d where loss < 0.25"):
         answer = question(store, text)
         [row] = answer.rows
@@ -74,12 +70,7 @@ def test_a_rate_that_diverged_was_tried() -> None:
 
 
 def test_a_group_without_a_winner_is_named() -> None:
-    store = FakeStore()
-    trials = [planned(d=d, lr=rate) for d in (8, 16) for rate in RATES]
-    store.add_sweep("s", trials, goal="loss < 0.1")
-    for trial in trials:
-        loss = 0.2 if trial["d"] == 8 else None
-        store.end(trial, "completed" if loss else "diverged", None, loss=loss)
+    store = losing({8: (0.2, 0.2, 0.2), 16: (None, None, None)})
     answer = question(store, "best lr by d")
     assert [row["d"] for row in answer.rows] == [8]
     assert [note for note in answer.notes if note.startswith("no best: in 1 groups each lr")]

@@ -8,9 +8,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import looped
 import pytest
 from fake_store import FakeStore, now, planned
-from questions import SIZE_FIELDS, grid
+from questions import grid, ran
 
 from sweepd.errors import UserError
 from sweepd.figures.kinds import KINDS, Questions
@@ -22,7 +23,10 @@ from sweepd.listing import Row
 from sweepd.query.database import connect
 
 LOOK = Look(WIDTHS["two"])
-SETTLE = Settle(factor=4, least=100, most=800)
+
+
+def of(store: FakeStore, **choices: Any) -> Questions:
+    return Questions(connect(store, code=now), **choices)
 
 
 def rows(asked: Questions, kind: str) -> list[Row]:
@@ -97,15 +101,9 @@ def test_min_draws_bars_arrows_and_laws(asked: Questions) -> None:
 
 
 def test_open_ends_and_contradictions_are_marked() -> None:
-    store = FakeStore()
-    trials = [planned(n, d) for n in (8, 10, 12) for d in (8, 16, 32)]
-    store.add_sweep("s", trials)
-    for trial in trials:
-        n, d = trial["n"], trial["d"]
-        if (n, d) != (8, 8):
-            passes = d >= 16 if n == 8 else d == 16 if n == 10 else False
-            store.end(trial, "completed", 0.95 if passes else 0.5)
-    found = rows(Questions(connect(store, code=now)), "min")
+    passing = {(8, 16), (8, 32), (10, 16)}
+    cells = {(n, d): 0.95 if (n, d) in passing else 0.5 for n in (8, 10, 12) for d in (8, 16, 32)}
+    found = rows(of(grid({**cells, (8, 8): None})), "min")
     assert [(row["part"], row["y"]) for row in found if row["part"] != "bar"] == [
         ("point", 16), ("at most", 16), ("point", 16), ("contradiction", 16), ("above", 32),
     ]  # fmt: skip
@@ -133,16 +131,10 @@ def test_the_frontier_has_the_answers_rows(asked: Questions) -> None:
     }
 
 
-SOME = ("linear", "n = 16")
-
-
-def place(row: Row) -> tuple[str, str]:
-    return row["model"], row["size"]
-
-
 def test_settle_has_the_seeds_of_both_cells_of_each_row(asked: Questions) -> None:
     found = parts(rows(asked, "settle"), "seed")
-    shown = {(row["value"], row["role"].split()[1]) for row in found if place(row) == SOME}
+    one = [row for row in found if (row["model"], row["size"]) == ("linear", "n = 16")]
+    shown = {(row["value"], row["role"].split()[1]) for row in one}
     assert shown == {(32, "least"), (16, "next")}
     goals = {row["score"] for row in parts(rows(asked, "settle"), "goal")}
     assert goals == {0.9}
@@ -159,23 +151,16 @@ def test_curves_have_every_check_and_the_end_of_what_ended_early(asked: Question
 
 def test_models_look_the_same_in_all_figures() -> None:
     assert len({colour for colour, _ in (*SHIPPED.values(), *OTHERS)}) == len(SHIPPED) + len(OTHERS)
-    assert ordered(["mine", "linear", "standard", "mine", "a"]) == [
-        "standard",
-        "linear",
-        "a",
-        "mine",
-    ]
+    models = ordered(["mine", "linear", "standard", "mine", "a"])
+    assert models == ["standard", "linear", "a", "mine"]
     for models in (["linear"], ["standard", "linear"], ["linear", "mine"]):
         assert marks(models)[models.index("linear")] == SHIPPED["linear"]
 
 
 def test_a_column_that_differs_makes_a_problem_of_its_own() -> None:
-    store = FakeStore()
     trials = [planned(n, d, heads=heads) for n in (8, 10) for d in (8, 16) for heads in (1, 2)]
-    store.add_sweep("s", trials, size_fields=SIZE_FIELDS)
-    for trial in trials:
-        store.end(trial, "completed", 0.95 if trial["d"] > 8 else 0.5)
-    drawing = KINDS["heatmap"].draw(Questions(connect(store, code=now)))(LOOK)
+    store = ran(trials, lambda trial: 0.95 if trial["d"] > 8 else 0.5)
+    drawing = KINDS["heatmap"].draw(of(store))(LOOK)
     assert list(drawing.data) == ["lis, heads = 1", "lis, heads = 2"]
 
 
@@ -184,15 +169,13 @@ def test_the_rows_of_a_heatmap_rise_where_the_frontier_does_not() -> None:
     the order of the widths."""
     cells = {(4, 2): 0.0, (4, 4): 0.95, (4, 8): 0.96, (4, 16): 0.98, (5, 4): 0.7, (5, 8): None}
     cells |= {(5, 16): 0.97, (6, 4): 0.7, (6, 8): 0.94, (6, 16): None}
-    asked = Questions(connect(grid(cells, size_fields=SIZE_FIELDS), code=now))
-    picture = drawn(KINDS["heatmap"].draw(asked), "t", "svg", "two").decode()
+    picture = drawn(KINDS["heatmap"].draw(of(grid(cells))), "t", "svg", "two").decode()
     labels = re.findall(r'translate\([^)]*,(\d+(?:\.\d+)?)\)"[^>]*>(2|4|8|16)</text>', picture)
     heights = {int(text): float(y) for y, text in labels if text in ("2", "8", "16")}
     assert sorted(heights, key=heights.__getitem__) == [16, 8, 2]
 
 
 def test_a_line_of_settle_is_one_seed_at_one_rate() -> None:
-    store = FakeStore()
     trials = [
         planned(8, d, seed=seed, lr=lr, steps=steps)
         for d in (8, 16)
@@ -200,10 +183,9 @@ def test_a_line_of_settle_is_one_seed_at_one_rate() -> None:
         for lr in ("0.01", "0.02")
         for steps in (100, 200)
     ]
-    store.add_sweep("s", trials, tune=["train.lr"], settle=SETTLE, size_fields=SIZE_FIELDS)
-    for trial in trials:
-        store.end(trial, "completed", 0.95 if trial["d"] > 8 else 0.5)
-    found = parts(rows(Questions(connect(store, code=now)), "settle"), "seed")
+    settle = Settle(factor=4, least=100, most=800)
+    store = ran(trials, lambda t: 0.95 if t["d"] > 8 else 0.5, tune=["train.lr"], settle=settle)
+    found = parts(rows(of(store), "settle"), "seed")
     lines = Counter((row["value"], row["seed"], row["at"]) for row in found)
     assert len(lines) == 8 and set(lines.values()) == {2}
 
@@ -214,12 +196,9 @@ def test_what_cannot_be_drawn_says_why(asked: Questions) -> None:
         KINDS["heatmap"].draw(nothing)
     with pytest.raises(NothingToDraw, match="a fit needs 3"):
         KINDS["fit"].draw(replace(asked, where="size <= 16"))(LOOK)
-    store = FakeStore()
-    trials = [planned(n, 8) for n in range(4, 5 + MOST_PANELS)]
-    store.add_sweep("s", trials)
-    store.end(trials[0], "completed", 0.95)
+    many = grid({(n, 8): 0.95 if n == 4 else None for n in range(4, 5 + MOST_PANELS)})
     with pytest.raises(UserError, match="--where"):
-        KINDS["settle"].draw(Questions(connect(store, code=now)))(LOOK)
+        KINDS["settle"].draw(of(many))(LOOK)
     with pytest.raises(UserError, match="d - 8 is 0 or less somewhere"):
         KINDS["frontier"].draw(replace(asked, cost="d - 8"))(LOOK)
 
@@ -228,15 +207,54 @@ def test_what_cannot_be_drawn_says_why(asked: Questions) -> None:
 def test_a_goal_of_loss_is_drawn_as_loss_and_what_diverged_has_none(kind: str) -> None:
     store = FakeStore()
     trials = [planned(n, d, steps=100) for n in (8, 16) for d in (8, 16)]
-    store.add_sweep("s", trials, goal="loss < 0.1", size_fields=SIZE_FIELDS)
+    store.add_sweep("s", trials, goal="loss < 0.1")
     for trial, loss in zip(trials, (math.inf, 0.05, 0.3, 0.08), strict=True):
         store.end(trial, "completed" if loss < 1 else "diverged", None, loss=loss, step=100)
         store.steps.append({"id": trial["id"], "attempt": 1000, "step": 50, "loss": loss + 0.1})
-    asked = Questions(connect(store, code=now))
-    found = rows(asked, kind)
+    found = rows(of(store), kind)
     assert all(math.isfinite(n) for row in found for n in row.values() if isinstance(n, float))
     shown = {row["score"] for row in found if "score" in row}
     assert kind == "min" or {0.05, 0.3} <= shown or {0.15000000000000002} <= shown
     if kind == "heatmap":
         [diverged] = [row for row in found if row.get("shown") == "div."]
         assert (diverged["size"], diverged["value"], diverged["score"]) == (8, 8, None)
+
+
+# A training loop of the user's own: its metric, against the size, since a loop has no L
+
+
+def curved() -> FakeStore:
+    made = looped.store(looped.CELLS, minimized="hidden")
+    made.steps = [
+        {"id": row["id"], "attempt": 1000, "step": step, "f1": step / 20, "seconds": 1.0}
+        for row in made.plan
+        for step in (5, 10)
+    ]
+    return made
+
+
+def test_what_is_minimised_and_against_what() -> None:
+    asked = of(curved())
+    assert asked.texts == {"min": "min hidden", "fit": "fit hidden ~ size"}
+    assert asked.least.score == "f1"
+    assert rows(of(curved(), cost="hidden"), "frontier")
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "min", "settle", "curves"])
+def test_each_kind_shows_a_metric_of_a_loop(kind: str) -> None:
+    drawing = KINDS[kind].draw(of(curved()))(LOOK)
+    assert any(drawing.data.values())
+    assert ("hidden" if kind == "min" else "f1") in str(drawing.chart.to_dict())
+
+
+def test_sweeps_that_minimise_different_things() -> None:
+    made = curved()
+    made.add_sweep("t", [planned(8, 16)])
+    made.end(planned(8, 16), "completed", 0.95)
+    told = r"the least of hidden \(s\), d \(t\): name it \(--of\), or name one sweep"
+    with pytest.raises(UserError, match=told):
+        rows(of(made), "heatmap")
+    assert rows(of(made, of="d", where="acc > 0.9"), "heatmap")
+    made.infos["t"]["minimized"] = ""
+    with pytest.raises(UserError, match="sweep t has no d, no staircase, and not just one number"):
+        rows(of(made), "heatmap")

@@ -26,9 +26,8 @@ from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.tasks.base import Split
 from sweepd.tasks.lis import LIS
-from sweepd.trial.adamw import AdamW
 from sweepd.trial.evaluation import loss_of
-from sweepd.trial.training import updated
+from sweepd.trial.training import AdamW, updated
 
 STEPS = 10
 """In a round, of each trial."""

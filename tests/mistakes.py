@@ -123,7 +123,7 @@ IN_MODELS = {
     "a layer of torch's that takes time first": Mistake(
         "batch_first=True",
         "",
-        "nn.GRU(",
+        "def forward",
         "rows apart",
         "mixes the rows of a batch: changing one row changed another's outputs by …; rows come as "
         "(B, T): give torch's layers batch_first=True, …",
@@ -131,7 +131,7 @@ IN_MODELS = {
     "a layer that reads from both ends": Mistake(
         "self.memory = nn.GRU(d, d, batch_first=True)",
         "self.memory = nn.GRU(d, d // 2, batch_first=True, bidirectional=True)",
-        "bidirectional=True",
+        "def forward",
         "causal",
         "is not causal: changing token … changed the output at position … by …; a position may "
         "only see itself and those before it: mask attention, and read no row backwards",
@@ -163,7 +163,7 @@ IN_MODELS = {
     "layers in a Python list": Mistake(
         "self.kept = None",
         "self.layers = [nn.Linear(d, d)]",
-        "self.layers = ",
+        "def __init__",
         "weights",
         "holds weights in a plain list or tensor (layers), where neither the optimizer nor a "
         "checkpoint sees them; make it an nn.ModuleList or an nn.Parameter",
@@ -171,7 +171,7 @@ IN_MODELS = {
     "first weights from numpy": Mistake(
         "self.kept = None",
         "self.head.bias.data.copy_(torch.from_numpy(np.random.randn(vocab)))",
-        "np.random",
+        "def build",
         "weights",
         "starts with other weights for the same seed (head.bias); draw them from the generator "
         "that `build` is given",
@@ -179,7 +179,7 @@ IN_MODELS = {
     "a seed of its own in `build`": Mistake(
         "return Net(vocab, self.d)",
         "torch.manual_seed(0); return Net(vocab, self.d)",
-        "torch.manual_seed(0)",
+        "def build",
         "weights",
         "starts with the same weights for every seed; draw them from the generator that `build` "
         "is given, and set no seed there",
@@ -187,7 +187,7 @@ IN_MODELS = {
     "an input that is written to": Mistake(
         "x = self.embedding(tokens)",
         "tokens[:, 1:] = 0; x = self.embedding(tokens)",
-        "tokens[:, 1:] = 0",
+        "def forward",
         "outputs",
         "changes the rows that it is given, which others read after it; work on a copy: "
         "x = x.clone()",
@@ -211,7 +211,7 @@ IN_MODELS = {
     "a state kept from call to call": Mistake(
         "x, _ = self.memory(x)",
         "x, self.kept = self.memory(x, self.kept)",
-        "self.kept = self.memory",
+        "def forward",
         "repeats",
         "gives other outputs for the same row the second time: it keeps something from one call to "
         "the next; compute everything in `forward` from its inputs, and keep nothing on `self`",
@@ -219,7 +219,7 @@ IN_MODELS = {
     "dropout that is always on": Mistake(
         "return self.head(x)",
         "return self.head(F.dropout(x, 0.1))",
-        "F.dropout",
+        "def forward",
         "repeats",
         "gives other outputs for the same row, in evaluation: it draws random numbers; drop out by "
         "nn.Dropout, or F.dropout(x, p, self.training)",
@@ -227,7 +227,7 @@ IN_MODELS = {
     "a softmax at the end": Mistake(
         "return self.head(x)",
         "return self.head(x).softmax(-1)",
-        "softmax",
+        "def forward",
         "outputs",
         "gives probabilities where logits are needed: the loss takes the softmax itself; leave the "
         "softmax at the end out",
@@ -269,7 +269,7 @@ IN_MODELS = {
     "a gradient that is cut": Mistake(
         "x, _ = self.memory(x)",
         "x, _ = self.memory(x)\n        x = x.detach()",
-        "x.detach()",
+        "def forward",
         "training",
         "has weights that get no gradient (embedding.weight, …); use them in `forward`, without "
         ".detach() on the way, or leave them out",
@@ -277,7 +277,7 @@ IN_MODELS = {
     "a layer that `forward` does not use": Mistake(
         "self.kept = None",
         "self.spare = nn.Linear(d, d)",
-        "self.spare",
+        "def forward",
         "training",
         "has weights that get no gradient (spare.weight, spare.bias); use them in `forward`, …",
     ),
@@ -285,7 +285,7 @@ IN_MODELS = {
         "x, _ = self.memory(x)",
         "if self.training:\n            self.kept = (self.kept or 0) + 1\n"
         "            x = x * self.kept\n        x, _ = self.memory(x)",
-        "self.kept = (",
+        "def forward",
         "checkpoint",
         "trains on otherwise after a checkpoint: … differs after one step; keep what `forward` "
         "changes in a buffer (register_buffer), and draw random numbers from torch alone",
@@ -294,7 +294,7 @@ IN_MODELS = {
         "x, _ = self.memory(x)",
         "x, _ = self.memory(x)\n        if self.training:\n"
         "            x = x * float(np.random.rand())",
-        "np.random",
+        "def forward",
         "checkpoint",
         "trains on otherwise after a checkpoint: … differs after one step; …",
     ),
@@ -304,14 +304,14 @@ IN_TASKS = {
     "numpy's global generator": Mistake(
         "rng.integers(2, size=self.n)",
         "np.random.randint(2, size=self.n)",
-        "np.random",
+        "def draw",
         "seeds",
         "draws from numpy's global generator: the same seed gave other rows; draw from `rng` alone",
     ),
     "a generator of its own": Mistake(
         "rng.integers(2, size=self.n)",
         "np.random.default_rng().integers(2, size=self.n)",
-        "default_rng",
+        "def draw",
         "seeds",
         "draws from something other than `rng`: the same seed gave other rows; draw from `rng` "
         "alone",
@@ -349,7 +349,7 @@ IN_TASKS = {
     "`vocab` without SPECIALS": Mistake(
         '(*SPECIALS, "0", "1")',
         '("0", "1", "a", "b", "c")',
-        'vocab = ("0"',
+        "class Mine",
         "rows",
         "has a vocab that begins with 0 1 a; begin it with SPECIALS: vocab = (*SPECIALS, …)",
     ),

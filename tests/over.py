@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from sweepd.trial.evaluation import Score
-from sweepd.trial.training import Training, TrainingResult
+from sweepd.trial.results import Result, StepRow
+from sweepd.trial.training import Training
 
 
-def result_of(training: Training) -> TrainingResult:
+def result_of(training: Training) -> Result:
     """How it ended."""
     assert training.result is not None
     return training.result
@@ -14,6 +17,10 @@ def result_of(training: Training) -> TrainingResult:
 
 def score_of(training: Training) -> Score:
     """Its test score."""
-    score = result_of(training).score
-    assert score is not None
-    return score
+    assert training.score is not None
+    return training.score
+
+
+def untimed(row: StepRow) -> StepRow:
+    """A row without its time."""
+    return dataclasses.replace(row, columns={**row.columns, "seconds": 0.0})

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweepd.check.cases import cases_of
+from sweepd.check.inspection import inspect
 from sweepd.grid.costs import costs
 from sweepd.grid.registry import find_model, find_task
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.spec import parse_grid
 from sweepd.models.base import decoder
 from sweepd.tasks.base import Split
-from sweepd.trial.cases import cases_of
 from sweepd.trial.evaluation import decode
-from sweepd.trial.inspection import inspect
 from sweepd.trial.training import Stream, Training, generator
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -82,7 +82,7 @@ def trained(
         flops_per_step=float(found.flops),
         device="cpu",
     )
-    training.losses = [row.loss for row in training.advance() if row]  # type: ignore[attr-defined]
+    training.losses = [row.columns["loss"] for row in training.advance() if row]  # type: ignore[attr-defined]
     return training
 
 
@@ -95,7 +95,7 @@ def test_each_pair_of_them_trains_and_is_scored(
 ) -> None:
     training = trained(task, model, steps=40, **fields)
     assert training.result is not None and training.result.status == "completed"
-    score = training.result.score
+    score = training.score
     assert score is not None and score.acc is not None
     losses = training.losses  # type: ignore[attr-defined]
     assert score.loss < losses[0] and losses[-1] < losses[0]
@@ -113,9 +113,8 @@ def test_each_pair_of_them_trains_and_is_scored(
 def test_each_model_learns_a_task(
     model: str, task: str, steps: int, lr: float, fields: dict[str, int], least: float
 ) -> None:
-    result = trained(task, model, steps, d=32, lr=lr, **fields).result
-    assert result and result.score and result.score.acc is not None
-    assert result.score.acc >= least
+    score = trained(task, model, steps, d=32, lr=lr, **fields).score
+    assert score and score.acc is not None and score.acc >= least
 
 
 TASKS = ["parity.py:Parity", "mqar.py:Mqar"]

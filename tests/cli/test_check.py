@@ -60,8 +60,11 @@ def test_people_see_a_line_for_each_check(folder: Path) -> None:
     wrong = sweepd("check", "model.py:Mine", "--with", "task.py:Mine", "--set", "d=8")
     assert wrong.code == 2
     [line] = [line for line in wrong.out.splitlines() if line.startswith("  ✗ causal ")]
-    [number] = [i for i, line_ in enumerate(text.splitlines(), 1) if "bidirectional" in line_]
+    [number] = [i for i, line_ in enumerate(text.splitlines(), 1) if "def forward" in line_]
     assert f"{folder}/model.py:{number}: is not causal" in line
+    (folder / "model.py").write_text(IN_MODELS["layers whose sizes do not fit"].made_in(MODEL))
+    *_, statement = sweepd("check", "model.py:Mine", "--set", "d=8").out.splitlines()
+    assert statement.strip() == "return self.head(x)"
 
 
 def test_code_that_takes_its_process_along(folder: Path) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from sweepd.trial.adamw import AdamW
+from sweepd.trial.training import AdamW
 
 
 def trained(optimizer: type[torch.optim.AdamW], steps: int = 20) -> list[torch.Tensor]:

@@ -9,10 +9,10 @@ from simulated import simulated
 
 from sweepd.store.schema import TRIALS
 from sweepd.trial.endings import MOST_TOLD, described, ending_row, ledger_columns, storable
-from sweepd.trial.training import MetricRow
+from sweepd.trial.results import StepRow
 
 TRIAL = simulated().trials[0]
-LATEST = MetricRow(10, 0.25, 0.5, None, 0.01, 100, 1.0, 1e6)
+LATEST = StepRow(10, {"step": 10, "loss": 0.25, "acc": 0.5}, {"loss": 0.25, "acc": 0.5})
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 

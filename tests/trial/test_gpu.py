@@ -9,13 +9,14 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from over import untimed
 from torch import Tensor
 
 from sweepd.grid.registry import find_model, shipped_models
@@ -27,8 +28,8 @@ from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Batch, Split, Task
 from sweepd.tasks.lis import LIS
 from sweepd.trial import gpu
-from sweepd.trial.batches import AHEAD, Batches
-from sweepd.trial.training import MetricRow, Training
+from sweepd.trial.results import StepRow
+from sweepd.trial.training import AHEAD, Batches, Training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -54,9 +55,9 @@ def started(
     return Training(task, model, train, evaluation, Stop(), 0, 1.0, device)
 
 
-def finish(training: Training) -> list[MetricRow]:
+def finish(training: Training) -> list[StepRow]:
     """All rows to the end, without their times."""
-    return [replace(row, seconds=0.0) for row in training.advance() if row is not None]
+    return [untimed(row) for row in training.advance() if row is not None]
 
 
 def weights(training: Training) -> list[Tensor]:
@@ -130,8 +131,9 @@ def test_a_state_moves_between_devices(before: str, after: str, recorded: bool) 
 def test_a_gpu_learns_as_the_cpu_does() -> None:
     on = {device: finish(started(device=device, steps=30)) for device in ("cuda", "cpu")}
     for one, other in zip(on["cuda"], on["cpu"], strict=True):
-        assert math.isclose(one.loss, other.loss, rel_tol=1e-3)
-        assert (one.step, one.tokens, one.lr) == (other.step, other.tokens, other.lr)
+        assert math.isclose(one.columns["loss"], other.columns["loss"], rel_tol=1e-3)
+        for name in ("step", "tokens", "lr"):
+            assert one.columns[name] == other.columns[name]
 
 
 def test_weights_and_optimizer_stay_float32_in_bf16() -> None:

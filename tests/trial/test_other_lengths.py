@@ -170,7 +170,7 @@ def test_a_run_that_is_taken_up_at_its_end_or_solved_has_the_same_scores() -> No
 
 def test_what_diverges_has_no_scores() -> None:
     training = run([2.0], train=Train(steps=20, batch_size=8, lr=1e30, clip=1e30))
-    assert result_of(training).status == "diverged" and result_of(training).score is None
+    assert result_of(training).status == "diverged" and training.score is None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A loop of the user's own, as an attempt runs it. What it hands over is read, or refused with file
 and line. Also tested are its end and its budgets. A loop that was cut off goes on with the same
-numbers. Covers `trial/handed.py`."""
+numbers. Covers `trial/user_values.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweepd.grid.trials import Trial
 from sweepd.limits import LARGEST_INT
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
-from sweepd.trial.handed import LIMITS, TOTAL
+from sweepd.trial.user_values import LIMITS, TOTAL
 
 LOOP = '''
 import json, random

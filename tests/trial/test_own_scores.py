@@ -1,6 +1,6 @@
 """What a task of the user's own says of its scores: `right`, which decides `acc`, and `scores`,
 which gives its own metrics. They are read where samples are scored, and are stored in the trial's
-rows. What is wrong with them is told with its line. Covers `trial/handed.py`."""
+rows. What is wrong with them is told with its line. Covers `trial/user_values.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sweepd.store.store import Store
 from sweepd.tasks.base import Batch
 from sweepd.trial.attempt import Attempt
 from sweepd.trial.evaluation import Score, evaluate
-from sweepd.trial.handed import Unusable
+from sweepd.trial.user_values import Unusable
 
 ROWS = """
 from dataclasses import dataclass

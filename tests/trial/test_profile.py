@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.trial.profile import Profile, worth_of
+from sweepd.trial.evaluation import Profile, worth_of
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())

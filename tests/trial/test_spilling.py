@@ -86,6 +86,6 @@ def test_an_attempt_that_has_ended_loses_nothing(
     attempt, _ = broken
     attempt.pending.clear()
     attempt.interrupt()
-    with pytest.raises(EnvironmentFailure, match="nothing of trial"), attempt.spiller.guarding():
+    with pytest.raises(EnvironmentFailure, match="nothing of trial"), attempt._saving_elsewhere():
         raise EnvironmentFailure("disk full")
     assert not Path(tmp_path / "rescue").exists()

@@ -18,7 +18,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from over import result_of, score_of
+from over import result_of, score_of, untimed
 
 from sweepd.grid.registry import find_model, find_task, shipped_models, shipped_tasks
 from sweepd.grid.settings import Evaluate, LrRule, Precision, Schedule, Stop, Train
@@ -35,12 +35,11 @@ from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
+from sweepd.trial.results import Result, StepRow
 from sweepd.trial.training import (
     LOG_EVERY,
-    MetricRow,
     Stream,
     Training,
-    TrainingResult,
     generator,
     lr_factor,
 )
@@ -66,10 +65,9 @@ def started(
     return Training(task, architecture, train, evaluate, stop or Stop(), seed, 1.0, "cpu")
 
 
-def finish(training: Training) -> list[MetricRow]:
+def finish(training: Training) -> list[StepRow]:
     """All rows to the end, without their times."""
-    rows = [row for row in training.advance() if row is not None]
-    return [dataclasses.replace(row, seconds=0.0) for row in rows]
+    return [untimed(row) for row in training.advance() if row is not None]
 
 
 EVERY_MODEL = [
@@ -128,23 +126,22 @@ def continues_bitwise(task: Task, architecture: Architecture, train: Train, cut:
     second = start()
     second.restore(second.read(first.snapshot()))
     after = finish(second)
-    before = [dataclasses.replace(row, seconds=0.0) for row in before if row is not None]
-    assert before + after == rows
+    assert [untimed(row) for row in before if row is not None] + after == rows
     assert second.result == whole.result
 
 
 def test_rows_and_checks_come_when_they_are_due() -> None:
     rows = finish(started())
     assert [row.step for row in rows] == list(range(LOG_EVERY, 61, LOG_EVERY))
-    assert [row.step for row in rows if row.acc is not None] == [30, 60]
-    assert [row.train_flops for row in rows] == [row.step for row in rows]
+    assert [row.step for row in rows if row.scores] == [30, 60]
+    assert [row.columns["train_flops"] for row in rows] == [row.step for row in rows]
 
 
 def test_real_targets_have_a_loss_alone() -> None:
     training = started(stop=Stop(success=0.5), task=SparseMemory(length=12))
     rows = finish(training)
-    assert {row.acc for row in rows} == {row.chain_acc for row in rows} == {None}
-    assert rows[-1].tokens == 60 * 8 * 12
+    assert {row.columns[name] for row in rows for name in ("acc", "chain_acc")} == {None}
+    assert rows[-1].columns["tokens"] == 60 * 8 * 12
     score = score_of(training)
     assert result_of(training).status == "completed" and math.isfinite(score.loss)
     assert (score.acc, score.correct, score.total) == (None, None, 64 * 12)
@@ -197,8 +194,8 @@ def test_seeds_differ_and_repeat() -> None:
 def test_divergence_is_an_ending_without_a_score() -> None:
     training = started(train=Train(steps=60, batch_size=8, lr=1e38, warmup=0, clip=1e38))
     rows = finish(training)
-    assert result_of(training) == TrainingResult("diverged", None)
-    assert not math.isfinite(rows[-1].loss)
+    assert result_of(training) == Result("diverged") and training.score is None
+    assert not math.isfinite(rows[-1].columns["loss"])
 
 
 def test_success_needs_the_verdict_to_confirm_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +223,7 @@ def test_a_budget_of_tokens_ends_at_the_first_step_that_reaches_it() -> None:
             step,
             step,
         )
-        assert rows[-1].acc == score_of(training).acc
+        assert rows[-1].scores["acc"] == score_of(training).acc
         assert score_of(training).total == EVALUATE.verdict_samples
 
 
@@ -318,7 +315,7 @@ def test_bf16_learns_from_products_in_bfloat16_with_weights_in_float32() -> None
     rows = [finish(run) for run in (exact, rounded)]
     assert rows[0] != rows[1]
     for one, other in zip(*rows, strict=True):
-        assert math.isclose(one.loss, other.loss, rel_tol=0.05)
+        assert math.isclose(one.columns["loss"], other.columns["loss"], rel_tol=0.05)
     assert {tensor.dtype for tensor in rounded.model.parameters()} == {torch.float32}
     seen: list[torch.dtype] = []
     hook = rounded.model.get_submodule("head").register_forward_hook(

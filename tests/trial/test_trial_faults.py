@@ -1,6 +1,6 @@
 """What a user's task may do wrong, on a real store without Ray. Each fault is one failed attempt
 with its text and its log, and none passes for a result. Faults that end the worker are tested in
-`e2e/`. Covers `trial/printed.py`."""
+`e2e/`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
 from sweepd.trial import attempt
-from sweepd.trial.attempt import Attempt
+from sweepd.trial.attempt import MOST_PRINTED, Attempt
 from sweepd.trial.endings import MOST_TOLD
-from sweepd.trial.printed import MOST_PRINTED
 
 GRID = """
 task: {name: TASK, n: 3, value_range: 64}

@@ -13,11 +13,11 @@ from sweepd.cli.output import AsCsv, AsJson, emit, form_of, say
 from sweepd.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
+    from sweepd.check.cases import Finding
     from sweepd.grid.spec import Grid
-    from sweepd.grid.yamlfile import Keys, Problem
-    from sweepd.trial.findings import Finding
+    from sweepd.grid.yamlfile import Problem
 
 PARTNERS = {"task": ("model", "standard"), "model": ("task", "lis")}
 """The partner with which a task or a model is checked if it is named alone: its kind and its
@@ -60,48 +60,55 @@ def check(
     A task and a model are also trained for three steps together, and a loop for two rows.
     Exits with 2 if something is wrong, and says where and what to do.
     """
+    from sweepd.check.cases import cases_of
+    from sweepd.check.inspection import goals, room
+    from sweepd.check.own_process import inspected
     from sweepd.cluster import Local
     from sweepd.grid.columns import clashes
     from sweepd.grid.spec import load_grid
     from sweepd.grid.yamlfile import GridError
-    from sweepd.run.inspections import findings, goals, room
-    from sweepd.trial.cases import cases_of
 
     form, settings = form_of(as_json, as_csv), overrides or []
     is_grid = target.endswith((".yaml", ".yml"))
+    findings: list[Finding] = []
     if is_grid:
         if partner:
             raise UserError(f"--with {partner}: a grid names its tasks and models itself")
         grid = load_grid(Path(target), settings)
-        found = [room(grid, Local(kind="local"))]
+        findings.append(room(grid, Local(kind="local")))
+        problems = list(clashes(grid))
     else:
-        grid, found = _grid_of(target, partner, settings), []
-    if problems := _told(clashes(grid), None if is_grid else parsed(settings)):
+        grid = _grid_of(target, partner, settings)
+        problems = _of_options(clashes(grid), settings)
+    if problems:
         raise GridError(problems)
     cases = [one for one in cases_of(grid) if is_grid or one.kind == "trial" or one.name == target]
-    for of_case in findings(cases, grid.base, say):
-        found += of_case
-    if is_grid and all(finding.ok for finding in found):
-        found += goals(grid)
+    for of_case in inspected(cases, grid.base, say):
+        findings += of_case
+    if is_grid and all(finding.ok for finding in findings):
+        findings += goals(grid)
     if form == "table":
-        _show(found)
+        _show(findings)
     else:
-        emit(COLUMNS, [asdict(finding) for finding in found], form)
-    if wrong := sum(not finding.ok for finding in found):
-        say(f"{wrong} of {len(found)} checks found something wrong")
+        emit(COLUMNS, [asdict(finding) for finding in findings], form)
+    if wrong := sum(not finding.ok for finding in findings):
+        say(f"{wrong} of {len(findings)} checks found something wrong")
         raise typer.Exit(2)
-    say(f"all {len(found)} checks passed")
+    say(f"all {len(findings)} checks passed")
 
 
-def _show(found: Iterable[Finding]) -> None:
-    """Prints findings for people: below each class and setting, a line for each check."""
+def _show(findings: Iterable[Finding]) -> None:
+    """Prints findings for people: below each class and setting, a line for each check. Below an
+    error stands the line of the user's code that raised it."""
     about = None
-    for finding in found:
+    for finding in findings:
         if about != (finding.subject, finding.setting):
             about = finding.subject, finding.setting
             print(f"{finding.subject}, {finding.setting}")
         where = f"{finding.place}: " if finding.place else ""
         print(f"  {'✓' if finding.ok else '✗'} {finding.check:<10}  {where}{finding.detail}")
+        if finding.statement:
+            print(f"{'':16}{finding.statement}")
 
 
 def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
@@ -116,25 +123,25 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     kind = registry.kind_of(target, Path())
     names: dict[str, str] = {kind: target}
     usual = ""
+    classes: dict[str, type]
     if kind != "loop":
         other, usual = PARTNERS[kind]
         names[other] = partner or usual
         task = registry.find_task(names["task"], Path())
-        model = registry.find_model(names["model"], Path())
-        classes: dict[str, type] = {"task": task, "model": model}
+        classes = {"task": task, "model": registry.find_model(names["model"], Path())}
     elif partner:
         raise UserError(f"--with {partner}: {target} is a training loop, which needs no partner")
     else:
         classes = {"loop": registry.find_loop(target, Path())}
+    # The goal does not matter here, but a grid must have one that its task or loop reports.
     metrics = directions(next(iter(classes.values())).metrics)  # type: ignore[attr-defined]
     metric = "loss" if "loss" in metrics else next(iter(metrics))
     goal = f"{metric} {'>' if metrics[metric] == 'up' else '<'} 0.5"
     given = parsed(settings)
     blocks: dict[str, dict[str, Any]] = {}
-    for block, found in classes.items():
-        fields = parameters(found)
+    for block, kind_of_block in classes.items():
         blocks[block] = {"name": names[block]}
-        for field, parameter in fields.items():
+        for field, parameter in parameters(kind_of_block).items():
             if field in given:
                 blocks[block][field] = given.pop(field)
             elif field in SMALL and (parameter.default is REQUIRED or names[block] == usual):
@@ -147,16 +154,18 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     try:
         return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "check", [], Path())
     except GridError as error:
-        raise GridError(_told(error.problems, parsed(settings))) from None
+        raise GridError(_of_options(error.problems, settings)) from None
 
 
-def _told(problems: Iterable[Problem], given: Collection[str] | None) -> list[Problem]:
-    """Returns what is wrong with a grid. Where nobody wrote the grid, a problem is that of an
-    option, or of the class. given: the fields that options name, or None for a written grid."""
-    if given is None:
-        return list(problems)
-    return [replace(one, place=_option(one.keys, given), keys=()) for one in problems]
-
-
-def _option(keys: Keys, given: Collection[str]) -> str:
-    return f"--set {keys[1]}" if len(keys) > 1 and keys[1] in given else ""
+def _of_options(problems: Iterable[Problem], settings: list[str]) -> list[Problem]:
+    """Returns the problems of a grid that nobody wrote. Each is that of an option, or of the
+    class."""
+    given = parsed(settings)
+    return [
+        replace(
+            one,
+            place=f"--set {one.keys[1]}" if len(one.keys) > 1 and one.keys[1] in given else "",
+            keys=(),
+        )
+        for one in problems
+    ]

@@ -226,11 +226,11 @@ def _launch(
     options: Options,
     yes: bool,
 ) -> None:
+    from sweepd.check.new_classes import inspect_new
     from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
     from sweepd.run import driver
     from sweepd.run.launching import forecast, per_trial
-    from sweepd.run.new_classes import inspect_new
     from sweepd.store.store import Store
 
     site = _site(cluster)

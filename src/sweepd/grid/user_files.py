@@ -207,6 +207,7 @@ def place_of_definition(defined: Any) -> str:
     """Returns the file and line of the statement that defines a class or a function. Returns ""
     for what no file defines."""
     try:
+        defined = inspect.unwrap(defined)  # a method of a model is wrapped by its base class
         lines, first = inspect.getsourcelines(defined)
         [statement] = ast.parse(textwrap.dedent("".join(lines))).body
         # `first` is the line of a decorator, if there is one, and not that of the statement.

@@ -124,7 +124,7 @@ class Worker(tune.Trainable):
             return {"status": None, "failure": str(failure), "checks": [], "done": True}
         return {
             **attempt.report(),
-            "checks": [(check.step, check.score(self.spec.goal.metric)) for check in news],
+            "checks": [(check.step, check.scores.get(self.spec.goal.metric)) for check in news],
             "failure": None,
             "done": attempt.status is not None,
         }

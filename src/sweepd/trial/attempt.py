@@ -8,6 +8,7 @@ checkpoint, by a newer attempt and with the same numbers.
 
 from __future__ import annotations
 
+import io
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -23,14 +24,16 @@ from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial.checkpoints import reachable
 from sweepd.trial.endings import MOST_TOLD, described, ending_row, ledger_columns, log_line
-from sweepd.trial.loop import CheckScores, Run, StepRow, started
-from sweepd.trial.printed import Printed
-from sweepd.trial.spilling import Spiller
+from sweepd.trial.loop import Run, started
+from sweepd.trial.results import Check, StepRow
 
 FLUSH_SECONDS = 10.0
 """The seconds that metric rows wait for others, so that they are written together."""
 REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "independent", "error")
 """The columns of an attempt's row that are reported, besides the metrics of its trial."""
+MOST_PRINTED = 2**20
+"""The most characters of what an attempt prints that go to its log. There is a limit because a
+flood of output must not fill the disk."""
 
 
 class Attempt:
@@ -68,7 +71,8 @@ class Attempt:
         self.started = datetime.now(UTC)
         self.flushed = self.checkpointed = time.monotonic()
         self.printed = Printed()
-        self.spiller = Spiller(self)
+        self.failure: EnvironmentFailure | None = None
+        """Why the store could not be written. The attempt is over then."""
 
     @property
     def status(self) -> str | None:
@@ -83,13 +87,13 @@ class Attempt:
 
     def advance(self, seconds: float) -> None:
         """Trains for about `seconds`, to the end, or to a check that a rule waits for."""
-        with self.spiller.guarding():
+        with self._saving_elsewhere():
             if self.status is None:
                 assert self.training is not None
                 with self._recording_failure():
                     self._train(self.training, time.monotonic() + seconds)
 
-    def news(self) -> list[CheckScores]:
+    def news(self) -> list[Check]:
         """Returns the checks that were not returned before, those of earlier attempts included."""
         checks = self.training.checks[self.heard :] if self.training else []
         self.heard += len(checks)
@@ -109,7 +113,7 @@ class Attempt:
 
     def interrupt(self) -> None:
         """Saves where training stands and ends the attempt as `interrupted`."""
-        with self.spiller.guarding():
+        with self._saving_elsewhere():
             if self.status is None:
                 with self._recording_failure():
                     self._interrupt()
@@ -117,7 +121,7 @@ class Attempt:
     def give_up(self) -> None:
         """Ends the attempt as `stopped`, and keeps the state of training in case somebody wants the
         trial in full after all."""
-        with self.spiller.guarding():
+        with self._saving_elsewhere():
             if self.status is None:
                 assert self.training is not None
                 with self._recording_failure():
@@ -128,15 +132,40 @@ class Attempt:
                         self.own_checkpoints = []  # it outlives this ending
                     self._end("stopped")
 
-    def save_all(self) -> None:
-        """Writes everything that is still in memory, and ends the attempt. If a user's own code
-        does not save its state, it ends as `failed`."""
-        assert self.training is not None
-        with self._recording_failure():
-            if self.training.result:
-                self._finish(self.training)
-            else:
-                self._interrupt()
+    @contextmanager
+    def _saving_elsewhere(self) -> Iterator[None]:
+        """Guards the block against a store that can't be written. An EnvironmentFailure in it saves
+        on this machine what the attempt holds in memory, and is raised with a note of where that is
+        now. The next launch on this machine takes it to the store (`sweepd.store.spill`). The
+        attempt is then over, so every later use raises the failure again."""
+        if self.failure:
+            raise self.failure
+        try:
+            yield
+        except EnvironmentFailure as error:
+            self.failure = EnvironmentFailure(f"{error}; {self._spill()}")
+            raise self.failure from error
+
+    def _spill(self) -> str:
+        """Saves the attempt on this machine if it has something to save. If a user's own code does
+        not save its state, it ends as `failed`. Returns what has become of the trial, for the
+        message."""
+        store, trial = self.store, f"trial {self.trial.id}"
+        if self.status is not None or self.training is None:
+            return f"nothing of {trial} is lost"
+        try:
+            self.store = store.spill_store()
+            with self._recording_failure():
+                if self.training.result:
+                    self._finish(self.training)
+                else:
+                    self._interrupt()
+        except EnvironmentFailure as error:
+            return f"{trial} continues from its last checkpoint: {error}"
+        return (
+            f"{trial} is saved in {self.store.address}, and the next launch or resume on this "
+            f"machine takes it to {store.address}"
+        )
 
     def _train(self, run: Run, until: float) -> None:
         checks, stop = len(run.checks), self.trial.values.stop
@@ -164,9 +193,9 @@ class Attempt:
         self.latest = row
         if row.scores:
             self.scores = row.scores
-            told = ", ".join(f"{name} {value:.4f}" for name, value in row.scores.items())
-            self._log(f"step {row.step}: {told}")
-        self.pending.append({"id": self.trial.id, "attempt": self.number, **row.columns()})
+            measured = ", ".join(f"{name} {value:.4f}" for name, value in row.scores.items())
+            self._log(f"step {row.step}: {measured}")
+        self.pending.append({"id": self.trial.id, "attempt": self.number, **row.columns})
 
     def _flush(self) -> None:
         if self.pending:
@@ -203,22 +232,22 @@ class Attempt:
         """Continues from the furthest readable state that this trial passes through, if any."""
         self.store.take_in_spill()
         ways = reachable(self.trial, self.store.checkpoints(self.trial.trunk))
-        self.own_checkpoints = [found.name for found in ways if not found.kept]
-        for found in ways:
-            own = found.trial == self.trial.id
+        self.own_checkpoints = [checkpoint.name for checkpoint in ways if not checkpoint.kept]
+        for checkpoint in ways:
+            own = checkpoint.trial == self.trial.id
             try:
-                state = run.read(self.store.get_checkpoint(self.trial.trunk, found.name))
+                state = run.read(self.store.get_checkpoint(self.trial.trunk, checkpoint.name))
             except EnvironmentFailure:
                 raise
             except Exception as error:  # torch's reader raises many kinds for a damaged file
-                self._log(f"checkpoint {found.name} is damaged, trying an older one: {error}")
+                self._log(f"checkpoint {checkpoint.name} is damaged, trying an older one: {error}")
                 continue
             if own or run.passes(state):
                 run.restore(state)
                 if not own:
-                    run.parent = found.trial
-                self.start = found.step
-                self._log(f"continuing from step {found.step} ({found.name})")
+                    run.parent = checkpoint.trial
+                self.start = checkpoint.step
+                self._log(f"continuing from step {checkpoint.step} ({checkpoint.name})")
                 return
 
     def _finish(self, run: Run) -> None:
@@ -280,3 +309,24 @@ class Attempt:
                 self.store.append_log(self.trial.id, text)
             if self.status is not None:
                 self.store.flush_logs()
+
+
+class Printed(io.TextIOBase):
+    """Holds what a trial prints, the first MOST_PRINTED characters of it."""
+
+    def __init__(self) -> None:
+        self.room = MOST_PRINTED
+        self.parts: list[str] = []
+
+    def write(self, text: str) -> int:
+        if self.room > 0:
+            self.parts.append(text[: self.room])
+            self.room -= len(text)
+            if self.room <= 0:
+                self.parts.append("\n(what it printed after this is left out)\n")
+        return len(text)
+
+    def taken(self) -> str:
+        """Returns what was printed since the last call."""
+        text, self.parts = "".join(self.parts), []
+        return text

@@ -13,7 +13,8 @@ from sweepd.errors import UserError
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_files import raised_at
 from sweepd.listing import Row
-from sweepd.trial import loop
+from sweepd.trial.loop import Run
+from sweepd.trial.results import StepRow
 
 SCORES = (
     *("acc", "chain_acc", "correct", "chain_correct", "total"),
@@ -46,8 +47,8 @@ def ending_row(
     columns: Row,
     status: str,
     error: str | None,
-    run: loop.Run | None,
-    latest: loop.StepRow | None,
+    run: Run | None,
+    latest: StepRow | None,
     started: datetime,
 ) -> dict[str, Any]:
     """Returns the row that ends an attempt now.
@@ -56,8 +57,8 @@ def ending_row(
     newest row of metrics. Its loss stands in for that of a missing test score. A `stopped` trial
     has no scores at all, since nobody knows what the rest of its budget would give.
     """
-    loss = latest.columns().get("loss") if latest and status != "stopped" else None
-    scores = run.result.columns() if run and run.result else {}
+    loss = latest.columns.get("loss") if latest and status != "stopped" else None
+    scores = run.result.columns if run and run.result else {}
     return {
         **columns,
         "status": status,

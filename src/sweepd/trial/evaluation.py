@@ -9,12 +9,14 @@ reference up to their first error and are decoded from there.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,10 +24,70 @@ from torch.nn import functional as F
 from sweepd.grid import metrics
 from sweepd.models.base import decoder
 from sweepd.tasks.base import EOS, IGNORE, Batch, Chains, ChainTask, Flags, IntArray, Rows, Task
-from sweepd.trial.handed import numbers, shown, unusable
-from sweepd.trial.profile import Profile, worth_of
+from sweepd.trial.user_values import numbers, shown, unusable
 
 ROWS_AT_ONCE = 256
+DIGITS = 4
+"""The number of significant digits of the stored means by position."""
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Sums over rows at each position, as arrays (T,). count: the number of targets. loss: the sum
+    of their losses. right: how many of them were right."""
+
+    count: npt.NDArray[np.float64]
+    loss: npt.NDArray[np.float64]
+    right: npt.NDArray[np.float64]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Profile):
+            return NotImplemented
+        ours, theirs = (self.count, self.loss, self.right), (other.count, other.loss, other.right)
+        return all(map(np.array_equal, ours, theirs))
+
+    __hash__ = None  # type: ignore[assignment]  # sums grow
+
+    @classmethod
+    def empty(cls, positions: int) -> Profile:
+        return cls(*(np.zeros(positions) for _ in range(3)))
+
+    def add(
+        self,
+        losses: npt.NDArray[np.floating],
+        right: Flags | None,
+        scored: Flags,
+        first: npt.NDArray[np.intp] | None = None,
+    ) -> None:
+        """Adds rows: (B, T) losses, whether each target is right, and whether there is a target.
+
+        right: None for real numbers. first: (B,) the position of each row that counts as 0; without
+        it, a row's first position does.
+        """
+        row, at = np.nonzero(scored)
+        position = at if first is None else at - first[row]
+        np.add.at(self.count, position, 1)
+        np.add.at(self.loss, position, losses[row, at])
+        if right is not None:
+            np.add.at(self.right, position, right[row, at])
+
+    def loss_json(self) -> str:
+        """Returns a JSON array of the mean loss at each position. It is null where there is no
+        target, or where the mean is not finite."""
+        return self._json(self.loss)
+
+    def acc_json(self) -> str:
+        """Returns a JSON array of the share of targets that were right at each position. It is for
+        targets that are ids."""
+        return self._json(self.right)
+
+    def _json(self, sums: npt.NDArray[np.float64]) -> str:
+        last = int(np.flatnonzero(self.count).max(initial=-1)) + 1
+        means = [
+            float(f"{total / count:.{DIGITS}g}") if count else None
+            for total, count in zip(sums[:last], self.count[:last], strict=True)
+        ]
+        return json.dumps([m if m is not None and np.isfinite(m) else None for m in means])
 
 
 @dataclass(frozen=True)
@@ -185,6 +247,23 @@ def per_row(right: Flags, scored: Flags) -> tuple[IntArray, IntArray]:
     hits: IntArray = np.sum(right & scored, axis=1)
     targets: IntArray = np.sum(scored, axis=1)
     return hits, targets
+
+
+def worth_of(right: npt.NDArray[np.integer], targets: npt.NDArray[np.integer]) -> int:
+    """Returns how many independent answers would have the sampling error of these, which is at most
+    the number of targets.
+
+    right, targets: (B,) how many targets of each row are right, and how many it has. The error of
+    the share is estimated over rows, which are independent, as in the variance of a ratio of sums
+    (Cochran 1977, 6.4). Where all targets are right, or none, the rows do not show how far the
+    answers within a row depend on each other. Then each row counts as one answer.
+    """
+    total, rows = int(targets.sum()), int((targets > 0).sum())
+    share = right.sum() / total
+    if not 0 < share < 1 or rows < 2:
+        return rows
+    variance = ((right - share * targets) ** 2).sum() / total**2 * rows / (rows - 1)
+    return total if variance == 0 else max(1, min(total, int(share * (1 - share) / variance)))
 
 
 def commonest_target(task: Task, batches: Sequence[Batch]) -> tuple[int, float]:

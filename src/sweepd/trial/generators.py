@@ -35,7 +35,7 @@ class Generators:
     """The states of the global generators after a seed, which is 0 or more. On the CPU only."""
 
     def __init__(self, seed: int) -> None:
-        with _kept():
+        with preserved():
             random.seed(seed)
             np.random.seed(seed % 2**32)
             seed_torch(seed)
@@ -44,7 +44,7 @@ class Generators:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Makes the process draw from these generators for the block."""
-        with _kept():
+        with preserved():
             _set(self.state)
             try:
                 yield
@@ -74,7 +74,7 @@ def _set(state: State) -> None:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
+def preserved() -> Iterator[None]:
     """Restores the global generators after the block to their states before it."""
     before = _state()
     try:

@@ -6,7 +6,7 @@ Attempts, workers, searches and questions know no more of either than what this 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,43 +17,8 @@ from sweepd.grid.trials import Trial
 from sweepd.trial import gpu
 from sweepd.trial.other_lengths import ScoredLonger
 from sweepd.trial.own_loop import OwnLoop
+from sweepd.trial.results import Check, Result, StepRow
 from sweepd.trial.training import Training
-
-
-class StepRow(Protocol):
-    """What is recorded of one step."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def scores(self) -> Mapping[str, float]:
-        """What was measured at this step, by metric. It is empty where no check was made."""
-
-    def columns(self) -> dict[str, Any]:
-        """Returns its columns of `metrics`."""
-
-
-class CheckScores(Protocol):
-    """What a check measured. The rules that give up on trials watch it."""
-
-    @property
-    def step(self) -> int: ...
-    def score(self, metric: str) -> float | None: ...
-
-
-class Result(Protocol):
-    """How training ended by itself. error: why it diverged, where more is known than a number."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def error(self) -> str | None: ...
-    @property
-    def notes(self) -> Sequence[str]:
-        """What is missing of its scores, and why. It goes to the trial's log."""
-
-    def columns(self) -> dict[str, Any]:
-        """Returns its scores as columns of `trials`. The mapping is empty without a score."""
 
 
 class Run(Protocol):
@@ -75,7 +40,7 @@ class Run(Protocol):
         """The training FLOPs so far, or None where nobody knows them."""
 
     @property
-    def checks(self) -> Sequence[CheckScores]:
+    def checks(self) -> Sequence[Check]:
         """The checks made so far, by this run or by the one that it continues."""
 
     @property

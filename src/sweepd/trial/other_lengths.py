@@ -21,7 +21,8 @@ from sweepd.grid.metrics import directions
 from sweepd.models.base import Model
 from sweepd.tasks.base import Split, Task
 from sweepd.trial.evaluation import Score, evaluate
-from sweepd.trial.training import Stream, Training, TrainingResult, generator
+from sweepd.trial.results import Result
+from sweepd.trial.training import Stream, Training, generator
 
 
 class ScoredLonger(Training):
@@ -33,21 +34,30 @@ class ScoredLonger(Training):
         super().__init__(task, architecture, *rest)
         self.factors, self.architecture = factors, architecture
 
-    def ended(self, status: str, score: Score) -> TrainingResult:
+    def ended(self, status: str, score: Score) -> Result:
         """Returns the result with the scores at other lengths that could be measured. It keeps its
         test score in any case. Its `notes` say which scores could not be measured, and why."""
         result = super().ended(status, score)
-        metric = lengths.scored(directions(self.task.metrics))
-        if result.score is None or metric is None:
+        if self.score is None:
             return result
-        own, notes = dict(result.score.own), []
+        scores, notes = self.other_scores()
+        self.score = replace(self.score, own={**self.score.own, **scores})
+        return replace(result, columns=self.score.columns(), notes=tuple(notes))
+
+    def other_scores(self) -> tuple[dict[str, float], list[str]]:
+        """Returns the scores at other lengths by column, and why others could not be measured."""
+        metric = lengths.scored(directions(self.task.metrics))
+        scores: dict[str, float] = {}
+        notes: list[str] = []
+        if metric is None:
+            return scores, notes
         for factor in self.factors:
             name = lengths.column(metric, factor)
             try:
-                own[name] = getattr(self.score_at(factor), metric)
+                scores[name] = getattr(self.score_at(factor), metric)
             except Exception as error:  # a user's model may raise anything on longer rows
                 notes.append(f"no {name}: {reason(error)}")
-        return replace(result, score=replace(result.score, own=own), notes=tuple(notes))
+        return scores, notes
 
     def score_at(self, factor: float) -> Score:
         """Returns the score of the present weights on the task at `factor` times its length. Raises

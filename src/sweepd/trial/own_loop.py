@@ -10,11 +10,11 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweepd.trial.generators import Generators
-from sweepd.trial.handed import TOTAL, numbers, shown, unusable
+from sweepd.trial.results import Check, Result, StepRow
+from sweepd.trial.user_values import TOTAL, numbers, shown, unusable
 
 if TYPE_CHECKING:  # what is imported here is part of the code of every loop's trials
     from sweepd.grid.metrics import Better
@@ -22,42 +22,6 @@ if TYPE_CHECKING:  # what is imported here is part of the code of every loop's t
 
 METHODS = ("advance", "save", "load")
 """The methods of what `start` returns. The last two may be missing."""
-
-
-@dataclass(frozen=True)
-class LoopRow:
-    """The row that a loop gives at each of its steps. Each row is also a check."""
-
-    step: int
-    seconds: float
-    train_flops: float | None
-    scores: Mapping[str, float]
-    total: int | None
-    """The number of test samples on which acc was counted."""
-
-    def columns(self) -> dict[str, Any]:
-        counts = {"step": self.step, "seconds": self.seconds, "train_flops": self.train_flops}
-        return {**self.scores, **counts}
-
-    def score(self, metric: str) -> float | None:
-        return self.scores.get(metric)
-
-
-@dataclass(frozen=True)
-class LoopResult:
-    """How a loop ended: completed, with the scores of its last row, or diverged, without scores."""
-
-    status: str
-    last: LoopRow | None
-    error: str | None = None
-    notes: tuple[str, ...] = ()
-
-    def columns(self) -> dict[str, Any]:
-        if self.last is None:
-            return {}
-        scores, total = self.last.scores, self.last.total
-        correct = round(scores["acc"] * total) if total and "acc" in scores else None
-        return {**scores, "total": total, "correct": correct}
 
 
 class OwnLoop:
@@ -84,24 +48,27 @@ class OwnLoop:
             self.running = loop.start(seed, device)
         has = {name: callable(getattr(self.running, name, None)) for name in METHODS}
         if not has["advance"]:
-            told = (
+            message = (
                 f"returned {shown(self.running)}, which has no `advance()`; return an object whose "
                 "`advance()` trains on and returns a row"
             )
-            raise unusable(loop, "start", told)
+            raise unusable(loop, "start", message)
         if has["save"] != has["load"]:
-            told = (
+            message = (
                 f"returned {shown(self.running)}, which has only one of `save()` and `load(data)`; "
                 "give it both, or none"
             )
-            raise unusable(loop, "start", told)
+            raise unusable(loop, "start", message)
         self.can_be_saved = has["save"]
-        self.checks: list[LoopRow] = []
+        self.checks: list[Check] = []
+        """The rows so far, each of which is also a check."""
+        self.total: int | None = None
+        """The number of test samples on which the acc of the latest row was counted."""
         self.step = 0
         self.seconds = 0.0
         self.tokens: int | None = None
         self.parent: str | None = None
-        self.result: LoopResult | None = None
+        self.result: Result | None = None
 
     @property
     def train_flops(self) -> float | None:
@@ -111,7 +78,7 @@ class OwnLoop:
             return None
         return self.flops * (self.step / self.steps if self.steps else 1.0)
 
-    def advance(self) -> Iterator[LoopRow | None]:
+    def advance(self) -> Iterator[StepRow | None]:
         """Trains on and yields the row of each step."""
         while self.result is None:
             began = time.perf_counter()
@@ -123,20 +90,27 @@ class OwnLoop:
                     raise unusable(
                         self.running, "advance", "returned None before any row; return at least one"
                     )
-                self.result = LoopResult("completed", self.checks[-1])
+                self.result = self._completed()
                 return
             scores = numbers(self.running, "advance", given, self.metrics, [TOTAL])
-            count = int(scores.pop(TOTAL)) if TOTAL in scores else None
+            self.total = int(scores.pop(TOTAL)) if TOTAL in scores else None
             self.step += 1
-            row = LoopRow(self.step, self.seconds, self.train_flops, scores, count)
-            self.checks.append(row)
+            self.checks.append(Check(self.step, scores))
+            costs = {"seconds": self.seconds, "train_flops": self.train_flops}
             if bad := [name for name, value in scores.items() if not math.isfinite(value)]:
-                told = f"reported {bad[0]} = {scores[bad[0]]} at step {self.step}"
-                place = unusable(self.running, "advance", told)
-                self.result = LoopResult("diverged", None, str(place))
+                message = f"reported {bad[0]} = {scores[bad[0]]} at step {self.step}"
+                error = unusable(self.running, "advance", message)
+                self.result = Result("diverged", error=str(error))
             elif self.step == self.steps or self.stop.spent(0, self.seconds):
-                self.result = LoopResult("completed", row)
-            yield row
+                self.result = self._completed()
+            yield StepRow(self.step, {**scores, "step": self.step, **costs}, scores)
+
+    def _completed(self) -> Result:
+        """Returns the result with the scores of the last row."""
+        scores, total = self.checks[-1].scores, self.total
+        acc = scores.get("acc")
+        correct = round(acc * total) if total and acc is not None else None
+        return Result("completed", {**scores, "total": total, "correct": correct})
 
     def snapshot(self) -> bytes | None:
         """Returns a line of JSON with the run's own state, followed by what the loop's `save()`
@@ -146,13 +120,14 @@ class OwnLoop:
         with self.generators.at_work():
             saved = self.running.save()
         if not isinstance(saved, bytes | bytearray):
-            told = (
+            message = (
                 f"returned {shown(saved)}; it must return bytes: write to an io.BytesIO and return "
                 "its getvalue()"
             )
-            raise unusable(self.running, "save", told)
+            raise unusable(self.running, "save", message)
         head = {
-            "rows": [list(vars(row).values()) for row in self.checks],
+            "rows": [row.scores for row in self.checks],
+            "total": self.total,
             "seconds": self.seconds,
             "parent": self.parent,
             "generators": self.generators.to_json(),
@@ -170,8 +145,8 @@ class OwnLoop:
         self.generators.from_json(state["generators"])
         with self.generators.at_work():
             self.running.load(state["saved"])
-        self.checks = [LoopRow(*row) for row in state["rows"]]
+        self.checks = [Check(step, scores) for step, scores in enumerate(state["rows"], 1)]
         self.step = len(self.checks)
-        self.seconds, self.parent = state["seconds"], state["parent"]
+        self.seconds, self.parent, self.total = state["seconds"], state["parent"], state["total"]
         if self.step and self.step == self.steps:
-            self.result = LoopResult("completed", self.checks[-1])
+            self.result = self._completed()

@@ -11,28 +11,32 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from functools import partial
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sweepd.grid import metrics
 from sweepd.grid.settings import Evaluate, Stop, Train, unsolved
 from sweepd.models.base import Model
 from sweepd.tasks.base import Batch, Split, Task
-from sweepd.trial.adamw import AdamW
-from sweepd.trial.batches import Batches
 from sweepd.trial.evaluation import Score, evaluate, loss_of
 from sweepd.trial.generators import seed_torch
 from sweepd.trial.gpu import Recorded, Step
-from sweepd.trial.handed import unusable
+from sweepd.trial.results import Check, Result, StepRow
+from sweepd.trial.user_values import unusable
 
 LOG_EVERY = 10
 """The number of steps between two metric rows."""
+AHEAD = 4
+"""The number of steps whose batches are drawn ahead while a GPU computes."""
 
 Snapshot = dict[str, Any]
 """The state of a run, as `Training.snapshot` returns it."""
@@ -59,64 +63,62 @@ def torch_seed(seed: int, stream: Stream, step: int) -> int:
     return int(generator(seed, stream, step).integers(2**63))
 
 
-@dataclass(frozen=True)
-class MetricRow:
-    """What is recorded of one step.
+_AdamW = torch.optim.AdamW
 
-    acc, chain_acc and `own`, the task's own metrics, are those of the check at this step. At the
-    last step they are those of the test score. At a step without either, acc and chain_acc are
-    None, and `own` is empty.
+
+class AdamW(_AdamW):
+    """Torch's AdamW (Loshchilov & Hutter 2019), with the same numbers. Torch wraps these methods to
+    keep its compiler out of them, and loads the compiler to do so. That takes 1.4 seconds of
+    processor time in every worker, and a trial may take no longer."""
+
+    add_param_group = unwrap(_AdamW.add_param_group)
+    zero_grad = unwrap(_AdamW.zero_grad)
+    state_dict = unwrap(_AdamW.state_dict)
+    load_state_dict = unwrap(_AdamW.load_state_dict)
+    step = torch.no_grad()(unwrap(_AdamW.step))
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A batch as tensors. scored: the number of its targets."""
+
+    inputs: Tensor
+    targets: Tensor
+    scored: int
+
+
+class Batches:
+    """Draws the batch of each step. What it holds is not part of a trial's state, since a step's
+    batch depends on nothing but the step.
+
+    For a GPU a thread draws the batches while the GPU computes, and puts each into pinned memory.
+    From there it is copied without waiting for the GPU's present work.
     """
 
-    step: int
-    loss: float
-    acc: float | None
-    chain_acc: float | None
-    lr: float
-    tokens: int
-    seconds: float
-    train_flops: float
-    own: Mapping[str, float] = field(default_factory=dict)
+    def __init__(self, draw: Callable[[int], Batch], device: torch.device) -> None:
+        self.draw, self.device = draw, device
+        self.ahead = ThreadPoolExecutor(1, "batches") if device.type == "cuda" else None
+        self.coming: dict[int, Future[Fed]] = {}
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """What its check measured. It is empty where that was the loss alone."""
-        acc = {} if self.acc is None else {"acc": self.acc}
-        return {"loss": self.loss, **acc, **self.own} if acc or self.own else {}
+    def take(self, step: int) -> Fed:
+        """Returns the batch of a step. Raises whatever `draw` raises."""
+        if not self.ahead:
+            return self._fed(step)
+        for later in range(step, step + AHEAD):
+            if later not in self.coming:
+                self.coming[later] = self.ahead.submit(self._fed, later)
+        fed = self.coming.pop(step).result()
+        inputs, targets = (
+            tensor.to(self.device, non_blocking=True) for tensor in (fed.inputs, fed.targets)
+        )
+        return Fed(inputs, targets, fed.scored)
 
-    def columns(self) -> dict[str, Any]:
-        columns = asdict(self)
-        own: dict[str, float] = columns.pop("own")
-        return columns | own
-
-
-@dataclass(frozen=True)
-class Check:
-    """What a check measured, by metric."""
-
-    step: int
-    acc: float | None
-    chain_acc: float | None
-    loss: float
-    own: Mapping[str, float] = field(default_factory=dict)
-
-    def score(self, metric: str) -> float | None:
-        found: float | None = self.own.get(metric, getattr(self, metric, None))
-        return found
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """How training ended: completed, solved or diverged (then without a score)."""
-
-    status: str
-    score: Score | None
-    error: str | None = None
-    notes: tuple[str, ...] = ()
-
-    def columns(self) -> dict[str, Any]:
-        """Returns its score as columns of `trials`. The mapping is empty without a score."""
-        return self.score.columns() if self.score else {}
+    def _fed(self, step: int) -> Fed:
+        batch = self.draw(step)
+        inputs, targets = torch.from_numpy(batch.inputs), torch.from_numpy(batch.targets)
+        if self.ahead:
+            inputs, targets = inputs.pin_memory(), targets.pin_memory()
+        return Fed(inputs, targets, int(batch.scored.sum()))
 
 
 class Training:
@@ -166,9 +168,11 @@ class Training:
         """The checks made so far, by this run or by the one that it continues."""
         self.parent: str | None = None
         """The trial whose state this run started from, if that was another trial."""
-        self.result: TrainingResult | None = None
+        self.score: Score | None = None
+        """The test score with which the run ended."""
+        self.result: Result | None = None
 
-    def advance(self) -> Iterator[MetricRow | None]:
+    def advance(self) -> Iterator[StepRow | None]:
         """Trains on and yields after each step: a row every LOG_EVERY steps, at each check and at
         the last step, and None otherwise."""
         while self.result is None:
@@ -182,7 +186,7 @@ class Training:
                 continue
             score = None
             if not math.isfinite(value := loss.item()):
-                self.result = TrainingResult("diverged", None)
+                self.result = Result("diverged")
             elif last:
                 score = self.test_score()
                 self.result = self.ended("completed", score)
@@ -190,17 +194,21 @@ class Training:
                 score = self.check()
                 self.result = self.after_check()
             self.seconds = before + time.perf_counter() - started
-            yield MetricRow(
-                self.step,
-                value,
-                score.acc if score else None,
-                score.chain_acc if score else None,
-                lr,
-                self.tokens,
-                self.seconds,
-                self.train_flops,
-                score.own if score else {},
-            )
+            acc, own = (score.acc, score.own) if score else (None, {})
+            columns = {
+                "step": self.step,
+                "loss": value,
+                "acc": acc,
+                "chain_acc": score.chain_acc if score else None,
+                "lr": lr,
+                "tokens": self.tokens,
+                "seconds": self.seconds,
+                "train_flops": self.train_flops,
+                **own,
+            }
+            scores = {} if acc is None else {"acc": acc}
+            scores |= own
+            yield StepRow(self.step, columns, {"loss": value, **scores} if scores else {})
 
     @property
     def train_flops(self) -> float:
@@ -226,7 +234,8 @@ class Training:
         """Scores the present weights on a fresh check sample, and records the check. Returns the
         score."""
         score = self._score(Stream.CHECK, Split.CHECK, self.evaluation.check_samples)
-        self.checks.append(Check(self.step, score.acc, score.chain_acc, score.loss, score.own))
+        scores = {"acc": score.acc, "chain_acc": score.chain_acc, "loss": score.loss}
+        self.checks.append(Check(self.step, {**scores, **score.own}))
         return score
 
     def test_score(self) -> Score:
@@ -240,7 +249,7 @@ class Training:
         sample.check(count)
         return evaluate(self.model, self.task, sample)
 
-    def after_check(self) -> TrainingResult | None:
+    def after_check(self) -> Result | None:
         """Returns the result if the latest check ends the trial, else None. Where a check reaches
         the success mark, a test sample is drawn, which must confirm it."""
         mark = self.stop.success
@@ -248,21 +257,25 @@ class Training:
         def reached(acc: float | None) -> bool:
             return mark is not None and acc is not None and acc >= mark
 
-        if reached(self.checks[-1].acc) and reached((score := self.test_score()).acc):
+        scores = self.checks[-1].scores
+        if reached(scores["acc"]) and reached((score := self.test_score()).acc):
             return self.ended("solved", score)
-        return self.spoilt(self.checks[-1].own)
+        return self.spoilt({name: scores[name] for name in metrics.own(self.task.metrics)})
 
-    def ended(self, status: str, score: Score) -> TrainingResult:
-        return self.spoilt(score.own) or TrainingResult(status, score)
+    def ended(self, status: str, score: Score) -> Result:
+        if spoilt := self.spoilt(score.own):
+            return spoilt
+        self.score = score
+        return Result(status, score.columns())
 
-    def spoilt(self, own: Mapping[str, float]) -> TrainingResult | None:
+    def spoilt(self, own: Mapping[str, float | None]) -> Result | None:
         """Returns a `diverged` result where one of the task's own metrics is no finite number, else
         None. The metrics of a loop are judged alike."""
-        wild = [f"{name} = {value}" for name, value in own.items() if not math.isfinite(value)]
-        if not wild:
-            return None
-        told = unusable(self.task, "scores", f"reported {wild[0]} at step {self.step}")
-        return TrainingResult("diverged", None, str(told))
+        for name, value in own.items():
+            if value is not None and not math.isfinite(value):
+                message = f"reported {name} = {value} at step {self.step}"
+                return Result("diverged", error=str(unusable(self.task, "scores", message)))
+        return None
 
     def snapshot(self) -> bytes:
         """Returns everything that `restore` needs. It can be loaded with torch's weights_only."""

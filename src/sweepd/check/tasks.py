@@ -2,13 +2,12 @@
 splits.
 
 A task that draws from a global generator or whose splits overlap would still run, and its numbers
-would mean nothing. Each check returns what it found, in words, and raises Wrong for what is wrong.
+would mean nothing. Each check returns what it saw, in words, and raises Wrong for what is wrong.
 """
 
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from sweepd.check.cases import Wrong
 from sweepd.grid.metrics import directions
 from sweepd.tasks.base import IGNORE, SPECIALS, Batch, Chains, ChainTask, Split, Task
 from sweepd.trial.evaluation import commonest_target, own_scores, per_row, right_of
-from sweepd.trial.findings import Wrong
 from sweepd.trial.generators import seed_torch
 from sweepd.trial.training import Stream, generator
 
@@ -32,19 +31,14 @@ drawn."""
 CONSTANT = 0.999
 """The accuracy of always giving the commonest answer above which there is nothing to learn."""
 
-GENERATORS: dict[str, tuple[Callable[[], Any], re.Pattern[str]]] = {
-    "numpy": (
-        lambda: np.random.get_state(legacy=False),
-        re.compile(r"\b(np|numpy)\.random\.(?!Generator|default_rng|Philox|PCG64|SeedSequence)\w"),
-    ),
-    "Python": (random.getstate, re.compile(r"(?<![\w.])random\.(?!Random\b)\w")),
-    "torch": (
-        lambda: torch.get_rng_state().tolist(),
-        re.compile(r"\btorch\.(rand|normal|bernoulli|multinomial|manual_seed)|\.(uniform|normal)_"),
-    ),
+DRAWING = ("draw", "fill", "sample", "batch")
+"""The methods of which a task defines one or more, to give its rows."""
+GENERATORS: dict[str, Callable[[], object]] = {
+    "numpy": lambda: np.random.get_state(legacy=False),
+    "Python": random.getstate,
+    "torch": lambda: torch.get_rng_state().tolist(),
 }
-"""For each library, a function that returns the present state of its global generator, and a
-pattern of code that uses the generator."""
+"""For each library, a function that returns the present state of its global generator."""
 
 
 def seed_all(seed: int) -> None:
@@ -60,15 +54,15 @@ def check_rows(task: Task) -> str:
         raise Wrong(
             f"has a vocab that begins with {' '.join(task.vocab[: len(SPECIALS)])}",
             "begin it with SPECIALS: vocab = (*SPECIALS, …)",
-            re.compile(r"\bvocab\b"),
         )
     batch, sample = _drawn(task, 0)
     if not (isinstance(batch, Batch) and isinstance(sample, Batch | Chains)):
-        found = f"{type(batch).__name__} and {type(sample).__name__}"
         raise Wrong(
-            f"gives {found} where a Batch, and a Batch or Chains, are needed",
+            f"gives {type(batch).__name__} and {type(sample).__name__} where a Batch, and a Batch "
+            "or Chains, are needed",
             "return them from `batch` and `sample`, or derive the class from ChainTask or RowTask",
-            re.compile(r"\bdef (batch|sample)\b"),
+            "batch",
+            "sample",
         )
     try:
         batch.check(ROWS)
@@ -77,7 +71,8 @@ def check_rows(task: Task) -> str:
         raise Wrong(
             f"gives rows that cannot be used: {error}",
             "see what Batch and Chains hold in sweepd.tasks.base",
-            re.compile(r"\bdef (batch|sample)\b"),
+            "batch",
+            "sample",
         ) from None
     checked = {"inputs": batch.inputs, "targets": batch.targets}
     if isinstance(sample, Chains):
@@ -91,6 +86,7 @@ def check_rows(task: Task) -> str:
         raise Wrong(
             f"gives rows of {length} tokens, more than its capacity of {task.capacity}",
             "let `capacity` say the most that a row can have",
+            "capacity",
         )
     if isinstance(sample, Chains) and isinstance(task, ChainTask):
         for row, end in zip(sample.tokens, sample.lengths, strict=True):
@@ -98,6 +94,7 @@ def check_rows(task: Task) -> str:
                 raise Wrong(
                     "gives a row without an answer after its last separator",
                     "write the answer between the last separator and <eos>",
+                    *DRAWING,
                 )
     return f"up to {length} of {task.capacity} tokens, {len(task.vocab) or 'no'} words"
 
@@ -116,6 +113,7 @@ def _check_ids(what: str, rows: np.ndarray, vocab: int) -> None:
         raise Wrong(
             f"gives {what} of type {rows.dtype}",
             f"with {vocab} words they must be {wanted}: convert them with .astype(np.{types[0]})",
+            *DRAWING,
         )
     allowed = (rows >= 0) & (rows < vocab) | (target & (rows == IGNORE))
     if vocab and not allowed.all():
@@ -124,6 +122,7 @@ def _check_ids(what: str, rows: np.ndarray, vocab: int) -> None:
         raise Wrong(
             f"gives {what} with the id {rows[row, position]} at position {position}",
             f"its vocabulary has the ids 0 to {vocab - 1}{also}",
+            *DRAWING,
         )
 
 
@@ -131,24 +130,23 @@ def check_seeds(task: Task) -> str:
     """Checks that the same generator gives the same rows, whatever the global generators do, and
     that another generator gives other rows."""
     seed_all(1)
-    before = {name: str(state()) for name, (state, _) in GENERATORS.items()}
+    before = {name: str(state()) for name, state in GENERATORS.items()}
     first = _drawn(task, 0)
-    used = [name for name, (state, _) in GENERATORS.items() if str(state()) != before[name]]
+    used = [name for name, state in GENERATORS.items() if str(state()) != before[name]]
     seed_all(2)
     again = _drawn(task, 0)
     if not all(map(_equal, first, again)):
-        culprit = used[0] if used else None
-        whose = f"{culprit}'s global generator" if culprit else "something other than `rng`"
+        whose = f"{used[0]}'s global generator" if used else "something other than `rng`"
         raise Wrong(
             f"draws from {whose}: the same seed gave other rows",
             "draw from `rng` alone",
-            GENERATORS[culprit][1] if culprit else re.compile(r"default_rng\(\)|Random\(\)"),
+            *DRAWING,
         )
     if task.distinct_inputs() > 16 and all(map(_equal, first, _drawn(task, 1))):
         raise Wrong(
             "gives the same rows for every seed",
             "draw them from `rng`",
-            re.compile(r"default_rng\(|\bdef (draw|fill|sample)\b"),
+            *DRAWING,
         )
     return "decide the rows"
 
@@ -163,9 +161,10 @@ def check_splits(task: Task) -> str:
                 f"gives the same inputs in training, checks and tests: {len(both)} of "
                 f"{len(seen[Split[other]])} in the split {other} are in {one} too",
                 "an input may only be in the split that its hash says (`Task.drawn`)",
-                re.compile(r"\bdef (sample|drawn)\b"),
+                "sample",
+                "drawn",
             )
-    counts = ", ".join(f"{len(found)}" for found in seen.values())
+    counts = ", ".join(f"{len(inputs)}" for inputs in seen.values())
     return f"share no input ({counts} inputs of training, checks and test)"
 
 
@@ -176,7 +175,7 @@ def check_answers(task: Task) -> str:
         raise Wrong(
             f"has the same answer in every row ({answer})",
             "let `draw` give problems with different answers",
-            re.compile(r"\bdef (draw|fill)\b"),
+            *DRAWING,
         )
     if not answer:
         return "real numbers"
@@ -212,31 +211,31 @@ def check_metrics(task: Task) -> str:
     """Checks that `right` counts the right answers as right, and that `scores` gives metrics for
     them that can be used, and the same ones a second time."""
     _, sample = _drawn(task, 0)
-    told = {}
+    measured = {}
     if isinstance(sample, Batch):
         answers: Any = np.where(sample.scored, sample.targets, sample.targets.dtype.type(0))
         wanted: Any = sample
         right = right_of(task, answers, sample)
         if right is not None:
             hits, counted = per_row(right, sample.scored)
-            told["acc"] = float(hits.sum() / counted.sum())
+            measured["acc"] = float(hits.sum() / counted.sum())
         elif "acc" in directions(task.metrics):
             raise Wrong(
                 "has `acc` among its metrics, and its `right` gives none",
                 "let `right(self, found, batch)` say which targets are met, "
                 "or leave acc out of `metrics`",
-                re.compile(r"\b(def right|metrics)\b"),
+                "right",
             )
     else:
         answers = wanted = _answers(task, sample)
-        told["acc"] = 1.0
-    if told.get("acc", 1.0) < 1:
+        measured["acc"] = 1.0
+    if measured.get("acc", 1.0) < 1:
         raise Wrong(
-            f"counts the right answers as right in {told['acc']:.0%} alone",
+            f"counts the right answers as right in {measured['acc']:.0%} alone",
             "let `right` be true where `found` is the target",
-            re.compile(r"\bdef right\b"),
+            "right",
         )
-    told |= (own := own_scores(task, answers, wanted))
+    measured |= (own := own_scores(task, answers, wanted))
     if differing := [
         name
         for name, value in own_scores(task, answers, wanted).items()
@@ -245,9 +244,9 @@ def check_metrics(task: Task) -> str:
         raise Wrong(
             f"gives another {differing[0]} for the same answers",
             "compute it from `found` and `wanted` alone, without random numbers",
-            re.compile(r"\bdef scores\b"),
+            "scores",
         )
-    named = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
+    named = ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
     return f"the right answers have {named}" if named else "the loss alone"
 
 
@@ -265,14 +264,14 @@ def _equal(one: Chains | Batch, other: Chains | Batch) -> bool:
 
 
 def _inputs(task: Task, split: Split) -> set[bytes]:
-    found: set[bytes] = set()
+    inputs: set[bytes] = set()
     for rows in _samples(task, split):
         if isinstance(rows, Chains):
             pairs = zip(rows.tokens, rows.prompts, strict=True)
-            found.update(row[:prompt].tobytes() for row, prompt in pairs)
+            inputs.update(row[:prompt].tobytes() for row, prompt in pairs)
         else:
-            found.update(row.tobytes() for row in rows.inputs)
-    return found
+            inputs.update(row.tobytes() for row in rows.inputs)
+    return inputs
 
 
 def _samples(task: Task, split: Split) -> Iterator[Chains | Batch]:

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweepd import cache
+from sweepd.check.cases import Case, cases_of
+from sweepd.check.own_process import inspected
 from sweepd.errors import UserError
 from sweepd.grid.axes import canonical
 from sweepd.grid.fingerprint import fingerprint, source, trial_files
 from sweepd.grid.registry import is_own
 from sweepd.grid.spec import Grid
-from sweepd.run.inspections import findings
 from sweepd.store.store import Store
-from sweepd.trial.cases import Case, cases_of
 
 VERSION = 3
-"""The version of the checks. A class that an earlier version found right is inspected again."""
+"""The version of the checks. A class that an earlier version held right is inspected again."""
 
 
 def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
@@ -31,47 +31,40 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
     Raises UserError with all that is wrong with them. A class whose own code raises an error is
     left to its trials, and `say` is told so.
     """
-    own = [case for case in cases_of(grid) if case.kind != "trial" and is_own(case.where)]
-    cases = {_digest(case, grid.base): case for case in own}
-    new = {digest: case for digest, case in cases.items() if not _is_known(digest, case, store)}
+
+    def note(digest: str, case: Case) -> None:
+        store.note_inspected(digest, {"kind": case.kind, "class": case.where})
+
+    new: dict[str, Case] = {}
+    for case in cases_of(grid):
+        if case.kind == "trial" or not is_own(case.where):
+            continue
+        digest = _digest(case, grid.base)
+        if store.was_inspected(digest):
+            continue
+        if cache.recall(f"inspected/{digest}") is not None:
+            note(digest, case)
+        else:
+            new[digest] = case
     if not new:
         return
-    found = findings(list(new.values()), grid.base, say)
-    told = [finding for of_case in found for finding in of_case]
-    if wrong := [str(finding) for finding in told if not (finding.ok or finding.raised)]:
+    findings = inspected(list(new.values()), grid.base, say)
+    if wrong := [str(one) for of_case in findings for one in of_case if not (one.ok or one.raised)]:
         raise UserError("\n".join(wrong))
-    for (digest, case), of_case in zip(new.items(), found, strict=True):
+    for (digest, case), of_case in zip(new.items(), findings, strict=True):
         raised = [finding for finding in of_case if finding.raised]
         if raised:
             say(f"{case.where} could not be inspected: {raised[0].detail}; its trials will show")
         elif of_case:
-            _note(store, digest, case)
-            cache.keep(_cached(digest), b"")
-
-
-def _is_known(digest: str, case: Case, store: Store) -> bool:
-    """Returns whether a class is known to be right. The store then knows it from now on."""
-    if store.was_inspected(digest):
-        return True
-    known = cache.recall(_cached(digest)) is not None
-    if known:
-        _note(store, digest, case)
-    return known
-
-
-def _note(store: Store, digest: str, case: Case) -> None:
-    store.note_inspected(digest, {"kind": case.kind, "class": case.where})
-
-
-def _cached(digest: str) -> str:
-    """Returns the name under which the user's cache holds that a class was found right."""
-    return f"inspected/{digest}"
+            note(digest, case)
+            cache.keep(f"inspected/{digest}", b"")
 
 
 def _digest(case: Case, base: Path) -> str:
     """Returns a digest of a class and of all code that its trials run. At its largest size the
     setting is part of it."""
-    file = source("model" if case.kind == "trial" else case.kind, case.where, base)
+    assert case.kind != "trial"
+    file = source(case.kind, case.where, base)
     code = fingerprint(trial_files(file, file), base).digest
     setting = [case.task or case.loop, case.model if case.kind == "model" else None]
     asked = [

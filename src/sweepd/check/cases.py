@@ -1,4 +1,4 @@
-"""What is inspected of a grid, as plain data that another process can be given."""
+"""What is looked at of a grid, and what was seen: plain data that another process can be given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sweepd.grid.spec import Grid
 CaseKind = Literal["task", "model", "loop", "trial"]
 """The kind of thing that is inspected: a task, a model, a loop, or a task and a model in a
 trial."""
-Extent = Literal["smallest", "largest"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Case:
     """One thing to inspect. Names are those in results, and places (`where`) those in the grid."""
 
     kind: CaseKind
-    extent: Extent
+    extent: Literal["smallest", "largest"]
     """Which of the class's sizes this is. If there is only one, it is the largest."""
     task_name: str
     task_where: str
@@ -31,6 +30,8 @@ class Case:
     model: dict[str, Any]
     size: int
     batch_size: int
+    lengths: tuple[float, ...] = ()
+    """The multiples of its length at which a trained model is scored too."""
     loop: dict[str, Any] = field(default_factory=dict)
     """The fields of a loop. Its name and place are held as those of the model."""
 
@@ -45,20 +46,47 @@ class Case:
         return self.task_name if self.kind == "task" else self.model_name
 
     def __str__(self) -> str:
-        size = f"size {self.size}"
-        return (
-            size
-            if self.kind in ("task", "loop")
-            else f"{self.task_name} {size}, d {self.model.get('d')}"
-        )
+        if self.kind in ("task", "loop"):
+            return f"size {self.size}"
+        return f"{self.task_name} size {self.size}, d {self.model.get('d')}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check says about one class in one setting: that it is right, or what is wrong.
+
+    detail: what was measured, or what is wrong and what to do. place: the file and line of what is
+    wrong. raised: whether the user's code raised an error before the check could decide. statement:
+    the line of the user's code that raised it.
+    """
+
+    check: str
+    subject: str
+    setting: str
+    ok: bool
+    detail: str
+    place: str = ""
+    raised: bool = False
+    statement: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.subject} {self.detail}"
+
+
+class Wrong(Exception):
+    """A check has seen something wrong. The user's class breaks a promise.
+
+    culprits: where the mistake lies, the likeliest first. Each is a class or a function, or the
+    name of a method of the user's class or of what this class makes. Without any, or where none is
+    the user's own, it is the class.
+    """
+
+    def __init__(self, fault: str, remedy: str, *culprits: object) -> None:
+        super().__init__(f"{fault}; {remedy}")
+        self.culprits = culprits
 
 
 Chosen = tuple[Block, Variant]
-
-
-def _width(choice: Chosen) -> float:
-    """Returns d, or 0 for a model without one."""
-    return float(getattr(choice[1].value, "d", 0))
 
 
 def cases_of(grid: Grid) -> list[Case]:
@@ -71,28 +99,39 @@ def cases_of(grid: Grid) -> list[Case]:
     if grid.blocks["loop"]:
         return [_loop_case(block) for block in grid.blocks["loop"]]
     tasks = sorted(_choices(grid, "task"), key=lambda choice: choice[1].value.size)
-    models = sorted(_choices(grid, "model"), key=_width)
+    # A model without a width counts as the narrowest.
+    models = sorted(_choices(grid, "model"), key=lambda c: float(getattr(c[1].value, "d", 0)))
     batch_size = min(variant.value.batch_size for _, variant in _choices(grid, "train"))
-    found: list[Case] = []
+
+    def case(kind: CaseKind, task: Chosen, model: Chosen) -> Case:
+        return Case(
+            kind,
+            "smallest",
+            task_name=task[0].name,
+            task_where=task[0].where,
+            task=fields_of(task[1].value),
+            model_name=model[0].name,
+            model_where=model[0].where,
+            model=fields_of(model[1].value),
+            size=task[1].value.size,
+            batch_size=batch_size,
+            lengths=tuple(grid.lengths),
+        )
+
+    cases: list[Case] = []
     for block in grid.blocks["task"]:
         own = [choice for choice in tasks if choice[0].where == block.where]
-        found += _both_ends(_case("task", one, models[0], batch_size) for one in own)
+        cases += _both_ends([case("task", task, models[0]) for task in own])
     for block in grid.blocks["model"]:
         narrow = next(choice for choice in models if choice[0].where == block.where)
-        found += _both_ends(_case("model", one, narrow, batch_size) for one in tasks)
+        cases += _both_ends([case("model", task, narrow) for task in tasks])
     for block in grid.blocks["task"]:
         small = next(choice for choice in tasks if choice[0].where == block.where)
-        found.append(_case("trial", small, models[0], batch_size))
+        cases.append(case("trial", small, models[0]))
     for block in grid.blocks["model"]:
         narrow = next(choice for choice in models if choice[0].where == block.where)
-        found.append(_case("trial", tasks[0], narrow, batch_size))
-    return [case for i, case in enumerate(found) if case not in found[:i]]
-
-
-def _both_ends(cases: Iterator[Case]) -> list[Case]:
-    smallest, *rest = cases
-    largest = [replace((rest or [smallest])[-1], extent="largest")]
-    return [smallest, *largest] if rest and rest[-1].size > smallest.size else largest
+        cases.append(case("trial", tasks[0], narrow))
+    return [one for i, one in enumerate(cases) if one not in cases[:i]]
 
 
 def _choices(grid: Grid, kind: str) -> Iterator[Chosen]:
@@ -100,20 +139,10 @@ def _choices(grid: Grid, kind: str) -> Iterator[Chosen]:
         yield from ((block, variant) for variant in block.variants)
 
 
-def _case(kind: CaseKind, task: Chosen, model: Chosen, batch_size: int) -> Case:
-    (task_block, task_variant), (model_block, model_variant) = task, model
-    return Case(
-        kind,
-        "smallest",
-        task_block.name,
-        task_block.where,
-        fields_of(task_variant.value),
-        model_block.name,
-        model_block.where,
-        fields_of(model_variant.value),
-        task_variant.value.size,
-        batch_size,
-    )
+def _both_ends(cases: list[Case]) -> list[Case]:
+    """Returns the smallest and the largest of cases, which come sorted by size."""
+    smallest, largest = cases[0], replace(cases[-1], extent="largest")
+    return [smallest, largest] if largest.size > smallest.size else [largest]
 
 
 def _loop_case(block: Block) -> Case:
@@ -122,7 +151,6 @@ def _loop_case(block: Block) -> Case:
         (variant.value for variant in block.variants),
         key=lambda value: getattr(value, value.size_field),
     )
-    size = getattr(value, value.size_field)
     return Case(
         kind="loop",
         extent="smallest",
@@ -132,7 +160,7 @@ def _loop_case(block: Block) -> Case:
         model_name=block.name,
         model_where=block.where,
         model={},
-        size=size,
+        size=getattr(value, value.size_field),
         batch_size=0,
         loop=fields_of(value),
     )

@@ -5,21 +5,19 @@ A model that sees later tokens would still run, and its numbers would mean nothi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sweepd.check.cases import Wrong
+from sweepd.check.tasks import seed_all
 from sweepd.grid.costs import sparing_the_compiler
 from sweepd.models.base import Model, Part, can_decode, decoder
 from sweepd.tasks.base import ChainTask, Split, Task
-from sweepd.trial.findings import Wrong
-from sweepd.trial.task_checks import GENERATORS, seed_all
 from sweepd.trial.training import Stream, generator, torch_seed
 
-NUMPY_DRAWS, TORCH_DRAWS = (GENERATORS[name][1] for name in ("numpy", "torch"))
 ROWS = 4
 """The number of rows that the model is given at a time."""
 SAME, LIKE = 5e-5, 2e-3
@@ -30,20 +28,16 @@ JITTER = 0.05
 start at zero hide leaks."""
 COUNTED = 0.02
 """The share by which FLOPs may differ from torch's count."""
-ASSIGNED = re.compile(r"\bself\.\w+\s*[-+*]?=(?!=)")
-"""A pattern of code that keeps something on a module."""
-WRITTEN_TO = re.compile(r"\w\[[^]]*\]\s*[-+*/]?=(?!=)|\.\w+_\(")
-"""A pattern of code that writes into a tensor."""
-SEEDED = re.compile(r"manual_seed\(")
 TORCHS_OWN = vars(nn.Module()).keys()
 """The attributes that every module has."""
 
 
 class Network:
     """What an architecture builds, and rows (B, T) of the task. The checks are its methods: each
-    returns what it found, in words, and raises Wrong for what is wrong."""
+    returns what it saw, in words, and raises Wrong for what is wrong."""
 
-    model: nn.Module
+    made: nn.Module
+    """The module that the architecture builds."""
     outputs: Tensor
     """The outputs (B, T, V) of the model on the rows."""
     scale: float
@@ -59,14 +53,14 @@ class Network:
         """Checks that `build` gives a module that holds all of its weights, and that the seed
         decides them."""
         seed_all(1)
-        self.model = self._built()
-        if not isinstance(self.model, nn.Module):
+        self.made = self._built()
+        if not isinstance(self.made, nn.Module):
             raise Wrong(
-                f"builds a {type(self.model).__name__}",
+                f"builds a {type(self.made).__name__}",
                 "return a torch.nn.Module from `build`",
-                re.compile(r"\bdef build\b"),
+                "build",
             )
-        for name, module in self.model.named_modules():
+        for name, module in self.made.named_modules():
             for attribute, value in vars(module).items():
                 if attribute not in TORCHS_OWN and self._hides_weights(value):
                     where = ".".join(filter(None, (name, attribute)))
@@ -74,17 +68,17 @@ class Network:
                         f"holds weights in a plain list or tensor ({where}), where neither the "
                         "optimizer nor a checkpoint sees them",
                         "make it an nn.ModuleList or an nn.Parameter",
-                        re.compile(rf"\bself\.{attribute}\s*(:.*)?="),
+                        type(module).__init__,
                         type(module),
                     )
         seed_all(2)
         again = self._built().state_dict()
-        for name, value in self.model.state_dict().items():
+        for name, value in self.made.state_dict().items():
             if not _close(value, again[name], 0.0):
                 raise Wrong(
                     f"starts with other weights for the same seed ({name})",
                     "draw them from the generator that `build` is given",
-                    NUMPY_DRAWS,
+                    "build",
                 )
         seed_all(3)
         other = self._built(seed=1).state_dict()
@@ -93,11 +87,12 @@ class Network:
             raise Wrong(
                 "starts with the same weights for every seed",
                 "draw them from the generator that `build` is given, and set no seed there",
-                SEEDED,
+                "build",
             )
-        count = sum(parameter.numel() for parameter in self.model.parameters())
+        count = sum(parameter.numel() for parameter in self.made.parameters())
         if not count:
-            raise Wrong("has no weights", "make layers, or nn.Parameter, in the module's __init__")
+            remedy = "make layers, or nn.Parameter, in the module's __init__"
+            raise Wrong("has no weights", remedy, type(self.made).__init__, "build")
         return f"{count:,} parameters, decided by the seed"
 
     def _hides_weights(self, value: Any) -> bool:
@@ -109,13 +104,13 @@ class Network:
             case dict():
                 return self._hides_weights(list(value.values()))
             case nn.Module():
-                found: list[Tensor] = list(value.parameters())
+                weights: list[Tensor] = list(value.parameters())
             case Tensor():
-                found = [value] if value.requires_grad else []
+                weights = [value] if value.requires_grad else []
             case _:
                 return False
-        known = set(map(id, self.model.parameters()))
-        return any(id(weight) not in known for weight in found)
+        known = set(map(id, self.made.parameters()))
+        return any(id(weight) not in known for weight in weights)
 
     def _built(self, seed: int = 0) -> nn.Module:
         initial = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT, 0))
@@ -124,63 +119,66 @@ class Network:
     def check_outputs(self) -> str:
         """Checks that outputs are logits (B, T, V), or real numbers (B, T, 1), that none is NaN,
         and that the model leaves its input as it is."""
-        self.model.eval()
+        self.made.eval()
         given = self.rows.clone()
-        outputs = self.model(self.rows)
+        outputs = self.made(self.rows)
         if not torch.equal(self.rows, given):
             self.rows = given
-            raise self._wrong(
+            raise Wrong(
                 "changes the rows that it is given, which others read after it",
                 "work on a copy: x = x.clone()",
-                WRITTEN_TO,
+                "forward",
             )
         if not isinstance(outputs, Tensor):
-            raise self._wrong(
+            raise Wrong(
                 f"gives a {type(outputs).__name__} where a tensor of outputs is needed",
                 "return the outputs alone",
+                "forward",
             )
         wanted = (*self.rows.shape, self.vocab or 1)
         if tuple(outputs.shape) != wanted:
-            raise self._wrong(
+            raise Wrong(
                 f"gives outputs of shape {tuple(outputs.shape)}; {wanted} is needed",
                 "end in a layer of as many outputs as there are words, for every position",
+                "forward",
             )
         if outputs.isnan().any():
-            raise self._wrong(
+            raise Wrong(
                 "gives outputs that are no numbers (NaN) before any training",
                 "look for a logarithm or root of what may be 0, or a softmax over -inf alone",
+                "forward",
             )
         sums = outputs.sum(-1)
         if self.vocab > 1 and (outputs >= 0).all() and torch.allclose(sums, torch.ones_like(sums)):
-            raise self._wrong(
+            raise Wrong(
                 "gives probabilities where logits are needed: the loss takes the softmax itself",
                 "leave the softmax at the end out",
-                re.compile(r"softmax"),
+                "forward",
             )
         return f"{wanted}"
 
     def check_repeats(self) -> str:
         """Checks that in evaluation the same row gives the same outputs."""
-        _stir(self.model)
+        _stir(self.made)
         seed_all(1)
-        first = self.model(self.rows)
+        first = self.made(self.rows)
         self.scale = max(1e-6, float(torch.where(first.isfinite(), first, 0).abs().max()))
         seed_all(1)
-        again = self.model(self.rows)
+        again = self.made(self.rows)
         seed_all(2)
-        other = self.model(self.rows)
+        other = self.made(self.rows)
         if not _close(first, again, SAME * self.scale):
-            raise self._wrong(
+            raise Wrong(
                 "gives other outputs for the same row the second time: it keeps something from one "
                 "call to the next",
                 "compute everything in `forward` from its inputs, and keep nothing on `self`",
-                ASSIGNED,
+                "forward",
             )
         if not _close(first, other, SAME * self.scale):
-            raise self._wrong(
+            raise Wrong(
                 "gives other outputs for the same row, in evaluation: it draws random numbers",
                 "drop out by nn.Dropout, or F.dropout(x, p, self.training)",
-                re.compile(rf"dropout\(|{TORCH_DRAWS.pattern}"),
+                "forward",
             )
         self.outputs = first
         return "the same row gives the same outputs"
@@ -191,16 +189,14 @@ class Network:
             others = self.rows.clone()
             others[changed] = self._changed(others[changed])
             kept = torch.arange(len(others)) != changed
-            difference = (self.model(others) - self.outputs)[kept].abs()
+            difference = (self.made(others) - self.outputs)[kept].abs()
             if (difference > SAME * self.scale).any():
-                raise self._wrong(
+                raise Wrong(
                     "mixes the rows of a batch: changing one row changed another's outputs by "
                     f"{float(difference.nan_to_num().max()):.2g}",
                     "rows come as (B, T): give torch's layers batch_first=True, and normalise over "
                     "the last dimension alone",
-                    re.compile(
-                        r"nn\.(LSTM|GRU|RNN|MultiheadAttention|Transformer\w*|BatchNorm\w*)\("
-                    ),
+                    "forward",
                 )
         return "no row sees another"
 
@@ -212,16 +208,16 @@ class Network:
                 continue
             others = self.rows.clone()
             others[:, first:] = self._changed(others[:, first:])
-            moved = (self.model(others) - self.outputs)[:, :first].abs().amax(dim=(0, 2))
+            moved = (self.made(others) - self.outputs)[:, :first].abs().amax(dim=(0, 2))
             if (moved > SAME * self.scale).any():
                 at = int(moved.nan_to_num().argmax())
                 changed = f"token {last}" if first == last else f"tokens {first} to {last}"
-                raise self._wrong(
+                raise Wrong(
                     f"is not causal: changing {changed} changed the output at position {at} by "
                     f"{float(moved[at]):.2g}",
                     "a position may only see itself and those before it: mask attention, and read "
                     "no row backwards",
-                    re.compile(r"bidirectional=True"),
+                    "forward",
                 )
         return "no later token changes an earlier output"
 
@@ -232,48 +228,44 @@ class Network:
             return "no `prefill` and `step`: the prefix is run again for each token"
         count, length = self.rows.shape
         given = torch.tensor([1 + i * (length - 2) // count for i in range(count)])
-        decoding = decoder(self.model)
+        decoding = decoder(self.made)
         state = decoding.prefill(self.rows[:, : int(given.max())], given)
         left = torch.arange(count)
         steps = length - int(given.max())
         for fed in range(steps):
             at = given[left] + fed
-            found, wanted = decoding.step(self.rows[left, at], state), self.outputs[left, at]
-            if found.shape != wanted.shape or not _close(found, wanted, LIKE * self.scale):
-                raise self._not_as_trained(found, wanted, given[left], fed)
+            outputs, wanted = decoding.step(self.rows[left, at], state), self.outputs[left, at]
+            if outputs.shape != wanted.shape or not _close(outputs, wanted, LIKE * self.scale):
+                raise self._not_as_trained(outputs, wanted, given[left], fed)
             if fed == 1 and len(left) > 2:
                 left = left[::2]
                 state = state.select(torch.arange(0, count, 2))
         return f"`step` gives what `forward` gives ({steps} steps)"
 
-    def _not_as_trained(self, found: Tensor, wanted: Tensor, given: Tensor, fed: int) -> Wrong:
+    def _not_as_trained(self, given: Tensor, wanted: Tensor, prefix: Tensor, fed: int) -> Wrong:
         remedy = "compute in `step` exactly what `forward` does with the last of these tokens"
-        sign, culprit = re.compile(r"\bdef step\b"), type(self.model)
-        if found.shape != wanted.shape:
-            told = f"`step` gives {tuple(found.shape)} where {tuple(wanted.shape)} is needed"
-            return Wrong(f"decodes otherwise than it trains: {told}", remedy, sign, culprit)
-        difference = (found - wanted).abs().amax(1)
-        row = int(difference.argmax())
-        return Wrong(
-            f"decodes otherwise than it trains: after `prefill` of {int(given[row])} tokens, "
-            f"`step` number {fed + 1} differs from `forward` by {float(difference[row]):.2g} at "
-            f"position {int(given[row]) + fed}",
-            remedy,
-            sign,
-            culprit,
-        )
+        if given.shape != wanted.shape:
+            difference = f"`step` gives {tuple(given.shape)} where {tuple(wanted.shape)} is needed"
+        else:
+            apart = (given - wanted).abs().amax(1)
+            row = int(apart.argmax())
+            difference = (
+                f"after `prefill` of {int(prefix[row])} tokens, `step` number {fed + 1} differs "
+                f"from `forward` by {float(apart[row]):.2g} at position {int(prefix[row]) + fed}"
+            )
+        return Wrong(f"decodes otherwise than it trains: {difference}", remedy, "step")
 
     def _can_decode(self) -> bool:
         """Returns whether the model can decode with `prefill` and `step`, on rows of at least 3
         tokens. Only chains make use of the two, so for other tasks they may be left out or raise
         NotImplementedError."""
-        if not can_decode(self.model) or self.rows.shape[1] < 3:
+        if not can_decode(self.made) or self.rows.shape[1] < 3:
             return False
         if isinstance(self.task, ChainTask):
             return True
         lengths = torch.ones(len(self.rows), dtype=torch.long)
         try:
-            decoding = decoder(self.model)
+            decoding = decoder(self.made)
             decoding.step(self.rows[:, 1], decoding.prefill(self.rows[:, :1], lengths))
         except NotImplementedError:
             return False
@@ -292,28 +284,25 @@ class Network:
             left_out = ", ".join(self.architecture.uncounted(*asked))
             but = f", without {left_out}, which torch cannot count" if left_out else ""
             return f"{flops:,} FLOPs a row of {self.task.L} tokens, counted{but}"
-        stated, stated_with_weights = _totals(self.architecture.parts(*asked))
+        stated, weighted = _totals(self.architecture.parts(*asked))
         low, high = with_weights * (1 - COUNTED), flops * (1 + COUNTED)
-        told = None
-        if self.vocab and not low <= stated_with_weights <= with_weights * (1 + COUNTED):
-            told = f"{stated_with_weights:,} FLOPs of products with weights", f"{with_weights:,}"
+        differing = None
+        if self.vocab and not low <= weighted <= with_weights * (1 + COUNTED):
+            differing = f"{weighted:,} FLOPs of products with weights", f"{with_weights:,}"
         elif not low <= stated <= high:
-            told = f"{stated:,} FLOPs", f"{with_weights:,} to {flops:,}"
-        if told:
+            differing = f"{stated:,} FLOPs", f"{with_weights:,} to {flops:,}"
+        if differing:
             raise Wrong(
-                f"states {told[0]} for a row of {self.task.L} tokens, and torch counts {told[1]}",
+                f"states {differing[0]} for a row of {self.task.L} tokens, and torch counts "
+                f"{differing[1]}",
                 "count 2 FLOPs a multiply-add and every product once, or leave `parts` out",
-                re.compile(r"\bdef parts\b"),
+                "parts",
             )
         return f"{stated:,} FLOPs a row of {self.task.L} tokens, as torch counts"
 
     def _changed(self, tokens: Tensor) -> Tensor:
         """Returns other tokens, or other numbers, at every position."""
         return (tokens + 1) % self.vocab if self.vocab else tokens + 1
-
-    def _wrong(self, fault: str, remedy: str, sign: re.Pattern[str] | None = None) -> Wrong:
-        """Returns the error for something wrong with what the module computes."""
-        return Wrong(fault, remedy, sign, type(self.model).forward)
 
 
 def _stir(model: nn.Module) -> None:

@@ -8,17 +8,16 @@ here as a trial reads them.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sweepd.check.cases import Wrong
 from sweepd.grid import metrics
 from sweepd.grid.loops import facts
 from sweepd.grid.settings import Stop
-from sweepd.trial.findings import Wrong
-from sweepd.trial.handed import Unusable, unusable
 from sweepd.trial.own_loop import OwnLoop
+from sweepd.trial.user_values import Unusable, unusable
 
 SEED = 1
 ROWS = 2
@@ -36,7 +35,7 @@ class Diverged(Unusable):
 
 
 class Tryout:
-    """The first rows of a loop. The checks are its methods: each returns what it found, in words,
+    """The first rows of a loop. The checks are its methods: each returns what it saw, in words,
     and raises Wrong or Unusable for what is wrong."""
 
     rows: Sequence[Scores]
@@ -45,6 +44,8 @@ class Tryout:
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
+        self.made: Any = None
+        """What the loop's `start` returned the last time."""
         self.seconds = 0.0
 
     def check_rows(self) -> str:
@@ -68,12 +69,12 @@ class Tryout:
     def _check_finite(self, run: OwnLoop) -> None:
         for step, row in enumerate(self.rows, 1):
             if wild := [name for name, value in row.items() if not math.isfinite(value)]:
-                told = (
+                message = (
                     f"reported {wild[0]} = {row[wild[0]]} at step {step}, where a trial ends as a "
                     "fail; look for a division by 0, or a rate that is too high"
                 )
-                wrong = unusable(run.running, "advance", told)
-                raise Diverged(wrong.told, wrong.place)
+                wrong = unusable(run.running, "advance", message)
+                raise Diverged(wrong.message, wrong.place)
 
     @property
     def slow(self) -> bool:
@@ -90,7 +91,7 @@ class Tryout:
                 f"gives other numbers for the same seed: {differing}",
                 "give every generator the seed, and report nothing that depends on time "
                 "(sweepd records the seconds)",
-                re.compile(r"\bdef start\b"),
+                "start",
             )
         if self.seconds <= QUICK_SECONDS:
             other = self._run(SEED + 1)
@@ -111,14 +112,15 @@ class Tryout:
             raise Wrong(
                 f"goes on with other numbers than the run that was saved: {differing}",
                 "let `save` return all that `advance` reads, generators too, and `load` restore it",
-                re.compile(r"\bdef load\b"),
-                type(restored.running),
+                "load",
             )
         return "saved and loaded, it gives the same rows"
 
     def _run(self, seed: int = SEED) -> OwnLoop:
         reported = metrics.directions(self.loop.metrics)
-        return OwnLoop(self.loop, reported, 0, Stop(), seed, None, "cpu")
+        run = OwnLoop(self.loop, reported, 0, Stop(), seed, None, "cpu")
+        self.made = run.running
+        return run
 
 
 def _next(run: OwnLoop) -> Scores:

@@ -20,11 +20,10 @@ from mistakes import (
     Mistake,
 )
 
+from sweepd.check.cases import Finding, cases_of
+from sweepd.check.inspection import inspect
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.yamlfile import GridError
-from sweepd.trial.cases import cases_of
-from sweepd.trial.findings import Finding
-from sweepd.trial.inspection import inspect
 
 GRID = """
 name: a

@@ -1,6 +1,5 @@
 """What is wrong with a user's class that training would not show. Each mistake is found, by name,
-and with its line. Classes that are right pass, among them all our own tasks and models. Covers
-`trial/cases.py`, `trial/model_checks.py` and `trial/task_checks.py`."""
+and with its line. Classes that are right pass, among them all our own tasks and models."""
 
 from __future__ import annotations
 
@@ -9,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweepd.check.cases import cases_of
+from sweepd.check.inspection import inspect
+from sweepd.check.models import MODEL_CHECKS, Network
+from sweepd.check.tasks import TASK_CHECKS
 from sweepd.grid import registry
 from sweepd.grid.parameters import REQUIRED, parameters
 from sweepd.grid.spec import parse_grid
-from sweepd.trial.cases import cases_of
-from sweepd.trial.inspection import inspect
-from sweepd.trial.model_checks import MODEL_CHECKS, Network
-from sweepd.trial.task_checks import TASK_CHECKS
 
 GRID = """
 name: a
@@ -233,15 +232,6 @@ def test_what_is_wrong_with_a_task(tmp_path: Path, mistake: str) -> None:
     assert fault.startswith(f"{tmp_path / 'mine.py'}:")
 
 
-def test_a_global_generator_is_shown_by_its_line(tmp_path: Path) -> None:
-    body, _ = TASKS["python's generator"]
-    text = TASK + body
-    (tmp_path / "mine.py").write_text(text)
-    [fault] = faults("task", tmp_path, task="mine.py:Problem")
-    [line] = [i for i, line in enumerate(text.splitlines(), 1) if "randrange" in line]
-    assert fault.startswith(f"{tmp_path / 'mine.py'}:{line}: ")
-
-
 def test_what_raises_is_told_apart_and_has_its_line(tmp_path: Path) -> None:
     text = TASK + "    def fill(self, rng, tokens):\n        1 / 0\n"
     (tmp_path / "mine.py").write_text(text)
@@ -250,6 +240,7 @@ def test_what_raises_is_told_apart_and_has_its_line(tmp_path: Path) -> None:
     [finding] = inspect(case, tmp_path)
     assert finding.raised and finding.detail == "ZeroDivisionError: division by zero"
     assert finding.place == f"{tmp_path / 'mine.py'}:{len(text.splitlines())}"
+    assert finding.statement == "1 / 0"
 
 
 PLAIN = """

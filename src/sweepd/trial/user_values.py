@@ -26,23 +26,23 @@ class Unusable(UserError):
     """What the user's code handed over cannot be used. place: the file and line of the method that
     gave it; empty where the method was not written in a file."""
 
-    def __init__(self, told: str, place: str) -> None:
-        super().__init__(told, place)
-        self.told, self.place = told, place
+    def __init__(self, message: str, place: str) -> None:
+        super().__init__(message, place)
+        self.message, self.place = message, place
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.told}" if self.place else self.told
+        return f"{self.place}: {self.message}" if self.place else self.message
 
 
-def unusable(owner: Any, method: str, told: str) -> Unusable:
+def unusable(owner: Any, method: str, message: str) -> Unusable:
     """Returns an error that says which method did something wrong, and its file and line."""
-    found: Any = getattr(type(owner), method, type(owner))
-    told = f"{type(owner).__name__}.{method} {told}"
+    culprit: Any = getattr(type(owner), method, type(owner))
+    message = f"{type(owner).__name__}.{method} {message}"
     try:
-        line = inspect.getsourcelines(found)[1]
-        return Unusable(told, f"{inspect.getsourcefile(found)}:{line}")
+        line = inspect.getsourcelines(culprit)[1]
+        return Unusable(message, f"{inspect.getsourcefile(culprit)}:{line}")
     except (OSError, TypeError):  # what was not written in a file
-        return Unusable(told, "")
+        return Unusable(message, "")
 
 
 def numbers(
@@ -53,18 +53,18 @@ def numbers(
     anything else."""
     if not isinstance(given, Mapping):
         names = ", ".join(wanted)
-        told = f"returned {shown(given)}; it must return a mapping of its metrics ({names})"
-        raise unusable(owner, method, told)
+        message = f"returned {shown(given)}; it must return a mapping of its metrics ({names})"
+        raise unusable(owner, method, message)
     if unknown := [name for name in given if name not in wanted and name not in allowed]:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        told = (
+        message = (
             f"reported {shown(unknown[0])}{more}, which its `metrics` do not name; "
             "name it there, or leave it out"
         )
-        raise unusable(owner, method, told)
+        raise unusable(owner, method, message)
     if missing := [name for name in wanted if name not in given]:
-        told = f"did not report {' and '.join(missing)}; give all of its `metrics` every time"
-        raise unusable(owner, method, told)
+        message = f"did not report {' and '.join(missing)}; give all of its `metrics` every time"
+        raise unusable(owner, method, message)
     return {name: _number(owner, method, name, value) for name, value in given.items()}
 
 
@@ -77,14 +77,14 @@ def _number(owner: Any, method: str, name: str, value: Any) -> float:
         number = float(value)
     # OverflowError: an integer too large for a float; RuntimeError: torch's, for several numbers
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        told = f"reported {name} = {shown(value)}; it must be one number"
-        raise unusable(owner, method, told) from None
+        message = f"reported {name} = {shown(value)}; it must be one number"
+        raise unusable(owner, method, message) from None
     if name == TOTAL and not number.is_integer():
         raise unusable(owner, method, f"reported {name} = {number}; it is a count")
     low, high = LIMITS.get(name, (-math.inf, math.inf))
     if not math.isnan(number) and not low <= number <= high:
-        told = f"reported {name} = {number:g}; it lies between {low:g} and {high:g}"
-        raise unusable(owner, method, told)
+        message = f"reported {name} = {number:g}; it lies between {low:g} and {high:g}"
+        raise unusable(owner, method, message)
     return number
 
 

@@ -1,6 +1,7 @@
 """A user's classes before their first trial. They are refused, or inspected once for each version
 of their code, whatever the store. The inspection is in a process of its own, so that such a class
-cannot end the launch. Covers `run/inspections.py`."""
+cannot end the launch. Covers
+`check/own_process.py`."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sweepd.check import new_classes, own_process
+from sweepd.check.new_classes import inspect_new
 from sweepd.errors import UserError
 from sweepd.grid.spec import parse_grid
-from sweepd.run import inspections, new_classes
-from sweepd.run.new_classes import inspect_new
 from sweepd.store.store import Store
 
 MINE = """
@@ -44,7 +45,7 @@ model: {name: mine.py:Net, d: [8, 16], heads: 2}
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(inspections, "LONG_SECONDS", 1000)  # a busy machine is not told of
+    monkeypatch.setattr(own_process, "LONG_SECONDS", 1000)  # a busy machine is not told of
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return Store.create(str(tmp_path / "results"))
 
@@ -63,7 +64,7 @@ def test_what_is_right_is_inspected_once(
 ) -> None:
     assert inspected(tmp_path, store) == []
     assert len(list(Path(store.address, "checked").iterdir())) == 4
-    monkeypatch.setattr(new_classes, "findings", lambda *_: pytest.fail("inspected again"))
+    monkeypatch.setattr(new_classes, "inspected", lambda *_: pytest.fail("inspected again"))
     assert inspected(tmp_path, store, "pass  # a remark") == []
     assert inspected(tmp_path, store, "pass", "pass", "task.n=8", "seeds=[3]") == []
     other = Store.create(str(tmp_path / "other"))
@@ -97,8 +98,8 @@ def test_what_takes_its_process_along_is_left_to_its_trials(
 ) -> None:
     hangs = "sleep" in fill
     if hangs:
-        monkeypatch.setattr(inspections, "LONG_SECONDS", 5)
-        monkeypatch.setattr(inspections, "MOST_SECONDS", 15)
+        monkeypatch.setattr(own_process, "LONG_SECONDS", 5)
+        monkeypatch.setattr(own_process, "MOST_SECONDS", 15)
     *before, last = inspected(tmp_path, store, fill, "pass", "model.name=standard")
     assert last == f"mine.py:Problem could not be inspected: {told}; its trials will show"
     assert before == hangs * [

@@ -1,0 +1,137 @@
+"""Cases are inspected in a process of their own, which user code may hang or take down.
+
+`inspected` starts that process, and `main` is what it runs. The two speak by files: the one writes
+the cases, and the other a line of JSON for each check that begins, each case that takes long and
+each finding. So what was seen before a crash is not lost.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sweepd import cycles
+from sweepd.check.cases import Case, Finding
+from sweepd.grid.user_files import is_own_file
+from sweepd.run.hanging import watched
+from sweepd.store.storage import failure
+
+MOST_SECONDS = 120
+"""The seconds that the inspection of one case may take."""
+LONG_SECONDS = 10
+"""The seconds after which people are told where the inspection of a case stands."""
+PROGRAM = "from sweepd.check.own_process import main; main()"
+
+
+def inspected(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> list[list[Finding]]:
+    """Returns the findings of each case. Once a class is known to be wrong, no further case of it,
+    or with it, is inspected. `say` is told of each case that takes long."""
+    with tempfile.TemporaryDirectory(prefix="sweepd-inspection-") as folder:
+        asked, answers, stack = (Path(folder, name) for name in ("cases", "findings", "stack"))
+        given = {
+            "base": str(base),
+            "seconds": MOST_SECONDS,
+            "long": LONG_SECONDS,
+            "cases": list(map(asdict, cases)),
+        }
+        try:
+            asked.write_text(json.dumps(given))
+            answers.touch()
+        except OSError as error:
+            raise failure("write", folder, error.strerror or str(error)) from error
+        process = subprocess.Popen(
+            # Without -P, files of any name in the current folder would shadow libraries.
+            [sys.executable, "-P", "-c", PROGRAM, str(asked), str(answers), str(stack)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        returncode, said = None, 0
+        try:
+            while returncode is None:
+                try:
+                    returncode = process.wait(timeout=1)
+                except subprocess.TimeoutExpired:
+                    long = [line for line in _lines(answers) if "long" in line]
+                    for line in long[said:]:
+                        case = cases[line["long"]]
+                        say(
+                            f"still looking at {case.name}, {case}, after {LONG_SECONDS} s: it "
+                            f"stands at {line['at']}; at most {MOST_SECONDS} s are waited"
+                        )
+                    said = len(long)
+        finally:
+            process.kill()  # for when this process is interrupted; one that has ended stays as is
+        findings: list[list[Finding]] = [[] for _ in cases]
+        number, check = 0, "made"
+        for line in _lines(answers):
+            if "begun" in line:
+                number, check = line["begun"], line["check"]
+            elif "long" not in line:
+                findings[line.pop("case")].append(Finding(**line))
+        if returncode:
+            case = cases[number]
+            trace = stack.read_text() if stack.exists() else ""
+            reason = f"its process died ({returncode})"
+            if trace.startswith("Timeout"):
+                reason = f"it took more than {MOST_SECONDS} s; look for a loop without an end"
+            # The innermost frame of the user's code in what faulthandler wrote.
+            frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
+            place = next((f"{file}:{line}" for file, line in frames if is_own_file(file)), "")
+            findings[number].append(
+                Finding(check, case.name, str(case), False, reason, place, raised=True)
+            )
+        return findings
+
+
+def _lines(answers: Path) -> list[dict[str, Any]]:
+    """Returns the whole lines that the process has written so far, each read from JSON."""
+    whole, _, _ = answers.read_text().rpartition("\n")
+    return list(map(json.loads, whole.splitlines()))
+
+
+def main() -> None:
+    """Inspects the cases of one file, and writes to another what it sees."""
+    with cycles.importing():
+        import torch
+
+        from sweepd.check.inspection import inspect
+
+    torch.set_num_threads(1)  # more would not pay for what is so small
+    asked, answers, stack = map(Path, sys.argv[1:])
+    given = json.loads(asked.read_text())
+    wrong: set[str] = set()
+    with answers.open("a") as file, stack.open("w") as trace:
+
+        def tell(**line: Any) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+        def tell_check(number: int, check: str) -> None:
+            tell(begun=number, check=check)
+
+        def tell_long(number: int, at: str) -> None:
+            tell(long=number, at=at)
+
+        faulthandler.enable(trace)
+        for number, case in enumerate(Case(**data) for data in given["cases"]):
+            if {case.task_name, case.name} & wrong:
+                continue
+            faulthandler.dump_traceback_later(given["seconds"], exit=True, file=trace)
+            with watched(given["long"], partial(tell_long, number)):
+                for finding in inspect(case, Path(given["base"]), partial(tell_check, number)):
+                    tell(case=number, **asdict(finding))
+                    if not finding.ok:
+                        wrong.add(case.name)
+            faulthandler.cancel_dump_traceback_later()

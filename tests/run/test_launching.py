@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -31,9 +30,9 @@ from sweepd.run.launching import (
     saved_grid,
 )
 from sweepd.store.store import Store
-from sweepd.trial.account import account_of, changed_settings
 from sweepd.trial.attempt import Attempt
 from sweepd.trial.endings import ledger_columns
+from sweepd.trial.record import changed_settings, record_of
 
 GRID = """
 name: small
@@ -287,16 +286,16 @@ def test_lengths_that_are_added_leave_what_is_done_and_take_it_up(store: Store) 
         standing = planned(grid(*sets), store).standing
         assert len(standing.done) == 1 and not standing.unscored
 
-    told = account_of(store, after["id"])
+    told = record_of(store, after["id"])
     assert told.lengths == "[1.5, 2]" and told.outcome["acc_2x"] == after["acc_2x"]
-    assert list(changed_settings(told, account_of(store, before["id"]))) == [
+    assert list(changed_settings(told, record_of(store, before["id"]))) == [
         ("", "lengths", "[1.5, 2]", None)
     ]
     for row, factors in ((before, []), (after, [1.5, 2])):
-        alone = account_of(store, row["id"])
+        alone = record_of(store, row["id"])
         assert parse(alone.grid, "grid.yaml").data["lengths"] == factors
-        again = shlex.split(alone.command)[4::2]
-        assert [t.id for t in plan(grid(*again)).trials] == [row["id"]]
+        again = plan(parse_grid(alone.grid, "grid.yaml", [], Path()))
+        assert [t.id for t in again.trials] == [row["id"]]
         shown = sweepd("show", row["id"], "--results", store.address).out
         assert ("lengths: [1.5, 2]" in shown) == bool(factors)
 

@@ -14,7 +14,7 @@ from sweepd.cli.output import AsCsv, AsJson, Results, emit, form_of, naming, res
 from sweepd.listing import SHORT_ID, Row
 
 if TYPE_CHECKING:
-    from sweepd.trial.account import Account
+    from sweepd.trial.record import TrialRecord
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 48
@@ -44,80 +44,69 @@ def show(
 ) -> None:
     """Show what a trial was: settings, curve, source, and the command that runs it again."""
     from sweepd.store.store import Store
-    from sweepd.trial.account import account_of, write_out
+    from sweepd.trial.record import record_of, write_out
 
     form, store = form_of(as_json, as_csv), Store.open(results_address(results))
-    account = account_of(store, trial)
-    other = account_of(store, against) if against else None
+    record = record_of(store, trial)
+    other = record_of(store, against) if against else None
     if out:
-        write_out(account, out)
-        say(f"its grid and {len(account.sources)} of your files are in {out}")
+        write_out(record, out)
+        say(f"its grid and {len(record.sources)} of your files are in {out}")
+    where = naming(results_address(results))
+    again = shlex.join(["sweepd", "show", record.id[:SHORT_ID], *where, "--out", "again"])
+    repeat = f"{again} && sweepd launch again/grid.yaml --results again/results"
     if form != "table":
-        emit(COLUMNS, list(_rows(account, other)), form)
+        emit(COLUMNS, list(_rows(record, other, repeat)), form)
     elif other:
-        _show_difference(account, other)
+        _show_difference(record, other)
     else:
-        _show(account, naming(results_address(results)))
+        _show(record, repeat)
 
 
-def _rows(account: Account, other: Account | None) -> Iterator[Row]:
+def _rows(record: TrialRecord, other: TrialRecord | None, repeat: str) -> Iterator[Row]:
     """Yields all that is known of a trial as flat rows. `against` has the other trial's value."""
-    from sweepd.trial.account import changed_code
+    from sweepd.trial.record import changed_code
 
-    def parts(of: Account) -> Iterator[tuple[str, str, Any]]:
-        told: dict[str, Any] = {"id": of.id, "sweep": of.sweep, "status": of.status}
-        told |= {"code": of.code, "seed": of.seed}
-        told |= {"lengths": of.lengths} if of.lengths else {}
-        yield from (("trial", *item) for item in {**told, **of.outcome}.items())
-        for block, fields in of.settings.items():
-            yield from ((block, *item) for item in fields.items())
-        yield from (("check", f"step {row['step']}", row["acc"]) for row in of.checks())
-        yield from (("source", *item) for item in of.sources.items())
-        yield "command", "", of.command
-
-    theirs = {(part, name): value for part, name, value in parts(other)} if other else {}
-    for part, name, value in parts(account):
-        yield {
-            "part": part,
-            "name": name,
-            "value": value,
-            "against": theirs.pop((part, name), None),
+    def parts(of: TrialRecord) -> dict[tuple[str, str], Any]:
+        trial: dict[str, Any] = {"id": of.id, "sweep": of.sweep, "status": of.status}
+        trial |= {"code": of.code, "seed": of.seed}
+        trial |= {"lengths": of.lengths} if of.lengths else {}
+        checks = {f"step {row['step']}": row["acc"] for row in of.checks()}
+        groups = {"trial": {**trial, **of.outcome}, **of.settings, "check": checks}
+        groups |= {"source": of.sources, "grid": {"": of.grid}}
+        return {
+            (part, name): value for part, group in groups.items() for name, value in group.items()
         }
-    for (part, name), value in theirs.items():
-        yield {"part": part, "name": name, "value": None, "against": value}
+
+    mine, theirs = parts(record), parts(other) if other else {}
+    for part, name in {**mine, **theirs}:
+        value, against = mine.get((part, name)), theirs.get((part, name))
+        yield {"part": part, "name": name, "value": value, "against": against}
+    yield {"part": "command", "name": "", "value": repeat, "against": None}
     if other:
-        yield {"part": "difference", "value": "\n".join(changed_code(account, other))}
+        yield {"part": "difference", "value": "\n".join(changed_code(record, other))}
 
 
-def _show(account: Account, where: Sequence[str]) -> None:
-    """Prints a trial for people. where: the words of the option that names its results."""
-    print(f"trial {account.id} of sweep {account.sweep}: {account.status}, seed {account.seed}")
-    told = {name: value for name, value in account.outcome.items() if value is not None}
-    print("  " + ", ".join(f"{name} {_short(value)}" for name, value in told.items()))
-    for block, fields in account.settings.items():
-        given = {name: value for name, value in fields.items() if value is not None}
-        print(f"{block}: " + ", ".join(f"{name} {_short(value)}" for name, value in given.items()))
-    if account.lengths:
-        print(f"lengths: {account.lengths}")
-    if account.curve:
+def _show(record: TrialRecord, repeat: str) -> None:
+    """Prints a trial for people. repeat: the command that runs it again."""
+    print(f"trial {record.id} of sweep {record.sweep}: {record.status}, seed {record.seed}")
+    outcome = {name: value for name, value in record.outcome.items() if value is not None}
+    print("  " + ", ".join(f"{name} {_short(value)}" for name, value in outcome.items()))
+    print("\n# a grid of this trial alone\n" + record.grid.rstrip())
+    if record.curve:
         print()
-        _show_curve(account)
-    for name, text in account.sources.items():
+        _show_curve(record)
+    for name, text in record.sources.items():
         print(f"\n{name}\n" + "\n".join(f"  {line}" for line in text.splitlines()))
-    changed = f"; changed since: {', '.join(account.changed)}" if account.changed else ""
-    print(f"\ncode {account.code}{changed}")
-    if account.changed and account.sources:
-        print("to run it again with its own code, write that out and launch it there:")
-        print(shlex.join(["sweepd", "show", account.id[:SHORT_ID], *where, "--out", "again"]))
-        print("sweepd launch again/grid.yaml")
-    else:
-        print(f"to run it again in another results folder:\n{account.command} --results again")
+    changed = f"; changed since: {', '.join(record.changed)}" if record.changed else ""
+    print(f"\ncode {record.code}{changed}")
+    print(f"to run it again in another results folder:\n{repeat}")
 
 
-def _show_curve(account: Account) -> None:
-    checks = account.checks()
-    scores = ("acc", *account.metrics)
-    for name, rows in (("loss", account.curve), *((score, checks) for score in scores)):
+def _show_curve(record: TrialRecord) -> None:
+    checks = record.checks()
+    scores = ("acc", *record.metrics)
+    for name, rows in (("loss", record.curve), *((score, checks) for score in scores)):
         steps = [row["step"] for row in rows if row.get(name) is not None]
         values = [row[name] for row in rows if row.get(name) is not None]
         if values:
@@ -130,23 +119,23 @@ def _show_curve(account: Account) -> None:
     emit(("step", "loss", *scores, "lr", "seconds"), shown)
 
 
-def _show_difference(account: Account, other: Account) -> None:
+def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
     """Prints what differs between two trials."""
-    from sweepd.trial.account import changed_code, changed_settings
+    from sweepd.trial.record import changed_code, changed_settings
 
-    mine, theirs = account.id[:SHORT_ID], other.id[:SHORT_ID]
+    mine, theirs = record.id[:SHORT_ID], other.id[:SHORT_ID]
     was = {"status": other.status, **other.outcome}
     rows = [
         {"field": f"{block}.{name}".strip("."), mine: _short(a), theirs: _short(b)}
-        for block, name, a, b in changed_settings(account, other)
+        for block, name, a, b in changed_settings(record, other)
     ]
     rows += [
         {"field": name, mine: _short(value), theirs: _short(was[name])}
-        for name, value in {"status": account.status, **account.outcome}.items()
+        for name, value in {"status": record.status, **record.outcome}.items()
         if value != was[name]
     ]
     emit(("field", mine, theirs), rows)
-    if code := list(changed_code(account, other)):
+    if code := list(changed_code(record, other)):
         print("\n" + "\n".join(code))
     else:
         print("\nthe code is the same")

@@ -1,10 +1,9 @@
 """What `sweepd show` tells of a trial: its settings, its whole curve, its code as it ran, what
-differs from another trial, and a command that gives the very same trial. Covers `cli/show.py`."""
+differs from another trial, and a grid that gives the very same trial. Covers `cli/show.py`."""
 
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,12 @@ from inprocess import sweepd
 from sweepd.cli.show import WIDTH, sparkline
 from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
-from sweepd.grid.spec import load_grid
+from sweepd.grid.spec import load_grid, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store
-from sweepd.trial.account import Account, account_of, changed_code, changed_settings, write_out
 from sweepd.trial.attempt import Attempt
+from sweepd.trial.record import TrialRecord, changed_code, changed_settings, record_of, write_out
 
 NET = """
 from dataclasses import dataclass
@@ -63,30 +62,28 @@ def saved(folder: Path, store: Store) -> Plan:
     return made
 
 
-def trained(folder: Path, store: Store, trial: Trial, number: int = 1000) -> Account:
+def trained(folder: Path, store: Store, trial: Trial, number: int = 1000) -> TrialRecord:
     attempt = Attempt(store, trial, number, "s", folder, "cpu", 1e9)
     attempt.begin()
     while attempt.status is None:
         attempt.advance(9.0)
-    return account_of(store, trial.id)
+    return record_of(store, trial.id)
 
 
-def launched(command: str) -> list[str]:
-    """The ids of the trials that a command would launch."""
-    program, verb, grid, *options = shlex.split(command)
-    assert (program, verb) == ("sweepd", "launch") and options[::2] == ["--set"] * 8
-    return [trial.id for trial in plan(load_grid(Path(grid), options[1::2])).trials]
+def repeated(record: TrialRecord, folder: Path) -> list[str]:
+    """The ids of the trials of the grid that a record has."""
+    return [trial.id for trial in plan(parse_grid(record.grid, "grid.yaml", [], folder)).trials]
 
 
-def test_its_command_gives_the_same_trial(folder: Path, store: Store) -> None:
+def test_its_grid_gives_the_same_trial(folder: Path, store: Store) -> None:
     """It does so for every point of the grid, also if the grid has changed since."""
     made = saved(folder, store)
     assert len(made.trials) == 2 * 3 * 4 * 2 * 2
     (folder / "grid.yaml").write_text(GRID.replace("0.5", "0.25").replace("[2, 3]", "7"))
     for trial in made.trials[::7]:
-        account = account_of(store, trial.id)
-        assert account.status == "untried" and not account.changed
-        assert launched(account.command) == [trial.id]
+        record = record_of(store, trial.id)
+        assert record.status == "untried" and not record.changed
+        assert repeated(record, folder) == [trial.id]
 
 
 def test_what_is_written_out_gives_the_same_trial(folder: Path, store: Store) -> None:
@@ -95,21 +92,12 @@ def test_what_is_written_out_gives_the_same_trial(folder: Path, store: Store) ->
     [trial] = [t for t in made.trials if t.model_name == "mine"][:1]
     for path in ("v1.py", "grid.yaml"):
         (folder / path).unlink()
-    account = account_of(store, trial.id)
-    assert account.changed == ("its files are gone",)
-    write_out(account, folder / "again")
+    record = record_of(store, trial.id)
+    assert record.changed == ("its files are gone",)
+    write_out(record, folder / "again")
     assert [t.id for t in plan(load_grid(folder / "again/grid.yaml")).trials] == [trial.id]
     with pytest.raises(UserError, match="again is not empty: name a new folder"):
-        write_out(account, folder / "again")
-
-
-def test_a_grid_that_is_gone_is_that_of_the_store(folder: Path, store: Store) -> None:
-    made = saved(folder, store)
-    (folder / "grid.yaml").unlink()
-    [trial] = [t for t in made.trials if t.model_name == "standard"][:1]
-    account = account_of(store, trial.id)
-    assert f"{store.address}/sweeps/s/grid.yaml" in account.command
-    assert launched(account.command) == [trial.id]
+        write_out(record, folder / "again")
 
 
 def test_settings_and_the_whole_curve(folder: Path, store: Store) -> None:
@@ -118,19 +106,19 @@ def test_settings_and_the_whole_curve(folder: Path, store: Store) -> None:
     short = next(trial for trial in trials if trial.train.steps == 20)
     long = next(t for t in trials if t.trunk == short.trunk and t.train.steps == 40)
     trained(folder, store, short)
-    account = trained(folder, store, long, 2000)
-    assert account.outcome["parent"] == short.id and account.status == "completed"
-    assert [row["step"] for row in account.curve] == [10, 20, 30, 40]
-    assert [row["id"] for row in account.curve] == [short.id, *[long.id] * 3]
-    assert [row["step"] for row in account.checks()] == [10, 20, 30, 40]
-    assert account.settings["model"] == {"name": "v1.py:Net", "as": "mine", **long.values.model}
-    assert account.settings["task"] == {"name": "lis", **long.values.task}
-    assert account.settings["train"]["steps"] == 40 and account.seed == 1
-    assert account.sources == {"v1.py": NET}
-    assert list(changed_settings(account, account_of(store, short.id))) == [
+    record = trained(folder, store, long, 2000)
+    assert record.outcome["parent"] == short.id and record.status == "completed"
+    assert [row["step"] for row in record.curve] == [10, 20, 30, 40]
+    assert [row["id"] for row in record.curve] == [short.id, *[long.id] * 3]
+    assert [row["step"] for row in record.checks()] == [10, 20, 30, 40]
+    assert record.settings["model"] == {"name": "v1.py:Net", "as": "mine", **long.values.model}
+    assert record.settings["task"] == {"name": "lis", **long.values.task}
+    assert record.settings["train"]["steps"] == 40 and record.seed == 1
+    assert record.sources == {"v1.py": NET}
+    assert list(changed_settings(record, record_of(store, short.id))) == [
         ("train", "steps", 40, 20)
     ]
-    assert not list(changed_code(account, account_of(store, short.id)))
+    assert not list(changed_code(record, record_of(store, short.id)))
 
 
 def test_a_damaged_store_may_name_a_trial_as_its_own_forebear(folder: Path, store: Store) -> None:
@@ -141,29 +129,29 @@ def test_a_damaged_store_may_name_a_trial_as_its_own_forebear(folder: Path, stor
     outcome = trained(folder, store, long, 2000).outcome
     loop = {"attempt": 3000, "sweep": "s", "parent": long.id}
     store.write_trials([{**outcome, **short.row(), **loop}])
-    assert [row["step"] for row in account_of(store, short.id).curve] == [10, 20]
+    assert [row["step"] for row in record_of(store, short.id).curve] == [10, 20]
 
 
 def test_what_differs_in_the_code(folder: Path, store: Store) -> None:
     mine = [trial for trial in saved(folder, store).trials if trial.model_name == "mine"]
     first = mine[0]
     other = next(trial for trial in mine if type(trial.axes["lr"]) is not type(first.axes["lr"]))
-    before = account_of(store, first.id)
+    before = record_of(store, first.id)
     for trial in (first, other):  # the rate is a number, and a rule
         trained(folder, store, trial)
     (folder / "v1.py").write_text(NET + "    more: int = 3\n")
     now = next(t for t in plan(load_grid(folder / "grid.yaml")).trials if t.model_name == "mine")
     assert now.id != first.id
     later = saved(folder, store)
-    after = account_of(store, next(t.id for t in later.trials if t.model_name == "mine"))
+    after = record_of(store, next(t.id for t in later.trials if t.model_name == "mine"))
     lines = list(changed_code(after, before))
     assert lines[:2] == [f"--- {before.id[:8]} v1.py", f"+++ {after.id[:8]} v1.py"]
     assert [line for line in lines[2:] if line[0] in "+-"] == ["+    more: int = 3"]
-    again = account_of(store, first.id)  # which no sweep plans any more
+    again = record_of(store, first.id)  # which no sweep plans any more
     assert (again.settings, again.sources) == (before.settings, before.sources)
     assert again.changed == ("v1.py",) and again.status == "completed"
     (folder / "v1.py").write_text(NET)
-    assert launched(again.command) == [first.id]
+    assert repeated(again, folder) == [first.id]
 
 
 def test_the_command_line(folder: Path, store: Store) -> None:
@@ -174,6 +162,8 @@ def test_the_command_line(folder: Path, store: Store) -> None:
     assert shown.code == 0 and "class Net(Standard):" in shown.out and "▁" in shown.out
     rows = json.loads(sweepd("show", one, "--json", "--results", store.address).out)
     assert {"part": "model", "name": "as", "value": "mine", "against": None} in rows
+    [repeat] = [row["value"] for row in rows if row["part"] == "command"]
+    assert repeat in shown.out and f"sweepd show {one[:8]} --results {store.address}" in repeat
     difference = sweepd("show", one, "--against", other, "--results", store.address)
     assert difference.code == 0 and "the code is the same" in difference.out
     assert sweepd("show", "zz", "--results", store.address).code == 2

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from sweepd.errors import UserError
-from sweepd.figures.frontier import frontier
+from sweepd.figures.answers import exponents, frontier, least
 from sweepd.figures.heatmap import heatmap
-from sweepd.figures.least import exponents, least
 from sweepd.figures.panels import Asked, Draw, NothingToDraw
 from sweepd.figures.training import curves, settle
 from sweepd.listing import Row
@@ -46,7 +45,7 @@ class Questions:
     def least(self) -> Asked:
         """The answer with the least values and the cells behind them. Raises UserError if what is
         minimised is the size itself, since figures show the least values against the size."""
-        asked = self._asked(self._min, self.minimized)
+        asked = self._asked(f"min {self.minimized}", self.minimized)
         if "size" not in asked.answer.group:
             raise UserError(
                 f"--of {self.minimized}: figures show it against the size; name another column"
@@ -56,12 +55,12 @@ class Questions:
     @cached_property
     def laws(self) -> Asked:
         """The answer that says how the least values grow."""
-        return self._asked(self._fit, self.minimized)
+        return self._asked(f"fit {self.minimized} ~ {self.against}", self.minimized)
 
     @cached_property
     def unbeaten(self) -> Asked:
         """The answer with the frontier of the score that the least values are about."""
-        return self._asked(f"frontier {self.cost}, {self.least.score}{self._where}", self.cost)
+        return self._asked(f"frontier {self.cost}, {self.least.score}", self.cost)
 
     @cached_property
     def trials(self) -> Mapping[int, Sequence[Row]]:
@@ -89,22 +88,17 @@ class Questions:
 
     @property
     def texts(self) -> dict[str, str]:
-        """The questions by their verbs."""
-        return {"min": self._min, "fit": self._fit}
+        """The questions `min` and `fit` by their verbs."""
+        return {
+            "min": self._text(f"min {self.minimized}"),
+            "fit": self._text(f"fit {self.minimized} ~ {self.against}"),
+        }
 
-    @property
-    def _min(self) -> str:
-        return f"min {self.minimized}{self._where}"
+    def _text(self, question: str) -> str:
+        return f"{question} where {self.where}" if self.where else question
 
-    @property
-    def _fit(self) -> str:
-        return f"fit {self.minimized} ~ {self.against}{self._where}"
-
-    @property
-    def _where(self) -> str:
-        return f" where {self.where}" if self.where else ""
-
-    def _asked(self, text: str, expression: str) -> Asked:
+    def _asked(self, question: str, expression: str) -> Asked:
+        text = self._text(question)
         found = answer(self.views, text)
         self.notes.extend(note for note in found.notes if note not in self.notes)
         if not found.rows:

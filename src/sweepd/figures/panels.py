@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import SweepdError, UserError
-from sweepd.figures.style import NORMAL, Look, legend_columns, marks
+from sweepd.figures.style import NORMAL, SMALL, Look, marks
 from sweepd.listing import Row
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ MOST_PANELS = 60
 MOST_BESIDE = 4
 LEAST_PANEL = 105.0
 """The most panels that stand side by side, and the least room that each gets there, in points."""
+LEGEND_SYMBOL = 26
+"""The width, in points, of a legend's entry without its text."""
 SCORES = {"acc": "accuracy"}
 """The names of scores on axes, where they differ from the scores' own names."""
 COSTS = {
@@ -134,11 +136,12 @@ def by_model(
     that shows them as shapes. The note stands after the models in the legend."""
     import altair as alt
 
+    entry = max(map(len, models), default=1) * 0.55 * SMALL + LEGEND_SYMBOL
     legend = alt.Legend(
         title=note,
         titleOrient="bottom" if look.narrow else "right",
         titlePadding=3 if look.narrow else 12,
-        columns=legend_columns(models, look),
+        columns=max(1, min(len(models), int(look.width / entry))),
         symbolOpacity=1,
     )
 

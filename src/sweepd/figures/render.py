@@ -14,6 +14,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -74,7 +75,7 @@ def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
         excess = float(size[1]) - look.width
         if abs(excess) <= 1:
             break
-        look = look.narrower(excess)
+        look = replace(look, aside=look.aside + excess)
     else:
         specification = specified(draw, look, title)
         svg = vl_convert.vegalite_to_svg(specification)

@@ -14,8 +14,8 @@ from pathlib import PurePath
 from typing import Any
 
 from sweepd.errors import SweepdError
+from sweepd.figures.answers import in_symbols
 from sweepd.figures.kinds import KINDS, Questions
-from sweepd.figures.least import in_symbols
 from sweepd.figures.panels import Asked, NothingToDraw
 from sweepd.figures.render import ON_SCREEN, commands, figure, page, prepared, specified, table
 from sweepd.figures.style import ordered
@@ -80,6 +80,14 @@ class Report:
         prepared()
         figures, missing = self._figures()
 
+        def laws() -> str:
+            found = self.asked.laws.answer
+            return table([*found.group, *LAW_COLUMNS], found.rows, self.asked.texts["fit"])
+
+        def claims() -> str:
+            rows = [{name: row[name] for name in row if name != "kind"} for row in self.claims()]
+            return table(list(rows[0]), rows, "The claims of Yang et al. (arXiv 2402.13934).")
+
         def shown(kind: str) -> str:
             if kind in figures:
                 return figure(kind, KINDS[kind].shows)
@@ -89,8 +97,8 @@ class Report:
         sections: dict[str, Callable[[], str]] = {
             "Answer": lambda: _answer(least, self.asked.texts["min"]),
             "Figures": lambda: "".join(map(shown, KINDS)),
-            "Laws": self._laws,
-            "Beside the paper": self._claims,
+            "Laws": laws,
+            "Beside the paper": claims,
             "Failures": lambda: _failures(views),
             "Cost": lambda: _cost(views),
             "Where it came from": lambda: _origin(self.launches),
@@ -145,14 +153,6 @@ class Report:
                 told = f"{where}, {least.expression} = {row['value']:g}"
                 curves[str(row["cell"])] = {"told": told, "trials": trials}
         return curves
-
-    def _laws(self) -> str:
-        laws = self.asked.laws
-        return table([*laws.answer.group, *LAW_COLUMNS], laws.answer.rows, self.asked.texts["fit"])
-
-    def _claims(self) -> str:
-        rows = [{name: row[name] for name in row if name != "kind"} for row in self.claims()]
-        return table(list(rows[0]), rows, "The claims of Yang et al. (arXiv 2402.13934).")
 
     def _repeating(self) -> str:
         """Returns HTML with the commands that made the results, each as it was typed, and with

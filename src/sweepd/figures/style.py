@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,17 +61,11 @@ class Look:
         """Returns the width of each of so many panels side by side, which is at least 20."""
         return max((self.width - self.aside - GAP * (columns - 1)) / columns, 20)
 
-    def narrower(self, by: float) -> Look:
-        """Returns the same look with so much less room for panels."""
-        return replace(self, aside=self.aside + by)
-
 
 BESIDE = 400
 """The width of a figure, in points, from which on its legends stand side by side."""
 GAP = 8
 """The distance between panels, in points."""
-LEGEND_SYMBOL = 26
-"""The width, in points, of a legend's entry without its text."""
 
 
 def ordered(models: Sequence[str]) -> list[str]:
@@ -88,13 +82,6 @@ def marks(models: Sequence[str]) -> list[ModelMark]:
     """Returns the colour and the shape of each of the ordered models."""
     own = [name for name in models if name not in SHIPPED]
     return [SHIPPED.get(name) or OTHERS[own.index(name) % len(OTHERS)] for name in models]
-
-
-def legend_columns(labels: Sequence[str], look: Look) -> int:
-    """Returns how many entries of a legend fit side by side below a figure."""
-    widest = max((len(label) for label in labels), default=1)
-    room = look.width / (widest * 0.55 * SMALL + LEGEND_SYMBOL)
-    return max(1, min(len(labels), int(room)))
 
 
 def themed(
@@ -116,11 +103,10 @@ def themed(
 def _config(look: Look) -> dict[str, Any]:
     font = {"font": "Arial, Helvetica, sans-serif", "fontWeight": "normal"}
     letters = {
-        **{
-            f"{of}{name[0].upper()}{name[1:]}": v
-            for of in ("label", "title")
-            for name, v in font.items()
-        },
+        "labelFont": font["font"],
+        "labelFontWeight": font["fontWeight"],
+        "titleFont": font["font"],
+        "titleFontWeight": font["fontWeight"],
         "labelColor": look.ink,
         "titleColor": look.ink,
         "labelFontSize": SMALL,

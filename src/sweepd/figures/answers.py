@@ -1,13 +1,15 @@
-"""The figures `min` and `fit`: the least value that passes against the size, with what is known of
-it from below and from above, and the exponents of the laws that are fitted to it."""
+"""The figures of the rows of answers. `least` shows the least value that passes against the size,
+with what is known of it from below and from above, `exponents` the exponents of the laws that are
+fitted to it, and `frontier` the cells that no other beats on both a cost and a score."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from math import sqrt
+from math import ceil, floor, log10, sqrt
 from typing import TYPE_CHECKING, Any
 
+from sweepd.errors import UserError
 from sweepd.figures.panels import (
     Asked,
     Drawing,
@@ -15,6 +17,7 @@ from sweepd.figures.panels import (
     by_model,
     is_,
     refuse_a_crowd,
+    scored,
     side_by_side,
     stacked,
     tooltip,
@@ -25,7 +28,8 @@ from sweepd.listing import Row
 if TYPE_CHECKING:
     import altair as alt
 
-HEIGHT = 130
+HEIGHT, HEIGHT_OF_FRONTIER, ROW_HEIGHT = 130, 110, 14
+"""The heights, in points, of a panel of `least` and of `frontier`, and of a row of `exponents`."""
 APART = 0.025
 """How far apart neighbouring models of one size are drawn, as a share of the range of sizes on the
 logarithmic axis."""
@@ -37,7 +41,6 @@ ARROWS = {
 }
 """The arrow at each kind of open end: its shape, and how far below the value it stands, in
 points."""
-ROW_HEIGHT = 14
 RIGHT = "M-1,0L1,0M.5,-.4L1,0L.5,.4"
 """The arrow at an exponent that is a lower bound."""
 
@@ -247,3 +250,58 @@ def _exponent(row: Row) -> Iterator[dict[str, Any]]:
         yield {**place, "part": "theory", "x": _number(predicted)}
         if predicted.startswith(">"):
             yield {**place, "part": "bound", "x": _number(predicted)}
+
+
+def frontier(asked: Asked, look: Look) -> Drawing:
+    """Returns a figure with a panel for each problem and size. The line of a model is its best
+    score up to each cost. Raises UserError if a cost is not positive, since the axis of costs is
+    logarithmic."""
+    import altair as alt
+
+    cost, score = asked.expression, asked.score
+    cells = zip(asked.answer.rows, asked.answer.cells, strict=True)
+    rows = [{**row, **cell} for row, cell in cells]
+    models = ordered([row["model"] for row in rows])
+    colour, shape = by_model(models, look)
+    costs = [row[cost] for row in rows]
+    if min(costs) <= 0:
+        raise UserError(
+            f"{asked.name} is 0 or less somewhere, and a frontier is drawn on a logarithmic axis: "
+            "choose another cost, or with --where the cells in which it is above 0"
+        )
+    decades = [10.0**n for n in range(floor(log10(min(costs))), ceil(log10(max(costs))) + 1)]
+    base = alt.Chart().encode(
+        alt.X(
+            "cost:Q",
+            title=asked.name,
+            scale=alt.Scale(type="log", nice=False, padding=8),
+            axis=alt.Axis(values=decades, format="~e", labelOverlap=True, grid=False),
+        ),
+        scored(score),
+        alt.Color(**colour),
+    )
+    shown = tooltip(model="model", d="d", cost=asked.name, told="score", seeds="seeds", at="at")
+    line = base.mark_line(interpolate="step-after", strokeWidth=1, opacity=0.7)
+    points = base.mark_point(filled=True, size=26, opacity=1).encode(
+        alt.Shape(**shape), tooltip=shown
+    )
+    charts, data = [], {}
+    refuse_a_crowd(len({(row["task"], row["size"]) for row in rows}))
+    for name, members in asked.problems(rows).items():
+        size_name = asked.size_fields.get(members[0]["task"], "size")
+        data[name] = [
+            {
+                **{name: row.get(name) for name in ("model", "d", "seeds", "at", "cell")},
+                "cost": row[cost],
+                "score": row[score],
+                "told": f"{row[score]:.3f}",
+                "size": f"{size_name} = {row['size']}",
+            }
+            for row in members
+        ]
+        sizes = list(dict.fromkeys(row["size"] for row in data[name]))
+        panel, columns = side_by_side(sizes, look)
+        facet = alt.Facet("size:N", sort=sizes, title=None)
+        chart = alt.layer(line, points, width=panel, height=HEIGHT_OF_FRONTIER)
+        charts.append(chart.facet(facet, data=alt.NamedData(name), columns=columns, title=name))
+    return Drawing(stacked(charts), data)

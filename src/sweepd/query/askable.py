@@ -8,7 +8,6 @@ from sweepd.query.cells_sql import COSTS, quoted
 from sweepd.query.database import CELLS, Answer, CodeChoice, Views, connect
 from sweepd.query.source import Source
 
-COLUMNS = ("column", "values", "what")
 AXIS = "an axis: group by it, minimise it, ask for its best value"
 MOST_VALUES = 8
 """How many values of one column are listed at most."""
@@ -23,9 +22,10 @@ def askable(
     one for each axis with several values, and one for each score and each cost that has a value.
     """
     views = connect(source, code=code, sweeps=sweeps, needed=CELLS)
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in _rows(views)] if views.axes else []
+    columns = ["column", "values", "what"]
+    rows = [dict(zip(columns, row, strict=True)) for row in _rows(views)] if views.axes else []
     varying = [row["column"] for row in rows if row["what"] == AXIS]
-    answer = Answer([*COLUMNS], rows, list(views.notes), views.damaged)
+    answer = Answer(columns, rows, list(views.notes), views.damaged)
     return answer, list(_examples(views, varying))
 
 
@@ -37,31 +37,26 @@ def _rows(views: Views) -> Iterator[tuple[str, str, str]]:
         [(count,)] = views.fetch(f"SELECT count(DISTINCT {quoted(name)}) FROM cells")
         if count > 1:
             yield name, _values(views, name), AXIS
-    for name in views.scores:
+    score, cost = (
+        "a test score: put a condition on it",
+        "a cost: minimise it, or put it on a frontier",
+    )
+    for name, what in (*((n, score) for n in views.scores), *((n, cost) for n in COSTS)):
         [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
         if low is not None:
-            yield name, f"{low:.4g} … {high:.4g}", "a test score: put a condition on it"
-    for name in COSTS:
-        [(low, high)] = views.fetch(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM cells")
-        if low is not None:
-            yield name, f"{low:.4g} … {high:.4g}", "a cost: minimise it, or put it on a frontier"
+            yield name, f"{low:.4g} … {high:.4g}", what
 
 
 def _values(views: Views, name: str) -> str:
-    found = [
-        value
-        for (value,) in views.fetch(
-            f"SELECT DISTINCT {quoted(name)} FROM cells WHERE {quoted(name)} IS NOT NULL ORDER BY 1"
-        )
-    ]
-    more = f" and {len(found) - MOST_VALUES} more" if len(found) > MOST_VALUES else ""
-    return ", ".join(map(str, found[:MOST_VALUES])) + more
+    column = quoted(name)
+    rows = views.fetch(f"SELECT DISTINCT {column} FROM cells WHERE {column} IS NOT NULL ORDER BY 1")
+    more = f" and {len(rows) - MOST_VALUES} more" if len(rows) > MOST_VALUES else ""
+    return ", ".join(str(value) for (value,) in rows[:MOST_VALUES]) + more
 
 
 def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
     goals = sorted({info.goal for info in views.infos.values()})
     goal = goals[0] if goals else "acc > 0.9"
-    score = goal.split()[0]
     settings = [name for name in varying if name not in views.size_fields.values()]
     asked = [info.minimized for info in views.infos.values()]
     least = next((name for name in (*asked, *settings) if name in settings), None)
@@ -72,6 +67,6 @@ def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
         yield f"fit {least} ~ {along} where {goal}"
     if counted:
         yield f"min flops where {goal}"
-        yield f"frontier flops, {score}"
+        yield f"frontier flops, {goal.split()[0]}"
     if rest := [name for name in settings if name != least]:
         yield f"best {rest[0]} by {least}"

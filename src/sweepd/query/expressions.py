@@ -35,21 +35,48 @@ ScoreTest = tuple["Column", str, "Node"]
 """A comparison of one score with an expression that has no score: (score, operator, expression)."""
 
 
-def _as_it_is(column: str) -> str:
-    return column
-
-
 class Node:
     """An expression whose parts have all been checked."""
 
     @property
     def parts(self) -> tuple[Node, ...]:
         """The expressions that this one is made of."""
+        match self:
+            case Compare(left, _, right):
+                return left, right
+            case Between(value, low, high):
+                return value, low, high
+            case In(value, options):
+                return value, *options
+            case Junction(_, conditions):
+                return conditions
+            case Not(condition):
+                return (condition,)
+            case Other(_, operands):
+                return operands
         return ()
 
-    def sql(self, name: Naming = _as_it_is) -> str:
+    def sql(self, name: Naming = str) -> str:
         """Returns the expression in SQL, with each column under the name that `name` gives it."""
-        raise NotImplementedError
+        parts = [part.sql(name) for part in self.parts]
+        match self:
+            case Column(column):
+                return quoted(name(column))
+            case Constant(text):
+                return text
+            case Compare(_, operator):
+                return f"({parts[0]} {operator} {parts[1]})"
+            case Between():
+                return f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})"
+            case In():
+                return f"({parts[0]} IN ({', '.join(parts[1:])}))"
+            case Junction(word):
+                return "(" + f" {word} ".join(parts) + ")"
+            case Not():
+                return f"(NOT {parts[0]})"
+            case Other(form):
+                return form.format(*parts)
+        raise NotImplementedError(type(self))
 
     def walk(self) -> Iterator[Node]:
         """Yields this expression and all that stand within it."""
@@ -72,8 +99,8 @@ class Node:
         """The metrics that its scores measure: acc, loss, or those of a user's own. `chain_acc`
         counts as acc."""
         columns = (node for node in self.walk() if isinstance(node, Column))
-        found = (column.score for column in columns if column.own or column.score in BETTER)
-        return frozenset(score.removeprefix("chain_") for score in found)
+        scores = (column.score for column in columns if column.own or column.score in BETTER)
+        return frozenset(score.removeprefix("chain_") for score in scores)
 
 
 @dataclass(frozen=True)
@@ -96,9 +123,6 @@ class Column(Node):
         """Which way the column is better. None if it is no score."""
         return self.own or OF_TRIALS.get(self.score)
 
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return quoted(name(self.name))
-
 
 @dataclass(frozen=True)
 class Constant(Node):
@@ -107,22 +131,12 @@ class Constant(Node):
     number: float | None = None
     """The value of the constant if it is a number, else None."""
 
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return self.text
-
 
 @dataclass(frozen=True)
 class Compare(Node):
     left: Node
     operator: str
     right: Node
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return self.left, self.right
-
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return f"({self.left.sql(name)} {self.operator} {self.right.sql(name)})"
 
 
 @dataclass(frozen=True)
@@ -131,25 +145,11 @@ class Between(Node):
     low: Node
     high: Node
 
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return self.value, self.low, self.high
-
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return f"({self.value.sql(name)} BETWEEN {self.low.sql(name)} AND {self.high.sql(name)})"
-
 
 @dataclass(frozen=True)
 class In(Node):
     value: Node
     options: tuple[Node, ...]
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return self.value, *self.options
-
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return f"({self.value.sql(name)} IN ({', '.join(part.sql(name) for part in self.options)}))"
 
 
 @dataclass(frozen=True)
@@ -159,26 +159,12 @@ class Junction(Node):
     word: Literal["AND", "OR"]
     conditions: tuple[Node, ...]
 
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return self.conditions
-
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return "(" + f" {self.word} ".join(part.sql(name) for part in self.conditions) + ")"
-
 
 @dataclass(frozen=True)
 class Not(Node):
     """The negation of what `negation` cannot turn around, such as IN."""
 
     condition: Node
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return (self.condition,)
-
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return f"(NOT {self.condition.sql(name)})"
 
 
 @dataclass(frozen=True)
@@ -188,13 +174,6 @@ class Other(Node):
     form: str
     """The SQL of the expression, with a {} for each operand."""
     operands: tuple[Node, ...]
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        return self.operands
-
-    def sql(self, name: Naming = _as_it_is) -> str:
-        return self.form.format(*(part.sql(name) for part in self.operands))
 
 
 TRUE = Constant("true")
@@ -290,18 +269,15 @@ def falls(condition: Node) -> bool:
 def thresholds(condition: Node) -> tuple[float, ...]:
     """Returns the numbers with which acc is compared in the parts that a condition joins with
     AND."""
-    numbers = (node.number for node in _compared(condition) if isinstance(node, Constant))
-    return tuple(number for number in numbers if number is not None)
-
-
-def _compared(condition: Node) -> Iterator[Node]:
-    """Yields what acc is compared with in the parts that a condition joins with AND."""
+    compared: list[Node] = []
     for part in conjuncts(condition):
         match part:
             case Between(Column("acc"), low, high):
-                yield from (low, high)
+                compared += [low, high]
             case _ if (test := _score_test(part)) and test[0].name == "acc":
-                yield test[2]
+                compared.append(test[2])
+    numbers = (node.number for node in compared if isinstance(node, Constant))
+    return tuple(number for number in numbers if number is not None)
 
 
 def _score_test(condition: Node) -> ScoreTest | None:

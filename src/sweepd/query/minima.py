@@ -220,10 +220,9 @@ class AcrossSizes:
             left_out = {"size", "L", views.size_fields.get(task), *but}
             return getter([name for name in views.apart if name not in left_out])
 
-        self._points: dict[Any, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-        self._whole: dict[Any, dict[int, bool]] = defaultdict(dict)
         self._keys: dict[Cell, tuple[list[Any], Any]] = {}
-        self._failed: dict[Any, dict[int, int]] = {}
+        self._whole: dict[Any, dict[int, bool]] = defaultdict(dict)
+        points_at: dict[Any, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
         for cell in cells:
             task, budgets = cell.row["task"], ("steps",) if "steps" in cell.tuned else ()
             # Where a cell stands for several budgets, the one of its row, if rows have one, counts.
@@ -234,22 +233,22 @@ class AcrossSizes:
             self._keys[cell] = points, whole
             self._whole[whole][cell.row["size"]] = cell.failed
             for key, point in zip(points, cell.points, strict=True):
-                self._points[key][point.row["size"]].append(point)
+                points_at[key][point.row["size"]].append(point)
+        # Where cells are taken over several budgets, they failed if they passed with none of them.
+        self._failed: dict[Any, dict[int, int]] = {
+            key: {
+                size: max(failed)
+                for size, points in by_size.items()
+                if (failed := [point.steps for point in points if point.failed])
+                and not any(point.outcome for point in points)
+            }
+            for key, by_size in points_at.items()
+        }
 
     def fails(self, cell: Cell) -> list[Mapping[int, int]]:
         """Returns, for each point of a cell, the sizes at which its settings failed, with the
-        longest budget of steps there. Where cells are taken over several budgets, they failed if
-        they passed with none of them."""
-        keys, _ = self._keys[cell]
-        for key in keys:
-            if key not in self._failed:
-                self._failed[key] = {
-                    size: max(failed)
-                    for size, points in self._points[key].items()
-                    if (failed := [point.steps for point in points if point.failed])
-                    and not any(point.outcome for point in points)
-                }
-        return [self._failed[key] for key in keys]
+        longest budget of steps there."""
+        return [self._failed[key] for key in self._keys[cell][0]]
 
     def whole(self, cell: Cell) -> Mapping[int, bool]:
         """Returns whether the cell failed as a whole at each size at which there is one."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -181,7 +181,7 @@ class _Parser:
         yield word, [*spans, (start, len(self.text))]
 
     def fragment(self, start: int, end: int) -> str:
-        """Returns a piece of the question on one line, with single spaces."""
+        """A piece of the question on one line, with single spaces."""
         return " ".join(self.text[start:end].split())
 
     def named(self, start: int, end: int) -> str:
@@ -328,14 +328,14 @@ class _Tree:
                 of_value, *of_options = self.compared(value, *options)
                 return self.in_range(In(of_value, tuple(of_options)), tree)
             case "OPERATOR_COALESCE", _:
-                return Other(_call("coalesce", len(parts)), self.nodes(*parts))
+                return Other(f"coalesce({', '.join(['{}'] * len(parts))})", self.nodes(*parts))
         raise self.foreign(tree)
 
     def cast(self, tree: Tree) -> Node:
         match tree:
             case {"child": child, "type_expr": {"type_name": kind, "children": []}}:
                 if kind.upper() not in _TYPES:
-                    raise self.error(f"no cast to {kind}; there are {_listed(_TYPES)}", tree)
+                    raise self.error(f"no cast to {kind}; there are {', '.join(_TYPES)}", tree)
                 word = "TRY_CAST" if tree["try_cast"] else "CAST"
                 return Other(f"{word}({{}} AS {kind.upper()})", self.nodes(child))
         raise self.foreign(tree)
@@ -345,18 +345,30 @@ class _Tree:
         plain = not (tree["schema"] or tree["filter"] or tree["distinct"] or tree["catalog"])
         plain = plain and not tree["order_bys"]["orders"]
         plain = plain and not any(argument["name"] for argument in arguments)
-        form = _form(name, len(arguments)) if plain else None
-        if form is None:
-            raise self.error(f"no {name}() here; there are {_listed(_FUNCTIONS)}", tree)
+        if plain and name in _INFIX and len(arguments) == 2:
+            form = f"({{}} {name} {{}})"
+        elif plain and name in ("-", "+") and len(arguments) == 1:
+            form = f"({name} {{}})"
+        elif plain and name in _FUNCTIONS:
+            form = f"{name}({', '.join(['{}'] * len(arguments))})"
+        else:
+            raise self.error(f"no {name}() here; there are {', '.join(_FUNCTIONS)}", tree)
         return Other(form, self.nodes(*(argument["expression"] for argument in arguments)))
 
     def in_range(self, test: Compare | Between | In, tree: Tree) -> Node:
         """Returns the test. Raises UserError if it compares a share with a number that is not from
         0 to 1."""
-        columns = (part for part in test.parts if isinstance(part, Column))
-        share = next((column.name for column in columns if is_share(column.score)), None)
-        for number in map(_number, test.parts):
-            if share is not None and number is not None and not 0 <= number <= 1:
+        share, numbers = None, []
+        for part in test.parts:
+            match part:
+                case Column(name) if share is None and is_share(part.score):
+                    share = name
+                case Constant(_, float(number)):
+                    numbers.append(number)
+                case Other("(- {})", (Constant(_, float(number)),)):
+                    numbers.append(-number)
+        for number in numbers:
+            if share is not None and not 0 <= number <= 1:
                 hint = f"; did you mean {number / 100:g}?" if 2 <= number <= 100 else ""
                 raise self.error(f"{share} is a share from 0 to 1{hint}", tree)
         return test
@@ -367,32 +379,6 @@ class _Tree:
     def foreign(self, tree: Tree) -> UserError:
         what = str(tree.get("class", "this")).lower()
         return self.error(f"{what}: not part of a question's expressions", tree)
-
-
-def _number(node: Node) -> float | None:
-    match node:
-        case Constant(_, number):
-            return number
-        case Other("(- {})", (Constant(_, float(number)),)):
-            return -number
-    return None
-
-
-def _form(name: str, arguments: int) -> str | None:
-    """Returns a call in SQL with a {} for each argument, or None if questions may not use it."""
-    if name in _INFIX and arguments == 2:
-        return f"({{}} {name} {{}})"
-    if name in ("-", "+") and arguments == 1:
-        return f"({name} {{}})"
-    return _call(name, arguments) if name in _FUNCTIONS else None
-
-
-def _call(name: str, arguments: int) -> str:
-    return f"{name}({', '.join(['{}'] * arguments)})"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names, key=str.lower))
 
 
 def _syntax(con: duckdb.DuckDBPyConnection, sql: str) -> Tree:

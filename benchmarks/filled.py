@@ -18,7 +18,7 @@ from sweepd.run.driver import sweep_info
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.store import Store
 from sweepd.store.tables import MOST_ROWS, TableFolder
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import ledger_columns
 
 LOG_EVERY, CHECK_EVERY = 10, 100
 FILES_A_WAVE = 4

@@ -29,8 +29,7 @@ from sweepd.run import engine
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import GridSearch
 from sweepd.store.store import Store
-from sweepd.trial.attempt import REPORTED, Attempt
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import REPORTED, Attempt, ledger_columns
 
 from ray.tune.experiment import Trial as TuneTrial  # isort: skip (the engine makes Ray's settings)
 

@@ -62,7 +62,7 @@ from sweepd.run.worker import REPORT_SECONDS, LaunchSpec, slice_seconds
 from sweepd.search.base import GridSearch
 from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import ledger_columns
 
 GRID = """
 name: scale

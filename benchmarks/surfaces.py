@@ -30,7 +30,7 @@ from sweepd.search.frontier import Position
 from sweepd.search.seeds import CellSeeds, Outcome
 from sweepd.search.stairs import Stair
 from sweepd.store.store import Store
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import ledger_columns
 
 GRID = """
 name: ensemble

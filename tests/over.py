@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from sweepd.trial.evaluation import Score
-from sweepd.trial.results import Result, StepRow
+from sweepd.trial.runs import Result, StepRow
 from sweepd.trial.training import Training
 
 

@@ -100,7 +100,7 @@ def test_a_loop_that_ends_early_and_one_without_save_pass(tmp_path: Path) -> Non
 def test_the_first_row_of_a_slow_loop_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweepd.check.loops.MOST_SECONDS", -1)
+    monkeypatch.setattr("sweepd.check.training.MOST_SECONDS", -1)
     assert faults(tmp_path) == []
     [fault] = faults(tmp_path, ROW="{'acc': float('nan')}")
     assert "reported acc = nan at step 1" in fault.detail

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepd.check import new_classes, own_process
-from sweepd.check.new_classes import inspect_new
+from sweepd.check import own_process
+from sweepd.check.own_process import inspect_new
 from sweepd.errors import UserError
 from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
@@ -64,7 +64,7 @@ def test_what_is_right_is_inspected_once(
 ) -> None:
     assert inspected(tmp_path, store) == []
     assert len(list(Path(store.address, "checked").iterdir())) == 4
-    monkeypatch.setattr(new_classes, "inspected", lambda *_: pytest.fail("inspected again"))
+    monkeypatch.setattr(own_process, "inspected", lambda *_: pytest.fail("inspected again"))
     assert inspected(tmp_path, store, "pass  # a remark") == []
     assert inspected(tmp_path, store, "pass", "pass", "task.n=8", "seeds=[3]") == []
     other = Store.create(str(tmp_path / "other"))

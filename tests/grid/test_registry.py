@@ -22,7 +22,7 @@ from sweepd.grid.registry import (
 from sweepd.grid.settings import LrRule, Train
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.yamlfile import GridError
-from sweepd.trial.loop import started
+from sweepd.trial.attempt import started
 
 MODEL = """
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from waiting import wait_until
 from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store, SweepInfo
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import ledger_columns
 
 
 def is_compacted(folder: Path, kind: str) -> bool:

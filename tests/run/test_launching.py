@@ -30,8 +30,7 @@ from sweepd.run.launching import (
     saved_grid,
 )
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import Attempt, ledger_columns
 from sweepd.trial.record import changed_settings, record_of
 
 GRID = """

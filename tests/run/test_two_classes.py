@@ -18,7 +18,7 @@ from sweepd.run import driver
 from sweepd.run.own_code import refuse_namesakes
 from sweepd.search.ledger import standing
 from sweepd.store.store import Store
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import ledger_columns
 
 NET = """
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ from sweepd.search.ledger import changed_files, standing
 from sweepd.search.seeds import Outcome
 from sweepd.statuses import DONE, RAN, STATUSES
 from sweepd.store.schema import TRIALS
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import ledger_columns
 
 GRID = "task: {name: lis, n: 6}\nmodel: {name: standard, d: 8}\nseeds: [0, 1, 2, 3, 4, 5]\n"
 PLAN = plan(parse_grid(GRID, "grid.yaml", [], Path()))

@@ -26,8 +26,7 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt
-from sweepd.trial.endings import ledger_columns
+from sweepd.trial.attempt import Attempt, ledger_columns
 
 GRIDS = (
     """

@@ -15,8 +15,8 @@ from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.schema import TRIALS
+from sweepd.trial.attempt import ledger_columns
 from sweepd.trial.checkpoints import outlook, reachable
-from sweepd.trial.endings import ledger_columns
 
 CONTINUED = "trials that can continue earlier runs, from step {}: 1"
 GRID = "task: {name: lis, n: 6}\nmodel: {name: standard, d: 8}\n"

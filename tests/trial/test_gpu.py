@@ -28,7 +28,7 @@ from sweepd.tasks.arithmetic import Arithmetic
 from sweepd.tasks.base import Batch, Split, Task
 from sweepd.tasks.lis import LIS
 from sweepd.trial import gpu
-from sweepd.trial.results import StepRow
+from sweepd.trial.runs import StepRow
 from sweepd.trial.training import AHEAD, Batches, Training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

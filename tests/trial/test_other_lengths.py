@@ -34,8 +34,7 @@ from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
-from sweepd.trial.attempt import Attempt
-from sweepd.trial.loop import started
+from sweepd.trial.attempt import Attempt, started
 from sweepd.trial.other_lengths import ScoredLonger
 from sweepd.trial.training import Stream, Training, generator
 

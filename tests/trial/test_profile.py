@@ -25,7 +25,11 @@ def test_a_profile_holds_the_means_of_every_position(seed: int, from_first: bool
         part = None if first is None else first[rows]
         profile.add(losses[rows], right[rows], scored[rows], part)
     for position, (loss, acc) in enumerate(
-        zip(json.loads(profile.loss_json()), json.loads(profile.acc_json()), strict=True)
+        zip(
+            json.loads(profile.means(profile.loss)),
+            json.loads(profile.means(profile.right)),
+            strict=True,
+        )
     ):
         there = [
             (losses[i, t], right[i, t])
@@ -43,7 +47,7 @@ def test_a_profile_holds_the_means_of_every_position(seed: int, from_first: bool
 def test_a_loss_that_is_no_number_is_null() -> None:
     profile = Profile.empty(2)
     profile.add(np.array([[np.nan, 1.0]]), None, np.array([[True, True]]))
-    assert json.loads(profile.loss_json()) == [None, 1.0]
+    assert json.loads(profile.means(profile.loss)) == [None, 1.0]
 
 
 def test_rows_that_stand_or_fall_together_are_worth_one_answer_each() -> None:

@@ -35,7 +35,7 @@ from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
-from sweepd.trial.results import Result, StepRow
+from sweepd.trial.runs import Result, StepRow
 from sweepd.trial.training import (
     LOG_EVERY,
     Stream,

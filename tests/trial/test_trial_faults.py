@@ -14,8 +14,7 @@ from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
 from sweepd.trial import attempt
-from sweepd.trial.attempt import MOST_PRINTED, Attempt
-from sweepd.trial.endings import MOST_TOLD
+from sweepd.trial.attempt import MOST_PRINTED, MOST_TOLD, Attempt
 
 GRID = """
 task: {name: TASK, n: 3, value_range: 64}

@@ -14,10 +14,9 @@ from typing import Any
 import torch
 
 from sweepd.check.cases import Case, CaseKind, Finding, Wrong
-from sweepd.check.loops import LOOP_CHECKS, Diverged, Tryout
 from sweepd.check.models import MODEL_CHECKS, Network
 from sweepd.check.tasks import DRAWING, TASK_CHECKS, commonest
-from sweepd.check.trials import TRIAL_CHECKS, Rehearsal
+from sweepd.check.training import LOOP_CHECKS, TRIAL_CHECKS, Diverged, Rehearsal, Tryout
 from sweepd.errors import SweepdError
 from sweepd.grid import registry
 from sweepd.grid.spec import Grid

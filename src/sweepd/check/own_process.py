@@ -1,4 +1,5 @@
-"""Cases are inspected in a process of their own, which user code may hang or take down.
+"""Cases are inspected in a process of their own, which user code may hang or take down: for
+`sweepd check`, and a class of the user's before its first trial.
 
 `inspected` starts that process, and `main` is what it runs. The two speak by files: the one writes
 the cases, and the other a line of JSON for each check that begins, each case that takes long and
@@ -8,6 +9,7 @@ each finding. So what was seen before a crash is not lost.
 from __future__ import annotations
 
 import faulthandler
+import hashlib
 import json
 import os
 import re
@@ -20,17 +22,79 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweepd import cycles
-from sweepd.check.cases import Case, Finding
+from sweepd import cache, cycles
+from sweepd.check.cases import Case, Finding, cases_of
+from sweepd.errors import UserError
+from sweepd.grid.axes import canonical
+from sweepd.grid.fingerprint import fingerprint, source, trial_files
+from sweepd.grid.registry import is_own
+from sweepd.grid.spec import Grid
 from sweepd.grid.user_files import is_own_file
 from sweepd.run.hanging import watched
 from sweepd.store.storage import failure
+from sweepd.store.store import Store
 
 MOST_SECONDS = 120
 """The seconds that the inspection of one case may take."""
 LONG_SECONDS = 10
 """The seconds after which people are told where the inspection of a case stands."""
 PROGRAM = "from sweepd.check.own_process import main; main()"
+VERSION = 3
+"""The version of the checks. A class that an earlier version held right is inspected again."""
+
+
+def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
+    """Inspects the user's own classes of a grid, each at its smallest and its largest size, unless
+    they are known to be right. The store remembers that, for each version of their code and each
+    largest size, and so does the user's cache, for stores that are new.
+
+    Raises UserError with all that is wrong with them. A class whose own code raises an error is
+    left to its trials, and `say` is told so.
+    """
+
+    def note(digest: str, case: Case) -> None:
+        store.note_inspected(digest, {"kind": case.kind, "class": case.where})
+
+    new: dict[str, Case] = {}
+    for case in cases_of(grid):
+        if case.kind == "trial" or not is_own(case.where):
+            continue
+        digest = _digest(case, grid.base)
+        if store.was_inspected(digest):
+            continue
+        if cache.recall(f"inspected/{digest}") is not None:
+            note(digest, case)
+        else:
+            new[digest] = case
+    if not new:
+        return
+    findings = inspected(list(new.values()), grid.base, say)
+    if wrong := [str(one) for of_case in findings for one in of_case if not (one.ok or one.raised)]:
+        raise UserError("\n".join(wrong))
+    for (digest, case), of_case in zip(new.items(), findings, strict=True):
+        raised = [finding for finding in of_case if finding.raised]
+        if raised:
+            say(f"{case.where} could not be inspected: {raised[0].detail}; its trials will show")
+        elif of_case:
+            note(digest, case)
+            cache.keep(f"inspected/{digest}", b"")
+
+
+def _digest(case: Case, base: Path) -> str:
+    """Returns a digest of a class and of all code that its trials run. At its largest size the
+    setting is part of it."""
+    assert case.kind != "trial"
+    file = source(case.kind, case.where, base)
+    code = fingerprint(trial_files(file, file), base).digest
+    setting = [case.task or case.loop, case.model if case.kind == "model" else None]
+    asked = [
+        VERSION,
+        case.kind,
+        case.where.rpartition(":")[2],
+        code,
+        setting if case.extent == "largest" else None,
+    ]
+    return hashlib.sha256(canonical(asked).encode()).hexdigest()[:20]
 
 
 def inspected(cases: Sequence[Case], base: Path, say: Callable[[str], None]) -> list[list[Finding]]:

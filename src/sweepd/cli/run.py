@@ -226,7 +226,7 @@ def _launch(
     options: Options,
     yes: bool,
 ) -> None:
-    from sweepd.check.new_classes import inspect_new
+    from sweepd.check.own_process import inspect_new
     from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
     from sweepd.run import driver

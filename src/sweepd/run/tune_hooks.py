@@ -30,7 +30,7 @@ from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
 from sweepd.store.launches import attempt_number
 from sweepd.store.store import Store
-from sweepd.trial.endings import ledger_columns, log_line, storable
+from sweepd.trial.attempt import ledger_columns, log_line, storable
 
 NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """A pattern of Ray's errors about an actor that was lost with its node. It also matches the error

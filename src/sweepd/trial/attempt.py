@@ -9,23 +9,33 @@ checkpoint, by a newer attempt and with the same numbers.
 from __future__ import annotations
 
 import io
+import re
+import socket
 import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweepd.errors import EnvironmentFailure
+import torch
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid import registry
+from sweepd.grid.settings import Train
 from sweepd.grid.trials import Trial
+from sweepd.grid.user_files import raised_at
 from sweepd.statuses import DONE
 from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.store import Store
+from sweepd.trial import gpu
 from sweepd.trial.checkpoints import reachable
-from sweepd.trial.endings import MOST_TOLD, described, ending_row, ledger_columns, log_line
-from sweepd.trial.loop import Run, started
-from sweepd.trial.results import Check, StepRow
+from sweepd.trial.other_lengths import ScoredLonger
+from sweepd.trial.own_loop import OwnLoop
+from sweepd.trial.runs import Check, Run, StepRow
+from sweepd.trial.training import Training
 
 FLUSH_SECONDS = 10.0
 """The seconds that metric rows wait for others, so that they are written together."""
@@ -34,6 +44,13 @@ REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "independent"
 MOST_PRINTED = 2**20
 """The most characters of what an attempt prints that go to its log. There is a limit because a
 flood of output must not fill the disk."""
+SCORES = (
+    *("acc", "chain_acc", "correct", "chain_correct", "total"),
+    *("independent", "commonest", "loss_at", "acc_at"),
+)
+"""The columns of a test score. A loop of the user's own may have more."""
+MOST_TOLD = 10_000
+"""The most characters of an error's text that are stored."""
 
 
 class Attempt:
@@ -274,8 +291,29 @@ class Attempt:
     def _end(self, status: str, error: str | None = None) -> None:
         """Writes the row that ends the attempt, and drops its checkpoints if the trial is done."""
         self._flush()
-        columns = ledger_columns(self.trial, self.number, self.sweep)
-        row = ending_row(columns, status, error, self.training, self.latest, self.started)
+        # There is no run where the user's classes could not be made.
+        run, latest = self.training, self.latest
+        result = run.result if run else None
+        # The newest loss stands in for that of a missing test score. A stopped trial has no score
+        # at all, since nobody knows what the rest of its budget would give.
+        loss = latest.columns.get("loss") if latest and status != "stopped" else None
+        row = {
+            **ledger_columns(self.trial, self.number, self.sweep),
+            "status": status,
+            "error": error or (result.error if result else None),
+            **dict.fromkeys(SCORES),
+            "loss": loss,
+            **(result.columns if result else {}),
+            "step": run.step if run else 0,
+            "tokens": run.tokens if run else 0,
+            "seconds": run.seconds if run else 0.0,
+            "train_flops": run.train_flops if run else 0.0,
+            "parent": run.parent if run else None,
+            "started": self.started,
+            "ended": datetime.now(UTC),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
         self._log(f"{status} at step {row['step']}")
         self.store.write_trials([row])
         self.ending = row
@@ -330,3 +368,72 @@ class Printed(io.TextIOBase):
         """Returns what was printed since the last call."""
         text, self.parts = "".join(self.parts), []
         return text
+
+
+def started(trial: Trial, base: Path, device: str) -> Run:
+    """Returns the run of a trial, at its first step. Raises whatever the user's code raises."""
+    values = trial.values
+    if device == "cuda":
+        gpu.repeat(strictly=not any(registry.is_own(where) for _, where in trial.classes))
+    if trial.loop_where:
+        return OwnLoop(
+            registry.find_loop(trial.loop_where, base)(**values.loop),
+            trial.metrics,
+            trial.train.steps,
+            values.stop,
+            trial.seed,
+            trial.train_flops,
+            device,
+        )
+    assert isinstance(trial.train, Train)
+    assert values.evaluate is not None and trial.train_flops is not None
+    make = partial(ScoredLonger, values.lengths) if values.lengths else Training
+    return make(
+        registry.find_task(trial.task_where, base)(**values.task),
+        registry.find_model(trial.model_where, base)(**values.model),
+        trial.train,
+        values.evaluate,
+        values.stop,
+        trial.seed,
+        trial.train_flops / trial.train.steps,
+        device,
+    )
+
+
+def log_line(number: int, line: str) -> str:
+    """Returns a line for a trial's log, with the present time and the number of the attempt."""
+    return f"{datetime.now(UTC).isoformat(timespec='seconds')} attempt {number}: {line}\n"
+
+
+def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:
+    """Returns the columns of an attempt's row that are known before it starts: those of the plan,
+    and which attempt it is. `train_flops` is None, since the plan's is a budget that the attempt
+    has yet to spend."""
+    return {
+        **trial.row(),
+        "train_flops": None,
+        "attempt": number,
+        "sweep": sweep,
+        "host": socket.gethostname(),
+    }
+
+
+def described(error: Exception) -> str:
+    """Returns an exception as it is stored: its class and its text. In front stands the line of the
+    user's own code that raised it, if any did. Of a UserError only the text is stored, which says
+    all that itself."""
+    try:
+        text = str(error)
+    except Exception:  # a user's class may do anything
+        text = "(its text can't be told)"
+    if isinstance(error, UserError):
+        return storable(text)
+    frame = raised_at(error)
+    where = f"{frame.filename}:{frame.lineno}: " if frame else ""
+    return storable(f"{where}{type(error).__name__}: {text}")
+
+
+def storable(text: str) -> str:
+    """Returns an error's text as it is stored: without colours for terminals, without lone
+    surrogates, and at most MOST_TOLD characters long."""
+    return re.sub(r"\x1b\[[\d;]*m", "", text).encode(errors="replace").decode()[:MOST_TOLD]

@@ -71,17 +71,10 @@ class Profile:
         if right is not None:
             np.add.at(self.right, position, right[row, at])
 
-    def loss_json(self) -> str:
-        """Returns a JSON array of the mean loss at each position. It is null where there is no
-        target, or where the mean is not finite."""
-        return self._json(self.loss)
-
-    def acc_json(self) -> str:
-        """Returns a JSON array of the share of targets that were right at each position. It is for
-        targets that are ids."""
-        return self._json(self.right)
-
-    def _json(self, sums: npt.NDArray[np.float64]) -> str:
+    def means(self, sums: npt.NDArray[np.float64]) -> str:
+        """Returns a JSON array of the mean at each position of `loss`, or of `right`, which is for
+        targets that are ids. It is null where there is no target, or where the mean is not
+        finite."""
         last = int(np.flatnonzero(self.count).max(initial=-1)) + 1
         means = [
             float(f"{total / count:.{DIGITS}g}") if count else None
@@ -131,8 +124,8 @@ class Score:
             "independent": self.independent,
             "commonest": self.commonest,
             "loss": self.loss,
-            "loss_at": self.profile.loss_json(),
-            "acc_at": None if self.correct is None else self.profile.acc_json(),
+            "loss_at": self.profile.means(self.profile.loss),
+            "acc_at": None if self.correct is None else self.profile.means(self.profile.right),
             **self.own,
         }
 

@@ -21,7 +21,7 @@ from sweepd.grid.metrics import directions
 from sweepd.models.base import Model
 from sweepd.tasks.base import Split, Task
 from sweepd.trial.evaluation import Score, evaluate
-from sweepd.trial.results import Result
+from sweepd.trial.runs import Result
 from sweepd.trial.training import Stream, Training, generator
 
 

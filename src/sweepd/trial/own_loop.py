@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sweepd.trial.generators import Generators
-from sweepd.trial.results import Check, Result, StepRow
+from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import TOTAL, numbers, shown, unusable
 
 if TYPE_CHECKING:  # what is imported here is part of the code of every loop's trials

@@ -30,7 +30,7 @@ from sweepd.tasks.base import Batch, Split, Task
 from sweepd.trial.evaluation import Score, evaluate, loss_of
 from sweepd.trial.generators import seed_torch
 from sweepd.trial.gpu import Recorded, Step
-from sweepd.trial.results import Check, Result, StepRow
+from sweepd.trial.runs import Check, Result, StepRow
 from sweepd.trial.user_values import unusable
 
 LOG_EVERY = 10

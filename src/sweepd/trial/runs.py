@@ -1,4 +1,4 @@
-"""What trains a trial, as an attempt sees it.
+"""What trains a trial, as an attempt sees it: a run, its rows, its checks, and how it ended.
 
 The built-in `Training` is one such `Run`. A loop of the user's own is another (`own_loop`).
 Attempts, workers, searches and questions know no more of either than what this module says.
@@ -6,19 +6,45 @@ Attempts, workers, searches and questions know no more of either than what this 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sweepd.grid import registry
-from sweepd.grid.settings import Train
-from sweepd.grid.trials import Trial
-from sweepd.trial import gpu
-from sweepd.trial.other_lengths import ScoredLonger
-from sweepd.trial.own_loop import OwnLoop
-from sweepd.trial.results import Check, Result, StepRow
-from sweepd.trial.training import Training
+
+@dataclass(frozen=True)
+class StepRow:
+    """What is recorded of one step.
+
+    columns: its columns of `metrics`. scores: what was measured at this step, by metric. It is
+    empty where no check was made.
+    """
+
+    step: int
+    columns: Mapping[str, Any]
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check measured, by metric. The rules that give up on trials watch it."""
+
+    step: int
+    scores: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How training ended by itself: completed, solved or diverged.
+
+    columns: its test score as columns of `trials`; empty without one, as where it diverged. error:
+    why it diverged, where more is known than a number. notes: which scores could not be measured,
+    and why. They go to the trial's log.
+    """
+
+    status: str
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Run(Protocol):
@@ -62,33 +88,3 @@ class Run(Protocol):
 
     def restore(self, state: Any) -> None:
         """Continues from a state of the same trunk, as if this run had just reached it."""
-
-
-def started(trial: Trial, base: Path, device: str) -> Run:
-    """Returns the run of a trial, at its first step. Raises whatever the user's code raises."""
-    values = trial.values
-    if device == "cuda":
-        gpu.repeat(strictly=not any(registry.is_own(where) for _, where in trial.classes))
-    if trial.loop_where:
-        return OwnLoop(
-            registry.find_loop(trial.loop_where, base)(**values.loop),
-            trial.metrics,
-            trial.train.steps,
-            values.stop,
-            trial.seed,
-            trial.train_flops,
-            device,
-        )
-    assert isinstance(trial.train, Train)
-    assert values.evaluate is not None and trial.train_flops is not None
-    make = partial(ScoredLonger, values.lengths) if values.lengths else Training
-    return make(
-        registry.find_task(trial.task_where, base)(**values.task),
-        registry.find_model(trial.model_where, base)(**values.model),
-        trial.train,
-        values.evaluate,
-        values.stop,
-        trial.seed,
-        trial.train_flops / trial.train.steps,
-        device,
-    )

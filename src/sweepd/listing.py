@@ -74,8 +74,8 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _is_numeric(values: Sequence[object]) -> bool:
-    found = [value for value in values if value is not None]
-    return bool(found) and all(map(_is_number, found))
+    known = [value for value in values if value is not None]
+    return bool(known) and all(map(_is_number, known))
 
 
 def duration(seconds: float) -> str:

@@ -58,8 +58,8 @@ class Table:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """All rows, each a dict by column."""
-        found: list[dict[str, Any]] = self.arrow.to_pylist()
-        return found
+        rows: list[dict[str, Any]] = self.arrow.to_pylist()
+        return rows
 
     def __len__(self) -> int:
         rows: int = self.arrow.num_rows
@@ -137,11 +137,11 @@ def table_of(columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:
     becomes text."""
     import pyarrow as pa
 
-    found = {}
+    arrays = {}
     for name in columns:
         values = [row.get(name) for row in rows]
         try:
-            found[name] = pa.array(values)
+            arrays[name] = pa.array(values)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            found[name] = pa.array([None if v is None else str(v) for v in values])
-    return pa.table(found)
+            arrays[name] = pa.array([None if v is None else str(v) for v in values])
+    return pa.table(arrays)

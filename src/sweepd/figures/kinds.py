@@ -99,11 +99,11 @@ class Questions:
 
     def _asked(self, question: str, expression: str) -> Asked:
         text = self._text(question)
-        found = answer(self.views, text)
-        self.notes.extend(note for note in found.notes if note not in self.notes)
-        if not found.rows:
+        result = answer(self.views, text)
+        self.notes.extend(note for note in result.notes if note not in self.notes)
+        if not result.rows:
             raise NothingToDraw(f"nothing to draw: `{text}` has no row")
-        return Asked(found, expression, self.views.size_fields)
+        return Asked(result, expression, self.views.size_fields)
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,8 @@ class Report:
         figures, missing = self._figures()
 
         def laws() -> str:
-            found = self.asked.laws.answer
-            return table([*found.group, *LAW_COLUMNS], found.rows, self.asked.texts["fit"])
+            answer = self.asked.laws.answer
+            return table([*answer.group, *LAW_COLUMNS], answer.rows, self.asked.texts["fit"])
 
         def claims() -> str:
             rows = [{name: row[name] for name in row if name != "kind"} for row in self.claims()]
@@ -302,8 +302,8 @@ def _origin(launches: Launches) -> str:
             facts = {"damaged": str(record["damaged"])}
         sweep = escape(str(record.get("sweep", "")))
         parts.append(f"<h3>Launch {record['number']} of {sweep}</h3>")
-        told = (f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in facts.items())
-        parts.append(f"<dl>{''.join(told)}</dl>")
+        terms = (f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in facts.items())
+        parts.append(f"<dl>{''.join(terms)}</dl>")
     for name, grid in launches.grids.items():
         parts.append(
             f"<details><summary>The grid of {escape(name)}</summary>{commands([grid])}</details>"

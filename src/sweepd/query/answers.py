@@ -99,29 +99,29 @@ def answer(views: Views, text: str) -> Answer:
     cells = tuned(cells, grouping.tuned, views.apart, condition, rank, budgets)
 
     notes += _notes(question, cells, condition)
-    found = _rows(views, question, grouping, cells, condition, merit, score_columns(own))
+    result = _rows(views, question, grouping, cells, condition, merit, score_columns(own))
     if by_budget:
         from sweepd.query.growth import with_cost_of_halving  # the laws take a while
 
         as_they_ran = [cell for cell in selected if cell.has_values]
-        found = with_cost_of_halving(found, grouping, as_they_ran)
-    notes += [*found.notes, *_edge_notes(grouping, found.deciding)]
-    partial = sum(not cell.complete for cell in found.deciding)
+        result = with_cost_of_halving(result, grouping, as_they_ran)
+    notes += [*result.notes, *_edge_notes(grouping, result.deciding)]
+    partial = sum(not cell.complete for cell in result.deciding)
     if partial and any(node.scores for _, node in question.expressions):
         notes.append(
-            f"partial: {partial} of {len(found.deciding)} cells shown are judged by fewer seeds, "
+            f"partial: {partial} of {len(result.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
     return Answer(
-        found.columns,
-        found.rows,
+        result.columns,
+        result.rows,
         notes,
         damaged,
         question.verb,
         grouping.group,
         about or frozenset({"acc"}),
         goal_of(condition),
-        found.make_cells,
+        result.make_cells,
         _summary(views, question, asked, selected) if question.verb == "min" else None,
     )
 

@@ -116,7 +116,7 @@ def growth(
 # What a smaller width costs
 
 
-def with_cost_of_halving(found: VerbRows, grouping: Grouping, cells: Sequence[Cell]) -> VerbRows:
+def with_cost_of_halving(result: VerbRows, grouping: Grouping, cells: Sequence[Cell]) -> VerbRows:
     """Returns the rows of `min … by steps` with PER_HALVING in each of them.
 
     Rows that differ in their steps alone have the same PER_HALVING. cells: as they ran, each at its
@@ -128,8 +128,8 @@ def with_cost_of_halving(found: VerbRows, grouping: Grouping, cells: Sequence[Ce
         for columns, members in replace(grouping, group=group).rows(cells)
     }
     empty = dict.fromkeys(PER_HALVING)
-    rows = [row | empty | costs.get(tuple(row[n] for n in group), {}) for row in found.rows]
-    return replace(found, columns=[*found.columns, *PER_HALVING], rows=rows)
+    rows = [row | empty | costs.get(tuple(row[n] for n in group), {}) for row in result.rows]
+    return replace(result, columns=[*result.columns, *PER_HALVING], rows=rows)
 
 
 def cost_of_halving(cells: Sequence[Cell]) -> dict[str, float]:

@@ -137,8 +137,8 @@ class Levels:
         z = (values[:, None] - self.grid) / np.array(SCALES)[:, None, None]
         share = STRAY + (1 - 2 * STRAY) * (1 + np.tanh(z / 2)) / 2
         log = (passed * np.log(share) + failed * np.log1p(-share)).sum(axis=1)
-        found: Array = np.exp(log - log.max())
-        return found
+        likelihood: Array = np.exp(log - log.max())
+        return likelihood
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ def difference(one: Sequence[Point], other: Sequence[Point]) -> Slope | None:
     def between(mine: Array, theirs: Array) -> Array:
         """Returns the likelihood (scales, 2 levels - 1) of the difference of two levels of one
         size, whose own likelihoods are (scales, levels)."""
-        found = [np.convolve(a, b[::-1]) for a, b in zip(mine, theirs, strict=True)]
-        likelihood: Array = np.array(found) / np.max(found)
+        convolved = [np.convolve(a, b[::-1]) for a, b in zip(mine, theirs, strict=True)]
+        likelihood: Array = np.array(convolved) / np.max(convolved)
         return likelihood
 
     likelihoods = (between(*map(levels.likelihood, pair)) for pair in pairs)
@@ -286,15 +286,15 @@ class _Sizes:
     def density(self, start: Array, slopes: Array, shape: Array) -> Array:
         """Returns the likelihood (starts, slopes) of the laws start + slope · shape, up to a factor
         that all laws have in common. shape: (sizes,)"""
-        found = np.zeros((len(start), len(slopes), self.log.shape[-1]), np.float32)
+        total = np.zeros((len(start), len(slopes), self.log.shape[-1]), np.float32)
         step = self.grid[1] - self.grid[0]
         for log, climbed in zip(self.log, shape, strict=True):
             at = (start[:, None] + slopes * climbed - self.grid[0]) / step
             below = np.clip(at, 0, len(self.grid) - 2).astype(int)
             rest = np.clip(at - below, 0, 1)[..., None].astype(np.float32)
             log = (log - log.max()).astype(np.float32)
-            found += log[below] * (1 - rest) + log[below + 1] * rest
-        likelihood: Array = np.exp(found, dtype=np.float64).sum(axis=2)
+            total += log[below] * (1 - rest) + log[below + 1] * rest
+        likelihood: Array = np.exp(total, dtype=np.float64).sum(axis=2)
         return likelihood
 
 
@@ -306,8 +306,8 @@ def _sizes(points: Sequence[Point]) -> tuple[Levels, _Sizes]:
 
 
 def _shares(weights: Sequence[float] | Array) -> Array:
-    found: Array = np.asarray(weights) / np.sum(weights)
-    return found
+    shares: Array = np.asarray(weights) / np.sum(weights)
+    return shares
 
 
 def _slope(slopes: Array, density: Array) -> Slope:

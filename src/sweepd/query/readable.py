@@ -64,8 +64,8 @@ def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
     else:
         columns = [*answer.columns[: answer.columns.index("seeds") + 1], *scores]
     columns += ["at", *(["edge"] if any(row["edge"] for row in answer.rows) else [])]
-    told = _row_of_min if answer.verb == "min" else _row
-    return list(dict.fromkeys(columns)), [told(row, answer.about) for row in answer.rows]
+    for_people = _row_of_min if answer.verb == "min" else _row
+    return list(dict.fromkeys(columns)), [for_people(row, answer.about) for row in answer.rows]
 
 
 def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def least(
         low, high, close = of_best.get("acc_low"), of_best.get("acc_high"), None
         if low is not None and high is not None and (asked := thresholds(condition)):
             close = any(low <= threshold <= high for threshold in asked)
-        found = {
+        by_column = {
             **of_row,
             **least_columns(grouping, row, decisive),
             **row.columns,
@@ -79,7 +79,7 @@ def least(
             "edge": shown and shown.edge,
             "verdict": row.verdict.kind,
         }
-        answered.append({name: found[name] for name in columns})
+        answered.append({name: by_column[name] for name in columns})
     notes = merged_notes(grouping, cells)
     at_the_smallest = sum(row.passes_at_the_smallest for row in rows)
     if at_the_smallest and not grouping.of_score:
@@ -113,13 +113,13 @@ def frontier(
             tied += merit(cell) == best > -inf and cell.values[0] == unbeaten[-1].values[0]
             if merit(cell) > best:
                 best = merit(cell)
-                found = {
+                by_column = {
                     **columns_of(grouping, cell),
                     "solved": cell.row["solved"],
                     cost: cell.values[0],
                     score: cell.values[1],
                 }
-                rows.append(where | {name: found[name] for name in own})
+                rows.append(where | {name: by_column[name] for name in own})
                 unbeaten.append(cell)
     notes = []
     if solved := sum(cell.row["solved"] > 0 for cell in cells):
@@ -166,14 +166,14 @@ def best(
             continue
         winner = max(rivals, key=merit)
         edges = [winner.edge, axis if at_edge(axis, winner, members) else ""]
-        found = {
+        by_column = {
             "values": len({cell.row[axis] for cell in members}),  # unless an axis has that name
             **where,
             **columns_of(grouping, winner),
             axis: winner.row[axis],
             "edge": ",".join(filter(None, edges)),
         }
-        rows.append({name: found[name] for name in columns})
+        rows.append({name: by_column[name] for name in columns})
         winners.append(winner)
     notes = merged_notes(grouping, cells)
     if without:
@@ -194,8 +194,8 @@ def greatest(
     rows, winners = [], []
     for where, members in grouping.rows(cell for cell in cells if cell.outcome):
         winner = max(members, key=lambda cell: cell.values[0])
-        found = {**where, **columns_of(grouping, winner), text: winner.values[0]}
-        rows.append({name: found[name] for name in columns})
+        by_column = {**where, **columns_of(grouping, winner), text: winner.values[0]}
+        rows.append({name: by_column[name] for name in columns})
         winners.append(winner)
     return VerbRows(columns, rows, winners, merged_notes(grouping, cells))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fake_store import FakeStore, Row, now
-from questions import SIZE_FIELDS, planned_on
+from questions import SIZE_FIELDS, planned_on, ran
 
 from sweepd.query.claims import COLUMNS as CLAIM_COLUMNS
 from sweepd.query.claims import SIZES, Measured, claims
@@ -27,16 +27,25 @@ EASIER = "linear and sparse need a smaller d on ed_local than on edit_distance"
 
 def store_of(needs: Mapping[tuple[str, str, int], float], **axes: Any) -> FakeStore:
     """A store in which each (task, model, size) needs its own d to pass, of 8 to 1024."""
-    store, axes = FakeStore(), {"positions": "sinusoidal"} | axes
-    trials = {
-        (*key, d): planned_on(key[0], key[2], d, key[1], **axes)
-        for key in needs
-        for d in (8, 16, 32, 64, 128, 256, 512, 1024)
-    }
-    store.add_sweep("s", list(trials.values()), size_fields=SIZE_FIELDS)
-    for (*key, d), row in trials.items():
-        store.end(row, "completed", 0.95 if d >= needs[tuple(key)] else 0.5)  # type: ignore[index]
-    return store
+    trials = [
+        planned_on(task, size, 2**octave, model, **{"positions": "sinusoidal"} | axes)
+        for task, model, size in needs
+        for octave in range(3, 11)
+    ]
+
+    def acc(row: Row) -> float:
+        return 0.95 if row["d"] >= needs[row["task"], row["model"], row["size"]] else 0.5
+
+    return ran(trials, acc, size_fields=SIZE_FIELDS)
+
+
+def together(*stores: FakeStore) -> FakeStore:
+    """One store with the sweeps of these."""
+    whole = FakeStore()
+    for number, store in enumerate(stores):
+        whole.add_sweep(f"s{number}", store.plan, size_fields=SIZE_FIELDS)
+        whole.endings += store.endings
+    return whole
 
 
 def judged(store: FakeStore) -> dict[str, Row]:
@@ -132,25 +141,18 @@ def test_sizes_of_the_paper_and_others_are_not_fitted_together() -> None:
 def test_only_equal_settings_are_compared(setting: str) -> None:
     store = store_of({("lis", "standard", 40): 16}, **{setting: 10})
     other = store_of({("lis", "linear", 40): 64}, **{setting: 20})
-    store.add_sweep("other", other.plan, size_fields=SIZE_FIELDS)
-    store.endings += other.endings
-    assert statuses(store)[LINEAR] == "not measured"
+    assert statuses(together(store, other))[LINEAR] == "not measured"
 
 
 def test_settings_that_only_one_has_keep_nothing_apart() -> None:
     store = store_of({("lis", "standard", 40): 16})
     other = store_of({("lis", "linear", 40): 64}, feature_map="elu")
-    store.add_sweep("other", other.plan, size_fields=SIZE_FIELDS)
-    store.endings += other.endings
-    assert statuses(store)[LINEAR] == "supported"
+    assert statuses(together(store, other))[LINEAR] == "supported"
 
 
 def test_evidence_names_the_settings_that_vary() -> None:
-    store = FakeStore()
-    for steps in (10, 20):
-        one = store_of({("lis", "standard", 40): 16, ("lis", "linear", 40): 64}, steps=steps)
-        store.add_sweep(f"of {steps}", one.plan, size_fields=SIZE_FIELDS)
-        store.endings += one.endings
+    needs = {("lis", "standard", 40): 16.0, ("lis", "linear", 40): 64.0}
+    store = together(*(store_of(needs, steps=steps) for steps in (10, 20)))
     assert judged(store)[LINEAR]["evidence"] == (
         "2 for: linear on lis at size 40, steps 10: (32, 64], standard (8, 16]; "
         "linear on lis at size 40, steps 20: (32, 64], standard (8, 16]"
@@ -205,19 +207,14 @@ def test_locality_is_also_the_level_of_d() -> None:
 @pytest.mark.parametrize(
     ("n", "most", "d", "status"),
     [
-        (40, 0.97, 1024, "supported"),
-        (40, 1.0, 1024, "contradicted"),
-        (40, 1.0, 64, "contradicted"),
-        (40, 0.97, 64, "undecided"),
-        (50, 0.97, 1024, "at other settings"),
-        (8, 1.0, 1024, "not measured"),
+        (40, 0.97, 1024, "supported"), (40, 1.0, 1024, "contradicted"),
+        (40, 1.0, 64, "contradicted"), (40, 0.97, 64, "undecided"),
+        (50, 0.97, 1024, "at other settings"), (8, 1.0, 1024, "not measured"),
     ],
-)
+)  # fmt: skip
 def test_sparse_below_100_percent(n: int, most: float, d: int, status: str) -> None:
-    store, row = FakeStore(), planned_on("lis", n, d, "sparse", positions="sinusoidal")
-    store.add_sweep("s", [row], size_fields=SIZE_FIELDS)
-    store.end(row, "completed", most)
-    assert statuses(store)[IMPERFECT] == status
+    row = planned_on("lis", n, d, "sparse", positions="sinusoidal")
+    assert statuses(ran([row], lambda _: most, size_fields=SIZE_FIELDS))[IMPERFECT] == status
 
 
 @pytest.mark.parametrize(
@@ -227,9 +224,7 @@ def test_sparse_below_100_percent(n: int, most: float, d: int, status: str) -> N
 def test_depth(three: int, five: int, status: str) -> None:
     store = store_of({("edit_distance", "linear", 6): three})
     deeper = store_of({("edit_distance", "linear", 6): five}, layers=5)
-    store.add_sweep("deeper", deeper.plan, size_fields=SIZE_FIELDS)
-    store.endings += deeper.endings
-    assert statuses(store)[DEPTH] == status
+    assert statuses(together(store, deeper))[DEPTH] == status
 
 
 def test_only_chains_of_thought_count() -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_store import FakeStore, now
-from questions import SIZE_FIELDS, planned_on
+from fake_store import Row, now
+from questions import SIZE_FIELDS, planned_on, ran
 from typer.testing import CliRunner
 
 from sweepd.cli import application
@@ -30,14 +30,13 @@ from sweepd.store.store import Store
 from sweepd.tasks.arithmetic import PUBLISHED_L
 
 GRIDS = sorted((Path(__file__).parents[2] / "grids").glob("*.yaml"))
-NOTHING = Measured(None)
 
 
 # Table 2
 
 
 def test_table_2_is_our_count_of_weights_at_the_implied_d() -> None:
-    rows = table2(NOTHING)
+    rows = table2(Measured(None))
     assert len(rows) == 12
     for row in rows:
         assert tuple(row) == TABLE2_COLUMNS
@@ -57,17 +56,18 @@ def test_no_other_d_of_the_grid_explains_a_published_figure() -> None:
 
 
 def test_what_the_store_measured_stands_beside() -> None:
-    store = FakeStore()
     trials = [
         planned_on("arithmetic", 6, d, "linear", operators=6, modulus=modulus, layers=layers)
         | {"L": 87}
         for d in (64, 128)
         for modulus, layers in ((11, 3), (7, 3), (11, 5))
     ]  # fmt: skip
-    store.add_sweep("s", trials, size_fields=SIZE_FIELDS)
-    for row in trials:
+
+    def acc(row: Row) -> float:
         ours = row["modulus"] == 11 and row["layers"] == 3
-        store.end(row, "completed", 0.95 if row["d"] >= 128 or not ours else 0.5)
+        return 0.95 if row["d"] >= 128 or not ours else 0.5
+
+    store = ran(trials, acc, size_fields=SIZE_FIELDS)
     rows = {(row["model"], row["L"]): row for row in table2(Measured(connect(store, code=now)))}
     found = rows.pop(("linear", 87))
     assert (found["measured_d"], found["verdict"]) == (128, "exact")
@@ -154,12 +154,9 @@ def test_the_paper_s_grids_are_the_paper_s() -> None:
             assert (trial.axes["heads"], trial.axes["dropout"]) == (4, 0.1)
             assert (trial.train.steps - 1) * 512 < 100 * 10**6 <= trial.train.steps * 512
             assert isinstance(trial.train, Train)
-            assert (trial.train.lr, trial.train.weight_decay) == (1e-4, 0.01)
-            assert (trial.train.batch_size, trial.train.beta1, trial.train.beta2) == (
-                512,
-                0.9,
-                0.999,
-            )
+            train = trial.train
+            assert (train.lr, train.weight_decay, train.batch_size) == (1e-4, 0.01, 512)
+            assert (train.beta1, train.beta2) == (0.9, 0.999)
     lengths = {(trial.task_name, trial.size): trial.L for trial in paper("paper").trials}
     assert [lengths["lis", n] for n in (40, 110, 175, 250)] == [83, 223, 353, 503]
     assert [lengths["edit_distance", n] for n in (6, 12, 16, 20)] == [72, 210, 342, 506]

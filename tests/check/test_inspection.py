@@ -1,5 +1,6 @@
 """What is wrong with a user's class that training would not show. Each mistake is found, by name,
-and with its line. Classes that are right pass, among them all our own tasks and models."""
+and with its file. Classes that are right pass, among them all our own tasks and models. More
+mistakes, each with its line, are in `test_mistakes.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from mistakes import LOOP
 
-from sweepd.check.cases import cases_of
+from sweepd.check.cases import Finding, cases_of
 from sweepd.check.inspection import inspect
 from sweepd.check.models import MODEL_CHECKS, Network
 from sweepd.check.tasks import TASK_CHECKS
@@ -97,55 +99,15 @@ MODELS = {
 """,
         "decodes otherwise than it trains: after `prefill` of",
     ),
-    "weights of their own": (
-        """
-    def build(self, vocab, L, capacity, generator):
-        model = super().build(vocab, L, capacity, generator)
-        model.head.bias.data.copy_(torch.from_numpy(np.random.randn(vocab)))
-        return model
-""",
-        "starts with other weights for the same seed (head.bias)",
-    ),
-    "noise in evaluation": (
-        """
-    def build(self, vocab, L, capacity, generator):
-        model = super().build(vocab, L, capacity, generator)
-        forward = model.logits
-        model.logits = lambda x: forward(x + torch.randn_like(x))
-        return model
-""",
-        "gives other outputs for the same row, in evaluation",
-    ),
-    "one output too many": (
-        """
-    def build(self, vocab, L, capacity, generator):
-        return super().build(vocab + 1, L, capacity, generator)
-""",
-        "gives outputs of shape",
-    ),
 }
 
 TASKS = {
-    "numpy's generator": (
-        """
-    def fill(self, rng, tokens):
-        super().fill(np.random.default_rng(np.random.randint(9)), tokens)
-""",
-        "draws from numpy's global generator",
-    ),
     "python's generator": (
         """
     def fill(self, rng, tokens):
         super().fill(np.random.default_rng(random.randrange(99)), tokens)
 """,
         "draws from Python's global generator",
-    ),
-    "the system's generator": (
-        """
-    def fill(self, rng, tokens):
-        super().fill(np.random.default_rng(), tokens)
-""",
-        "draws from something other than `rng`",
     ),
     "no generator": (
         """
@@ -186,13 +148,6 @@ TASKS = {
 """,
         "gives targets of type int32",
     ),
-    "one split": (
-        """
-    def sample(self, rng, count, split):
-        return super().sample(rng, count, Split.TRAIN)
-""",
-        "gives the same inputs in training, checks and tests",
-    ),
     "no batch": (
         """
     def batch(self, rng, count, split):
@@ -213,23 +168,20 @@ def faults(
     return [str(finding) for finding in inspect(case, folder) if not finding.ok]
 
 
-@pytest.mark.parametrize("mistake", MODELS)
-def test_what_is_wrong_with_a_model(tmp_path: Path, mistake: str) -> None:
-    body, told = MODELS[mistake]
-    (tmp_path / "v1.py").write_text(MODEL + body)
-    [fault] = faults("model", tmp_path, model="v1.py:Net")
-    assert told in fault
-    assert fault.startswith(f"{tmp_path / 'v1.py'}:") and " v1.py:Net " in fault
-
-
-@pytest.mark.parametrize("mistake", TASKS)
-def test_what_is_wrong_with_a_task(tmp_path: Path, mistake: str) -> None:
-    body, told = TASKS[mistake]
-    (tmp_path / "mine.py").write_text(TASK + body)
-    few = "task.value_range=5", "task.n=4"  # or no input would be drawn twice
-    [fault] = faults("task", tmp_path, *few, task="mine.py:Problem")
-    assert told in fault
-    assert fault.startswith(f"{tmp_path / 'mine.py'}:")
+@pytest.mark.parametrize("mistake", [*MODELS, *TASKS])
+def test_what_is_wrong(tmp_path: Path, mistake: str) -> None:
+    file = tmp_path / "mine.py"
+    if mistake in MODELS:
+        body, said = MODELS[mistake]
+        file.write_text(MODEL + body)
+        [fault] = faults("model", tmp_path, model="mine.py:Net")
+    else:
+        body, said = TASKS[mistake]
+        file.write_text(TASK + body)
+        few = "task.value_range=5", "task.n=4"  # or no input would be drawn twice
+        [fault] = faults("task", tmp_path, *few, task="mine.py:Problem")
+    assert said in fault
+    assert fault.startswith(f"{file}:") and " mine.py:" in fault
 
 
 def test_what_raises_is_told_apart_and_has_its_line(tmp_path: Path) -> None:
@@ -291,7 +243,9 @@ def test_our_tasks_pass(task: str) -> None:
 def test_our_models_pass(model: str, task: str) -> None:
     kind = registry.find_task(task, Path())
     problem = kind(values="reals") if task == "adaptive_memory" else kind()  # type: ignore[call-arg]
-    network = Network(registry.find_model(model, Path())(**SMALL), problem)
+    architecture = registry.find_model(model, Path())
+    small = {name: value for name, value in SMALL.items() if name in parameters(architecture)}
+    network = Network(architecture(**small), problem)
     with torch.no_grad():
         for check in MODEL_CHECKS.values():
             assert check(network)
@@ -328,3 +282,48 @@ def test_a_mistake_in_large_sizes_alone(tmp_path: Path) -> None:
     found = {case.extent: list(inspect(case, tmp_path)) for case in cases if case.kind == "model"}
     assert all(finding.ok for finding in found["smallest"])
     assert found["largest"][-1].raised and "room for 12" in found["largest"][-1].detail
+
+
+def of_loop(folder: Path, *changes: tuple[str, str]) -> list[Finding]:
+    """What is seen of the loop of `mistakes.py` with other texts in it."""
+    text = LOOP
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "mine.py").write_text(text)
+    [case] = cases_of(parse_grid("loop: {name: mine.py:Mine}", "grid.yaml", [], folder))
+    return list(inspect(case, folder))
+
+
+ROW = 'return {"acc": 0.5, "f1": self.at}'
+
+
+@pytest.mark.parametrize(("used", "remark"), [("seed", False), ("7", True)])
+def test_a_seed_that_changes_nothing_is_remarked_on(
+    tmp_path: Path, used: str, remark: bool
+) -> None:
+    findings = of_loop(tmp_path, ("random.Random(seed)", f"random.Random({used})"))
+    [seed] = [finding for finding in findings if finding.check == "seed"]
+    assert seed.ok and ("is `seed` used?" in seed.detail) == remark
+
+
+def test_what_a_loop_raises_is_told_apart(tmp_path: Path) -> None:
+    [fault] = of_loop(tmp_path, (ROW, "1 / 0"))
+    assert not fault.ok and fault.raised and "ZeroDivisionError" in fault.detail
+    [fault] = of_loop(tmp_path, (ROW, "return {}"))
+    assert not fault.ok and not fault.raised
+
+
+def test_a_loop_that_ends_early_and_one_without_save_pass(tmp_path: Path) -> None:
+    ends = ROW.replace("return", "return None if self.at > 0.1 else")
+    for change in [(ROW, ends)], [("def save", "def keep"), ("def load", "def take")]:
+        assert all(finding.ok for finding in of_loop(tmp_path, *change))
+
+
+def test_the_first_row_of_a_slow_loop_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweepd.check.training.MOST_SECONDS", -1)
+    assert all(finding.ok for finding in of_loop(tmp_path))
+    [fault] = of_loop(tmp_path, ("0.5, ", "float('nan'), "))
+    assert "reported acc = nan at step 1" in fault.detail

@@ -1,6 +1,6 @@
 """Attempts on a real store, without Ray: where a trial starts, what it leaves behind for others,
 and what its ending says. A trial that was stopped and goes on gives the numbers of one that was
-never stopped. Covers `trial/loop.py`."""
+never stopped."""
 
 from __future__ import annotations
 
@@ -152,7 +152,9 @@ def test_a_run_cut_twice_keeps_its_parent(runs: Runs) -> None:
     first = runs.run()
     longer = runs.trial("train.steps=90")
     runs.at(longer, 40).interrupt()
-    assert runs.ending(longer)["status"] == "interrupted"
+    cut = runs.ending(longer)
+    assert cut["status"] == "interrupted" and cut["loss"] > 0, "the loss of its last row"
+    assert cut["acc"] is cut["total"] is None
     ending = runs.run("train.steps=90")
     assert (ending["status"], ending["parent"]) == ("completed", first["id"])
 

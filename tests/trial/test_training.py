@@ -12,7 +12,7 @@ import weakref
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 import torch
@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from over import result_of, score_of, untimed
 
-from sweepd.grid.registry import find_model, find_task, shipped_models, shipped_tasks
+from sweepd.grid.registry import Entry, find_model, find_task, shipped_models, shipped_tasks
 from sweepd.grid.settings import Evaluate, LrRule, Precision, Schedule, Stop, Train
-from sweepd.models.base import Architecture, TransformerArchitecture
+from sweepd.models.base import Architecture
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
@@ -70,11 +70,7 @@ def finish(training: Training) -> list[StepRow]:
     return [untimed(row) for row in training.advance() if row is not None]
 
 
-EVERY_MODEL = [
-    cast("type[TransformerArchitecture]", find_model(entry.name, Path()))
-    for entry in shipped_models()
-]
-EVERY_TASK: list[Task] = [
+LISTED: list[Task] = [
     LIS(n=4, value_range=8),
     LIS(n=4, value_range=8, cot=False),
     EditDistance(n=3, shorter=1),
@@ -87,23 +83,20 @@ EVERY_TASK: list[Task] = [
     AdaptiveMemory(longest=8, values="reals", length=12),
     SparseMemory(length=12),
 ]
+KINDS: list[Any] = [find_task(entry.name, Path()) for entry in shipped_tasks()]
+EVERY_TASK = [*LISTED, *(kind() for kind in KINDS if kind not in set(map(type, LISTED)))]
+SETTING = {"d": 8, "layers": 1, "heads": 2, "dropout": 0.2}
 
 
-def test_these_are_all_tasks() -> None:
-    assert {type(task) for task in EVERY_TASK} == {
-        find_task(entry.name, Path()) for entry in shipped_tasks()
-    }
-
-
-@pytest.mark.parametrize("model", EVERY_MODEL, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("entry", shipped_models(), ids=lambda entry: entry.name)
 @pytest.mark.parametrize(
     ("schedule", "cut"), [*zip(get_args(Schedule), (2, 10, 14, 18), strict=True)]
 )
-def test_a_restored_snapshot_continues_bitwise(
-    model: type[TransformerArchitecture], schedule: Schedule, cut: int
-) -> None:
+def test_a_restored_snapshot_continues_bitwise(entry: Entry, schedule: Schedule, cut: int) -> None:
     train = Train(steps=20, batch_size=8, warmup=3, schedule=schedule)
-    continues_bitwise(TASK, model(d=8, layers=1, heads=2, dropout=0.2), train, cut)
+    kind: Any = find_model(entry.name, Path())
+    known = {name: value for name, value in SETTING.items() if name in entry.parameters}
+    continues_bitwise(TASK, kind(**known), train, cut)
 
 
 @pytest.mark.parametrize("task", EVERY_TASK, ids=repr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import finish
 
 from sweepd.grid.plan import plan
 from sweepd.grid.settings import Evaluate
@@ -63,9 +64,7 @@ class Runs:
 
     def run(self, *sets: str) -> dict[str, Any]:
         trial = self.trial(*sets)
-        attempt = self.begin(trial)
-        while attempt.status is None:
-            attempt.advance(9.0)
+        finish(self.begin(trial), 9.0)
         return self.ending(trial)
 
     def ending(self, trial: Trial) -> dict[str, Any]:

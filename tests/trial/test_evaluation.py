@@ -1,18 +1,24 @@
 """Evaluation, the fast way and the obvious way. The fast way makes one parallel pass, and decodes a
 row only from its first error on. The obvious way decodes every row from its prompt, by full forward
-passes. Both count the same. Targets without a chain are counted one by one."""
+passes. Both count the same. Targets without a chain are counted one by one. Loss and accuracy by
+position are compared with sums that are taken one by one. How many independent answers the targets
+of a row are worth is compared with simulated rows."""
 
 from __future__ import annotations
 
 import copy
+import json
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.intervals import wilson
 from sweepd.models.base import Architecture
 from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
@@ -24,7 +30,14 @@ from sweepd.tasks.edit_distance import EditDistance
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
-from sweepd.trial.evaluation import ROWS_AT_ONCE, decode, evaluate, loss_of, teacher_forced
+from sweepd.trial.evaluation import (
+    ROWS_AT_ONCE,
+    Profile,
+    decode,
+    evaluate,
+    loss_of,
+    worth_of,
+)
 from sweepd.trial.training import Training
 
 TASKS: list[ChainTask] = [
@@ -110,24 +123,6 @@ def test_rows_decode_alike_alone_and_together(architecture: Architecture) -> Non
         assert alone == row == decoded_plainly(model, task, chains.tokens[i, : given[i]].tolist())
 
 
-def test_first_error_is_the_first_wrong_argmax() -> None:
-    task = TASKS[0]
-    model = trained(task, MODELS[0])
-    chains = task.sample(np.random.default_rng(1), 50, Split.TRAIN)
-    first, _, count = teacher_forced(model, chains)
-    batch = chains.batch()
-    with torch.inference_mode():
-        guess = model(torch.from_numpy(batch.inputs)).argmax(-1).numpy()
-    assert count == (batch.targets != IGNORE).sum()
-    for row in range(50):
-        wrong = [
-            t
-            for t, target in enumerate(batch.targets[row])
-            if target != IGNORE and guess[row, t] != target
-        ]
-        assert first[row] == (wrong[0] if wrong else -1)
-
-
 @pytest.mark.parametrize("architecture", MODELS, ids=lambda model: type(model).__name__)
 def test_ids_without_a_chain_count_one_by_one(architecture: Architecture) -> None:
     task = AdaptiveMemory(memories=1, longest=4, symbols=3, length=12)
@@ -185,3 +180,64 @@ def test_evaluation_leaves_the_mode_as_it_was() -> None:
         model.train(training)
         evaluate(model, task, chains)
         assert model.training is training
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_a_profile_holds_the_means_of_every_position(seed: int, from_first: bool) -> None:
+    rng = np.random.default_rng(seed)
+    losses, right = rng.random((9, 6)), rng.random((9, 6)) < 0.5
+    scored = rng.random((9, 6)) < 0.6
+    first = scored.argmax(axis=1) if from_first else None
+    profile = Profile.empty(6)
+    for rows in (slice(0, 4), slice(4, 9)):
+        part = None if first is None else first[rows]
+        profile.add(losses[rows], right[rows], scored[rows], part)
+    for position, (loss, acc) in enumerate(
+        zip(
+            json.loads(profile.means(profile.loss)),
+            json.loads(profile.means(profile.right)),
+            strict=True,
+        )
+    ):
+        there = [
+            (losses[i, t], right[i, t])
+            for i in range(9)
+            for t in range(6)
+            if scored[i, t] and t - (first[i] if first is not None else 0) == position
+        ]
+        if there:
+            assert loss == pytest.approx(np.mean([one for one, _ in there]), rel=1e-3)
+            assert acc == pytest.approx(np.mean([one for _, one in there]), rel=1e-3, abs=1e-3)
+        else:
+            assert loss is acc is None
+
+
+def test_a_loss_that_is_no_number_is_null() -> None:
+    profile = Profile.empty(2)
+    profile.add(np.array([[np.nan, 1.0]]), None, np.array([[True, True]]))
+    assert json.loads(profile.means(profile.loss)) == [None, 1.0]
+
+
+def test_rows_that_stand_or_fall_together_are_worth_one_answer_each() -> None:
+    rng = np.random.default_rng(0)
+    whole = rng.random(400) < 0.8
+    targets = np.full(400, 16)
+    assert worth_of(whole * 16, targets) == pytest.approx(400, rel=0.01)
+    single = (rng.random((400, 16)) < 0.8).sum(axis=1)
+    assert worth_of(single, targets) > 0.8 * 6400
+
+
+def test_the_interval_of_hanging_rows_holds_the_truth() -> None:
+    rng = np.random.default_rng(1)
+    held = []
+    for _ in range(300):
+        of_row = rng.beta(4, 1, size=200)  # each row is easier or harder than others: .8 on average
+        right = rng.binomial(16, of_row)
+        low, high = wilson(right.sum() / 3200, worth_of(right, np.full(200, 16)))
+        held.append(low <= 0.8 <= high)
+    assert 0.92 <= np.mean(held) <= 0.98
+
+
+def test_all_right_or_none_counts_rows() -> None:
+    targets = np.array([3, 3, 0, 2])
+    assert worth_of(targets, targets) == worth_of(0 * targets, targets) == 3

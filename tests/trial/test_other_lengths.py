@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from faults import ran
 from over import result_of, score_of
 from torch import Tensor, nn
 
@@ -34,7 +35,7 @@ from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
-from sweepd.trial.attempt import Attempt, started
+from sweepd.trial.attempt import started
 from sweepd.trial.other_lengths import ScoredLonger
 from sweepd.trial.training import Stream, Training, generator
 
@@ -249,10 +250,7 @@ def test_a_score_that_cannot_be_had_is_null_and_the_log_says_why(tmp_path: Path)
     store = Store.create(str(tmp_path))
     sets = ["lengths=[2]", "model.positions=learned"]
     [trial] = plan(parse_grid(GRID, "grid.yaml", sets, Path())).trials
-    attempt = Attempt(store, trial, 1000, "a", Path(), "cpu", 1e9)
-    attempt.begin()
-    while attempt.status is None:
-        attempt.advance(9.0)
+    attempt = ran(store, trial)
     [row] = store.read_trials().table.to_pylist()
     assert (row["status"], row["error"]) == ("completed", None) and row["acc"] is not None
     assert row.get("acc_2x") is None and attempt.report()["acc_2x"] is None

@@ -1,6 +1,6 @@
 """A loop of the user's own, as an attempt runs it. What it hands over is read, or refused with file
 and line. Also tested are its end and its budgets. A loop that was cut off goes on with the same
-numbers. Covers `trial/user_values.py`."""
+numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import finish
 
 from sweepd.grid.metrics import RANGES
 from sweepd.grid.plan import plan
@@ -89,11 +90,9 @@ class Runs:
         return attempt
 
     def run(self, trial: Trial) -> dict[str, Any]:
-        attempt = self.begin(trial)
-        while attempt.status is None:
-            attempt.advance(9.0)
-        assert attempt.ending is not None
-        return attempt.ending
+        ending = finish(self.begin(trial), 9.0).ending
+        assert ending is not None
+        return ending
 
     def metrics(self, trial: Trial) -> list[dict[str, Any]]:
         rows = self.store.read_metrics([trial.id]).table.to_pylist()
@@ -179,19 +178,13 @@ def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Runs, value: s
     ("advance", "message"),
     [
         ("return 3", "returned 3 (int); it must return a mapping of its metrics (acc, far)"),
-        ("return None", "returned None before any row"),
-        ("return {'far': 1.0}", "did not report acc"),
-        ("return {'acc': 1, 'far': 1, 'fast': 2}", "reported 'fast' (str), which its `metrics` do"),
-        ("return {i: 0 for i in range(10**5)}", "reported 0 (int) and 99999 more, which its"),
         ("return {'acc': 1, 'far': 'x' * 10**6}", "… (str); it must be one number"),
-        ("return {'acc': 1, 'far': torch.ones(3)}", "far = tensor([1., 1., 1.]) (Tensor); it must"),
         ("return {'acc': 1, 'far': 10**400}", "… (int); it must be one number"),
         (
             "return {'acc': 1, 'far': 1, 'total': 1e30}",
             "total = 1e+30; it lies between 0 and 9.007",
         ),
         ("return {'acc': True, 'far': 1}", "reported acc = True (bool); it must be one number"),
-        ("return {'acc': 1.5, 'far': 1}", "reported acc = 1.5; it lies between 0 and 1"),
         ("return {'acc': 1, 'far': 1, 'total': 0.5}", "reported total = 0.5; it is a count"),
     ],
 )
@@ -203,29 +196,20 @@ def test_a_wrong_row_is_an_error_that_says_where(runs: Runs, advance: str, messa
     assert message in ending["error"] and len(ending["error"]) < 300
 
 
-@pytest.mark.parametrize(
-    ("change", "place", "message"),
-    [
-        (
-            ("return Walker(self)", "return 1"),
-            "start",
-            "returned 1 (int), which has no `advance()`",
-        ),
+def test_a_wrong_start_or_save_too(runs: Runs) -> None:
+    """`check` sees these before, as docs/check.md says."""
+    for change, place, message in (
         (("def load", "def take"), "start", "which has only one of `save()` and `load(data)`"),
         (("return json.dumps(self.at).encode()", "return self.at"), "save", "must return bytes"),
-    ],
-)
-def test_a_wrong_start_or_save_too(
-    runs: Runs, change: tuple[str, str], place: str, message: str
-) -> None:
-    runs.write("pass", change)
-    attempt = runs.begin(runs.trial())
-    if attempt.status is None:
-        attempt.advance(0.0)
-        attempt.interrupt()
-    assert attempt.ending is not None and attempt.status == "failed"
-    found = attempt.ending["error"]
-    assert found.startswith(runs.place(f"def {place}")) and message in found
+    ):
+        runs.write("pass", change)
+        attempt = runs.begin(runs.trial())
+        if attempt.status is None:
+            attempt.advance(0.0)
+            attempt.interrupt()
+        assert attempt.ending is not None and attempt.status == "failed"
+        error = attempt.ending["error"]
+        assert error.startswith(runs.place(f"def {place}")) and message in error
 
 
 def test_a_state_that_cannot_be_loaded_is_told_with_its_line(runs: Runs) -> None:

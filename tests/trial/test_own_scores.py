@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from faults import ran
 from mistakes import TASK
 from torch import Tensor, nn
 
@@ -21,7 +22,6 @@ from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import GridError
 from sweepd.store.store import Store
 from sweepd.tasks.base import Batch
-from sweepd.trial.attempt import Attempt
 from sweepd.trial.evaluation import Score, evaluate
 from sweepd.trial.user_values import Unusable
 
@@ -150,12 +150,9 @@ def trial_of(folder: Path, text: str, name: str) -> Trial:
 
 def ending_of(folder: Path, text: str, name: str) -> tuple[dict[str, Any], Store]:
     store, trial = Store.create(str(folder / "results")), trial_of(folder, text, name)
-    attempt = Attempt(store, trial, 1001, "s", folder, "cpu", 1e9)
-    attempt.begin()
-    while attempt.status is None:
-        attempt.advance(9.0)
-    assert attempt.ending is not None
-    return attempt.ending, store
+    ending = ran(store, trial, base=folder).ending
+    assert ending is not None
+    return ending, store
 
 
 @pytest.mark.parametrize(

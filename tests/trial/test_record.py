@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from faults import ran
 from inprocess import sweepd
 
 from sweepd.cli.show import WIDTH, sparkline
@@ -16,7 +17,6 @@ from sweepd.grid.spec import load_grid, parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.run import driver
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt
 from sweepd.trial.record import TrialRecord, changed_code, changed_settings, record_of, write_out
 
 NET = """
@@ -63,10 +63,7 @@ def saved(folder: Path, store: Store) -> Plan:
 
 
 def trained(folder: Path, store: Store, trial: Trial, number: int = 1000) -> TrialRecord:
-    attempt = Attempt(store, trial, number, "s", folder, "cpu", 1e9)
-    attempt.begin()
-    while attempt.status is None:
-        attempt.advance(9.0)
+    ran(store, trial, number, folder)
     return record_of(store, trial.id)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import io
 import itertools
 import math
+import subprocess
+import sys
 import time
 import weakref
 from functools import partial
@@ -19,6 +22,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from over import result_of, score_of, untimed
+from torch.nn import functional as F
 
 from sweepd.grid.registry import Entry, find_model, find_task, shipped_models, shipped_tasks
 from sweepd.grid.settings import Evaluate, LrRule, Precision, Schedule, Stop, Train
@@ -35,9 +39,11 @@ from sweepd.tasks.equation import Equation
 from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
+from sweepd.trial.generators import seed_torch
 from sweepd.trial.runs import Result, StepRow
 from sweepd.trial.training import (
     LOG_EVERY,
+    AdamW,
     Stream,
     Training,
     generator,
@@ -339,3 +345,65 @@ def test_a_run_that_is_dropped_is_gone_at_once() -> None:
         assert [found() for found in gone] == [None, None]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 + 5, 2**63 - 1])
+def test_a_seed_gives_the_numbers_of_torch_s_own(seed: int) -> None:
+    """`seed_torch` sets the same state as `torch.manual_seed`, which it replaces."""
+    before = torch.get_rng_state()
+    torch.manual_seed(seed)
+    expected = torch.rand(7), torch.nn.functional.dropout(torch.ones(50))
+    for device in (None, torch.device("cpu")):
+        torch.rand(3)
+        seed_torch(seed, device)
+        again = torch.rand(7), torch.nn.functional.dropout(torch.ones(50))
+        assert all(map(torch.equal, again, expected))
+    torch.set_rng_state(before)
+
+
+def parameters_after(optimizer: type[torch.optim.AdamW], steps: int = 20) -> list[torch.Tensor]:
+    """Parameters after some clipped steps on random data, continued once from a snapshot."""
+    generator = torch.Generator().manual_seed(0)
+    slope = torch.nn.Parameter(torch.randn(8, 4, generator=generator))
+    offset = torch.nn.Parameter(torch.zeros(4))
+    new = partial(optimizer, [slope, offset], 1e-2, (0.9, 0.95), weight_decay=0.1, fused=True)
+    steering = new()
+    for step in range(steps):
+        if step == steps // 2:
+            saved = io.BytesIO()
+            torch.save(steering.state_dict(), saved)
+            saved.seek(0)
+            steering = new()
+            steering.load_state_dict(torch.load(saved))
+        x = torch.randn(16, 8, generator=generator)
+        loss = F.mse_loss(torch.addmm(offset, x, slope), x[:, :4])
+        steering.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_([slope, offset], 0.5)
+        steering.param_groups[0]["lr"] = 1e-2 / (step + 1)
+        steering.step()
+    return [slope.detach(), offset.detach()]
+
+
+def test_the_numbers_of_adamw_are_those_of_torch() -> None:
+    ours, theirs = parameters_after(AdamW), parameters_after(torch.optim.AdamW)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+TRAIN = """
+import sys
+from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.models.standard import Standard
+from sweepd.tasks.lis import LIS
+from sweepd.trial.training import Training
+
+train, evaluate = Train(steps=2, batch_size=4), Evaluate(check_samples=8, verdict_samples=8)
+model = Standard(d=4, layers=1, heads=1, dropout=0.1)
+for _ in Training(LIS(n=2), model, train, evaluate, Stop(), 0, 1.0, "cpu").advance():
+    pass
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+def test_a_trial_does_not_load_the_compiler() -> None:
+    subprocess.run([sys.executable, "-c", TRAIN], check=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import faulty
 import pytest
+from faults import ran
 
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
@@ -47,11 +48,7 @@ def run(folder: Path, task: str, *sets: str) -> tuple[Store, Attempt]:
     store = Store.create(str(folder / "results"))
     grid = parse_grid(GRID.replace("TASK", f"faulty.py:{task}"), "grid.yaml", sets, folder)
     [trial] = plan(grid).trials
-    made = Attempt(store, trial, 1001, "s", folder, "cpu", 1e9)
-    made.begin()
-    while made.status is None:
-        made.advance(9.0)
-    return store, made
+    return store, ran(store, trial, base=folder)
 
 
 @pytest.mark.parametrize("fault", [*faulty.ERRORS, *faulty.BATCHES, *faulty.SAMPLES])

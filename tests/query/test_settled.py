@@ -45,46 +45,37 @@ def made(*sets: str) -> Plan:
     return plan(parse_grid(GRID, "s.yaml", sets, Path()))
 
 
-def truth(seed: int) -> Callable[[Trial], Outcome]:
-    """Outcomes whose scores approach a limit that rises with d as a power of the steps."""
+def truth(
+    seed: int, diverged: float | None = None, stuck: float = 0.0
+) -> Callable[[Trial], Outcome]:
+    """Outcomes whose scores approach a limit that rises with d as a power of the steps. The share
+    `stuck` of the seeds stays at .5 whatever its budget. Where some trials may diverge, the scores
+    are losses."""
     rng = random.Random(seed)
     needs = dict(zip((4, 6, 8), sorted(rng.uniform(2, 40) for _ in range(3)), strict=True))
     power, early = rng.uniform(0.4, 0.9), rng.uniform(100, 600)
 
     def outcome_of(trial: Trial) -> Outcome:
-        own = random.Random(f"{seed} {trial.id}")
-        d: Any = trial.axes["d"]
-        limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(d / needs[trial.size]))))
-        rate = abs(math.log(trial.train.peak_lr(32) / 3e-3))
-        score = limit - (trial.train.steps / early) ** -power - 0.05 * rate + own.gauss(0, 0.02)
-        return Outcome("completed", min(1.0, max(0.0, score)), 1024)
+        peak = trial.train.peak_lr(32)
+        where = f"{trial.size} {trial.axes['d']} {peak} {trial.seed}"
+        if random.Random(where).random() < stuck:
+            score = 0.5 + random.Random(trial.id).gauss(0, 0.02)
+        else:
+            limit = 1 / (1 + math.exp(-(2.2 + 1.5 * math.log2(width(trial) / needs[trial.size]))))
+            noise = random.Random(f"{seed} {trial.id}").gauss(0, 0.02)
+            missing = (trial.train.steps / early) ** -power + 0.05 * abs(math.log(peak / 3e-3))
+            score = min(1.0, max(0.0, limit - missing + noise))
+        if diverged is None:
+            return Outcome("completed", score, 1024)
+        if random.Random(f"diverged {trial.id}").random() < diverged:
+            return Outcome("diverged")
+        return Outcome("completed", 3 * (1 - score), 1024)
 
     return outcome_of
 
 
-def losing(outcome_of: Callable[[Trial], Outcome], share: float) -> Callable[[Trial], Outcome]:
-    """The same outcomes as losses. This share of the trials diverges."""
-
-    def lost(trial: Trial) -> Outcome:
-        if random.Random(f"diverged {trial.id}").random() < share:
-            return Outcome("diverged")
-        score = outcome_of(trial).score
-        assert score is not None
-        return Outcome("completed", 3 * (1 - score), 1024)
-
-    return lost
-
-
-def sticking(outcome_of: Callable[[Trial], Outcome], share: float) -> Callable[[Trial], Outcome]:
-    """The same outcomes, but this share of the seeds stays at .5 whatever its budget."""
-
-    def stuck(trial: Trial) -> Outcome:
-        where = f"{trial.size} {trial.axes['d']} {trial.train.peak_lr(32)} {trial.seed}"
-        if random.Random(where).random() >= share:
-            return outcome_of(trial)
-        return Outcome("completed", 0.5 + random.Random(trial.id).gauss(0, 0.02), 1024)
-
-    return stuck
+def width(trial: Trial) -> int:
+    return int(str(trial.axes["d"]))
 
 
 _saved: dict[str, Path] = {}
@@ -150,11 +141,9 @@ def test_questions_say_what_the_search_knows(
 ) -> None:
     """The goal is a loss where some trials may diverge (`diverged`), else an accuracy. Seeds that
     are stuck refuse what others pass."""
-    goal, outcome_of = "acc > 0.9", sticking(truth(seed), stuck)
-    if diverged is not None:
-        goal, outcome_of = "loss < 0.3", losing(outcome_of, diverged)
+    goal = "acc > 0.9" if diverged is None else "loss < 0.3"
     planned = made(f"pass={rule}", f"goal={goal}", *(TUNED if tuned else ()))
-    ledger, _, search = drive(lambda: search_of(planned), outcome_of)
+    ledger, _, search = drive(lambda: search_of(planned), truth(seed, diverged, stuck))
     store = stored(planned, ledger, tmp_path_factory.mktemp("store"))
     rows = asked(store, f"min d where {goal}").rows
     [stair] = search.stairs
@@ -163,10 +152,6 @@ def test_questions_say_what_the_search_knows(
     contradict = {row["size"] for row in rows if row["verdict"] == "not monotone"}
     for size in expected.keys() - contradict:
         assert told[size] == expected[size], rows
-
-
-def width(trial: Trial) -> int:
-    return int(str(trial.axes["d"]))
 
 
 def ended(planned: Plan, score: Callable[[Trial], float | None], folder: Path) -> Store:

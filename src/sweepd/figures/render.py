@@ -131,13 +131,12 @@ def embedded(data: Mapping[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(HIDDEN_IN_SCRIPTS)
 
 
-def figure(name: str, title: str, caption: str = "") -> str:
+def figure(name: str, title: str) -> str:
     """Returns the HTML element in which a figure is drawn."""
-    label = escape(title)
     return (
         f'<figure id="{escape(name)}"><div class="chart" data-figure="{escape(name)}" '
-        f'role="img" aria-label="{label}"></div>'
-        f"<figcaption>{label} {escape(caption)}</figcaption></figure>"
+        f'role="img" aria-label="{escape(title)}"></div>'
+        f"<figcaption>{escape(title)}</figcaption></figure>"
     )
 
 

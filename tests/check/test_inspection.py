@@ -86,19 +86,6 @@ MODELS = {
 """,
         "is not causal",
     ),
-    "forgetful step": (
-        """
-    def build(self, vocab, L, capacity, generator):
-        model = super().build(vocab, L, capacity, generator)
-        step = model.step
-        def forgetful(tokens, state):
-            state.memories = [tuple(map(torch.zeros_like, kept)) for kept in state.memories]
-            return step(tokens, state)
-        model.step = forgetful
-        return model
-""",
-        "decodes otherwise than it trains: after `prefill` of",
-    ),
 }
 
 TASKS = {
@@ -193,37 +180,6 @@ def test_what_raises_is_told_apart_and_has_its_line(tmp_path: Path) -> None:
     assert finding.raised and finding.detail == "ZeroDivisionError: division by zero"
     assert finding.place == f"{tmp_path / 'mine.py'}:{len(text.splitlines())}"
     assert finding.statement == "1 / 0"
-
-
-PLAIN = """
-from dataclasses import dataclass
-import torch
-from sweepd.models.base import Architecture
-
-class Recurrent(torch.nn.Module):
-    def __init__(self, vocab, d):
-        super().__init__()
-        self.embedding, self.head = torch.nn.Embedding(vocab, d), torch.nn.Linear(d, vocab)
-        self.memory = torch.nn.GRU(d, d, batch_first=True, bidirectional=BOTH)
-
-    def forward(self, ids):
-        read = self.memory(self.embedding(ids))[0]
-        forth_and_back = read.unflatten(-1, (-1, self.head.in_features))
-        return self.head(forth_and_back.sum(-2))
-
-@dataclass(frozen=True)
-class Net(Architecture):
-    def build(self, vocab, L, capacity, generator):
-        return Recurrent(vocab, self.d)  # whose layers draw from torch's own generator
-"""
-
-
-@pytest.mark.parametrize("both", [False, True])
-def test_a_plain_module_without_prefill_and_step(tmp_path: Path, both: bool) -> None:
-    """Such a module passes, unless it reads its rows from both ends."""
-    (tmp_path / "v1.py").write_text(PLAIN.replace("BOTH", str(both)))
-    found = faults("model", tmp_path, "model={name: v1.py:Net, d: 8}")
-    assert ["is not causal" in fault for fault in found] == [True] * both
 
 
 SMALL = {"d": 8, "layers": 2, "heads": 2}

@@ -42,7 +42,6 @@ GENERATORS: dict[str, Callable[[], object]] = {
 
 
 def seed_all(seed: int) -> None:
-    """Seeds the global generators."""
     np.random.seed(seed)
     random.seed(seed)
     seed_torch(seed)
@@ -201,7 +200,6 @@ def commonest(task: Task) -> tuple[str, float]:
 
 
 def _answers(task: Task, rows: Chains | Batch) -> list[tuple[int, ...]]:
-    """Returns the answers of chains, as ids."""
     assert isinstance(task, ChainTask) and isinstance(rows, Chains)
     pairs = zip(rows.tokens, rows.lengths, strict=True)
     return [task.answer(row[: end - 1]) for row, end in pairs]

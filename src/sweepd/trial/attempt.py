@@ -365,7 +365,6 @@ class Printed(io.TextIOBase):
         return len(text)
 
     def taken(self) -> str:
-        """Returns what was printed since the last call."""
         text, self.parts = "".join(self.parts), []
         return text
 
@@ -401,7 +400,6 @@ def started(trial: Trial, base: Path, device: str) -> Run:
 
 
 def log_line(number: int, line: str) -> str:
-    """Returns a line for a trial's log, with the present time and the number of the attempt."""
     return f"{datetime.now(UTC).isoformat(timespec='seconds')} attempt {number}: {line}\n"
 
 

@@ -37,10 +37,10 @@ gigabyte.)"""
 def reachable(trial: Trial, names: Iterable[str]) -> list[Checkpoint]:
     """Returns the checkpoints that a trial passes through, the furthest first: its own, and the
     kept ones up to the end of its trunk. names: those of the checkpoints of its trunk."""
-    found = filter(None, map(Checkpoint.parse, names))
+    checkpoints = filter(None, map(Checkpoint.parse, names))
     on_the_way = (
         one
-        for one in found
+        for one in checkpoints
         if (one.step <= trial.train.trunk_end if one.kept else one.trial == trial.id)
     )
     return sorted(on_the_way, reverse=True)
@@ -89,19 +89,19 @@ def outlook(
     continued, again = {}, {}
     for trial, row in zip(todo, planned, strict=True):
         saved = names.get(trial.trunk, [])
-        found = reachable(trial, saved)
+        on_the_way = reachable(trial, saved)
         shorter = [
             run
             for run in kin[tuple(row[name] for name in same)]
             if run["id"] != trial.id and 0 < (run["step"] or 0) < trial.train.steps
         ]
         left = makers.get(trial.id, {})
-        if usable := [c for c in found if _passes(trial, row, c, makers.get(c.trial))]:
+        if usable := [c for c in on_the_way if _passes(trial, row, c, makers.get(c.trial))]:
             continued[trial.id] = usable[0].step
         elif left.get("status") == "interrupted" and isinstance(trial.train, LoopBudget):
             again[trial.id] = "nothing was saved of them: their loop gives no `save` and `load`"
         elif shorter:
-            again[trial.id] = _why(trial, shorter, found, saved)
+            again[trial.id] = _why(trial, shorter, on_the_way, saved)
     return Outlook(continued, again)
 
 
@@ -124,11 +124,11 @@ def _passes(
 def _why(
     trial: Trial,
     shorter: Sequence[Mapping[str, Any]],
-    found: Sequence[Checkpoint],
+    on_the_way: Sequence[Checkpoint],
     saved: Sequence[str],
 ) -> str:
-    """Returns why a trial can't continue the shorter runs. `saved` names the checkpoints of its
-    trunk, and `found` holds those that the trial passes through."""
+    """Returns why a trial can't continue the shorter runs. saved: the names of the checkpoints of
+    its trunk. on_the_way: those that the trial passes through."""
     if isinstance(trial.train, LoopBudget):
         return "a loop may do other things with other `steps`, so it runs anew with each number"
     if all(run["trunk"] != trial.trunk for run in shorter):
@@ -136,7 +136,7 @@ def _why(
             f"with schedule: {trial.train.schedule} the rate at every step depends on train.steps "
             "(wsd or constant can be continued)"
         )
-    if found:
+    if on_the_way:
         return (
             "this grid's stop rules might have ended the earlier runs before the step that they "
             "saved (those had another stop.success, other checks or a larger budget)"

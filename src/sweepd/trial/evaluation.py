@@ -210,8 +210,8 @@ def right_of(task: Task, found: Rows, batch: Batch) -> Flags | None:
         isinstance(right, np.ndarray) and right.dtype == np.bool_ and right.shape in shapes
     ):
         return right
-    told = f"returned {shown(right)}; it must return an array of bool, {shapes[0]} or {shapes[1]}"
-    raise unusable(task, "right", told)
+    wanted = f"it must return an array of bool, {shapes[0]} or {shapes[1]}"
+    raise unusable(task, "right", f"returned {shown(right)}; {wanted}")
 
 
 def own_scores(task: Task, found: Any, wanted: Any) -> dict[str, float]:

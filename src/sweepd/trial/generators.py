@@ -52,7 +52,6 @@ class Generators:
                 self.state = _state()
 
     def to_json(self) -> list[Any]:
-        """Returns their state as plain data."""
         python, (name, words, *rest), drawn = self.state
         return [python, [name, words.tolist(), *rest], drawn.tolist()]
 

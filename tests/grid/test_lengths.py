@@ -151,6 +151,7 @@ def test_lengths_are_part_of_a_trial_and_not_of_its_training() -> None:
     assert both.axes == {**plain.axes, "score_lengths": "[1.5, 2]"}
     assert both.metrics == {**plain.metrics, "acc_1_5x": "up", "acc_2x": "up"}
     assert both.train_flops == plain.train_flops
+    assert json.loads(both.row()["score_lengths"]) == [1.5, 2]
 
 
 def test_a_frozen_grid_has_the_same_trials() -> None:
@@ -213,8 +214,3 @@ def test_a_loop_scores_itself(tmp_path: Path) -> None:
     text = "name: a\nloop: {name: 'own.py:Loop'}\nlengths: [2]\n"
     with pytest.raises(GridError, match="lengths: a grid with a loop has no such key"):
         plan(parse_grid(text, "grid.yaml", (), tmp_path))
-
-
-def test_rows_of_a_plan_fit_the_store() -> None:
-    [trial] = planned("lengths=[1.5, 2]").trials
-    assert json.loads(str(trial.row()["score_lengths"])) == [1.5, 2]

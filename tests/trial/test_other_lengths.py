@@ -13,6 +13,7 @@ import pytest
 import torch
 from faults import ran
 from over import result_of, score_of
+from simulated import drive, simulated
 from torch import Tensor, nn
 
 from sweepd.grid import lengths, registry
@@ -25,6 +26,8 @@ from sweepd.models.linear import Linear
 from sweepd.models.sparse import Sparse
 from sweepd.models.standard import Standard
 from sweepd.models.tmx import Tmx
+from sweepd.search.seeds import Outcome, cells_of
+from sweepd.search.staircase import search_of
 from sweepd.store.store import Store
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
@@ -255,3 +258,12 @@ def test_a_score_that_cannot_be_had_is_null_and_the_log_says_why(tmp_path: Path)
     assert (row["status"], row["error"]) == ("completed", None) and row["acc"] is not None
     assert row.get("acc_2x") is None and attempt.report()["acc_2x"] is None
     assert "no acc_2x: the weight `position` depends on" in store.read_log(trial.id)
+
+
+@pytest.mark.parametrize("search", ["grid", "staircase"])
+def test_a_search_whose_goal_nobody_could_measure_ends_and_decides_nothing(search: str) -> None:
+    made = simulated(f"search={search}", "lengths=[2]", "goal=acc_2x > 0.5")
+    unmeasured = Outcome("completed", None, 16)
+    ledger, _, _ = drive(lambda: search_of(made), lambda trial: unmeasured, slots=2)
+    assert ledger
+    assert {seeds.passes(ledger) for seeds in cells_of(made)} == {None}

@@ -14,13 +14,11 @@ import pytest
 from hypothesis import settings
 from object_store import GoogleProxy, Objects, Proxy
 
-from sweepd import cycles
-
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, here and in processes of tests
 """Models of tests are tiny. Threads would wait for one another, and more so where several tests run
 side by side: a step then takes up to twenty times the processor time."""
 
-gc.set_threshold(*cycles.SELDOM)
+gc.set_threshold(100_000, 50, 10)
 
 
 def pytest_collection_finish() -> None:

@@ -45,10 +45,6 @@ class FakeStore:
 
     address = "in memory"
 
-    def state(self) -> str | None:
-        """Nothing is kept of it."""
-        return None
-
     def sweeps(self) -> list[str]:
         return list(self.infos)
 
@@ -71,7 +67,7 @@ class FakeStore:
     def live_metrics(self, ids: Collection[str] | None = None) -> Live:
         self.metrics_reads += 1
         rows = [row for row in self.steps if ids is None or row["id"] in ids]
-        return Live.of(METRICS.table(rows))
+        return Live(METRICS.table(rows))
 
 
 def planned(

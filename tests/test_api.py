@@ -18,7 +18,7 @@ import sweepd
 from sweepd.errors import UserError
 from sweepd.grid.yamlfile import GridError
 
-STORE = Path(__file__).parent / "stores" / "0.1.0" / "store.tar.xz"
+STORE = Path(__file__).parent / "stores" / "0.2.0.dev0" / "store.tar.xz"
 QUESTION = "min d where acc >= 0"
 
 

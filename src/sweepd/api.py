@@ -130,9 +130,8 @@ class Results:
         >>> curve["step"][-1]
         10
         """
-        from sweepd.store.endings import find_trial
 
-        id_ = find_trial(self.store, trial)
+        id_ = self.store.find_trial(trial)
         return self.sql(f"SELECT * FROM metrics WHERE id = '{id_}' ORDER BY step", code="all")
 
     def plot(
@@ -170,8 +169,8 @@ class Results:
         seeds: str | None = None,
         needed: Set[str] | None = None,
     ) -> Views:
-        from sweepd.query.current import codes
         from sweepd.query.database import VIEWS, connect
+        from sweepd.query.reading import codes
 
         sweeps = [sweep] if isinstance(sweep, str) else sweep
         counted = codes(code, self.store)

@@ -101,7 +101,7 @@ def test_a_name_that_is_taken_is_refused_as_plan_refuses_it(folder: Path) -> Non
         (["lit"], "no task and no model is named lit (did you mean lis?)"),
         (["task.py:Mine", "--set", "m=3"], "--set m: no such field of task.py:Mine or standard"),
         (["task.py:Mine", "--set", "n=a"], 'sweepd: --set n: "a": must be a valid integer'),
-        (["task.py:Mine", "--with", "lstm"], "no model is named lstm"),
+        (["task.py:Mine", "--with", "gru"], "no model is named gru"),
         (["grid.yaml", "--with", "lis"], "--with lis: a grid names its tasks and models itself"),
         (["none.yaml"], "none.yaml"),
     ],

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -80,32 +79,6 @@ def test_a_program_ends_at_once_where_nothing_has_last_words(
     assert ("last words" in done.stdout) == bool(library)
     listed = done.stdout.replace("last words", "")
     assert json.loads(listed)[0]["name"] if code == 0 else "a question is" in done.stderr
-
-
-CYCLES = """
-import atexit, gc
-atexit.register(lambda: print(gc.isenabled()))
-import wandb as has_last_words
-from sweepd.cli import program
-program()
-"""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "looks"), [("query", False), ("sql 'FROM cells'", False), ("status", True)]
-)
-def test_cycles_are_not_looked_for_where_a_question_is_answered(
-    results: Path, tmp_path: Path, arguments: str, looks: bool
-) -> None:
-    (tmp_path / "wandb.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-c", CYCLES, *shlex.split(arguments)],
-        env={**os.environ, "SWEEPD_RESULTS": str(results), "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == str(looks)
 
 
 def test_a_locale_that_lacks_a_character_gets_a_question_mark(results: Path) -> None:

@@ -30,7 +30,7 @@ from sweepd.grid.spec import (
 )
 from sweepd.grid.yamlfile import GridError
 from sweepd.search.base import MOST_MOVES
-from sweepd.store.launches import TRIES
+from sweepd.store.names import TRIES
 
 GRID = """\
 name: example

@@ -20,7 +20,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import yamlfile
 from sweepd.query.answers import ask
 from sweepd.query.database import CELLS, VIEWS, Views, connect
-from sweepd.query.source import Source
+from sweepd.query.reading import Source
 from sweepd.store.schema import METRICS
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.tables import Read

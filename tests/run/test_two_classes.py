@@ -13,7 +13,7 @@ from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
-from sweepd.query.current import codes
+from sweepd.query.reading import codes
 from sweepd.run import driver
 from sweepd.run.own_code import refuse_namesakes
 from sweepd.search.ledger import standing
@@ -111,33 +111,6 @@ def test_copies_of_one_file_are_two_classes(store: Store, tmp_path: Path) -> Non
     assert len({trial.id for trial in found.trials}) == len({t.trunk for t in found.trials}) == 4
     launched(store, found)
     assert answers(store) == BOTH
-
-
-def test_what_sweepd_0_1_0_left(store: Store, tmp_path: Path) -> None:
-    """sweepd 0.1.0 gave both classes one `config`. Their names tell them apart, and each takes over
-    only its own trials."""
-    found = planned(tmp_path, "s", "[v1.py:Net, v2.py:Net]")
-    assert len({trial.former_config for trial in found.trials}) == 2
-    for i, trial in enumerate(found.trials):
-        old = {"id": f"old{i}", "trunk": f"trunk{i}", "config": trial.former_config}
-        end(store, "old", trial, **old, code=f"code of {trial.model_name}")
-    rows = ask(store, "min d where acc > 0.9", code="all").rows
-    assert {row["model"]: row["value"] for row in rows} == {"v1.py:Net": 8, "v2.py:Net": 4}
-
-    table = store.read_trials().table
-    second = planned(tmp_path, "s", "v2.py:Net")
-    standing_2 = standing(second.trials, table)
-    assert {one.code for [one] in standing_2.other.values()} == {"code of v2.py:Net"}
-    both = standing(found.trials, table)
-    assert {trial.id: both.other[trial.id][0].model for trial in found.trials} == {
-        trial.id: trial.model_name for trial in found.trials
-    }
-    taken = both.accepting(found, lambda code, present: True)
-    assert {trial.id for trial in taken.trials} == {f"old{i}" for i in range(4)}
-    driver._save(taken, store)
-    assert answers(store) == BOTH
-    assert answers(store, "s") == BOTH
-    assert len(standing(taken.trials, table).done) == 4
 
 
 def test_an_alias_is_found_by_questions(store: Store, tmp_path: Path) -> None:

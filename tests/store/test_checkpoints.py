@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.names import Checkpoint
 
 
 @given(st.integers(0, 10**9), st.text("0123456789abcdef", min_size=1), st.booleans())

@@ -22,7 +22,7 @@ from questions import SIZE_FIELDS
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.answers import ask
 from sweepd.statuses import RAN
-from sweepd.store import looking
+from sweepd.store import tables
 from sweepd.store.endings import counting
 from sweepd.store.storage import Damaged, digest
 from sweepd.store.store import Store, SweepInfo
@@ -160,30 +160,35 @@ def metrics_files(store: Store) -> set[str]:
     return {file.name for file in store._folder.files("metrics")}
 
 
-def test_large_files_are_moved_as_they_are_unless_launches_of_ours_have_their_numbers(
-    pair: tuple[Store, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(looking, "SMALL_BYTES", 0)
+def test_files_are_copied_as_they_are(pair: tuple[Store, Store], tmp_path: Path) -> None:
     ours, theirs = pair
     launched(theirs, "cluster", ONE)
     merged(ours, theirs)
     assert metrics_files(ours) == metrics_files(theirs)
 
     laptop = launched(Store.create(str(tmp_path / "laptop")), "laptop", ONE)
-    own = metrics_files(laptop)
+    own, numbers = metrics_files(laptop), [launch["number"] for launch in laptop.launches()]
     merged(laptop, theirs)
-    assert own < metrics_files(laptop) and not metrics_files(theirs) & metrics_files(laptop)
+    assert metrics_files(laptop) == own | metrics_files(theirs)
+    numbers += [launch["number"] for launch in theirs.launches()]
     attempts = laptop.read_metrics().table["attempt"].to_pylist()
-    assert Counter(attempts) == {1001: 4, 2001: 4}
+    assert Counter(attempts) == {1000 * number + 1: 4 for number in numbers}
     theirs.compact()
     laptop.compact()
     assert not merged(laptop, theirs)[0] and not merged(ours, theirs)[0]
 
 
+def test_two_launches_of_one_number_are_refused(pair: tuple[Store, Store]) -> None:
+    for store in pair:
+        store._folder.put("launches/17.json", store.address.encode())
+    with pytest.raises(EnvironmentFailure, match=r"launch 17 of .*ours is another one"):
+        merged(*pair)
+
+
 def test_a_replaced_file_that_has_no_digest_in_its_name_hides_none_of_ours(
     pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "SMALL_BYTES", 0)
+    monkeypatch.setattr(tables, "SMALL_BYTES", 0)
     ours, theirs = pair
     for store, trial in ((ours, "a"), (theirs, "b")):
         store.write_metrics([{"id": trial, "attempt": 0, "step": 1}])

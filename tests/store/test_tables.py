@@ -492,7 +492,7 @@ def test_what_is_gone_makes_room(s3: Proxy, bucket: str) -> None:
     for n in range(3):
         store.write_trials([{"id": f"{n}", "config": f"{n}", "attempt": 1000}])
     store.read_trials()
-    loader = store._trials._looker._loader
+    loader = store._trials._loader
     before = loader._room
     store.compact()
     store._folder.delete([f"trials/{one.name}" for one in store._trials.replaced(float("inf"))])

@@ -16,7 +16,7 @@ from sweepd.grid.plan import plan
 from sweepd.grid.settings import Evaluate
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
-from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.names import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 from sweepd.trial.checkpoints import outlook

@@ -13,7 +13,7 @@ import pytest
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
-from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.names import Checkpoint
 from sweepd.store.schema import TRIALS
 from sweepd.trial.attempt import ledger_columns
 from sweepd.trial.checkpoints import outlook, reachable

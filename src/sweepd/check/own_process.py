@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweepd import cache, cycles
+from sweepd import cache
 from sweepd.check.cases import Case, Finding, cases_of
 from sweepd.errors import UserError
 from sweepd.grid.axes import canonical
@@ -167,10 +167,9 @@ def _lines(answers: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Inspects the cases of one file, and writes to another what it sees."""
-    with cycles.importing():
-        import torch
+    import torch
 
-        from sweepd.check.inspection import inspect
+    from sweepd.check.inspection import inspect
 
     torch.set_num_threads(1)  # more would not pay for what is so small
     asked, answers, stack = map(Path, sys.argv[1:])

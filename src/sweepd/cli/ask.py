@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,7 +27,8 @@ from sweepd.errors import UserError
 from sweepd.replacing import replacing
 
 if TYPE_CHECKING:
-    from sweepd.query.database import CodeChoice, Views
+    from sweepd.query.database import Views
+    from sweepd.query.reading import CodeChoice
     from sweepd.store.store import Store
 
 Sweeps = Annotated[
@@ -79,10 +79,9 @@ def query(
     max EXPR [by …] [where …]: the greatest value of EXPR in each group.
     Exits with 1 if the answer has no row.
     """
-    _open_ahead()
     from sweepd.query.answers import ask
-    from sweepd.query.current import codes
     from sweepd.query.readable import lines, rows_for_people
+    from sweepd.query.reading import codes
 
     form, store = form_of(as_json, as_csv), _store(results)
     if question is None:
@@ -125,9 +124,8 @@ def sql(
     as_csv: AsCsv = False,
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
-    _open_ahead()
-    from sweepd.query.current import codes
     from sweepd.query.database import connect, named_views
+    from sweepd.query.reading import codes
 
     form, store = form_of(as_json, as_csv), _store(results)
     needed = named_views(select)
@@ -188,18 +186,6 @@ def _write(views: Views, out: Path, force: bool) -> None:
     with replacing(out) as aside:
         write(trials, str(aside))
     say(f"{trials.num_rows} trials written to {out}")
-
-
-def _open_ahead() -> None:
-    """Begins to open the database. Meanwhile all else is imported that a question needs.
-
-    The threads that NumPy's BLAS starts for large matrices stay away. As they start, each keeps a
-    core busy for a tenth of a second.
-    """
-    from sweepd.query.sandbox import open_ahead
-
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    open_ahead()
 
 
 def _store(results: str | None) -> Store:

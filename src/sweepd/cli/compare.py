@@ -59,8 +59,8 @@ def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     """Returns what the store has measured, or nothing where --results is not given and no launch
     has made a store."""
     from sweepd.query.claims import Measured
-    from sweepd.query.current import codes
     from sweepd.query.database import connect
+    from sweepd.query.reading import codes
     from sweepd.store.store import Store
 
     address = results_address(results)

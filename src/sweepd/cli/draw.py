@@ -76,8 +76,8 @@ def plot(
     """
     from sweepd.figures.kinds import KINDS, Questions
     from sweepd.figures.render import drawn, form_of
-    from sweepd.query.current import codes
     from sweepd.query.database import connect
+    from sweepd.query.reading import codes
     from sweepd.store.store import Store
 
     form = form_of(out)
@@ -141,8 +141,8 @@ def _report(
     from sweepd.figures.kinds import Questions
     from sweepd.figures.report import Launches, Report, points_each
     from sweepd.query.claims import Measured, claims
-    from sweepd.query.current import codes
     from sweepd.query.database import connect
+    from sweepd.query.reading import codes
 
     sweeps = [sweep] if sweep else None
     views = connect(store, code=codes(code, store), sweeps=sweeps)

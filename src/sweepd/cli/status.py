@@ -72,11 +72,10 @@ def logs(
     results: Results = None,
 ) -> None:
     """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
-    from sweepd.store.endings import find_trial
     from sweepd.store.store import Store
 
     store = Store.open(results_address(results))
-    sys.stdout.write(store.read_log(find_trial(store, trial)))
+    sys.stdout.write(store.read_log(store.find_trial(trial)))
 
 
 def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, Any]]]:
@@ -153,7 +152,7 @@ def standings(
     ended = counting(read.table)
     active: dict[str, Row] = {}
     if store.driven_elsewhere([sweep]):
-        from sweepd.query.running import newest_steps
+        from sweepd.query.metrics import newest_steps
 
         active = dict(newest_steps(store, planned, read.table, tuple(metrics)))
     told = [name for name in (*ENDED, *metrics) if name in ended.column_names]

@@ -19,11 +19,12 @@ from sweepd.cli.status import standings
 from sweepd.closest import closest
 from sweepd.grid.options import PASS_RULES, Goal
 from sweepd.statuses import DONE
+from sweepd.store.names import attempt_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sweepd.store.store import Store
+from sweepd.store.store import Store
 
 WATCH_SECONDS = 2.0
 WATCH_SHARE = 0.1
@@ -160,7 +161,7 @@ class View:
         latest: Mapping[str, Any] = launches[-1] if launches else {}
         goal = Goal.parse(info.goal)
         if runs:
-            self.first = 1000 * latest.get("number", 0)
+            self.first = attempt_number(latest.get("number", 0), 0)
         states, failed = {}, []
         for id_, label in self.labels.items():
             ended, now = endings.get(id_), active.get(id_)

@@ -288,7 +288,7 @@ def _origin(launches: Launches) -> str:
     """Returns HTML with the commit, versions, host and command line of each launch, and with the
     grids."""
     parts = []
-    for record in launches.records:
+    for number, record in enumerate(launches.records, 1):
         versions = {"python": record.get("python"), **(record.get("versions") or {})}
         commit = str(record.get("commit") or "not in a git repository")
         facts = {
@@ -296,12 +296,12 @@ def _origin(launches: Launches) -> str:
             "command": shlex.join(record.get("command") or ()),
             "commit": commit + (" with uncommitted changes" if record.get("diff") else ""),
             "host": f"{record.get('host')}, {record.get('platform')}",
-            "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+            "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         }
         if "damaged" in record:
             facts = {"damaged": str(record["damaged"])}
         sweep = escape(str(record.get("sweep", "")))
-        parts.append(f"<h3>Launch {record['number']} of {sweep}</h3>")
+        parts.append(f"<h3>Launch {number} of {sweep}</h3>")
         terms = (f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in facts.items())
         parts.append(f"<dl>{''.join(terms)}</dl>")
     for name, grid in launches.grids.items():

@@ -13,7 +13,7 @@ from sweepd.errors import UserError
 from sweepd.grid.options import OF_ANSWERS, Goal
 from sweepd.query.cells import Cell, judged, score_columns
 from sweepd.query.cells_sql import COSTS, MEASURED
-from sweepd.query.database import Answer, CodeChoice, Summary, Views, connect, needed_by
+from sweepd.query.database import Answer, Summary, Views, connect, needed_by
 from sweepd.query.expressions import (
     TRUE,
     Column,
@@ -29,7 +29,7 @@ from sweepd.query.grouping import Grouping, group
 from sweepd.query.minima import Merit
 from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
 from sweepd.query.parser import Question, parse
-from sweepd.query.source import Source
+from sweepd.query.reading import CodeChoice, Source
 from sweepd.query.verbs import VerbRows, best, frontier, greatest, least
 from sweepd.statuses import DONE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweepd.query.cells_sql import COSTS, quoted
-from sweepd.query.database import CELLS, Answer, CodeChoice, Views, connect
-from sweepd.query.source import Source
+from sweepd.query.database import CELLS, Answer, Views, connect
+from sweepd.query.reading import CodeChoice, Source
 
 AXIS = "an axis: group by it, minimise it, ask for its best value"
 MOST_VALUES = 8

@@ -53,15 +53,6 @@ MEMBERS = "members of the cell"
 COSTS = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
 """The columns of `cells` that are known before a trial runs."""
 
-OF_QUESTIONS = {
-    **dict.fromkeys(("raw.cells", "raw.bounds", "raw.fresh", "raw.rules", "raw.outcomes"), "*"),
-    "raw.own": "cell, status, train_flops",
-}
-"""The tables that questions about cells ask, and the columns of each."""
-OF_ENDINGS = {"trials": "*", "raw.superseded": "*"}
-"""The tables of endings, and the columns of each."""
-ATTEMPTS = "CREATE VIEW attempts AS FROM trials UNION ALL FROM raw.superseded"
-"""The SQL of the view `attempts`."""
 _DONE = f"status IN {DONE}"
 _COUNTS = ", ".join(f"count(*) FILTER (status = '{status}') AS {status}" for status in STATUSES)
 

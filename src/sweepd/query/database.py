@@ -1,12 +1,9 @@
 """A store's tables as DuckDB views: trials, attempts, metrics, cells, sweeps.
 
-Plans and endings are read through the store (`filling`). DuckDB then reads them in memory, where
-they lie. Large files of metrics it scans through the store (`metrics_sql`). `cells_sql` says how
-cells are made out of trials. Cells and endings are kept for the next question (`kept`): of a store
-that is unchanged it reads neither plans nor endings. DuckDB reaches no other file, no network and
-no other Python object. What a query changes is gone with the connection.
-
-Arrow and NumPy are imported where something is read. A question about kept cells does without.
+Plans and endings are read through the store (`reading`). DuckDB then reads them in memory, where
+they lie. Large files of metrics it scans through the store (`metrics`). `cells_sql` says how cells
+are made out of trials. DuckDB reaches no other file, no network and no other Python object. What a
+query changes is gone with the connection.
 """
 
 from __future__ import annotations
@@ -15,57 +12,65 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
+import numpy as np
 
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.options import PASS_RULES, Goal, Settle
-from sweepd.query import kept
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
     OF_RAW,
     OF_TRIALS,
+    PLAN_ROW,
     ScoreDirections,
     cells_sql,
     makers_sql,
     members_sql,
-    quoted,
     reached_sql,
     sweeps_sql,
 )
-from sweepd.query.sandbox import fill, interruptible
-from sweepd.query.source import Selection, Source, own_metrics
+from sweepd.query.metrics import attach
+from sweepd.query.reading import (
+    ALL,
+    CodeChoice,
+    Selection,
+    Source,
+    load,
+    own_metrics,
+)
+from sweepd.query.sandbox import copy, fill, interruptible, lend, lock, sandbox
+from sweepd.store.arrays import whole_numbers
+from sweepd.store.schema import METRICS, with_doubles
 from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
+from sweepd.store.tables import Live
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-CodeChoice = Callable[[str, str], str | None] | Literal["all"]
-"""The code whose trials count. "all" stands for every code, and then cells differ by code.
-
-A function takes the names of a task and of a model, and returns the digest of the code that they
-name now. Trials of that code count, and so do trials of the codes that were accepted in its place.
-Where the function returns None, since the present code cannot be found, the newest ending of each
-trial counts.
-"""
 
 LONGEST = 2**62
 """A number of steps for which nobody trains. It stands for having no largest budget."""
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
 CELLS = frozenset({"cells"})
-ENDED = frozenset({"trials", "attempts", "metrics"})
-"""The views that hold what trials left behind. The others need the plans."""
-MADE = frozenset({"raw", "kept", "show", "query", "query_table", "information_schema"})
+MADE = frozenset({"raw", "show", "query", "query_table", "information_schema"})
 """Words of SQL with which a text can reach a view, or the tables behind it, without naming it."""
 CATALOG = "duckdb_"
 """The beginning of the functions that list all that there is."""
 BATCH = 10_000
 """The number of rows that are in memory at once where rows are read in batches."""
 COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
+SWEEPS = (
+    "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
+    "extra_seeds BIGINT[], fresh_seeds BIGINT[], settles BOOLEAN"
+)
+FEW = 20_000
+"""The number of plans and endings up to which one thread is enough, and a copy of the endings that
+count is better than a view. With one thread, questions over 1000 and over 10,000 endings took less
+time than with two."""
 
 
 @dataclass(frozen=True)
@@ -136,15 +141,11 @@ class Views:
     `cells`."""
     whole_store: bool
     few: bool
-    """Whether there are at most `filling.FEW` plans and endings."""
-    key: kept.Key | None
-    """The key under which the cells are kept once they have been made. None if they are not."""
+    """Whether there are at most FEW plans and endings."""
     notes: list[str]
     damaged: tuple[Damaged, ...]
     failures: list[Exception] = field(default_factory=list)
     """The errors with which scanned files could not be read."""
-    alike: Sequence[str] | None = None
-    """The names of the columns in `same`, if they were kept."""
     made: set[str] = field(default_factory=set)
     """The names of those of the views `cells` and `sweeps` that have been made so far."""
 
@@ -192,14 +193,9 @@ class Views:
     def same(self) -> dict[str, Any]:
         """The columns of `raw.cells` that have one value in all cells, with that value. Null is a
         value too. Empty where there are no cells."""
-        if self.alike is None:
-            columns = zip(*self.fetch("FROM raw.cells"), strict=True)
-            told = zip(self.raw_columns, columns, strict=False)  # there are none without cells
-            return {name: values[0] for name, values in told if len(set(values)) == 1}
-        if not self.alike:
-            return {}
-        [found] = self.fetch(f"SELECT {', '.join(map(quoted, self.alike))} FROM raw.cells LIMIT 1")
-        return dict(zip(self.alike, found, strict=True))
+        columns = zip(*self.fetch("FROM raw.cells"), strict=True)
+        by_name = zip(self.raw_columns, columns, strict=False)  # there are none without cells
+        return {name: values[0] for name, values in by_name if len(set(values)) == 1}
 
     @cached_property
     def apart(self) -> tuple[str, ...]:
@@ -375,7 +371,7 @@ class Views:
             return
         con = self.connection
         made = con.execute("SELECT task, model, code, count(*) FROM trials GROUP BY ALL").fetchall()
-        counted = [one for one in made if counts(one, self.code, self.infos)]
+        counted = [one for one in made if counts(one[0], one[1], one[2], self.code, self.infos)]
         among = ""
         if counted != made:
             fill(con, "raw.counted", COUNTED, [one[:3] for one in counted])
@@ -385,14 +381,8 @@ class Views:
         con.execute(members_sql(self.identity, *axes, self.member, among, endings))
         self._fill_cells({**MEASURED, **self.own})
         self.made.add("cells")
-        self.note_left_out(kept.left_out(made, counted))
-        if self.key and not self.damaged:
-            facts = kept.Facts("cells", *axes, self.few, made, counted, [*self.same])
-            kept.keep(self.key, con, facts)
-
-    def note_left_out(self, trials: int) -> None:
-        if trials:
-            self.notes.append(f"left out: {trials} trials that another code made (--code all)")
+        if left_out := sum(one[3] for one in made) - sum(one[3] for one in counted):
+            self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
 
     def _make_sweeps(self) -> None:
         """Makes the view `sweeps`, once."""
@@ -409,8 +399,6 @@ class Views:
         """
         if not reads_metrics(text):
             return ()
-        from sweepd.query.metrics_sql import attach, copy
-
         wanted, ids = "SELECT id FROM raw.planned UNION SELECT id FROM trials", None
         parents = "SELECT id, attempt, parent, step FROM"
         self.connection.execute(f"CREATE TABLE IF NOT EXISTS raw.parents AS {parents} attempts")
@@ -425,7 +413,8 @@ class Views:
             ids = [row[0] for row in found]
         live = self.source.live_metrics(ids)
         among = "" if ids is None else "raw.wanted"
-        attach(self.connection, live, self.failures, among, tuple(self.own))
+        with self._scanning():
+            attach(self.connection, live, self.failures, among, tuple(self.own))
         if GOAL_COST in _words(text):
             self.make_cells()
             goals = [info.goal for info in self.infos.values()]
@@ -492,50 +481,41 @@ def connect(
     """
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
-    kind = _kept_kind(needed, sweeps is None)
-    # The state first: what is kept under it may be newer than it says, and never older.
-    state = source.state() if kind else None
     selection = Selection.of(source, sweeps)
-    key = kept.key(selection, state, kind, seeds, isinstance(code, str)) if kind else None
-    still_counts = partial(counts, code=code, infos=selection.infos)
-    recalled = kept.recall(key, needed, still_counts) if key else None
-    if recalled:
-        found = recalled
-    else:
-        from sweepd.query.filling import filled
-
-        found = filled(selection, needed, seeds)
-    views = Views(
-        connection=found.connection,
+    tables = ALL
+    if selection.whole_store and needed.isdisjoint({"cells", "sweeps"}):
+        tables = () if needed == {"metrics"} else ("trials",)
+    loaded = load(selection, tables)
+    con, own = sandbox(), loaded.own
+    few = loaded.plans.num_rows + loaded.trials.num_rows <= FEW
+    rows = whole_numbers(np.arange(loaded.plans.num_rows))
+    lend(con, "raw.planned", loaded.plans.append_column(PLAN_ROW, rows))
+    lend(con, "trials", with_doubles(loaded.trials, own))
+    lend(con, "raw.superseded", with_doubles(loaded.superseded, own))
+    con.execute("CREATE VIEW attempts AS FROM trials UNION ALL FROM raw.superseded")
+    if "metrics" in needed:  # which `prepare` replaces
+        attach(con, Live(METRICS.concat([])), [], own=tuple(own))
+    by_age = enumerate(selection.infos.items())
+    rows_of_sweeps = [
+        [number, name, info.created, info.goal, seeds or info.pass_rule, info.search,
+         list(info.extra_seeds), list(info.fresh_seeds), bool(info.settle)]
+        for number, (name, info) in by_age
+    ]  # fmt: skip
+    fill(con, "raw.sweeps", SWEEPS, rows_of_sweeps)
+    lock(con, few, needed)
+    return Views(
+        connection=con,
         source=source,
         code=code,
-        plan_axes=found.plan_axes,
-        trial_axes=found.trial_axes,
+        plan_axes=loaded.plan_axes,
+        trial_axes=loaded.trial_axes,
         infos=selection.infos,
-        own=own_metrics(selection.infos, found.plan_axes),
+        own=own_metrics(selection.infos, loaded.plan_axes),
         whole_store=selection.whole_store,
-        few=found.few,
-        key=key if kind == "cells" else None,
+        few=few,
         notes=[],
-        damaged=found.damaged,
-        alike=found.alike,
-        made=set(found.made),
+        damaged=loaded.damaged,
     )
-    views.note_left_out(found.left_out)
-    if key and kind == "endings" and not recalled and not views.damaged:
-        facts = kept.Facts("endings", found.plan_axes, found.trial_axes, found.few)
-        kept.keep(key, found.connection, facts)
-    return views
-
-
-def _kept_kind(needed: Set[str], whole_store: bool) -> kept.Kind | None:
-    """Returns what these views need of what is kept. Returns None where they need more, or
-    nothing of it. The metrics of some sweeps are found by their plans, those of the whole store are
-    all there are."""
-    if needed == CELLS:
-        return "cells"
-    scannable = ENDED if whole_store else ENDED - {"metrics"}
-    return "endings" if needed <= scannable and needed != {"metrics"} else None
 
 
 def _task_fields(sweep: str, grid: str) -> set[str]:
@@ -556,9 +536,10 @@ def _task_fields(sweep: str, grid: str) -> set[str]:
     return fields - {"name"}
 
 
-def counts(made: kept.Made, code: CodeChoice, infos: Mapping[str, SweepInfo]) -> bool:
-    """Returns whether trials of this task, model and code count."""
-    task, model, made_by, _ = made
+def counts(
+    task: str, model: str, made_by: str, code: CodeChoice, infos: Mapping[str, SweepInfo]
+) -> bool:
+    """Returns whether trials of this task and model count that the code `made_by` made."""
     if isinstance(code, str):
         return True
     current = code(task, model)

@@ -4,36 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import duckdb
-
-from sweepd.store.storage import Damaged
+import pyarrow as pa
 
 SCANNED = "sweepd://metrics/"
-"""The start of the paths under which DuckDB finds the scanned files (`sweepd.query.scanning`)."""
+"""The start of the paths under which DuckDB finds the scanned files (`sweepd.query.metrics`)."""
 
 
 INTERRUPTED = "Query interrupted"
 """What DuckDB says after Ctrl-C."""
-
-
-@dataclass(frozen=True)
-class Filled:
-    """A database with what some views need. The fields are those of `database.Views`. left_out: how
-    many trials its cells leave out, since another code made them."""
-
-    connection: duckdb.DuckDBPyConnection
-    plan_axes: tuple[str, ...]
-    trial_axes: tuple[str, ...]
-    few: bool
-    damaged: tuple[Damaged, ...] = ()
-    alike: Sequence[str] | None = None
-    made: frozenset[str] = frozenset()
-    left_out: int = 0
 
 
 @contextmanager
@@ -48,31 +29,22 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt from None
 
 
-_opening: list[Thread] = []
-_opened: list[duckdb.DuckDBPyConnection] = []
-"""The database that `open_ahead` has opened, until somebody takes it, and the thread that does."""
-
-
-def open_ahead() -> None:
-    """Begins to open the next `sandbox` in a thread. DuckDB takes some 20 ms for it, and Python can
-    import meanwhile."""
-    if not _opening and not _opened:
-        _opening.append(Thread(target=lambda: _opened.append(_open()), daemon=True))
-        _opening[0].start()
-
-
-def sandbox(kept: Path | None = None) -> duckdb.DuckDBPyConnection:
+def sandbox() -> duckdb.DuckDBPyConnection:
     """Returns a database in memory. It reaches nothing outside itself but the files of metrics that
-    `metrics_sql.attach` gives to it, and, to read, the database in the file `kept`.
-
-    Raises duckdb.Error if that is no such file.
-    """
-    while _opening:
-        _opening.pop().join()
-    con = _opened.pop() if _opened else _open()
-    if kept:
-        path = str(kept).replace("'", "''")
-        con.execute(f"ATTACH '{path}' AS kept (READ_ONLY)")
+    `metrics.attach` gives to it."""
+    con = duckdb.connect(
+        ":memory:",
+        config={
+            "autoload_known_extensions": "false",
+            "autoinstall_known_extensions": "false",
+            "python_enable_replacements": "false",
+            "enable_external_file_cache": "false",
+            "temp_directory": "",
+            "memory_limit": "4GB",
+        },
+    )
+    con.execute("SET parquet_metadata_cache = true")  # files never change
+    con.execute("CREATE SCHEMA raw")
     con.execute(f"SET allowed_directories = ['{SCANNED}']")
     con.execute("SET enable_external_access = false")
     return con
@@ -91,24 +63,23 @@ def lock(con: duckdb.DuckDBPyConnection, few: bool, needed: Set[str]) -> None:
 def fill(
     con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Makes a small table from rows. A question about kept cells imports no Arrow for it."""
+    """Makes a small table from rows."""
     con.execute(f"CREATE TABLE {name} ({columns})")
     if rows:
         con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
-def _open() -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect(
-        ":memory:",
-        config={
-            "autoload_known_extensions": "false",
-            "autoinstall_known_extensions": "false",
-            "python_enable_replacements": "false",
-            "enable_external_file_cache": "false",
-            "temp_directory": "",
-            "memory_limit": "4GB",
-        },
-    )
-    con.execute("SET parquet_metadata_cache = true")  # files never change
-    con.execute("CREATE SCHEMA raw")
-    return con
+def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Makes or replaces a table of the database with the rows of an Arrow table."""
+    con.register("arrow", table)
+    con.execute(f"CREATE OR REPLACE TABLE {name} AS FROM arrow")
+    con.unregister("arrow")
+
+
+def lend(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Makes a view of the database that reads an Arrow table where it lies: of 60 columns, those
+    that a question names. name: with its schema, unless that is `main`."""
+    schema, _, view = name.rpartition(".")
+    con.execute(f"USE {schema or 'main'}")
+    con.from_arrow(table).create_view(view)
+    con.execute("USE main")

@@ -28,7 +28,7 @@ from sweepd.run.tune import tune
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
-from sweepd.store.launches import attempt_number
+from sweepd.store.names import attempt_number
 from sweepd.store.store import Store
 from sweepd.trial.attempt import ledger_columns, log_line, storable
 

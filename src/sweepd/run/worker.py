@@ -16,18 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweepd import cycles
-
-with cycles.importing():  # spares a quarter of what a worker takes to come up
-    from sweepd.errors import EnvironmentFailure
-    from sweepd.grid.options import Goal
-    from sweepd.grid.trials import Trial
-    from sweepd.run.hanging import stepping
-    from sweepd.run.nodes import reach
-    from sweepd.run.own_code import as_launched
-    from sweepd.run.tune import tune
-    from sweepd.store.store import Store
-    from sweepd.trial.attempt import Attempt
+from sweepd.errors import EnvironmentFailure
+from sweepd.grid.options import Goal
+from sweepd.grid.trials import Trial
+from sweepd.run.hanging import stepping
+from sweepd.run.nodes import reach
+from sweepd.run.own_code import as_launched
+from sweepd.run.tune import tune
+from sweepd.store.store import Store
+from sweepd.trial.attempt import Attempt
 
 PR_SET_PDEATHSIG = 1
 """The option of Linux's prctl(2) that sets which signal a process gets when its parent dies."""

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from sweepd.errors import UserError
 from sweepd.statuses import RAN, UNTRIED
 from sweepd.store.schema import key_numbers, taken
-
-if TYPE_CHECKING:
-    from sweepd.store.store import Store
 
 
 def counting(trials: pa.Table) -> pa.Table:
@@ -41,24 +36,6 @@ def parted(trials: pa.Table) -> tuple[pa.Table, pa.Table]:
     if is_last.all():
         return trials, trials.slice(0, 0)
     return taken(trials, np.sort(order[is_last])), taken(trials, np.sort(order[~is_last]))
-
-
-def find_trial(store: Store, start: str) -> str:
-    """Returns the id of the one trial whose id begins with `start`. Raises UserError if there are
-    none or several."""
-    if not start:
-        raise UserError("no trial is named: give the beginning of its id (see `sweepd status`)")
-    known = set(store.read_plans().table.column("id").to_pylist())
-    known |= set(store.read_trials().table.column("id").to_pylist())
-    matching = sorted(id_ for id_ in known if id_.startswith(start))
-    if len(matching) != 1:
-        of = f"of {store.address}"
-        raise UserError(
-            f"{start}: {len(matching)} trials {of} have ids that begin so; give more of the id"
-            if matching
-            else f"{start}: no trial {of} has such an id (see `sweepd status`)"
-        )
-    return str(matching[0])
 
 
 def statuses(trials: pa.Table) -> dict[str, str]:

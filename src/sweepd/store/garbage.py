@@ -10,8 +10,8 @@ from math import inf
 import pyarrow as pa
 
 from sweepd.statuses import DONE
-from sweepd.store.checkpoints import Checkpoint
 from sweepd.store.endings import statuses
+from sweepd.store.names import Checkpoint
 from sweepd.store.storage import File, Folder
 from sweepd.store.tables import TableFolder
 

@@ -1,10 +1,10 @@
 """What one store has and another lacks, as steps that bring it there.
 
-An attempt is known by its launch and its try. A launch is known by its record, and by how many
-equal records come before it. A launch that is new here gets a number of its own, and its attempts
-with it. So no row of one store has the key of another's. The second merge finds what the first
-has brought, and one that was cut off goes on where it was. `endings.counting` says which ending
-of a trial counts.
+Launches of two stores have different numbers (`names.next_launch`), and so have their attempts. No
+row of one store has the key of a different row of another's. So a merge copies what is not there
+yet: files by their names, which their content determines, and endings row by row, since a sweep
+may get another name. A merge that was cut off goes on where it was. `endings.counting` says which
+ending of a trial counts.
 
 Each step may be the last. So launches come before the rows that they number, metrics before the
 checkpoints and the endings after them, and sweeps last.
@@ -13,28 +13,37 @@ checkpoints and the endings after them, and sweeps last.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from sweepd.errors import EnvironmentFailure
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import RAN
-from sweepd.store.arrays import BOOL, TEXT, column, whole_numbers
-from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.arrays import BOOL, TEXT, column
 from sweepd.store.endings import statuses
-from sweepd.store.launches import TRIES, record_of, records
-from sweepd.store.parquet import NAME, load, replaces
-from sweepd.store.schema import TRIALS, Layout, with_column
-from sweepd.store.storage import DIGEST_LENGTH, Damaged, Folder, digest, to_json, unsealed
-from sweepd.store.tables import MOST_ROWS, TableFolder
+from sweepd.store.names import Checkpoint, records
+from sweepd.store.parquet import NAME, Footer, load, replaces
+from sweepd.store.schema import TRIALS, with_column
+from sweepd.store.storage import (
+    DIGEST_LENGTH,
+    READERS,
+    Damaged,
+    File,
+    Folder,
+    checked,
+    digest,
+    each,
+    unsealed,
+)
+from sweepd.store.sweeps import SweepFolder, SweepInfo, accepting
+from sweepd.store.tables import MOST_ROWS, Read, TableFolder, batches
 
-LAUNCHES, ROWS, ENDINGS = "launches", "rows of metrics", "endings"
-Attempts = set[tuple[str, int]]
-"""The ids of trials, each with the number of an attempt."""
+JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted", "accepted_for")
+"""The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
+which files, and which earlier versions of the code were accepted. What both say is kept."""
 
 
 @dataclass(frozen=True)
@@ -65,162 +74,89 @@ class MergeSide:
 def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Iterator[MergeStep]:
     """Yields what `theirs` has and `ours` lacks, except sweeps, in the order in which it must come.
 
-    A large file of ours that is damaged is replaced by theirs of the same name, which has the same
-    content. renamed: new names of their sweeps. Raises FileNotFoundError if a file of theirs
-    disappears.
+    renamed: new names of their sweeps. Raises FileNotFoundError if a file of theirs disappears, and
+    EnvironmentFailure where both stores have a launch of one number.
     """
-    our_endings, their_endings = ours.endings(), theirs.endings()
-    live = theirs.metrics.live()
-    theirs.damaged += live.damaged
-    our_live = ours.metrics.live()
-    broken = {one.path.rpartition("/")[2]: one for one in our_live.damaged}
-    ours.damaged += (one for name, one in broken.items() if name not in live.scanned)
-    their_runs, our_attempts = live.runs(), _attempts(our_live.runs())
-    numbered = {*_launches(_attempts(their_endings)), *_launches(_attempts(their_runs))}
-    taken = {*_launches(_attempts(our_endings)), *_launches(our_attempts)}
-    numbers: dict[int, int] = {}
-    for theirs_is, ours_is, record in _numbers(ours.folder, theirs, numbered, taken):
-        numbers[theirs_is] = ours_is
-        if record is not None:
-            yield MergeStep(LAUNCHES, 1, partial(_bring_launch, ours.folder, ours_is, record))
+    there = records(ours.folder)
+    for number, name in sorted(records(theirs.folder).items()):
+        record = theirs.folder.read(name)
+        if number not in there:
+            yield MergeStep("launches", 1, partial(ours.folder.put, name, record))
+        elif ours.folder.read(name) != record:
+            raise EnvironmentFailure(
+                f"launch {number} of {ours.folder.address} is another one than that of "
+                f"{theirs.folder.address}: both began in the same millisecond, or a record was "
+                "changed; these stores cannot be merged"
+            )
     yield from _files(ours.folder, theirs, "code", "files of code", _is_source)
     yield from _files(ours.folder, theirs, "checked", "inspections", lambda name, data: True)
+    yield from _metrics(ours, theirs)
 
-    if live.table.num_rows:
-        yield from _rows(ours.metrics, _renumbered(live.table, numbers), our_attempts)
-    there = ours.metrics.names().difference(broken) if live.scanned else set()
-    for name in sorted(live.scanned.keys() - there):
-        bring = partial(_move, ours.folder, theirs.folder, f"metrics/{name}")
-        table = load(theirs.folder, f"metrics/{name}", theirs.metrics.layout)
-        if isinstance(table, Damaged):
-            theirs.damaged.append(table)
-            ours.damaged += [broken[name]] if name in broken else []
-            continue
-        if name in broken and NAME.fullmatch(name):  # the same content, before it was damaged
-            yield MergeStep(ROWS, table.num_rows, bring)
-            continue
-        renumbered = _renumbered(table, numbers)
-        same = renumbered["attempt"].equals(table["attempt"])
-        if same and _may_move(table) and our_attempts.isdisjoint(_attempts(table)):
-            yield MergeStep(ROWS, table.num_rows, bring)
-        else:
-            yield from _rows(ours.metrics, renumbered, our_attempts, there)
-
-    endings = _resweeped(_renumbered(their_endings, numbers), renamed)
+    our_endings, their_endings = ours.endings(), theirs.endings()
+    names = [renamed.get(name, name) for name in their_endings["sweep"].to_pylist()]
+    endings = with_column(their_endings, "sweep", column(names, TEXT))
     after = statuses(TRIALS.concat([our_endings, endings]))
     yield from _checkpoints(ours.folder, theirs, after)
     yield from _logs(ours.folder, theirs.folder)
-    yield from _rows(ours.trials, endings, _attempts(our_endings))
+    lacking = _lacking(endings, our_endings)
+    for start in range(0, lacking.num_rows, MOST_ROWS):
+        part = lacking.slice(start, MOST_ROWS)
+        add = partial(ours.trials.add, ours.trials.pack(part))
+        yield MergeStep("endings", part.num_rows, add)
 
 
-def _numbers(
-    ours: Folder, theirs: MergeSide, numbered: Iterable[int], taken: Iterable[int]
-) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yields, for each launch of theirs, its number there and here, and its record if that is new
-    here.
-
-    A new launch keeps its number if that is above all of ours. Otherwise it gets the next one.
-    numbered, taken: the launches that attempts of theirs and of ours name.
-    """
-    known = {record: number for number, record in _told_apart(_records(ours))}
-    last = max([0, *known.values(), *taken])
-    records = _records(theirs.folder)
-    for number in numbered:
-        lost = {"lost": f"the record of launch {number} of {theirs.folder.address}"}
-        records.setdefault(number, to_json(lost))
-    for number, record in _told_apart(records):
-        if record in known:
-            yield number, known[record], None
-        else:
-            last = max(number, last + 1)
-            yield number, last, record[0]
-
-
-def _told_apart(records: Mapping[int, bytes]) -> Iterator[tuple[int, tuple[bytes, int]]]:
-    """Yields each launch's number and its record, with how many equal records came before. One
-    process may launch twice in a second, which makes equal records."""
-    before: Counter[bytes] = Counter()
-    for number in sorted(records):
-        yield number, (records[number], before[records[number]])
-        before[records[number]] += 1
-
-
-def _records(folder: Folder) -> dict[int, bytes]:
-    return {number: folder.read(path) for number, path in records(folder).items()}
-
-
-def _bring_launch(folder: Folder, number: int, record: bytes) -> None:
-    if not folder.create(record_of(number), record):
-        raise EnvironmentFailure(
-            f"{folder.address}: a launch began meanwhile; merge again when it has ended"
-        )
-
-
-def _rows(
-    ours: TableFolder, table: pa.Table, known: Attempts, there: Iterable[str] = ()
-) -> Iterator[MergeStep]:
-    """Yields the steps that bring the rows of a table that our folder lacks. known: attempts of
-    which it has rows. there: names of files whose rows it has."""
-    table = ours.layout.unique(table)
-    for start in range(0, table.num_rows, MOST_ROWS):
-        part = table.slice(start, MOST_ROWS)
-        packed = ours.pack(part)
-        if packed.name in there:
+def _metrics(ours: MergeSide, theirs: MergeSide) -> Iterator[MergeStep]:
+    """Yields the steps that bring files of metrics. A damaged file of ours is replaced by theirs of
+    the same name, which has the content that ours had."""
+    _, our_damaged = ours.metrics.whole()
+    contents, their_damaged = theirs.metrics.whole()
+    theirs.damaged += their_damaged
+    broken = {one.path.rpartition("/")[2]: one for one in our_damaged}
+    there = ours.metrics.names() - broken.keys()
+    copied: list[File] = []
+    for file, content in contents.items():
+        held = content.replaces if isinstance(content, Footer) else replaces(content.schema)
+        is_here = file.name in there or (held and there.issuperset(held))
+        if is_here and file.name not in broken:
             continue
-        if not known.isdisjoint(_attempts(part)):
-            mine = ours.read(set(part[ours.layout.filed_by].to_pylist())).table
-            lacking = _lacking(ours.layout, part, mine)
-            part, packed = lacking, ours.pack(lacking)
-        if part.num_rows:
-            kind = ENDINGS if ours.layout is TRIALS else ROWS
-            yield MergeStep(kind, part.num_rows, partial(ours.add, packed))
+        broken.pop(file.name, None)
+        # A file of ours by one of these names is the same if its content determines the name.
+        if all(NAME.fullmatch(name) for name in (file.name, *held)):
+            copied.append(file)
+            continue
+        table = load(theirs.folder, f"metrics/{file.name}", theirs.metrics.layout)
+        assert not isinstance(table, Damaged)
+        packed = ours.metrics.pack(ours.metrics.layout.unique(table))
+        if packed.name not in there:
+            add = partial(ours.metrics.add, packed)
+            yield MergeStep("rows of metrics", table.num_rows, add)
+    rows = {
+        file.name: content.rows if isinstance(content, Footer) else content.num_rows
+        for file, content in contents.items()
+    }
+    for batch in batches(copied):
+        paths = [f"metrics/{file.name}" for file in batch]
+        count = sum(rows[file.name] for file in batch)
+        yield MergeStep(
+            "rows of metrics", count, partial(_move, ours.folder, theirs.folder, *paths)
+        )
+    ours.damaged += broken.values()
 
 
-def _lacking(layout: Layout, table: pa.Table, mine: pa.Table) -> pa.Table:
-    """Returns the rows whose key `mine` lacks, and those that count before its row of that key."""
-    names = (*layout.key, layout.first_by)
+def _lacking(table: pa.Table, mine: pa.Table) -> pa.Table:
+    """Returns the endings whose key `mine` lacks, and those that count before its row of that key
+    (`Layout.first_by`; null comes last)."""
 
-    def keyed(rows: pa.Table) -> Iterator[tuple[tuple[object, ...], object]]:
-        for *key, first in zip(*(rows[name].to_pylist() for name in names), strict=True):
-            yield tuple(key), first
+    def keyed(rows: pa.Table) -> list[tuple[tuple[object, ...], Any]]:
+        *key, first = (rows[name].to_pylist() for name in (*TRIALS.key, TRIALS.first_by))
+        return list(zip(zip(*key, strict=True), first, strict=True))
 
     there = dict(keyed(mine))
-    wanted = [key not in there or _before(first, there[key]) for key, first in keyed(table)]
+    wanted = [
+        key not in there or (first is not None and (there[key] is None or first < there[key]))
+        for key, first in keyed(table)
+    ]
     return table.filter(column(wanted, BOOL))
-
-
-def _before(value: object, other: object) -> bool:
-    """Returns whether a row with this value of `Layout.first_by` counts before one with the
-    other."""
-    return value is not None and (other is None or value < other)  # type: ignore[operator]
-
-
-def _renumbered(table: pa.Table, numbers: Mapping[int, int]) -> pa.Table:
-    """Returns the rows with the attempts renumbered as in our store."""
-    attempts = table["attempt"].to_numpy()
-    launches, where = np.unique(attempts // TRIES, return_inverse=True)
-    ours = np.array([numbers[int(launch)] for launch in launches], dtype=np.int64)
-    return with_column(table, "attempt", whole_numbers(ours[where] * TRIES + attempts % TRIES))
-
-
-def _resweeped(endings: pa.Table, renamed: Mapping[str, str]) -> pa.Table:
-    names = [renamed.get(name, name) for name in endings["sweep"].to_pylist()]
-    return with_column(endings, "sweep", column(names, TEXT))
-
-
-def _may_move(table: pa.Table) -> bool:
-    """Returns whether a file of theirs may be copied as it is. It may if all that it replaces is
-    named by its content, so that a file of ours by one of these names is the same."""
-    return all(NAME.fullmatch(name) for name in replaces(table.schema))
-
-
-def _attempts(rows: pa.Table) -> Attempts:
-    pairs = rows.select(["id", "attempt"]).group_by(["id", "attempt"]).aggregate([])
-    return set(zip(pairs["id"].to_pylist(), pairs["attempt"].to_pylist(), strict=True))
-
-
-def _launches(attempts: Attempts) -> set[int]:
-    return {attempt // TRIES for _, attempt in attempts}
 
 
 def _files(
@@ -308,9 +244,130 @@ def _texts(folder: Folder) -> dict[str, _Log]:
     return {trial: _Log(own.get(trial, b""), brought.get(trial, {})) for trial in {*own, *brought}}
 
 
-def _move(ours: Folder, theirs: Folder, name: str) -> None:
-    ours.put(name, theirs.read(name))
+def _move(ours: Folder, theirs: Folder, *names: str) -> None:
+    each(lambda name: ours.put(name, theirs.read(name)), names, READERS)
 
 
 def _changed(folder: Folder, name: str) -> Damaged:
     return Damaged(folder.where(name), "truncated or changed: its digest is another")
+
+
+def sweeps(
+    ours: SweepFolder, theirs: SweepFolder, renamed: Mapping[str, str], damaged: list[Damaged]
+) -> list[MergeStep]:
+    """Returns the steps that bring sweeps of theirs here. `damaged` gets those that cannot be read.
+
+    A sweep that both stores have under one name is the same if it differs in JOINED alone. If one
+    store went on with the other's sweep, the version that plans all trials of the other is kept.
+    Where our `sweep.json` or our plan is damaged, theirs of the same grid is brought if it has all
+    that is left of ours. Raises UserError where they differ
+    otherwise, where two sweeps would get one name, and for a new name of a sweep that is not there.
+    """
+    infos, unreadable = theirs.readable()
+    damaged += unreadable
+    if unknown := set(renamed).difference(infos):
+        theirs.load(min(unknown))  # raises, and says which sweeps there are
+    names = [checked(renamed.get(name, name)) for name in infos]
+    if clashing := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"--rename: two sweeps would be called {clashing[0]}; choose another name")
+    return list(_steps(ours, theirs, infos, renamed, damaged))
+
+
+def _steps(
+    ours: SweepFolder,
+    theirs: SweepFolder,
+    infos: Mapping[str, SweepInfo],
+    renamed: Mapping[str, str],
+    damaged: list[Damaged],
+) -> Iterator[MergeStep]:
+    there, (readable, unreadable) = set(ours.names()), ours.readable()
+    for name, info in infos.items():
+        called = renamed.get(name, name)
+        plan = theirs.read_plans([name])
+        damaged += plan.damaged
+        if plan.damaged:
+            continue
+        table = _called(plan.table, called)
+        if called not in there:
+            yield _step(ours, called, theirs.load_grid(name), info, table)
+            continue
+        mine, my_plan = readable.get(called), ours.read_plans([called])
+        if mine is None or my_plan.damaged:
+            same = ours.load_grid(called) == (grid := theirs.load_grid(name))
+            if same and _covers(info, table, mine, my_plan):
+                kept = info if mine is None else _with_files_of(info, mine)
+                yield _step(ours, called, grid, kept, table)
+            else:
+                damaged += my_plan.damaged
+                damaged += (one for one in unreadable if f"sweeps/{called}/" in one.path)
+        elif _newer(mine, my_plan.table, info, table, called):
+            grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
+            yield _step(ours, called, grid, newer, table)
+        elif (joined := _with_files_of(info, mine)) != mine:
+            yield _step(ours, called, ours.load_grid(called), joined, my_plan.table)
+
+
+def _covers(info: SweepInfo, plan: pa.Table, mine: SweepInfo | None, my_plan: Read) -> bool:
+    """Returns whether a sweep of theirs is all that ours was before its `sweep.json` (`mine` is
+    None) or its plan was damaged, as far as the other one of the two tells."""
+    if mine is None:
+        return not my_plan.damaged and _trials(my_plan.table) <= _trials(plan)
+    same = mine.created == info.created and not _differing(mine, info)
+    return same and mine.code_files.keys() <= info.code_files.keys()
+
+
+def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:
+    return MergeStep("sweeps", 1, partial(ours.write, name, grid, info, plan))
+
+
+def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str) -> bool:
+    """Returns whether the other version of a sweep is the one to keep. Raises UserError if that
+    cannot be told."""
+    my_trials, trials = _trials(my_plan), _trials(plan)
+    differing = _differing(mine, other)
+    if my_trials == trials and not differing:
+        return False
+    if mine.created == other.created and my_trials != trials:
+        if my_trials <= trials:
+            return True
+        if trials <= my_trials:
+            return False
+    what = ", ".join([*differing, *(["trials"] if my_trials != trials else [])])
+    raise UserError(
+        f"sweep {name}: both stores have one of this name, and they differ in their {what}. "
+        f"Bring theirs under another name: --rename {name}=NEW"
+    )
+
+
+def _differing(mine: SweepInfo, other: SweepInfo) -> list[str]:
+    return [
+        field.name
+        for field in fields(SweepInfo)
+        if field.name not in JOINED and getattr(mine, field.name) != getattr(other, field.name)
+    ]
+
+
+def _trials(plan: pa.Table) -> set[tuple[str, bool]]:
+    """Returns the ids of the planned trials, each with whether the trial runs on demand."""
+    on_demand = (bool(value) for value in plan["on_demand"].to_pylist())
+    return set(zip(plan["id"].to_pylist(), on_demand, strict=True))
+
+
+def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
+    """Returns a sweep that also knows the files and classes of an earlier version of it, and
+    accepts what that one did."""
+    kinds = {*earlier.own_classes, *info.own_classes}
+    return replace(
+        info,
+        code_files={**earlier.code_files, **info.code_files},
+        sources={**earlier.sources, **info.sources},
+        **accepting(earlier.acceptances(), info.acceptances()),
+        own_classes={
+            kind: {**earlier.own_classes.get(kind, {}), **info.own_classes.get(kind, {})}
+            for kind in sorted(kinds)
+        },
+    )
+
+
+def _called(plan: pa.Table, name: str) -> pa.Table:
+    return with_column(plan, "sweep", column([name] * plan.num_rows, TEXT))

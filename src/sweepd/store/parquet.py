@@ -1,4 +1,4 @@
-"""One Parquet file of a store. It is written, read whole, or examined without keeping its rows."""
+"""One Parquet file of a store: written, read whole, scanned in parts, or checked to its end."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ import io
 import json
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.runs import KEY, joined, runs_of
+from sweepd.store.arrays import FLOAT, INT, NULL
 from sweepd.store.schema import Layout, with_one_of
-from sweepd.store.storage import DIGEST_LENGTH, Damaged, File, Folder, Unreachable, from_json
+from sweepd.store.storage import (
+    DIGEST_LENGTH,
+    READERS,
+    Damaged,
+    File,
+    Folder,
+    Unreachable,
+    each,
+    from_json,
+)
 
 REPLACES = b"sweepd.replaces"
 """The key of the metadata of a compacted Parquet file under which it lists, as JSON, the files in
@@ -27,20 +36,22 @@ ROW_GROUP = 2**17
 hold it."""
 CHUNK = 2**22
 """The number of bytes of a large file that are in memory at once."""
+REMEMBERED_BYTES = 2**28
+_NUMBERS = {NULL, INT, FLOAT}
 
 
 @dataclass(frozen=True)
-class Examined:
-    """A file that is whole and has exactly the fixed columns, so that DuckDB may scan it.
+class Footer:
+    """What the end of a file tells of it.
 
-    replaces: the names of the files that it replaces. runs: its runs (`store.runs`); None if the
-    rest is remembered and the runs have yet to be recalled.
+    rows: how many it has. replaces: the names of the files that it replaces. axes: its columns
+    besides the fixed ones.
     """
 
     file: File
     rows: int
     replaces: tuple[str, ...]
-    runs: pa.Table | None
+    axes: tuple[str, ...]
 
 
 class Reader(io.RawIOBase):
@@ -106,33 +117,85 @@ def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
         return Damaged(folder.where(name), str(error).partition("\n")[0])
 
 
-def examine(
-    folder: Folder, below: str, file: File, layout: Layout
-) -> Examined | pa.Table | Damaged:
-    """Returns what there is to know of one file. It is read in parts.
+def footer(folder: Folder, below: str, file: File, layout: Layout) -> Footer | pa.Table | Damaged:
+    """Returns what the end of a file tells of it. Its rows are not looked at (`verify` does).
 
-    A file is read whole if it is not named by a digest, if it has other columns or types, or if
-    its rows make no runs. Raises the errors of `load`.
+    A file is read whole if it is not named by a digest, or if DuckDB could not scan it, since it
+    has columns of other types. Raises the errors of `load`.
     """
     path = f"{below}/{file.name}"
-    reader = Reader(folder, path, file.size)
+    if not NAME.fullmatch(path):
+        return load(folder, path, layout)
     try:
-        if not NAME.fullmatch(path) or layout.key != KEY:
-            return load(folder, path, layout)
-        state = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
-        while data := reader.read(CHUNK):
-            state.update(data)
-        _check_digest(path, state)
-        parquet = pq.ParquetFile(reader)
+        parquet = pq.ParquetFile(Reader(folder, path, file.size))
         schema = parquet.schema_arrow
-        if {field.name: field.type for field in schema} != layout.fixed:
+        types = {field.name: field.type for field in schema}
+        axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
+        if not layout.fixed.items() <= types.items() or not _NUMBERS.issuperset(axes.values()):
             return load(folder, path, layout)
-        runs = joined([runs_of(keys) for keys in _keys(parquet, layout)])
-        return Examined(file, parquet.metadata.num_rows, tuple(replaces(schema)), runs)
+        return Footer(file, parquet.metadata.num_rows, tuple(replaces(schema)), tuple(axes))
     except (FileNotFoundError, Unreachable):
         raise
     except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
         return Damaged(folder.where(path), str(error).partition("\n")[0])
+
+
+def verify(folder: Folder, below: str, file: File, layout: Layout) -> Damaged | None:
+    """Reads every byte of a file, a large one in parts, and returns what is wrong with it. Raises
+    the errors of `load`."""
+    path = f"{below}/{file.name}"
+    if not NAME.fullmatch(path):  # put there by other means: only its rows tell
+        loaded = load(folder, path, layout)
+        return loaded if isinstance(loaded, Damaged) else None
+    try:
+        state, reader = (
+            hashlib.blake2b(digest_size=DIGEST_LENGTH // 2),
+            Reader(folder, path, file.size),
+        )
+        while data := reader.read(CHUNK):
+            state.update(data)
+        _check_digest(path, state)
+    except (EnvironmentFailure, OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError | Unreachable):
+            raise
+        return Damaged(folder.where(path), str(error).partition("\n")[0])
+    end = footer(folder, below, file, layout)
+    return end if isinstance(end, Damaged) else None
+
+
+class Loader:
+    """Reads Parquet files of one layout whole, several at once.
+
+    A file is not read again if the place says that it is unchanged since it was last read
+    (`File.version`). This holds for up to `REMEMBERED_BYTES` in all.
+    """
+
+    def __init__(self, folder: Folder, layout: Layout) -> None:
+        self.folder, self.layout = folder, layout
+        self._remembered: dict[tuple[str, str], pa.Table] = {}
+        self._room = REMEMBERED_BYTES
+
+    def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
+        """Returns what the files hold, by their names. Raises FileNotFoundError if one is gone."""
+        return dict(each(lambda file: (file.name, self._load(below, file)), files, READERS))
+
+    def forget_others(self, below: str, files: Iterable[File]) -> None:
+        """Drops what is remembered of files of a folder that are no longer among these."""
+        listed = {(f"{below}/{file.name}", file.version) for file in files}
+        for key in self._remembered.keys() - listed:
+            if key[0].startswith(f"{below}/"):
+                self._room += self._remembered.pop(key).nbytes
+
+    def _load(self, below: str, file: File) -> pa.Table | Damaged:
+        path = f"{below}/{file.name}"
+        key = (path, file.version) if file.version else None
+        if key in self._remembered:
+            return self._remembered[key]
+        loaded = load(self.folder, path, self.layout)
+        if key and isinstance(loaded, pa.Table) and loaded.nbytes <= self._room:
+            self._room -= loaded.nbytes
+            self._remembered[key] = loaded
+        return loaded
 
 
 def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
@@ -159,15 +222,6 @@ def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.T
         raise EnvironmentFailure(
             f"{where} cannot be read: {error}; `sweepd doctor --deep` checks it"
         ) from error
-
-
-def _keys(parquet: pq.ParquetFile, layout: Layout) -> Iterator[pa.Table]:
-    """Yields the keys of a file, row group by row group. Raises ValueError if a key is not
-    whole."""
-    for group in range(parquet.num_row_groups):
-        keys = parquet.read_row_group(group, KEY, use_threads=False)
-        layout.check_key(keys)
-        yield keys
 
 
 def replaces(schema: pa.Schema) -> list[str]:

@@ -11,9 +11,9 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.limits import NAME
@@ -24,6 +24,10 @@ ASIDE = ".aside-"
 """The beginning of the names of files that are still being written. Only `asides` lists these
 files."""
 DIGEST_LENGTH = 32
+READERS = 16
+"""The number of files that are read at once."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Unreachable(EnvironmentFailure):
@@ -113,9 +117,16 @@ class Folder(Protocol):
         """Deletes these objects. Nothing happens to a name that is gone already."""
 
 
-def as_listed(files: Iterable[File]) -> list[tuple[str, int, float, str]]:
-    """Returns what listings show of objects, in the order of their names."""
-    return sorted((file.name, file.size, file.written, file.version or "") for file in files)
+def each(function: Callable[[Item], Result], items: Collection[Item], at_once: int) -> list[Result]:
+    """Returns what a function makes of each of these, in their order. Threads work on at most
+    `at_once` of them at a time, since on an object store each read waits for a round trip. Raises
+    the first error."""
+    if len(items) < 2:  # to start a thread takes longer than to read a small file
+        return [function(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor  # which takes a while
+
+    with ThreadPoolExecutor(min(at_once, len(items))) as pool:
+        return list(pool.map(function, items))
 
 
 def is_name(name: str) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
 from sweepd.store import spill
-from sweepd.store.launches import cancel_of, record_of, records
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
+from sweepd.store.names import cancel_of, next_launch, record_of, records
 from sweepd.store.storage import (
     FORMAT,
     Damaged,
     Folder,
-    as_listed,
     checked,
     from_json,
     sealed,
@@ -42,9 +39,6 @@ LAUNCH = {"sweep": str, "host": str, "pid": int}
 """The fields that the record of a launch must have, with their types."""
 MARK = "sweepd-store.json"
 """The name of the file that says that a folder is a store, and in which format."""
-UNCHANGED_SECONDS = 60.0
-"""The seconds without a change after which a store is taken to stay as it is for a while. The time
-of a change is by the clock of the place, and the present time by this machine's."""
 LOOK_SECONDS = 5.0
 """The seconds for which a place that does not answer is asked again whether it holds a store at
 all."""
@@ -203,25 +197,31 @@ class Store:
         in memory, at 100 bytes a row."""
         return self._metrics.read(ids)
 
-    def state(self) -> str | None:
-        """Returns a text that differs where the listings of plans and endings do, by name, size,
-        time or version. Of a store that has just changed it returns None: if a sweep runs, it soon
-        changes again, and perhaps within a tick of the clock that dates its files."""
-        below = {name: self._folder.files(name) for name in ("sweeps", "trials")}
-        unchanged_since = time.time() - UNCHANGED_SECONDS
-        if any(file.written > unchanged_since for files in below.values() for file in files):
-            return None
-        return json.dumps({name: as_listed(files) for name, files in below.items()})
-
     def live_metrics(self, ids: Collection[str] | None = None) -> Live:
         """Returns the metrics of all trials, or of files that may hold some of those named, where
         they lie. Scans of them need no more memory than they give out."""
         return self._metrics.live(ids)
 
     def damaged_metrics(self) -> list[Damaged]:
-        """Returns the damaged files of metrics. Every byte is read, whatever was found out
-        before."""
+        """Returns the damaged files of metrics. Every byte is read."""
         return self._metrics.damaged()
+
+    def find_trial(self, start: str) -> str:
+        """Returns the id of the one trial whose id begins so. Raises UserError if there are none or
+        several."""
+        if not start:
+            raise UserError("no trial is named: give the beginning of its id (see `sweepd status`)")
+        known = set(self.read_plans().table.column("id").to_pylist())
+        known |= set(self.read_trials().table.column("id").to_pylist())
+        matching = sorted(id_ for id_ in known if id_.startswith(start))
+        if len(matching) != 1:
+            of = f"of {self.address}"
+            raise UserError(
+                f"{start}: {len(matching)} trials {of} have ids that begin so; give more of the id"
+                if matching
+                else f"{start}: no trial {of} has such an id (see `sweepd status`)"
+            )
+        return str(matching[0])
 
     def compact(self, at_least: int = 2) -> int:
         """Merges new files of endings, and those of metrics, where there are at least `at_least`.
@@ -250,7 +250,7 @@ class Store:
         UserError for two sweeps of one name that differ, and if both stores are the same. Raises
         EnvironmentFailure if a file of the other store is deleted meanwhile.
         """
-        from sweepd.store import merged_sweeps, merging  # imported here: only merging needs them
+        from sweepd.store import merging  # imported here: only merging needs it
 
         if os.path.realpath(other.address) == os.path.realpath(self.address):
             raise UserError(f"{self.address}: a store cannot be merged into itself")
@@ -259,7 +259,7 @@ class Store:
             for store in (self, other)
         )
         try:
-            sweeps = merged_sweeps.sweeps(self._sweeps, other._sweeps, renamed, damaged)
+            sweeps = merging.sweeps(self._sweeps, other._sweeps, renamed, damaged)
             yield from merging.steps(ours, theirs, renamed)
         except FileNotFoundError as error:
             raise EnvironmentFailure(
@@ -273,33 +273,22 @@ class Store:
         """Brings what `lacks` tells. Yields each step once it is done.
 
         A merge that was cut off goes on when it is called again. Raises EnvironmentFailure while
-        a driver runs one of this store's sweeps, since its attempts have lower numbers than those
-        that come now.
+        a driver runs one of these sweeps here, since it may not know what the merge brings.
         """
-        from sweepd.store.merging import LAUNCHES  # as above
-
         names = {*self.sweeps(), *(renamed.get(name, name) for name in other.sweeps())}
         taken = self._locks.acquire([_sweep_lock(name) for name in names])
         try:
-            self._refuse_drivers(names - {name for name in names if _sweep_lock(name) in taken})
-            numbered = False
+            if driven := sorted(name for name in names if _sweep_lock(name) not in taken):
+                raise EnvironmentFailure(
+                    f"{self.address}: a driver runs {', '.join(driven)}; merge when it has ended, "
+                    "or end it with `sweepd cancel`"
+                )
             for step in self.lacks(other, renamed, damaged):
-                if not numbered and step.kind != LAUNCHES:
-                    # A driver that starts from now on has a launch with a higher number than these.
-                    self._refuse_drivers(self.driven_elsewhere(self.sweeps()))
-                    numbered = True
                 self._locks.confirm()
                 step.bring()
                 yield step
         finally:
             self._locks.release(taken)
-
-    def _refuse_drivers(self, sweeps: Collection[str]) -> None:
-        if sweeps:
-            raise EnvironmentFailure(
-                f"{self.address}: a driver runs {', '.join(sorted(sweeps))}; merge when it has "
-                "ended, or end it with `sweepd cancel`"
-            )
 
     # Garbage
 
@@ -371,9 +360,9 @@ class Store:
     # Launches
 
     def new_launch(self, info: Mapping[str, Any]) -> int:
-        """Records a driver's run under the next free number, from 1. Returns that number, which
-        no two processes share."""
-        number = max(records(self._folder), default=0) + 1
+        """Records a driver's run under a number above those of all before (`names.next_launch`),
+        and returns it. No two processes share it."""
+        number = next_launch(self._folder)
         while not self._folder.create(record_of(number), to_json(info)):
             number += 1
         return number

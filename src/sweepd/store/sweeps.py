@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store.parallel import READERS, each
 from sweepd.store.storage import (
     FORMAT,
+    READERS,
     Damaged,
     File,
     Folder,
     Unreachable,
     checked,
+    each,
     from_json,
     is_name,
     to_json,
@@ -31,7 +32,7 @@ from sweepd.store.storage import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sweepd.store.looking import Loader
+    from sweepd.store.parquet import Loader
     from sweepd.store.tables import Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
@@ -175,7 +176,7 @@ class SweepFolder:
 
     @cached_property
     def _plans(self) -> Loader:
-        from sweepd.store.looking import Loader
+        from sweepd.store.parquet import Loader
         from sweepd.store.schema import PLAN
 
         return Loader(self.folder, PLAN)

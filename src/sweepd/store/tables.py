@@ -5,24 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.listing import Row
-from sweepd.store.looking import Looked, Looker, Whole, others
 from sweepd.store.parquet import (
     NAME,
-    Examined,
+    Footer,
+    Loader,
     Reader,
+    footer,
     read_groups,
     replaces,
     replacing,
     to_parquet,
+    verify,
 )
-from sweepd.store.runs import joined, overlapping, runs_of
-from sweepd.store.schema import Layout, with_one_of
-from sweepd.store.storage import Damaged, File, Folder, digest
+from sweepd.store.schema import METRICS, Layout, with_one_of
+from sweepd.store.storage import READERS, Damaged, File, Folder, digest, each
 
 COMPACTED, ROWS = "compacted", "rows"
 """The beginnings of file names. A file whose rows share one value of `Layout.filed_by`, if that is
@@ -34,7 +36,13 @@ row takes a thousand times its bytes."""
 MOST_ROWS = 2**21
 """The number of rows from which a compacted file is not written again. This bounds what compacting
 takes."""
+SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
+"""The largest size of a file that is read whole even where it could be scanned, and the most bytes
+that all such files may have together. To open a file costs more than to read a small one."""
 _LISTINGS = 5
+_Content: TypeAlias = "pa.Table | Footer | Damaged"
+_Choice = Callable[[Collection[File]], Collection[File]]
+"""A function that chooses which of some files are read whole."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +57,14 @@ class Read:
 class Live:
     """All rows where they lie. Some rows may be there more than once.
 
-    scanned: large files that have the fixed columns only, by name. table: the rows of the other
-    files. overlapping: the trials (`id`) whose rows may repeat a step. runs: a function that
-    returns the runs of all rows (`store.runs`).
+    table: the rows of small files, once per key. scanned: the other files, by name. axes: columns
+    that some of these have besides the fixed ones.
     """
 
     table: pa.Table
-    scanned: Mapping[str, Reader]
-    overlapping: pa.Table
-    runs: Callable[[], pa.Table]
-    damaged: tuple[Damaged, ...]
-
-    @classmethod
-    def of(cls, table: pa.Table) -> Live:
-        """Returns rows that lie in memory as `Live`."""
-        return cls(table, {}, overlapping(runs_of(table)), lambda: runs_of(table), ())
+    scanned: Mapping[str, Reader] = field(default_factory=dict)
+    axes: frozenset[str] = frozenset()
+    damaged: tuple[Damaged, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,12 @@ class Packed:
 
 @dataclass
 class _Found:
-    """The content of some files. tables: the rows that were read, in parts. examined: the files
-    that were only examined. names: the names of all files whose rows these hold. damaged: the
+    """The content of some files. tables: the rows that were read, in parts. footers: the files of
+    which only the end was read. names: the names of all files whose rows these hold. damaged: the
     damaged files."""
 
     tables: list[pa.Table] = field(default_factory=list)
-    examined: list[Examined] = field(default_factory=list)
+    footers: list[Footer] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     damaged: list[Damaged] = field(default_factory=list)
 
@@ -100,7 +101,7 @@ class TableFolder:
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
-        self._looker = Looker(folder, layout)
+        self._loader = Loader(folder, layout)
         self._compacted: dict[str, int] = {}
         """The number of rows of each compacted file that this process knows of, by name."""
         self._replaced: set[str] = set()
@@ -130,15 +131,15 @@ class TableFolder:
         """Returns the names of all files whose rows are here. They are those that lie here, and
         those replaced."""
         files = self._files()
-        compacted = self._looker.look(_compacted(files), self._looker.small)
+        compacted = self._look(_compacted(files), self._small)
         return {file.name for file in files} | _replaced_by(compacted)
 
     def read(self, only: Collection[str] | None = None) -> Read:
         """Returns all rows, or those whose `layout.filed_by` is among these. Of a large file,
         only the row groups that may hold these are then read."""
-        found = self._find(only, list if only is None else self._looker.small)
-        for one in found.examined:
-            found.tables.append(read_groups(self._reader(one.file), self.layout, only or ()))
+        found = self._find(only, list if only is None else self._small)
+        for end in found.footers:
+            found.tables.append(read_groups(self._reader(end.file), self.layout, only or ()))
         table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
             table = with_one_of(table, self.layout.filed_by, only)
@@ -147,27 +148,33 @@ class TableFolder:
     def live(self, only: Collection[str] | None = None) -> Live:
         """Returns all rows where they lie, or those of files that may hold some of these trials.
         So metrics take little memory, however many they are."""
-        found = self._find(only, self._looker.small)
-        table = self.layout.concat(found.tables)
-        files = [one.file for one in found.examined]
-
-        def runs() -> pa.Table:
-            return joined([runs_of(table), *map(self._looker.runs, found.examined)])
-
-        repeated = None if table.num_rows else self._looker.remembered.recall_overlapping(files)
-        if repeated is None:
-            repeated = overlapping(runs())
-            if not table.num_rows:
-                self._looker.remembered.keep_overlapping(files, repeated)
-        scanned = {file.name: self._reader(file) for file in files}
-        return Live(table, scanned, repeated, runs, tuple(found.damaged))
+        found = self._find(only, self._small)
+        table = self.layout.unique(self.layout.concat(found.tables))
+        scanned = {end.file.name: self._reader(end.file) for end in found.footers}
+        axes = frozenset(name for end in found.footers for name in end.axes)
+        return Live(table, scanned, axes, tuple(found.damaged))
 
     def damaged(self) -> list[Damaged]:
-        """Returns all damaged files, whatever is remembered of them, which is dropped then."""
-        looked = ((file, self._looker.examine(file)) for file in self._files())
-        damaged = {file: one for file, one in looked if isinstance(one, Damaged)}
-        self._looker.remembered.forget(damaged)
-        return list(damaged.values())
+        """Returns all damaged files. Every byte is read."""
+        found = each(self._verify, self._files(), READERS)
+        return [one for one in found if one]
+
+    def whole(self) -> tuple[dict[File, pa.Table | Footer], list[Damaged]]:
+        """Returns what is in the files that were found whole to their last byte, without those that
+        such files replace, and the damaged ones."""
+        files = self._files()
+        damaged = {
+            file.name: wrong
+            for file, wrong in zip(files, each(self._verify, files, READERS), strict=True)
+            if wrong
+        }
+        contents: dict[File, pa.Table | Footer] = {}
+        for batch in batches(file for file in files if file.name not in damaged):
+            looked = self._look(batch, lambda files: [])
+            contents |= {file: looked[file.name] for file in batch}
+        replaced = _replaced_by({file.name: it for file, it in contents.items()})
+        rest = {file: it for file, it in contents.items() if file.name not in replaced}
+        return rest, list(damaged.values())
 
     def compact(self, at_least: int = 2) -> int:
         """Writes the rows of all readable files that were not compacted before as one file that
@@ -201,11 +208,17 @@ class TableFolder:
         """
         files = self._files()
         try:
-            compacted = [f for f in _compacted(files) if f.written <= written_until]
-            names = _replaced_by(self._looker.look(compacted, self._looker.small))
+            old = [file for file in _compacted(files) if file.written <= written_until]
+            # Their bytes are compared with their digests: what they replace is nowhere else.
+            whole = [
+                f
+                for f, wrong in zip(old, each(self._verify, old, READERS), strict=True)
+                if not wrong
+            ]
+            names = _replaced_by(self._look(whole, self._small))
             readable: set[str] = set()
-            for batch in _batches([file for file in files if file.name in names]):
-                looked = self._looker.look(batch, self._looker.small)
+            for batch in batches([file for file in files if file.name in names]):
+                looked = self._look(batch, self._small)
                 readable |= {n for n, it in looked.items() if not isinstance(it, Damaged)}
         except FileNotFoundError:
             return []  # another process is deleting them
@@ -224,8 +237,8 @@ class TableFolder:
 
     def _compact(self, files: Collection[File], fresh: Sequence[File], at_least: int) -> int:
         found, replaced = _Found(), 0
-        for batch in _batches(fresh):  # in the order of their names: a trial's rows lie together
-            self._add(found, self._looker.load(batch))
+        for batch in batches(fresh):  # in the order of their names: a trial's rows lie together
+            self._add(found, self._load(batch))
             if found.rows >= MOST_ROWS:
                 replaced += self._replace(found)
                 found = _Found()
@@ -241,7 +254,7 @@ class TableFolder:
         for file in sorted(live, key=lambda file: self._compacted[file.name]):
             if self._compacted[file.name] > min(2 * found.rows, MOST_ROWS - found.rows):
                 return
-            looked = self._looker.load([file])
+            looked = self._load([file])
             self._add(found, looked)
             replaced = _replaced_by(looked)
             found.names += (f.name for f in files if f.name in replaced)
@@ -258,21 +271,21 @@ class TableFolder:
 
     def _note_compacted(self, files: Iterable[File]) -> None:
         """Notes which of these files were compacted, and what they replace."""
-        looked = self._looker.look(_compacted(files), self._looker.small)
+        looked = self._look(_compacted(files), self._small)
         for name, it in looked.items():
             if not isinstance(it, Damaged):
-                self._compacted[name] = it.rows if isinstance(it, Examined) else it.num_rows
+                self._compacted[name] = it.rows if isinstance(it, Footer) else it.num_rows
         self._replaced |= _replaced_by(looked)
 
-    def _find(self, only: Collection[str] | None, whole: Whole) -> _Found:
+    def _find(self, only: Collection[str] | None, whole: _Choice) -> _Found:
         """Returns what is in all files, or in those that may hold rows of some trials. Those that
-        `whole` chooses are read, and the others are examined. Raises EnvironmentFailure if files
-        keep disappearing."""
+        `whole` chooses are read, of the others the end is. Raises EnvironmentFailure if files keep
+        disappearing."""
         prefixes = None if only is None else {*only, ROWS}
         for _ in range(_LISTINGS):
             files, found = self._files(), _Found()
             try:
-                compacted = self._looker.look(_compacted(files), whole)
+                compacted = self._look(_compacted(files), whole)
                 replaced = _replaced_by(compacted)
                 self._add(
                     found, {name: it for name, it in compacted.items() if name not in replaced}
@@ -280,27 +293,61 @@ class TableFolder:
                 rest = [f for f in files if f.name not in replaced and f.name not in compacted]
                 rest = [file for file in rest if _may_hold(file.name, prefixes)]
                 read = whole(rest)
-                for batch in _batches(read):
-                    self._add(found, self._looker.load(batch))
-                self._add(found, self._looker.examined(others(rest, read)))
+                for batch in batches(read):
+                    self._add(found, self._load(batch))
+                self._add(found, self._ends(_others(rest, read)))
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
-            self._looker.forget_others(files)
-            if found.examined:
-                self._looker.remembered.forget_others(files)
+            self._loader.forget_others(self.layout.name, files)
             return found
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
-    def _add(self, found: _Found, looked: Mapping[str, Looked]) -> None:
-        tables = {name: it for name, it in looked.items() if isinstance(it, pa.Table)}
-        examined = {name: it for name, it in looked.items() if isinstance(it, Examined)}
+    def _add(self, found: _Found, contents: Mapping[str, _Content]) -> None:
+        tables = {name: it for name, it in contents.items() if isinstance(it, pa.Table)}
+        footers = {name: it for name, it in contents.items() if isinstance(it, Footer)}
         found.tables.append(self.layout.concat(tables.values()))
-        found.examined += examined.values()
-        found.names += [*tables, *examined]
-        found.damaged += (it for it in looked.values() if isinstance(it, Damaged))
+        found.footers += footers.values()
+        found.names += [*tables, *footers]
+        found.damaged += (it for it in contents.values() if isinstance(it, Damaged))
+
+    def _look(self, files: Sequence[File], whole: _Choice) -> dict[str, _Content]:
+        """Returns what is in each of a few files, by name. Those that `whole` chooses are read
+        whole."""
+        read = whole(files)
+        return {**self._load(read), **self._ends(_others(files, read))}
+
+    def _load(self, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
+        return self._loader.load(self.layout.name, files)
+
+    def _ends(self, files: Collection[File]) -> dict[str, _Content]:
+        def end(file: File) -> tuple[str, _Content]:
+            return file.name, footer(self.folder, self.layout.name, file, self.layout)
+
+        return dict(each(end, files, READERS))
+
+    def _verify(self, file: File) -> Damaged | None:
+        return verify(self.folder, self.layout.name, file, self.layout)
+
+    def _small(self, files: Collection[File]) -> list[File]:
+        """Returns those of these files that are read whole even where they need not be. They are
+        the small ones, or all files of endings."""
+        if self.layout is not METRICS:
+            return list(files)
+        room, small = ROOM_BYTES, []
+        for file in sorted(files, key=lambda file: file.size):
+            room -= file.size
+            if file.size > SMALL_BYTES or room < 0:
+                break
+            small.append(file)
+        return small
 
 
-def _batches(files: Iterable[File]) -> Iterator[list[File]]:
+def _others(files: Iterable[File], than: Iterable[File]) -> list[File]:
+    names = {file.name for file in than}
+    return [file for file in files if file.name not in names]
+
+
+def batches(files: Iterable[File]) -> Iterator[list[File]]:
     """Yields files in parts of at most TOGETHER. A part ends once it has TOGETHER_BYTES."""
     batch: list[File] = []
     size = 0
@@ -318,15 +365,15 @@ def _compacted(files: Iterable[File]) -> list[File]:
     return [file for file in files if file.name.startswith(COMPACTED + "-")]
 
 
-def _replaced_by(looked: Mapping[str, Looked]) -> set[str]:
+def _replaced_by(contents: Mapping[str, _Content]) -> set[str]:
     """Returns the names of all files that readable ones among these replace."""
-    found: set[str] = set()
-    for it in looked.values():
-        if isinstance(it, Examined):
-            found.update(it.replaces)
+    names: set[str] = set()
+    for it in contents.values():
+        if isinstance(it, Footer):
+            names.update(it.replaces)
         elif isinstance(it, pa.Table):
-            found.update(replaces(it.schema))
-    return found
+            names.update(replaces(it.schema))
+    return names
 
 
 def _may_hold(name: str, prefixes: Collection[str] | None) -> bool:

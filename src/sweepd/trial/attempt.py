@@ -28,7 +28,7 @@ from sweepd.grid.settings import Train
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_files import raised_at
 from sweepd.statuses import DONE
-from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.names import Checkpoint
 from sweepd.store.store import Store
 from sweepd.trial import gpu
 from sweepd.trial.checkpoints import reachable

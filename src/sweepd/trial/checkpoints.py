@@ -19,7 +19,7 @@ from sweepd.grid.loops import LoopBudget
 from sweepd.grid.parts import column
 from sweepd.grid.settings import Evaluate, Stop, unsolved
 from sweepd.grid.trials import Trial
-from sweepd.store.checkpoints import Checkpoint
+from sweepd.store.names import Checkpoint
 from sweepd.store.schema import TRIALS
 
 FREE = {

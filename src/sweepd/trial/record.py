@@ -20,7 +20,7 @@ from sweepd.grid.spec import SETTINGS
 from sweepd.grid.yamlfile import dump, parse
 from sweepd.listing import SHORT_ID
 from sweepd.statuses import UNTRIED
-from sweepd.store.endings import counting, find_trial
+from sweepd.store.endings import counting
 from sweepd.store.store import Store, SweepInfo
 
 OUTCOME = ("acc", "loss", "chain_acc", "step", "seconds", "parent", "error", "host", "torch")
@@ -73,7 +73,7 @@ def record_of(store: Store, start: str) -> TrialRecord:
     Raises UserError where not exactly one id begins so, or where the trial's sweep no longer has
     its task or model. Raises EnvironmentFailure where its sweep or its code is damaged.
     """
-    id_ = find_trial(store, start)
+    id_ = store.find_trial(start)
     planned = [row for row in store.read_plans().table.to_pylist() if row["id"] == id_]
     endings = {row["id"]: row for row in counting(store.read_trials().table).to_pylist()}
     ending = endings.get(id_, {})

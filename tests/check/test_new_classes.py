@@ -79,7 +79,7 @@ def test_what_is_wrong_is_refused_and_not_remembered(tmp_path: Path, store: Stor
         with pytest.raises(UserError) as caught:
             inspected(tmp_path, store, build=LEAK)
         [fault] = str(caught.value).splitlines()
-        assert fault.startswith(f"{tmp_path / 'mine.py'}:14: mine.py:Net is not causal: changing ")
+        assert fault.startswith(f"{tmp_path / 'mine.py'}:15: mine.py:Net is not causal: changing ")
     assert not Path(store.address, "checked").exists()
 
 

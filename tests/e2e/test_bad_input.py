@@ -90,7 +90,7 @@ def test_a_model_that_sees_the_future(shell: SharedShell) -> None:
     shell.write("seer.py", SEER)
     shell.write("grid.yaml", GRID.replace("standard", "seer.py:Seer"))
     told = shell.run("launch", "grid.yaml", "--yes", exits=2).stderr
-    assert f"{shell.folder / 'seer.py'}:6: seer.py:Seer is not causal: changing token" in told
+    assert f"{shell.folder / 'seer.py'}:7: seer.py:Seer is not causal: changing token" in told
     assert shell.sql("SELECT * FROM attempts") == []
     shell.run("plan", "grid.yaml")
 

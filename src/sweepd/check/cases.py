@@ -77,8 +77,8 @@ class Wrong(Exception):
     """A check has seen something wrong. The user's class breaks a promise.
 
     culprits: where the mistake lies, the likeliest first. Each is a class or a function, or the
-    name of a method of the user's class or of what this class makes. Without any, or where none is
-    the user's own, it is the class.
+    name of a method of the user's class or of what this class makes. Without any, they are those of
+    `inspection.CULPRITS`. Where none is the user's own, it is the class.
     """
 
     def __init__(self, fault: str, remedy: str, *culprits: object) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from sweepd.check.cases import Case, CaseKind, Finding, Wrong
 from sweepd.check.models import MODEL_CHECKS, Network
-from sweepd.check.tasks import DRAWING, TASK_CHECKS, commonest
+from sweepd.check.tasks import TASK_CHECKS, commonest
 from sweepd.check.training import LOOP_CHECKS, TRIAL_CHECKS, Diverged, Rehearsal, Tryout
 from sweepd.errors import SweepdError
 from sweepd.grid import registry
@@ -37,14 +37,14 @@ CHECKS: dict[CaseKind, Mapping[str, Callable[[Any], str]]] = {
     "loop": LOOP_CHECKS,
     "trial": TRIAL_CHECKS,
 }
-ENTRIES: dict[CaseKind, tuple[str, ...]] = {
-    "task": DRAWING,
-    "model": ("build",),
+CULPRITS: dict[CaseKind, tuple[str, ...]] = {
+    "task": ("draw", "fill", "sample", "batch"),
+    "model": ("forward", "build"),
     "loop": ("start",),
-    "trial": ("forward",),
+    "trial": ("forward", "build"),
 }
-"""The methods that stand for a class whose error passed through none of the user's lines, as where
-sweepd refuses what a method returned."""
+"""The methods that stand for a class where a check names no other. They also do where an error
+passed through none of the user's lines, as where sweepd refuses what a method returned."""
 Begin = Callable[[str], None]
 """A function that is called with the name of each check before it begins, since the check may hang
 or end the process."""
@@ -83,11 +83,10 @@ def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterat
                 yield Finding(*about, True, check(looked_at))
                 continue
             except Wrong as wrong:
-                yield Finding(
-                    *about, False, str(wrong), _place(subject, looked_at, *wrong.culprits)
-                )
+                place = _place(subject, looked_at, *(wrong.culprits or CULPRITS[case.kind]))
+                yield Finding(*about, False, str(wrong), place)
             except Unusable as error:
-                place = error.place or _place(subject, looked_at, *ENTRIES[case.kind])
+                place = error.place or _place(subject, looked_at, *CULPRITS[case.kind])
                 diverged = isinstance(error, Diverged)
                 yield Finding(*about, False, error.message, place, raised=diverged)
             except Exception as error:  # a user's code may raise anything
@@ -96,7 +95,7 @@ def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterat
                 else:
                     # Python names a function that was called with the wrong arguments.
                     called = re.search(rf"\b(\w+){WRONG_CALL}", str(error))
-                    methods = (called[1],) if called else ENTRIES[case.kind]
+                    methods = (called[1],) if called else CULPRITS[case.kind]
                     place, statement = _place(subject, looked_at, *methods), ""
                 yield Finding(*about, False, error_text(error), place, True, statement)
             return

@@ -127,33 +127,28 @@ class Network:
             raise Wrong(
                 "changes the rows that it is given, which others read after it",
                 "work on a copy: x = x.clone()",
-                "forward",
             )
         if not isinstance(outputs, Tensor):
             raise Wrong(
                 f"gives a {type(outputs).__name__} where a tensor of outputs is needed",
                 "return the outputs alone",
-                "forward",
             )
         wanted = (*self.rows.shape, self.vocab or 1)
         if tuple(outputs.shape) != wanted:
             raise Wrong(
                 f"gives outputs of shape {tuple(outputs.shape)}; {wanted} is needed",
                 "end in a layer of as many outputs as there are words, for every position",
-                "forward",
             )
         if outputs.isnan().any():
             raise Wrong(
                 "gives outputs that are no numbers (NaN) before any training",
                 "look for a logarithm or root of what may be 0, or a softmax over -inf alone",
-                "forward",
             )
         sums = outputs.sum(-1)
         if self.vocab > 1 and (outputs >= 0).all() and torch.allclose(sums, torch.ones_like(sums)):
             raise Wrong(
                 "gives probabilities where logits are needed: the loss takes the softmax itself",
                 "leave the softmax at the end out",
-                "forward",
             )
         return f"{wanted}"
 
@@ -172,13 +167,11 @@ class Network:
                 "gives other outputs for the same row the second time: it keeps something from one "
                 "call to the next",
                 "compute everything in `forward` from its inputs, and keep nothing on `self`",
-                "forward",
             )
         if not _close(first, other, SAME * self.scale):
             raise Wrong(
                 "gives other outputs for the same row, in evaluation: it draws random numbers",
                 "drop out by nn.Dropout, or F.dropout(x, p, self.training)",
-                "forward",
             )
         self.outputs = first
         return "the same row gives the same outputs"
@@ -196,7 +189,6 @@ class Network:
                     f"{float(difference.nan_to_num().max()):.2g}",
                     "rows come as (B, T): give torch's layers batch_first=True, and normalise over "
                     "the last dimension alone",
-                    "forward",
                 )
         return "no row sees another"
 
@@ -217,7 +209,6 @@ class Network:
                     f"{float(moved[at]):.2g}",
                     "a position may only see itself and those before it: mask attention, and read "
                     "no row backwards",
-                    "forward",
                 )
         return "no later token changes an earlier output"
 

@@ -31,8 +31,6 @@ drawn."""
 CONSTANT = 0.999
 """The accuracy of always giving the commonest answer above which there is nothing to learn."""
 
-DRAWING = ("draw", "fill", "sample", "batch")
-"""The methods of which a task defines one or more, to give its rows."""
 GENERATORS: dict[str, Callable[[], object]] = {
     "numpy": lambda: np.random.get_state(legacy=False),
     "Python": random.getstate,
@@ -53,6 +51,7 @@ def check_rows(task: Task) -> str:
         raise Wrong(
             f"has a vocab that begins with {' '.join(task.vocab[: len(SPECIALS)])}",
             "begin it with SPECIALS: vocab = (*SPECIALS, …)",
+            type(task),
         )
     batch, sample = _drawn(task, 0)
     if not (isinstance(batch, Batch) and isinstance(sample, Batch | Chains)):
@@ -93,7 +92,6 @@ def check_rows(task: Task) -> str:
                 raise Wrong(
                     "gives a row without an answer after its last separator",
                     "write the answer between the last separator and <eos>",
-                    *DRAWING,
                 )
     return f"up to {length} of {task.capacity} tokens, {len(task.vocab) or 'no'} words"
 
@@ -112,7 +110,6 @@ def _check_ids(what: str, rows: np.ndarray, vocab: int) -> None:
         raise Wrong(
             f"gives {what} of type {rows.dtype}",
             f"with {vocab} words they must be {wanted}: convert them with .astype(np.{types[0]})",
-            *DRAWING,
         )
     allowed = (rows >= 0) & (rows < vocab) | (target & (rows == IGNORE))
     if vocab and not allowed.all():
@@ -121,7 +118,6 @@ def _check_ids(what: str, rows: np.ndarray, vocab: int) -> None:
         raise Wrong(
             f"gives {what} with the id {rows[row, position]} at position {position}",
             f"its vocabulary has the ids 0 to {vocab - 1}{also}",
-            *DRAWING,
         )
 
 
@@ -136,17 +132,9 @@ def check_seeds(task: Task) -> str:
     again = _drawn(task, 0)
     if not all(map(_equal, first, again)):
         whose = f"{used[0]}'s global generator" if used else "something other than `rng`"
-        raise Wrong(
-            f"draws from {whose}: the same seed gave other rows",
-            "draw from `rng` alone",
-            *DRAWING,
-        )
+        raise Wrong(f"draws from {whose}: the same seed gave other rows", "draw from `rng` alone")
     if task.distinct_inputs() > 16 and all(map(_equal, first, _drawn(task, 1))):
-        raise Wrong(
-            "gives the same rows for every seed",
-            "draw them from `rng`",
-            *DRAWING,
-        )
+        raise Wrong("gives the same rows for every seed", "draw them from `rng`")
     return "decide the rows"
 
 
@@ -174,7 +162,6 @@ def check_answers(task: Task) -> str:
         raise Wrong(
             f"has the same answer in every row ({answer})",
             "let `draw` give problems with different answers",
-            *DRAWING,
         )
     if not answer:
         return "real numbers"

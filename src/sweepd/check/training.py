@@ -76,7 +76,6 @@ class Rehearsal:
                 raise Wrong(
                     f"has the loss {float(loss)} after {step} steps of training",
                     "look for a logarithm or root of what may be 0, or a rate that is too high",
-                    "forward",
                 )
             if step == SAVED - 1:
                 self.snapshot = self.straight.snapshot()
@@ -87,7 +86,6 @@ class Rehearsal:
             raise Wrong(
                 f"has weights that get no gradient ({', '.join(idle[:3])})",
                 "use them in `forward`, without .detach() on the way, or leave them out",
-                "forward",
             )
         return "losses " + ", ".join(f"{loss:.3f}" for loss in losses)
 
@@ -105,7 +103,6 @@ class Rehearsal:
                     f"trains on otherwise after a checkpoint: {name} differs after one step",
                     "keep what `forward` changes in a buffer (register_buffer), and draw random "
                     "numbers from torch alone",
-                    "forward",
                 )
         return f"restored after {SAVED} steps, the next gives the same weights bit for bit"
 
@@ -202,7 +199,6 @@ class Tryout:
                 f"gives other numbers for the same seed: {differing}",
                 "give every generator the seed, and report nothing that depends on time "
                 "(sweepd records the seconds)",
-                "start",
             )
         if self.seconds <= QUICK_SECONDS:
             other = self._run(SEED + 1)

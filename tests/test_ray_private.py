@@ -1,11 +1,10 @@
 """The private parts of Ray that sweepd uses still exist. If an upgrade of Ray drops one, a test
-fails here, in one line. Covers `run/tune.py`."""
+fails here, in one line."""
 
 from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 from functools import reduce
 from importlib import import_module
@@ -18,8 +17,7 @@ from uuid import UUID
 import pytest
 import ray
 from ray import ObjectRef
-from ray.air.execution._internal import actor_manager, event_manager
-from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
+from ray.air.execution._internal import actor_manager
 from ray.air.execution.resources.resource_manager import ResourceManager
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.execution import tune_controller
@@ -39,9 +37,6 @@ NEEDED = {
     "ray._private.node:Node.start_api_server": ray_private.starting_little,
     "ray._private.node:Node.start_log_monitor": ray_private.starting_little,
     "ray._private.utils:get_dashboard_dependency_error": ray_private.starting_little,
-    "ray.air._internal.usage:tag_callbacks": ray_private.fitting_little,
-    "ray.tune:ExperimentAnalysis._fetch_trial_dataframes": ray_private.fitting_little,
-    "ray.tune.execution.experiment_state:out_of_band_serialize_dataset": ray_private.fitting_little,
     "ray.train._internal.storage:StorageContext.trial_driver_staging_path": (
         ray_private.forget_ended
     ),
@@ -51,16 +46,6 @@ NEEDED = {
         ray_private.bearing_losses
     ),
     "ray.tune.experiment:Trial._get_default_result_or_future": ray_private.bearing_losses,
-    "ray.air.execution._internal.actor_manager:RayActorManager.next": ray_private.told_of_arrivals,
-    "ray.air.execution._internal.event_manager:RayEventManager.track_future": (
-        ray_private.told_of_arrivals
-    ),
-    "ray.air.execution._internal.event_manager:RayEventManager.get_futures": (
-        ray_private.told_of_arrivals
-    ),
-    "ray.air.execution.resources.placement_group:PlacementGroupResourceManager.request_resources": (
-        ray_private.told_of_arrivals
-    ),
     "ray._private.worker:_global_node": ray_private.dead_processes,
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
@@ -153,44 +138,11 @@ def test_no_two_trials_of_a_run_have_one_name() -> None:
     assert "trial_id = Trial.generate_id()" in text, "see numbering_trials"
 
 
-def test_tune_still_waits_for_futures_where_it_can_be_told_of_them() -> None:
-    manager = vars(actor_manager.RayActorManager(None))  # type: ignore[arg-type]
-    assert {type(value) for name, value in manager.items() if name.endswith("_events")} == {
-        event_manager.RayEventManager
-    }, "see told_of_arrivals"
-    assert {"_resource_manager", "_actor_state_events", "_actor_task_events"} <= manager.keys()
-    assert vars(event_manager.RayEventManager())["_tracked_futures"] == {}, "see told_of_arrivals"
-    nodes = PlacementGroupResourceManager()
-    assert nodes._staging_future_to_pg == {}, "see told_of_arrivals"
-    with ray_private.told_of_arrivals(), patch("ray.wait", return_value=([], [])):  # starts no Ray
-        assert not actor_manager.RayActorManager(ResourceManager()).next(0.0)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ray.air.execution._internal.event_manager.RayEventManager.get_futures",
-        "ray.air.execution.resources.placement_group.PlacementGroupResourceManager."
-        "request_resources",
-    ],
-)
-def test_without_a_part_tune_waits_in_its_own_way(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.delattr(name)
-    own = actor_manager.RayActorManager.next
-    with ray_private.told_of_arrivals():
-        assert actor_manager.RayActorManager.next is own
-
-
-def test_without_its_modules_tune_waits_and_fails_in_its_own_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_its_module_tune_fails_in_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, actor_manager.__name__, None)
-    owns = actor_manager.RayActorManager.next, actor_manager.RayActorManager._actor_task_failed
-    with ray_private.told_of_arrivals(), ray_private.bearing_losses():
-        theirs = actor_manager.RayActorManager
-        assert (theirs.next, theirs._actor_task_failed) == owns
+    own = actor_manager.RayActorManager._actor_task_failed
+    with ray_private.bearing_losses():
+        assert actor_manager.RayActorManager._actor_task_failed is own
 
 
 def test_a_loss_that_is_no_actors_error_is_that_of_one_actor() -> None:
@@ -230,33 +182,6 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
         assert ray._private.utils.set_sigterm_handler is theirs
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_tune_still_counts_callbacks_through_the_module() -> None:
-    text = Path(ray.tune.tune.__file__).read_text()
-    assert "air_usage.tag_callbacks(callbacks)" in text, "see fitting_little"
-
-
-LITTLE = """
-import sys
-from sweepd import ray_private
-
-ray_private.import_tune()
-loaded = [name for name in sys.modules if name.partition(".")[0] == "pandas" or "ray.data" in name]
-assert "ray.tune" in sys.modules and not loaded, loaded
-
-import pandas, ray.data
-from ray.tune import result_grid
-from ray.tune.analysis import experiment_analysis
-
-assert ray.data.Dataset.__module__ == "ray.data.dataset"
-assert result_grid.pd.DataFrame is pandas.DataFrame
-assert type(experiment_analysis.DataFrame([1])) is pandas.DataFrame
-"""
-
-
-def test_tune_is_imported_without_tables_and_finds_them_where_it_needs_them() -> None:
-    subprocess.run([sys.executable, "-c", LITTLE], check=True)
 
 
 def test_without_a_private_ray_nothing_has_died() -> None:

@@ -7,17 +7,10 @@ the functions: the engine makes settings that Ray reads when it is imported.
 from __future__ import annotations
 
 import json
-import sys
-import threading
-import time
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
-from importlib import import_module
-from itertools import count, islice
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from sweepd.errors import EnvironmentFailure
@@ -94,65 +87,6 @@ def starting_little() -> Iterator[None]:
         yield
 
 
-def import_tune() -> None:
-    """Imports Ray Tune without pandas and Ray Data, which are a quarter of what each driver and
-    each worker would import. Tune needs them for tables that sweepd does not ask for.
-
-    Code that uses them later gets the real ones. There is no public setting for this. A Tune that
-    can't be imported so is imported with them when it is next asked for.
-    """
-    absent = [name for name in ("pandas", "ray.data") if name not in sys.modules]
-    sys.modules |= {name: _Later(name) for name in absent}
-    try:
-        import_module("ray.tune")
-    except Exception:  # whoever imports it next is told, if it can't be imported at all
-        partly = ("ray.air", "ray.train", "ray.tune")
-        for name in [name for name in sys.modules if name.startswith(partly)]:
-            del sys.modules[name]
-    finally:
-        for name in absent:
-            del sys.modules[name]
-
-
-class _Later(ModuleType):
-    """Stands in for a module, which is imported when something of it is first used."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:  # named in a signature, or imported by name
-            return type(name, (), {"__new__": partial(self._made, name)})
-        return getattr(import_module(self.__name__), name)
-
-    def _made(self, name: str, _: type, *given: Any, **options: Any) -> Any:
-        return getattr(import_module(self.__name__), name)(*given, **options)
-
-
-@contextmanager
-def fitting_little() -> Iterator[None]:
-    """Makes Tune leave out of a run within the block what sweepd has no use for:
-
-    - Tune counts which callbacks it was given. For that it imports MLflow, Weights & Biases and
-      Comet where they are installed, also while usage reports are off.
-    - It saves its state with a rule for Ray Data's datasets, and for that imports Ray Data. No
-      trial of sweepd's holds such a dataset.
-    - At the end it makes a table of what its own loggers wrote of each trial. sweepd has turned
-      them off, so the tables are empty, but pandas is imported.
-
-    There is no public setting for any of these. Without the private parts a run takes longer.
-    """
-    from ray.air._internal import usage
-    from ray.tune import ExperimentAnalysis
-    from ray.tune.execution import experiment_state
-
-    with (
-        _changed(usage, tag_callbacks=lambda callbacks: False),
-        _changed(experiment_state, out_of_band_serialize_dataset=nullcontext),
-        _changed(ExperimentAnalysis, _fetch_trial_dataframes=lambda analysis: {}),
-    ):
-        yield
-
-
 @contextmanager
 def numbering_trials() -> Iterator[None]:
     """Makes Tune number the trials of its run within the block. It would name each by eight random
@@ -166,95 +100,6 @@ def numbering_trials() -> Iterator[None]:
     numbers = count()
     with _changed(Trial, generate_id=lambda: f"{next(numbers):08}"):
         yield
-
-
-@contextmanager
-def told_of_arrivals() -> Iterator[None]:
-    """Makes the cost of an event of Tune's run within the block the same for any number of slots.
-
-    At each event Tune shuffles the futures of all slots, and of all nodes that it waits for, and
-    waits anew for one of them, which takes 4 ms with 10,000. Here each future says when it has
-    arrived, and Tune looks only at the one that came first. There is no public way to do so.
-    Without the private parts Tune waits in its own way.
-    """
-    awaiting = _awaiting()
-    if awaiting is None:
-        yield
-        return
-    RayActorManager, RayEventManager, PlacementGroupResourceManager = awaiting
-    bell, arrived = threading.Event(), defaultdict[Any, deque[Any]](deque)
-
-    def watch(manager: Any, future: Any) -> None:
-        queue = arrived[manager]
-
-        def has_arrived(_: object) -> None:
-            queue.append(future)
-            bell.set()
-
-        future.future().add_done_callback(has_arrived)
-
-    def first(manager: Any, awaited: Mapping[Any, Any]) -> list[Any]:
-        queue = arrived[manager]
-        while queue and queue[0] not in awaited:
-            queue.popleft()  # handled, or discarded
-        return list(islice(queue, 1))
-
-    def track_future(manager: Any, future: Any, *callbacks: Any, **named_callbacks: Any) -> None:
-        tune_tracks(manager, future, *callbacks, **named_callbacks)
-        watch(manager, future)
-
-    def request_resources(manager: Any, resource_request: Any) -> None:
-        tune_requests(manager, resource_request)
-        watch(manager, next(reversed(manager._staging_future_to_pg)))
-
-    def next_event(manager: Any, timeout: float | None = None) -> bool:
-        until = time.monotonic() + (timeout or 0.0)
-        while True:
-            bell.clear()
-            if look(manager, 0):
-                return True
-            if not bell.wait(timeout and max(0.0, until - time.monotonic())):
-                return False
-
-    look, tune_tracks = RayActorManager.next, RayEventManager.track_future
-    tune_requests = PlacementGroupResourceManager.request_resources
-    with (
-        _changed(RayActorManager, next=next_event),
-        _changed(
-            RayEventManager,
-            track_future=track_future,
-            get_futures=lambda manager: set(first(manager, manager._tracked_futures)),
-        ),
-        _changed(
-            PlacementGroupResourceManager,
-            request_resources=request_resources,
-            get_resource_futures=lambda manager: first(manager, manager._staging_future_to_pg),
-        ),
-    ):
-        yield
-
-
-def _awaiting() -> tuple[Any, Any, Any] | None:
-    """Returns the classes with which Tune waits for actors, for their futures and for nodes.
-    Returns None unless they have all that `told_of_arrivals` needs of them."""
-    try:
-        from ray.air.execution._internal.actor_manager import RayActorManager
-        from ray.air.execution._internal.event_manager import RayEventManager
-        from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
-
-        futures, nodes = RayEventManager(), PlacementGroupResourceManager()
-    except (ImportError, TypeError):
-        return None
-    needed = (
-        ({"next"}, vars(RayActorManager)),
-        ({"track_future", "get_futures"}, vars(RayEventManager)),
-        ({"_tracked_futures"}, vars(futures)),
-        ({"request_resources", "get_resource_futures"}, vars(PlacementGroupResourceManager)),
-        ({"_staging_future_to_pg"}, vars(nodes)),
-    )
-    if not all(names <= parts.keys() for names, parts in needed):
-        return None
-    return RayActorManager, RayEventManager, PlacementGroupResourceManager
 
 
 @contextmanager

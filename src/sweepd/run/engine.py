@@ -42,12 +42,12 @@ SETTINGS = {
 os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
 
 import ray  # noqa: E402 (its settings are read on import)
+from ray import tune  # noqa: E402
 
 from sweepd import ray_private  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.grid.placement import Placement  # noqa: E402
 from sweepd.run.nodes import at_once, probe  # noqa: E402
-from sweepd.run.tune import tune  # noqa: E402
 from sweepd.run.tune_hooks import (  # noqa: E402
     EndOfRun,
     Listener,
@@ -169,9 +169,7 @@ def run(
         with (
             watched,
             silent,
-            ray_private.fitting_little(),
             ray_private.numbering_trials(),
-            ray_private.told_of_arrivals(),
             ray_private.bearing_losses(),
         ):
             tuner.fit()

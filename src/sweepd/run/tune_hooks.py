@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, Protocol, Self
 
 import ray
+from ray import tune
 from ray.exceptions import RayError
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.progress_reporter import TrialProgressCallback
@@ -24,7 +25,6 @@ from ray.tune.stopper import TrialPlateauStopper
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
 from sweepd.ray_private import actor_of, forget_ended, give_time_to_save
-from sweepd.run.tune import tune
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome

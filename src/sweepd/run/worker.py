@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ray import tune
+
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.options import Goal
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
 from sweepd.run.nodes import reach
 from sweepd.run.own_code import as_launched
-from sweepd.run.tune import tune
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 

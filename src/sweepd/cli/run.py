@@ -428,7 +428,7 @@ def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
 
     whole = expected.bill("grid").train_flops
     names = BILLS if expected.search == "staircase" else BILLS[:1]
-    for name in (*names, *(name for name in SETTLING if name in expected.bills)):
+    for name in (*names, *({SETTLING} & expected.bills.keys())):
         bill = expected.bill(name)
         yield {
             "search": _bill_name(name),

@@ -36,8 +36,8 @@ a rule stopped and on which the answer depends."""
 BILLS = ("grid", "least", "likely", "worst")
 """The names of the bills that are compared. They are for the whole grid, and for the ways in which
 the staircase may turn out."""
-SETTLING = ("settle_least", "settle_most")
-"""The names of the bills of what settling adds, at the least and at the most."""
+SETTLING = "settle_most"
+"""The name of the bill of about the most that settling adds. At the least it adds nothing."""
 STARTUP_SECONDS = (8.0, 60.0)
 """The seconds from a launch to its first step, low and high. They pass while Ray and torch are
 imported and Ray and a worker start. They were measured on 2 cores, idle and busy."""
@@ -123,17 +123,16 @@ class Forecast:
 
     @property
     def expected(self) -> Bill:
-        """What is likely left. Trials and FLOPs of settling count halfway between its least and its
-        most. The times include the start-up until the first step."""
-        likely = self.bills.get("likely", self.bills["grid"])
-        least, most = (self.bills.get(name, NOTHING) for name in SETTLING)
-        trials = likely.trials + (least.trials + most.trials) / 2
+        """What is likely left, with half of the most that settling adds. The low time is without
+        settling, the high time with all of it. Both include the start-up until the first step."""
+        likely, most = self.bills.get("likely", self.bills["grid"]), self.bill(SETTLING)
+        trials = likely.trials + most.trials / 2
         startup = STARTUP_SECONDS if trials else (0.0, 0.0)
-        settling = ((least.train_flops or 0.0) + (most.train_flops or 0.0)) / 2
+        flops = likely.train_flops
         return Bill(
             trials,
-            None if likely.train_flops is None else likely.train_flops + settling,
-            startup[0] + likely.seconds_low + least.seconds_low,
+            None if flops is None else flops + (most.train_flops or 0.0) / 2,
+            startup[0] + likely.seconds_low,
             startup[1] + likely.seconds_high + most.seconds_high,
         )
 
@@ -145,12 +144,12 @@ class Forecast:
     @property
     def is_exact(self) -> bool:
         """Whether it is known which trials are left, and not only how many are likely."""
-        return not {"likely", *SETTLING}.intersection(self.bills)
+        return not {"likely", SETTLING}.intersection(self.bills)
 
     def bill(self, name: str) -> Bill:
         """Returns the bill of this name. Without a staircase all `BILLS` are the same. Where a grid
-        does not settle, those of `SETTLING` are all zeros."""
-        return self.bills.get(name, NOTHING if name in SETTLING else self.bills["grid"])
+        does not settle, that of `SETTLING` is all zeros."""
+        return self.bills.get(name, NOTHING if name == SETTLING else self.bills["grid"])
 
     def row(self) -> dict[str, Any]:
         """Returns the forecast as one flat row."""
@@ -171,7 +170,7 @@ class Forecast:
             "search": self.search,
             **{
                 f"{name}_{field}": value
-                for name in (*BILLS, *SETTLING)
+                for name in (*BILLS, SETTLING)
                 for field, value in asdict(self.bill(name)).items()
             },
         }

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
-from sweepd.search.settle_cost import settling_ranges
+from sweepd.search.settle import BEST_RATES
 from sweepd.search.staircase import StaircaseSearch
 
 STEP_SECONDS = (2.5e-3, 8e-3)
@@ -56,7 +56,7 @@ class Bill:
 def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
     """Returns what is left to run, by name. `grid` is the whole grid. If the search is a
     staircase, `least`, `likely` and `worst` are what it may run of the grid. If the grid asks for
-    settling, `settle_least` and `settle_most` are what that may run in addition.
+    settling, `settle_most` is about the most that this adds. At the least it adds nothing.
 
     slots: how many trials run at once. recorded: the store's `trials` table, by which the times
     are judged.
@@ -98,14 +98,47 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
         ):
             found[name] = _bill(totals, lines, (0.0, 0.0))
     if grid.settle:
-        least = most = [0.0] * len(weights)
-        if search.wanted():
-            least, most = settling_ranges(search, grid.settle, weights)
-        found["settle_least"] = _bill(least, slots, (0.0, 0.0))
-        found["settle_most"] = _bill(most, slots, (0.0, 0.0))
+        most = [_settling(search, grid.settle.most, weight) for weight in weights[1:]]
+        trials = _settling(search, grid.settle.most, weights[0], whole=True)
+        found["settle_most"] = _bill([trials, *most], slots, (0.0, 0.0))
     if any(trial.train_flops is None for trial in search.plan.trials):
         return {name: replace(bill, train_flops=None) for name, bill in found.items()}
     return found
+
+
+def _settling(
+    search: Search, most: int, weight: Callable[[Trial], float], whole: bool = False
+) -> float:
+    """Returns about the most that settling adds. In each row the dearest cell is trained at its
+    best rates for up to `most` steps, and fresh seeds confirm a pass. A value that falls more than
+    once costs more.
+
+    A trial that continues a shorter one weighs the share of its steps that it adds, or all of its
+    weight (`whole`).
+    """
+    if not search.wanted():
+        return 0.0
+    total = 0.0
+    for stair in search.stairs:
+        of_row: dict[Any, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        for (size, _), ladders in stair.ladders.items():
+            longer = 0.0
+            for ladder in [one for one in ladders if not one.in_reserve][:BEST_RATES]:
+                start = ladder.base.trials[0].train.trunk_end
+                for rung in ladder.rungs[1:]:
+                    train = rung.trials[0].train
+                    share = 1.0 if whole else 1 - start / train.steps
+                    left = (t for t in rung.trials[: rung.first] if t.id not in search.outcomes)
+                    longer += share * sum(map(weight, left))
+                    start = train.trunk_end
+                    if train.steps >= most:
+                        break
+            seeds = stair.confirming(ladders[0], ladders[0].base, search.outcomes)
+            fresh = sum(weight(trial) for trial in seeds if trial.id not in search.outcomes)
+            before = of_row[size]
+            of_row[size] = max(before[0], longer), max(before[1], fresh)
+        total += sum(longer + fresh for longer, fresh in of_row.values())
+    return total
 
 
 def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float]) -> Bill:

@@ -101,7 +101,8 @@ def test_what_takes_its_process_along_is_left_to_its_trials(
         monkeypatch.setattr(own_process, "LONG_SECONDS", 5)
         monkeypatch.setattr(own_process, "MOST_SECONDS", 15)
     *before, last = inspected(tmp_path, store, fill, "pass", "model.name=standard")
-    assert last == f"mine.py:Problem could not be inspected: {told}; its trials will show"
+    at = "" if "exit" in fill else f"{tmp_path}/mine.py:10: "
+    assert last == f"mine.py:Problem could not be inspected: {at}{told}; its trials will show"
     assert before == hangs * [
         f"still looking at mine.py:Problem, size 4, after 5 s: it stands at {tmp_path}/mine.py:10; "
         "at most 15 s are waited"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sweepd.grid.axes import Block, Variant
@@ -17,7 +17,11 @@ trial."""
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to inspect. Names are those in results, and places (`where`) those in the grid."""
+    """One thing to inspect. Names are those in results, and places (`where`) those in the grid.
+
+    A loop has its name, its place and its fields where others have those of the model, and no task
+    but in name, as in results.
+    """
 
     kind: CaseKind
     extent: Literal["smallest", "largest"]
@@ -32,8 +36,6 @@ class Case:
     batch_size: int
     lengths: tuple[float, ...] = ()
     """The multiples of its length at which a trained model is scored too."""
-    loop: dict[str, Any] = field(default_factory=dict)
-    """The fields of a loop. Its name and place are held as those of the model."""
 
     @property
     def where(self) -> str:
@@ -159,8 +161,7 @@ def _loop_case(block: Block) -> Case:
         task={},
         model_name=block.name,
         model_where=block.where,
-        model={},
+        model=fields_of(value),
         size=getattr(value, value.size_field),
         batch_size=0,
-        loop=fields_of(value),
     )

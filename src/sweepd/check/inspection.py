@@ -64,7 +64,7 @@ def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterat
     def make() -> Any:
         """Returns what the checks look at. The user's code may raise in it."""
         if case.kind == "loop":
-            return Tryout(loop(**case.loop))
+            return Tryout(loop(**case.model))
         task = task_class(**case.task)
         if case.kind == "task":
             return task

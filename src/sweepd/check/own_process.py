@@ -74,7 +74,8 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
     for (digest, case), of_case in zip(new.items(), findings, strict=True):
         raised = [finding for finding in of_case if finding.raised]
         if raised:
-            say(f"{case.where} could not be inspected: {raised[0].detail}; its trials will show")
+            why = ": ".join(filter(None, (raised[0].place, raised[0].detail)))
+            say(f"{case.where} could not be inspected: {why}; its trials will show")
         elif of_case:
             note(digest, case)
             cache.keep(f"inspected/{digest}", b"")
@@ -86,7 +87,7 @@ def _digest(case: Case, base: Path) -> str:
     assert case.kind != "trial"
     file = source(case.kind, case.where, base)
     code = fingerprint(trial_files(file, file), base).digest
-    setting = [case.task or case.loop, case.model if case.kind == "model" else None]
+    setting = [case.task, None if case.kind == "task" else case.model]
     asked = [
         VERSION,
         case.kind,

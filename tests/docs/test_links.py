@@ -78,9 +78,9 @@ def test_named_tests_exist(page: Path) -> None:
 @each_page
 def test_paths_exist(page: Path) -> None:
     """A path belongs to the repository if its first folder exists: beside the page, at the top, or
-    below tests/. Then the whole path must exist there."""
+    below src/sweepd/ or tests/. Then the whole path must exist there."""
     for word in words(page):
-        bases = (page.parent, ROOT, ROOT / "tests")
+        bases = (page.parent, ROOT, ROOT / "src" / "sweepd", ROOT / "tests")
         if PLACEHOLDER in word:
             continue
         if PATH.fullmatch(word):

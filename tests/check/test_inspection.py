@@ -45,11 +45,13 @@ from sweepd.tasks.lis import LIS
 class Problem(LIS):
 """
 
+BUILD = """
+    def build(self, vocab, L, capacity, generator):
+        model = super().build(vocab, L, capacity, generator)"""
 MODELS = {
     "looks ahead": (
-        """
-    def build(self, vocab, L, capacity, generator):
-        model = super().build(vocab, L, capacity, generator)
+        BUILD
+        + """
         class Peeking(torch.nn.Module):
             def __init__(self):
                 super().__init__()
@@ -66,9 +68,8 @@ MODELS = {
         "is not causal: changing token 14 changed the output at position 13",
     ),
     "mean over all": (
-        """
-    def build(self, vocab, L, capacity, generator):
-        model = super().build(vocab, L, capacity, generator)
+        BUILD
+        + """
         forward = model.logits
         model.logits = lambda x: forward(x + 0.05 * x.mean(-2, keepdim=True) * (x.dim() == 3))
         return model
@@ -76,9 +77,8 @@ MODELS = {
         "is not causal",
     ),
     "leak behind a zero": (
-        """
-    def build(self, vocab, L, capacity, generator):
-        model = super().build(vocab, L, capacity, generator)
+        BUILD
+        + """
         model.gate = torch.nn.Parameter(torch.zeros(1))
         forward = model.logits
         model.logits = lambda x: forward(x + model.gate * x.mean(-2, keepdim=True))
@@ -88,6 +88,10 @@ MODELS = {
     ),
 }
 
+BATCH = """
+    def batch(self, rng, count, split):
+        batch = super().batch(rng, count, split)
+        return """
 TASKS = {
     "python's generator": (
         """
@@ -104,35 +108,19 @@ TASKS = {
         "gives the same rows for every seed",
     ),
     "id too large": (
-        """
-    def batch(self, rng, count, split):
-        batch = super().batch(rng, count, split)
-        return Batch(np.where(batch.inputs == 5, 99, batch.inputs), batch.targets)
-""",
+        BATCH + "Batch(np.where(batch.inputs == 5, 99, batch.inputs), batch.targets)",
         "gives inputs with the id 99 at position",
     ),
     "another ignore": (
-        """
-    def batch(self, rng, count, split):
-        batch = super().batch(rng, count, split)
-        return Batch(batch.inputs, np.where(batch.targets == -1, -100, batch.targets))
-""",
+        BATCH + "Batch(batch.inputs, np.where(batch.targets == -1, -100, batch.targets))",
         "or IGNORE = -1 without a target",
     ),
     "one target too few": (
-        """
-    def batch(self, rng, count, split):
-        batch = super().batch(rng, count, split)
-        return Batch(batch.inputs, batch.targets[:, 1:])
-""",
+        BATCH + "Batch(batch.inputs, batch.targets[:, 1:])",
         "gives rows that cannot be used",
     ),
     "short ids": (
-        """
-    def batch(self, rng, count, split):
-        batch = super().batch(rng, count, split)
-        return Batch(batch.inputs, batch.targets.astype(np.int32))
-""",
+        BATCH + "Batch(batch.inputs, batch.targets.astype(np.int32))",
         "gives targets of type int32",
     ),
     "no batch": (

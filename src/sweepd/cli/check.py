@@ -61,7 +61,6 @@ def check(
     Exits with 2 if something is wrong, and says where and what to do.
     """
     from sweepd.check.cases import cases_of
-    from sweepd.check.inspection import goals, room
     from sweepd.check.own_process import inspected
     from sweepd.cluster import Local
     from sweepd.grid.columns import clashes
@@ -74,6 +73,8 @@ def check(
     if is_grid:
         if partner:
             raise UserError(f"--with {partner}: a grid names its tasks and models itself")
+        from sweepd.check.inspection import goals, room  # late: torch takes seconds
+
         grid = load_grid(Path(target), settings)
         findings.append(room(grid, Local(kind="local")))
         problems = list(clashes(grid))

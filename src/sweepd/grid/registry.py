@@ -229,39 +229,24 @@ def _fault(kind: Kind, found: type) -> str | None:
         fields = parameters(found)
     except Exception as error:  # type hints are evaluated, and may be anything
         return f"has fields whose types cannot be read: {error}"
+    ours = [base for base in found.__mro__ if base.__module__.startswith("sweepd.")]
     for name, parameter in fields.items():
-        if wrong := _field_fault(found, name, parameter):
-            return wrong
-    match kind:
-        case "loop":
-            return loops.fault(found, fields)
-        case "task":
-            return _task_fault(found, fields)
-        case "model":
-            return None
-
-
-def _field_fault(found: type, name: str, parameter: Parameter) -> str | None:
-    """Returns why a class can't have this field, or None."""
-    if name == "name":
-        return "has a field `name`, which a grid uses for the class; rename it"
-    if name in NO_FIELDS:
-        return f"gives {name} a type, which makes it a field; write `{name} = …` without one"
-    if hidden := _hidden_method(found, name):
-        return f"has a field {name}, which hides the method {hidden}; rename it"
-    if not is_scalar(parameter.type):
-        return (
-            f"has a field {name} that is no int, float, str, bool, None or Literal of these; "
-            "what is no parameter of a grid has no type, or is a property"
-        )
-    return None
-
-
-def _hidden_method(found: type, name: str) -> str | None:
-    """Returns the method of one of sweepd's classes that a field of the user's class hides, or
-    None."""
-    ours = (base for base in found.__mro__ if base.__module__.startswith("sweepd."))
-    return next((f"{one.__name__}.{name}" for one in ours if callable(vars(one).get(name))), None)
+        if name == "name":
+            return "has a field `name`, which a grid uses for the class; rename it"
+        if name in NO_FIELDS:
+            return f"gives {name} a type, which makes it a field; write `{name} = …` without one"
+        for base in ours:
+            if callable(vars(base).get(name)):
+                method = f"{base.__name__}.{name}"
+                return f"has a field {name}, which hides the method {method}; rename it"
+        if not is_scalar(parameter.type):
+            return (
+                f"has a field {name} that is no int, float, str, bool, None or Literal of these; "
+                "what is no parameter of a grid has no type, or is a property"
+            )
+    if kind == "loop":
+        return loops.fault(found, fields)
+    return _task_fault(found, fields) if kind == "task" else None
 
 
 def _task_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:

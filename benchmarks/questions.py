@@ -12,10 +12,8 @@ time and the peak memory of whole processes, and their ratios: the median over r
 the greatest. `--folder` keeps the store there, or uses the one that is there. The folder belongs on
 a real disk.
 
-The first question of `sweepd` checks each file's digest and remembers it, and the first about
-endings or cells keeps what it has made of them. Their time is printed by itself. The rounds that
-follow find it kept. Of a store that has just changed nothing is kept. So lines that say "changing"
-measure what each question costs while a sweep runs. The peer checks nothing.
+The first question of `sweepd` checks each file's digest and remembers it. Its time is printed by
+itself. The peer checks nothing.
 
 `ended` asks of plans and endings alone: a mean, `min`, `plan`, `status`, and a picture of
 `status --watch`. `small` asks a question of a store of 40 trials, beside a process that imports
@@ -33,13 +31,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from filled import LONG_AGO, SOON, date, fill
+from filled import fill
 from processes import SWEEPD, WIDTH, alone, compare, cost
 from scale import planned
 
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
-from sweepd.query import kept
 
 SMALL = 40
 """Trials of a small store."""
@@ -102,12 +99,7 @@ def ask_of_endings(address: str, rounds: int) -> None:
     ):
         ours = (SWEEPD, ask, question, "--csv", *at)
         peer = (sys.executable, "-c", PEER, "trials", str(files), sql)
-        shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"], "sweepd", kept.FOLDER), ignore_errors=True)
-        alone(f"first {name}", ours)
         compare(name, ours, peer, rounds)
-        date(files, SOON)
-        compare(f"{name}, changing", ours, peer, rounds)
-        date(files, LONG_AGO)
     grid = Path(address, "sweeps", "scale", "grid.yaml")
     alone("plan", (SWEEPD, "plan", str(grid), *at))
     alone("status", (SWEEPD, "status", *at))

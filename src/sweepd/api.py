@@ -170,7 +170,7 @@ class Results:
         needed: Set[str] | None = None,
     ) -> Views:
         from sweepd.query.database import VIEWS, connect
-        from sweepd.query.reading import codes
+        from sweepd.query.selection import codes
 
         sweeps = [sweep] if isinstance(sweep, str) else sweep
         counted = codes(code, self.store)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Set
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from hypothesis import strategies as st
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import yamlfile
 from sweepd.query.answers import ask
-from sweepd.query.database import CELLS, VIEWS, Views, connect
-from sweepd.query.reading import Source
+from sweepd.query.database import CELLS, Views, connect
+from sweepd.query.selection import Source
 from sweepd.store.schema import METRICS
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.tables import Read
@@ -38,12 +37,8 @@ def rows(views: Views, text: str) -> list[dict[str, Any]]:
     return views.sql(text).rows
 
 
-@pytest.mark.parametrize("needed", [VIEWS, CELLS])
-def test_settings_are_locked_before_anything_is_asked(needed: Set[str]) -> None:
-    store, _ = one_cell()
-    views = connect(store, code=now, needed=needed)
-    [(threads,)] = views.connection.execute("SELECT current_setting('threads')").fetchall()
-    assert needed == VIEWS or threads == 1
+def test_settings_are_locked_before_anything_is_asked() -> None:
+    views = connect(one_cell()[0], code=now)
     with pytest.raises(duckdb.InvalidInputException, match="locked"):
         views.connection.execute("SET threads = 3")
 
@@ -142,6 +137,28 @@ def test_a_sweep_sees_what_it_planned_whoever_ran_it() -> None:
         ("first", 1, 1, 0, "acc > 0.9"),
         ("second", 2, 2, 1, "acc > 0.5"),
     ]
+
+
+def test_of_some_sweeps_the_endings_of_other_sweeps_are_left_out() -> None:
+    store = FakeStore()
+    for name, d in (("one", 8), ("two", 16)):
+        store.add_sweep(name, [planned(d=d)])
+        store.end(planned(d=d), "completed", 0.5)
+    store.end(planned(d=8), "interrupted", attempt=999)
+    one = connect(store, code=now, sweeps=["one"])
+    attempts = "SELECT d, attempt FROM attempts ORDER BY ALL"
+    assert rows(one, attempts) == [{"d": 8, "attempt": 999}, {"d": 8, "attempt": 1000}]
+    assert rows(one, "SELECT d, attempt FROM trials") == [{"d": 8, "attempt": 1000}]
+    assert len(rows(connect(store, code=now), "FROM trials")) == 2
+
+
+def test_what_a_question_does_not_need_is_not_read() -> None:
+    store, (a, *_) = one_cell()
+    store.end(a, "completed", 0.5)
+    for needed, of_trials, of_plans in (({"trials"}, 1, 0), ({"metrics"}, 0, 0), (CELLS, 1, 3)):
+        views = connect(store, code=now, needed=needed)
+        assert rows(views, "SELECT count(*) AS n FROM trials") == [{"n": of_trials}]
+        assert views.fetch("SELECT count(*) FROM raw.planned") == [(of_plans,)]
 
 
 def test_the_newest_sweep_that_plans_a_cell_says_its_pass_rule() -> None:
@@ -418,7 +435,7 @@ def test_task_fields_are_read_as_grids_are_written() -> None:
     store = FakeStore()
     store.add_sweep("s", [planned(on=1, no=2)])
     store.grid = yamlfile.dump({"task": [{"name": "a", "on": 1}, {"name": "b", "no": 2}]})
-    assert connect(store, code=now).task_fields == {"on", "no"}
+    assert connect(store, code=now).selection.task_fields == {"on", "no"}
     answer = ask(store, 'frontier flops, acc by "on"', code=now)
     assert answer.columns[:3] == ["task", "on", "model"]
 
@@ -428,7 +445,7 @@ def test_a_damaged_frozen_grid_is_named(grid: str) -> None:
     store, _ = one_cell()
     store.grid = grid
     with pytest.raises(EnvironmentFailure, match="frozen grid of sweep s is damaged"):
-        connect(store, code=now).task_fields  # noqa: B018
+        connect(store, code=now).selection.task_fields  # noqa: B018
 
 
 def test_the_fields_of_tasks_are_known_from_sweep_json_and_before_that_from_the_grid() -> None:
@@ -440,9 +457,9 @@ def test_the_fields_of_tasks_are_known_from_sweep_json_and_before_that_from_the_
 
     store = Switch()
     store.add_sweep("older", [])
-    assert connect(store, code=now).task_fields == {"n", "on"}
+    assert connect(store, code=now).selection.task_fields == {"n", "on"}
     store.add_sweep("newer", [], task_fields={"lis": ["n", "value_range"]})
-    assert connect(store, code=now, sweeps=["newer"]).task_fields == {"n", "value_range"}
+    assert connect(store, code=now, sweeps=["newer"]).selection.task_fields == {"n", "value_range"}
 
 
 def test_an_empty_store_has_empty_views() -> None:

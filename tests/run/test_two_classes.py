@@ -13,7 +13,7 @@ from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.query.answers import ask
-from sweepd.query.reading import codes
+from sweepd.query.selection import codes
 from sweepd.run import driver
 from sweepd.run.own_code import refuse_namesakes
 from sweepd.search.ledger import standing

@@ -28,7 +28,7 @@ from sweepd.replacing import replacing
 
 if TYPE_CHECKING:
     from sweepd.query.database import Views
-    from sweepd.query.reading import CodeChoice
+    from sweepd.query.selection import CodeChoice
     from sweepd.store.store import Store
 
 Sweeps = Annotated[
@@ -81,7 +81,7 @@ def query(
     """
     from sweepd.query.answers import ask
     from sweepd.query.readable import lines, rows_for_people
-    from sweepd.query.reading import codes
+    from sweepd.query.selection import codes
 
     form, store = form_of(as_json, as_csv), _store(results)
     if question is None:
@@ -125,7 +125,7 @@ def sql(
 ) -> None:
     """Read the views trials, attempts, metrics, cells and sweeps with one DuckDB SELECT."""
     from sweepd.query.database import connect, named_views
-    from sweepd.query.reading import codes
+    from sweepd.query.selection import codes
 
     form, store = form_of(as_json, as_csv), _store(results)
     needed = named_views(select)

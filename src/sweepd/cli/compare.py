@@ -60,7 +60,7 @@ def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
     has made a store."""
     from sweepd.query.claims import Measured
     from sweepd.query.database import connect
-    from sweepd.query.reading import codes
+    from sweepd.query.selection import codes
     from sweepd.store.store import Store
 
     address = results_address(results)

@@ -77,7 +77,7 @@ def plot(
     from sweepd.figures.kinds import KINDS, Questions
     from sweepd.figures.render import drawn, form_of
     from sweepd.query.database import connect
-    from sweepd.query.reading import codes
+    from sweepd.query.selection import codes
     from sweepd.store.store import Store
 
     form = form_of(out)
@@ -142,12 +142,12 @@ def _report(
     from sweepd.figures.report import Launches, Report, points_each
     from sweepd.query.claims import Measured, claims
     from sweepd.query.database import connect
-    from sweepd.query.reading import codes
+    from sweepd.query.selection import codes
 
     sweeps = [sweep] if sweep else None
     views = connect(store, code=codes(code, store), sweeps=sweeps)
     [(trials,)] = views.fetch("SELECT count(*) FROM trials")
-    names = sweeps or list(views.infos)
+    names = sweeps or list(views.selection.infos)
     launched = [record for record in store.launches() if record.get("sweep") in names]
     return Report(
         name=f"Sweep {sweep}" if sweep else f"Results in {store.address}",

@@ -78,7 +78,7 @@ class Questions:
     @cached_property
     def minimized(self) -> str:
         """What is minimised. Raises UserError where the sweeps do not agree on it."""
-        return self.of or self.views.minimized
+        return self.of or self.views.selection.minimized
 
     @cached_property
     def against(self) -> str:
@@ -103,7 +103,7 @@ class Questions:
         self.notes.extend(note for note in result.notes if note not in self.notes)
         if not result.rows:
             raise NothingToDraw(f"nothing to draw: `{text}` has no row")
-        return Asked(result, expression, self.views.size_fields)
+        return Asked(result, expression, self.views.selection.size_fields)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from sweepd.query.grouping import Grouping, group
 from sweepd.query.minima import Merit
 from sweepd.query.nuisance import fewest_steps, tuned, within_budgets
 from sweepd.query.parser import Question, parse
-from sweepd.query.reading import CodeChoice, Source
+from sweepd.query.selection import CodeChoice, Source
 from sweepd.query.verbs import VerbRows, best, frontier, greatest, least
 from sweepd.statuses import DONE
 
@@ -92,9 +92,9 @@ def answer(views: Views, text: str) -> Answer:
     # sweep that settles its answers the steps are such an axis, and of cells that pass the one with
     # the fewest steps is the best.
     merit = _merit(question, condition, own)
-    by_budget = views.settles and question.verb == "min" and "steps" in grouping.group
+    by_budget = views.selection.settles and question.verb == "min" and "steps" in grouping.group
     cells = within_budgets(selected, views.apart) if by_budget else selected
-    budgets = "steps" if views.settles else None
+    budgets = "steps" if views.selection.settles else None
     rank = fewest_steps(merit) if budgets and question.verb in ("min", "fit") else merit
     cells = tuned(cells, grouping.tuned, views.apart, condition, rank, budgets)
 
@@ -136,7 +136,7 @@ def _with_score(views: Views, question: Question) -> Question:
     """
     if question.best is None:
         return question
-    goals = frozenset(info.goal.partition(" ")[0] for info in views.infos.values())
+    goals = frozenset(info.goal.partition(" ")[0] for info in views.selection.infos.values())
     about = (question.where or TRUE).about or goals
     own = (name for name in views.own if name in about)
     score = next(own, "loss" if about == {"loss"} else "acc")
@@ -146,7 +146,7 @@ def _with_score(views: Views, question: Question) -> Question:
 def _goal(views: Views) -> Goal:
     """Returns the goal that the sweeps have in common. Raises UserError if their goals differ or
     are not known, or if the goal cannot be read or names no known score."""
-    goals = {info.goal for info in views.infos.values()}
+    goals = {info.goal for info in views.selection.infos.values()}
     if len(goals) != 1:
         have = f"differ: {'; '.join(sorted(goals))}" if goals else "are not known"
         raise UserError(f"say when a cell passes, as in `where acc > 0.9`: the goals {have}")
@@ -301,7 +301,7 @@ def _summary(views: Views, question: Question, condition: str, cells: Sequence[C
         least=question.expressions[0][0],
         condition=_SPACED.sub(lambda m: m[1] or f" {m[2]} ", condition),
         seeds=seeds,
-        size_fields=views.size_fields,
+        size_fields=views.selection.size_fields,
         trials=trials,
         tried=tried,
         cells=len(cells),

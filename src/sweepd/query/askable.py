@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sweepd.query.cells_sql import COSTS, quoted
 from sweepd.query.database import CELLS, Answer, Views, connect
-from sweepd.query.reading import CodeChoice, Source
+from sweepd.query.selection import CodeChoice, Source
 
 AXIS = "an axis: group by it, minimise it, ask for its best value"
 MOST_VALUES = 8
@@ -55,10 +55,10 @@ def _values(views: Views, name: str) -> str:
 
 
 def _examples(views: Views, varying: Sequence[str]) -> Iterator[str]:
-    goals = sorted({info.goal for info in views.infos.values()})
+    goals = sorted({info.goal for info in views.selection.infos.values()})
     goal = goals[0] if goals else "acc > 0.9"
-    settings = [name for name in varying if name not in views.size_fields.values()]
-    asked = [info.minimized for info in views.infos.values()]
+    settings = [name for name in varying if name not in views.selection.size_fields.values()]
+    asked = [info.minimized for info in views.selection.infos.values()]
     least = next((name for name in (*asked, *settings) if name in settings), None)
     along = "L" if _values(views, "L") else "size"
     [(counted,)] = views.fetch("SELECT count(flops) > 0 FROM cells")

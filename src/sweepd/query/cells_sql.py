@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
-from typing import Literal
 
 from sweepd.grid.metrics import BETTER, Better, range_of
 from sweepd.grid.options import MEAN_DIGITS, Goal, PassRule
@@ -96,7 +95,6 @@ def members_sql(
     trial_axes: Sequence[str],
     member: str,
     counted: str,
-    endings: Literal["TABLE", "VIEW"],
 ) -> str:
     """Returns the SQL of the members of each cell, and of the tables that they are made from and
     judged by: `raw.endings`, `raw.settings`, `raw.members` and `raw.rules`.
@@ -109,9 +107,6 @@ def members_sql(
     member: the column that tells members apart, `config`, or `id` where cells differ by code.
 
     counted: what follows `trials` in SQL so that only trials of the code that counts are left.
-
-    endings: what `raw.endings` is. A view of many endings takes less time and memory than their
-    copy. Of few, it is the view that takes longer, since each statement that names it plans it.
     """
     shared = ["task", "model", "size", "L", *(["code"] if member == "id" else [])]
     columns = [member, *shared, *plan_axes, "seed", *COSTS]
@@ -128,7 +123,7 @@ def members_sql(
     CREATE TABLE raw.latest AS
         SELECT arg_max(id, (coalesce({_DONE}, false), attempt)) AS id
         FROM trials {counted} GROUP BY {member};
-    CREATE {endings} raw.endings AS SELECT *{checks} FROM trials SEMI JOIN raw.latest USING (id);
+    CREATE TABLE raw.endings AS SELECT *{checks} FROM trials SEMI JOIN raw.latest USING (id);
 
     CREATE TABLE raw.settings AS
         SELECT row_number() OVER (ORDER BY {same}) AS cell,
@@ -254,6 +249,7 @@ def cells_sql(
     If GOAL_COST is one of them, run `reached_sql` first. rules: all pass rules in `raw.rules`.
     """
     with_goal = GOAL_COST in scores
+    never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if with_goal else ""
     reached = "LEFT JOIN raw.reached ON reached.id = endings.id" if with_goal else ""
     bounds = [bound(score) for score in scores for bound in (least, most)]
     ends = extremes(scores)
@@ -322,15 +318,10 @@ def cells_sql(
             pass, seeds, ended, {", ".join(STATUSES)}, {", ".join(map(quoted, [*scores, *ends]))},
             correct, total, worth, worth_of_one, commonest, seconds
         FROM raw.settings JOIN raw.pooled USING (cell);
-    {view_sql(scores)}
+
+    CREATE OR REPLACE VIEW cells AS
+        SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;
     """
-
-
-def view_sql(scores: Collection[str]) -> str:
-    """Returns the SQL of the view `cells`. scores: those that `raw.cells` has."""
-    never = f"REPLACE (nullif({GOAL_COST}, 'inf') AS {GOAL_COST})" if GOAL_COST in scores else ""
-    return f"""CREATE OR REPLACE VIEW cells AS
-        SELECT * EXCLUDE ({", ".join(OF_RAW)}) {never} FROM raw.cells ORDER BY cell;"""
 
 
 def _readable(goals: Iterable[str], scores: ScoreDirections) -> Iterator[tuple[str, Goal]]:

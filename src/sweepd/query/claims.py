@@ -81,9 +81,9 @@ class Measured:
         self.damaged: tuple[Damaged, ...] = ()
         if views is not None:
             self.columns = set(views.columns) if views.axes else set()
-            ranked = {"d", *views.size_fields.values(), *views.tune}
+            ranked = {"d", *views.selection.size_fields.values(), *views.selection.tune}
             self.settings = tuple(axis for axis in views.axes if axis not in ranked)
-            self.settles = views.settles
+            self.settles = views.selection.settles
             self.notes, self.damaged = views.notes, views.damaged
 
     def rows(self, text: str, needs: Sequence[str] = ("d", "acc")) -> list[TableRow]:

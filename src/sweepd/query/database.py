@@ -9,23 +9,21 @@ query changes is gone with the connection.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import numpy as np
 
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
-from sweepd.grid.options import PASS_RULES, Goal, Settle
+from sweepd.grid.options import PASS_RULES, Goal
 from sweepd.query.cells_sql import (
     GOAL_COST,
     MEASURED,
     OF_RAW,
     OF_TRIALS,
-    PLAN_ROW,
     ScoreDirections,
     cells_sql,
     makers_sql,
@@ -34,26 +32,14 @@ from sweepd.query.cells_sql import (
     sweeps_sql,
 )
 from sweepd.query.metrics import attach
-from sweepd.query.reading import (
-    ALL,
-    CodeChoice,
-    Selection,
-    Source,
-    load,
-    own_metrics,
-)
-from sweepd.query.sandbox import copy, fill, interruptible, lend, lock, sandbox
-from sweepd.store.arrays import whole_numbers
-from sweepd.store.schema import METRICS, with_doubles
+from sweepd.query.reading import filled
+from sweepd.query.sandbox import copy, interruptible
+from sweepd.query.selection import CodeChoice, Selection, Source
 from sweepd.store.storage import Damaged
-from sweepd.store.sweeps import SweepInfo
-from sweepd.store.tables import Live
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LONGEST = 2**62
-"""A number of steps for which nobody trains. It stands for having no largest budget."""
 VIEWS = frozenset({"trials", "attempts", "metrics", "cells", "sweeps"})
 CELLS = frozenset({"cells"})
 MADE = frozenset({"raw", "show", "query", "query_table", "information_schema"})
@@ -62,15 +48,6 @@ CATALOG = "duckdb_"
 """The beginning of the functions that list all that there is."""
 BATCH = 10_000
 """The number of rows that are in memory at once where rows are read in batches."""
-COUNTED = "task VARCHAR, model VARCHAR, code VARCHAR"
-SWEEPS = (
-    "number BIGINT, name VARCHAR, created VARCHAR, goal VARCHAR, pass VARCHAR, search VARCHAR, "
-    "extra_seeds BIGINT[], fresh_seeds BIGINT[], settles BOOLEAN"
-)
-FEW = 20_000
-"""The number of plans and endings up to which one thread is enough, and a copy of the endings that
-count is better than a view. With one thread, questions over 1000 and over 10,000 endings took less
-time than with two."""
 
 
 @dataclass(frozen=True)
@@ -130,20 +107,15 @@ class Views:
     """An in-memory database of the selected sweeps."""
 
     connection: duckdb.DuckDBPyConnection
-    source: Source
+    selection: Selection
     code: CodeChoice
     plan_axes: tuple[str, ...]
     trial_axes: tuple[str, ...]
-    infos: Mapping[str, SweepInfo]
-    """The content of each selected sweep's sweep.json, by the sweep's name."""
     own: ScoreDirections
     """The metrics of users' own tasks and loops. They are columns of `trials` and scores of
     `cells`."""
-    whole_store: bool
-    few: bool
-    """Whether there are at most FEW plans and endings."""
-    notes: list[str]
     damaged: tuple[Damaged, ...]
+    notes: list[str] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
     """The errors with which scanned files could not be read."""
     made: set[str] = field(default_factory=set)
@@ -202,62 +174,6 @@ class Views:
         """The columns of `identity` that do not have one value in all cells. These alone tell cells
         apart."""
         return tuple(name for name in self.identity if name not in self.same)
-
-    @cached_property
-    def size_fields(self) -> dict[str, str]:
-        """The axis that is each task's size."""
-        return {
-            task: field for info in self.infos.values() for task, field in info.size_fields.items()
-        }
-
-    @cached_property
-    def task_fields(self) -> set[str]:
-        """Axes that are fields of a task."""
-        found: set[str] = set()
-        for name, info in self.infos.items():
-            if info.task_fields is None:
-                found |= _task_fields(name, self.source.load_grid(name))
-            else:
-                found.update(*info.task_fields.values())
-        return found
-
-    @cached_property
-    def tune(self) -> set[str]:
-        """Nuisance axes, which grids name as `train.lr`."""
-        names = (name for info in self.infos.values() for name in info.tune)
-        found = {name.rpartition(".")[2] for name in names}
-        return found | {"steps"} if self.settles else found
-
-    @property
-    def minimized(self) -> str:
-        """The column whose least value the selected sweeps ask for. Raises UserError where they ask
-        for several, or one of them does not say."""
-        told = {info.minimized: name for name, info in self.infos.items()} or {"d": ""}
-        if len(told) == 1 and all(told):
-            return next(iter(told))
-        if unsaid := told.get(""):
-            raise UserError(
-                f"what is minimised? The grid of sweep {unsaid} has no d, no staircase, and not "
-                "just one number that varies: name it, as in --of hidden"
-            )
-        each = ", ".join(f"{least} ({name})" for least, name in told.items())
-        raise UserError(
-            f"what is minimised? The sweeps ask for the least of {each}: name it (--of), or name "
-            "one sweep"
-        )
-
-    @property
-    def settles(self) -> bool:
-        """Whether a selected sweep trains the cells that decide its answers for longer."""
-        return any(info.settle for info in self.infos.values())
-
-    def settle(self, sweeps: Collection[str]) -> Settle:
-        """Returns how long deciding cells must be trained that these sweeps settle. The latest of
-        them says so. Without one, the default rule holds, with no largest budget."""
-        told = [info.settle for name, info in self.infos.items() if name in sweeps and info.settle]
-        if not told:
-            return Settle(most=LONGEST)
-        return Settle(told[-1]["factor"], int(told[-1]["least"]), int(told[-1]["most"]))
 
     @interruptible()
     def fetch(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -370,19 +286,21 @@ class Views:
         if "cells" in self.made:
             return
         con = self.connection
-        made = con.execute("SELECT task, model, code, count(*) FROM trials GROUP BY ALL").fetchall()
-        counted = [one for one in made if counts(one[0], one[1], one[2], self.code, self.infos)]
-        among = ""
-        if counted != made:
-            fill(con, "raw.counted", COUNTED, [one[:3] for one in counted])
+        among, left_out = "", 0
+        con.execute("CREATE TABLE raw.counted (task VARCHAR, model VARCHAR, code VARCHAR)")
+        made_by = "SELECT task, model, code, count(*) FROM trials GROUP BY ALL"
+        for task, model, code, trials in con.execute(made_by).fetchall():
+            if self.selection.counts(task, model, code, self.code):
+                con.execute("INSERT INTO raw.counted VALUES (?, ?, ?)", [task, model, code])
+            else:
+                left_out += trials
+        if left_out:
             among = "SEMI JOIN raw.counted USING (task, model, code)"
-        endings: Literal["TABLE", "VIEW"] = "TABLE" if self.few else "VIEW"
+            self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
         axes = self.plan_axes, self.trial_axes
-        con.execute(members_sql(self.identity, *axes, self.member, among, endings))
+        con.execute(members_sql(self.identity, *axes, self.member, among))
         self._fill_cells({**MEASURED, **self.own})
         self.made.add("cells")
-        if left_out := sum(one[3] for one in made) - sum(one[3] for one in counted):
-            self.notes.append(f"left out: {left_out} trials that another code made (--code all)")
 
     def _make_sweeps(self) -> None:
         """Makes the view `sweeps`, once."""
@@ -399,25 +317,30 @@ class Views:
         """
         if not reads_metrics(text):
             return ()
+        source, whole_store = self.selection.source, self.selection.whole_store
         wanted, ids = "SELECT id FROM raw.planned UNION SELECT id FROM trials", None
         parents = "SELECT id, attempt, parent, step FROM"
         self.connection.execute(f"CREATE TABLE IF NOT EXISTS raw.parents AS {parents} attempts")
         if GOAL_COST in _words(text):
-            if not self.whole_store:  # a trial that was continued may be in none of these sweeps
-                every = self.source.read_trials().table.select(["id", "attempt", "parent", "step"])
+            if (
+                not self.selection.whole_store
+            ):  # a trial that was continued may be in none of these sweeps
+                every = self.selection.source.read_trials().table.select(
+                    ["id", "attempt", "parent", "step"]
+                )
                 copy(self.connection, "raw.parents", every)
             wanted = makers_sql(wanted)
-        if not self.whole_store:
+        if not whole_store:
             self.connection.execute(f"CREATE OR REPLACE TABLE raw.wanted AS {wanted}")
             found = self.connection.execute("SELECT id FROM raw.wanted").fetchall()
             ids = [row[0] for row in found]
-        live = self.source.live_metrics(ids)
+        live = source.live_metrics(ids)
         among = "" if ids is None else "raw.wanted"
         with self._scanning():
             attach(self.connection, live, self.failures, among, tuple(self.own))
         if GOAL_COST in _words(text):
             self.make_cells()
-            goals = [info.goal for info in self.infos.values()]
+            goals = [info.goal for info in self.selection.infos.values()]
             with self._scanning():
                 measured = {**MEASURED, **self.own}
                 self.connection.execute(reached_sql(goals, self.member, measured))
@@ -482,70 +405,16 @@ def connect(
     if seeds is not None and seeds not in PASS_RULES:
         raise UserError(f"seeds = {seeds!r}: a pass rule is one of {', '.join(PASS_RULES)}")
     selection = Selection.of(source, sweeps)
-    tables = ALL
-    if selection.whole_store and needed.isdisjoint({"cells", "sweeps"}):
-        tables = () if needed == {"metrics"} else ("trials",)
-    loaded = load(selection, tables)
-    con, own = sandbox(), loaded.own
-    few = loaded.plans.num_rows + loaded.trials.num_rows <= FEW
-    rows = whole_numbers(np.arange(loaded.plans.num_rows))
-    lend(con, "raw.planned", loaded.plans.append_column(PLAN_ROW, rows))
-    lend(con, "trials", with_doubles(loaded.trials, own))
-    lend(con, "raw.superseded", with_doubles(loaded.superseded, own))
-    con.execute("CREATE VIEW attempts AS FROM trials UNION ALL FROM raw.superseded")
-    if "metrics" in needed:  # which `prepare` replaces
-        attach(con, Live(METRICS.concat([])), [], own=tuple(own))
-    by_age = enumerate(selection.infos.items())
-    rows_of_sweeps = [
-        [number, name, info.created, info.goal, seeds or info.pass_rule, info.search,
-         list(info.extra_seeds), list(info.fresh_seeds), bool(info.settle)]
-        for number, (name, info) in by_age
-    ]  # fmt: skip
-    fill(con, "raw.sweeps", SWEEPS, rows_of_sweeps)
-    lock(con, few, needed)
+    database = filled(selection, needed, seeds)
     return Views(
-        connection=con,
-        source=source,
+        connection=database.connection,
+        selection=selection,
         code=code,
-        plan_axes=loaded.plan_axes,
-        trial_axes=loaded.trial_axes,
-        infos=selection.infos,
-        own=own_metrics(selection.infos, loaded.plan_axes),
-        whole_store=selection.whole_store,
-        few=few,
-        notes=[],
-        damaged=loaded.damaged,
+        plan_axes=database.plan_axes,
+        trial_axes=database.trial_axes,
+        own=database.own,
+        damaged=database.damaged,
     )
-
-
-def _task_fields(sweep: str, grid: str) -> set[str]:
-    """Returns the fields of all task blocks of a frozen grid. Raises EnvironmentFailure if the
-    grid is damaged."""
-    from sweepd.grid.yamlfile import GridError, parse
-
-    try:
-        document = parse(grid, "grid.yaml")
-        if document.problems:
-            raise GridError(document.problems)
-        blocks = document.data["task"]
-        fields = set().union(*(blocks if isinstance(blocks, list) else [blocks]))
-    except (GridError, KeyError, TypeError) as error:
-        raise EnvironmentFailure(
-            f"the frozen grid of sweep {sweep} is damaged: {error}; launch it again"
-        ) from error
-    return fields - {"name"}
-
-
-def counts(
-    task: str, model: str, made_by: str, code: CodeChoice, infos: Mapping[str, SweepInfo]
-) -> bool:
-    """Returns whether trials of this task and model count that the code `made_by` made."""
-    if isinstance(code, str):
-        return True
-    current = code(task, model)
-    if current is None or made_by == current:
-        return True
-    return any(info.accepts(made_by, current) for info in infos.values())
 
 
 def _failure(error: duckdb.Error, told: str) -> SweepdError:

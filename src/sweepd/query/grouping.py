@@ -78,17 +78,18 @@ def group(
     """
     along = question.along
     varying = _varying(views, cells, along)
-    sizes = {"size", "L", *(views.size_fields.get(c.row["task"], "size") for c in selected)}
+    size_fields = views.selection.size_fields
+    sizes = {"size", "L", *(size_fields.get(cell.row["task"], "size") for cell in selected)}
     ranked = _ranked(views, question, sizes)
     of_problems = views.axes
     if question.verb in ("frontier", "max"):
-        of_problems = tuple(axis for axis in views.axes if axis in views.task_fields)
+        of_problems = tuple(axis for axis in views.axes if axis in views.selection.task_fields)
     if question.by is None:
         named = _default(views, [axis for axis in varying if axis in of_problems], ranked)
     else:
         named = _asked(views, question.by, along)
     group = tuple(dict.fromkeys(named))
-    tuned = tuple(axis for axis in varying if axis in views.tune - ranked.union(group))
+    tuned = tuple(axis for axis in varying if axis in views.selection.tune - ranked.union(group))
     in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
     if question.best:
         in_columns.add(question.best)
@@ -133,7 +134,7 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
             raise UserError(f"~ {along}: it is of type {kind}, not a number")
         ranked.add(along)
     if ranked.intersection((*COSTS, GOAL_COST)):
-        minimized = {info.minimized for info in views.infos.values()}
+        minimized = {info.minimized for info in views.selection.infos.values()}
         ranked |= {"d", *(minimized if len(minimized) == 1 else ())}
     if TRAINING in ranked:
         ranked.add("steps")
@@ -145,7 +146,7 @@ def _default(views: Views, varying: Sequence[str], ranked: set[str]) -> list[str
     code where cells differ by it, and the `varying` axes. Nuisance axes and what the question ranks
     are left out."""
     names = ["task", "size", "L", "model", *views.code_column, *varying]
-    return [name for name in names if name not in ranked | views.tune]
+    return [name for name in names if name not in ranked | views.selection.tune]
 
 
 def _asked(views: Views, by: Sequence[str], along: str | None) -> list[str]:
@@ -179,6 +180,6 @@ def _varying(views: Views, cells: Sequence[Cell], along: str | None) -> list[str
         axis
         for (task, *_), rows in compared.items()
         for axis in axes
-        if axis != views.size_fields.get(task) and len({row[axis] for row in rows}) > 1
+        if axis != views.selection.size_fields.get(task) and len({row[axis] for row in rows}) > 1
     }
     return [axis for axis in axes if axis in varying]

@@ -61,7 +61,7 @@ def growth(
     finer = replace(grouping, group=(*grouping.group, along))
     rows = min_rows(views, finer, cells)
     passes_only = [False for _ in rows]
-    if views.settles:
+    if views.selection.settles:
         passes_only = [mark.settled != "yes" for mark in settled_marks(views, rows, condition)]
     points: dict[tuple[Any, ...], list[Point]] = defaultdict(list)
     for row, only in zip(rows, passes_only, strict=True):

@@ -217,7 +217,7 @@ class AcrossSizes:
         @cache
         def settings(task: str, but: tuple[str, ...]) -> Callable[[Row], tuple[Any, ...]]:
             """Returns the function that gets the settings of a task's cells, without some axes."""
-            left_out = {"size", "L", views.size_fields.get(task), *but}
+            left_out = {"size", "L", views.selection.size_fields.get(task), *but}
             return getter([name for name in views.apart if name not in left_out])
 
         self._keys: dict[Cell, tuple[list[Any], Any]] = {}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 SCANNED = "sweepd://metrics/"
 """The start of the paths under which DuckDB finds the scanned files (`sweepd.query.metrics`)."""
-
-
 INTERRUPTED = "Query interrupted"
 """What DuckDB says after Ctrl-C."""
 
@@ -48,25 +45,6 @@ def sandbox() -> duckdb.DuckDBPyConnection:
     con.execute(f"SET allowed_directories = ['{SCANNED}']")
     con.execute("SET enable_external_access = false")
     return con
-
-
-def lock(con: duckdb.DuckDBPyConnection, few: bool, needed: Set[str]) -> None:
-    """Fixes the settings of a database for all that will be asked of it. few: whether it has few
-    rows. needed: the views that will be asked."""
-    if few and "metrics" not in needed:
-        con.execute("SET threads = 1")
-        # Compressed materialization pays off only for many rows.
-        con.execute("SET disabled_optimizers = 'compressed_materialization'")
-    con.execute("SET lock_configuration = true")
-
-
-def fill(
-    con: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]
-) -> None:
-    """Makes a small table from rows."""
-    con.execute(f"CREATE TABLE {name} ({columns})")
-    if rows:
-        con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
 def copy(con: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:

@@ -65,7 +65,7 @@ class Ends:
             "SELECT cell, settles FROM raw.rules "
             "WHERE settles NOTNULL AND cell IN (SELECT unnest(?))"
         )
-        settles = dict(views.fetch(told, cells)) if views.settles else {}
+        settles = dict(views.fetch(told, cells)) if views.selection.settles else {}
         return cls(rates, seconds, settles)
 
 
@@ -120,7 +120,7 @@ def _settled_mark(
     budget = _least_steps(row) or slowest.get(_line(views, row)) or first
     deciding = {point.row["cell"] for cell in row.deciding for point in cell.points}
     sweeps = {ends.settles[cell] for cell in deciding & ends.settles.keys()}
-    settle = views.settle(sweeps)
+    settle = views.selection.settle(sweeps)
     if row.deciding[0].row["L"] is None:  # a loop of the user's own, whose steps may be anything
         settle = settle if sweeps else replace(settle, least=1)
         if not budget:
@@ -169,7 +169,7 @@ def _slowest(views: Views, rows: Sequence[MinRow]) -> dict[LineKey, int]:
 
 def _line(views: Views, row: MinRow) -> LineKey:
     """Returns what a row has in common with the rows that differ from it in their size alone."""
-    size_field = views.size_fields.get(row.columns["task"])
+    size_field = views.selection.size_fields.get(row.columns["task"])
     return tuple(v for name, v in row.columns.items() if name not in ("size", "L", size_field))
 
 

@@ -1,0 +1,203 @@
+"""What is asked about: which sweeps of a store, what their grids say, and whose code counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid.metrics import Better
+from sweepd.grid.options import Settle
+from sweepd.store.storage import Damaged, Unreachable
+from sweepd.store.sweeps import SweepInfo
+
+if TYPE_CHECKING:
+    from sweepd.store.store import Store
+    from sweepd.store.tables import Live, Read
+
+CodeChoice = Callable[[str, str], str | None] | Literal["all"]
+"""The code whose trials count. "all" stands for every code, and then cells differ by code.
+
+A function takes the names of a task and of a model, and returns the digest of the code that they
+name now. Trials of that code count, and so do trials of the codes that were accepted in its place.
+Where the function returns None, since the present code cannot be found, the newest ending of each
+trial counts.
+"""
+LONGEST = 2**62
+"""A number of steps for which nobody trains. It stands for having no largest budget."""
+
+
+class Source(Protocol):
+    """What questions need of a store."""
+
+    def sweeps(self) -> list[str]: ...
+    def load_sweep(self, name: str) -> SweepInfo: ...
+    def load_grid(self, name: str) -> str: ...
+    def read_plans(self, sweeps: list[str] | None) -> Read: ...
+    def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
+    def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The sweeps that are asked about: some sweeps of a store, or all that it holds.
+
+    infos: each sweep's sweep.json by its name, the oldest sweep first. damaged: those that cannot
+    be read. whole_store: whether trials that are in no sweep's plan are asked about, too.
+    """
+
+    source: Source
+    infos: Mapping[str, SweepInfo]
+    damaged: tuple[Damaged, ...]
+    whole_store: bool
+
+    @classmethod
+    def of(cls, source: Source, sweeps: Sequence[str] | None) -> Selection:
+        """Returns these sweeps, or the whole store if `sweeps` is None.
+
+        Over the whole store a damaged sweep.json is skipped. If its sweep was asked for by name, it
+        raises EnvironmentFailure, as does a place that does not answer. Raises UserError for an
+        unknown sweep.
+        """
+        infos: dict[str, SweepInfo] = {}
+        damaged = []
+        names = source.sweeps()
+        if sweeps is not None:
+            names = sorted(set(sweeps), key=lambda name: names.index(name) if name in names else -1)
+        for name in names:
+            try:
+                infos[name] = source.load_sweep(name)
+            except Unreachable:
+                raise  # nothing is known of it, so an answer without it would be wrong
+            except EnvironmentFailure as error:
+                if sweeps is not None:
+                    raise
+                damaged.append(Damaged(f"sweep {name}", str(error)))
+        return cls(source, infos, tuple(damaged), sweeps is None)
+
+    def own_metrics(self, plan_axes: Collection[str]) -> dict[str, Better]:
+        """Returns the metrics of users' own tasks and loops, and which way each is better. Raises
+        UserError where sweeps do not agree on one."""
+        metrics: dict[str, Better] = {}
+        for sweep, info in self.infos.items():
+            for name, better in info.metrics.items():
+                if name in plan_axes or metrics.get(name, better) != better:
+                    other = "a field" if name in plan_axes else f"better {metrics[name]}"
+                    raise UserError(
+                        f"{name} is a metric, better {better}, in sweep {sweep} and {other} in "
+                        "another: ask one sweep at a time (--sweep)"
+                    )
+                metrics[name] = "up" if better == "up" else "down"
+        return metrics
+
+    @cached_property
+    def size_fields(self) -> dict[str, str]:
+        """The axis that is each task's size."""
+        return {
+            task: field for info in self.infos.values() for task, field in info.size_fields.items()
+        }
+
+    @cached_property
+    def task_fields(self) -> set[str]:
+        """Axes that are fields of a task."""
+        fields: set[str] = set()
+        for name, info in self.infos.items():
+            if info.task_fields is None:
+                fields |= _task_fields(name, self.source.load_grid(name))
+            else:
+                fields.update(*info.task_fields.values())
+        return fields
+
+    @cached_property
+    def tune(self) -> set[str]:
+        """Nuisance axes, which grids name as `train.lr`."""
+        names = (name for info in self.infos.values() for name in info.tune)
+        axes = {name.rpartition(".")[2] for name in names}
+        return axes | {"steps"} if self.settles else axes
+
+    @property
+    def minimized(self) -> str:
+        """The column whose least value the sweeps ask for. Raises UserError where they ask for
+        several, or one of them does not say."""
+        sweep_of = {info.minimized: name for name, info in self.infos.items()} or {"d": ""}
+        if len(sweep_of) == 1 and all(sweep_of):
+            return next(iter(sweep_of))
+        if silent := sweep_of.get(""):
+            raise UserError(
+                f"what is minimised? The grid of sweep {silent} has no d, no staircase, and not "
+                "just one number that varies: name it, as in --of hidden"
+            )
+        each = ", ".join(f"{least} ({name})" for least, name in sweep_of.items())
+        raise UserError(
+            f"what is minimised? The sweeps ask for the least of {each}: name it (--of), or name "
+            "one sweep"
+        )
+
+    @property
+    def settles(self) -> bool:
+        """Whether a sweep trains the cells that decide its answers for longer."""
+        return any(info.settle for info in self.infos.values())
+
+    def settle(self, sweeps: Collection[str]) -> Settle:
+        """Returns how long deciding cells must be trained that these sweeps settle. The latest of
+        them says so. Without one, the default rule holds, with no largest budget."""
+        rules = [info.settle for name, info in self.infos.items() if name in sweeps and info.settle]
+        if not rules:
+            return Settle(most=LONGEST)
+        return Settle(rules[-1]["factor"], int(rules[-1]["least"]), int(rules[-1]["most"]))
+
+    def counts(self, task: str, model: str, made_by: str, code: CodeChoice) -> bool:
+        """Returns whether trials of a task and a model count that the code `made_by` made."""
+        if isinstance(code, str):
+            return True
+        current = code(task, model)
+        if current is None or made_by == current:
+            return True
+        return any(info.accepts(made_by, current) for info in self.infos.values())
+
+
+def _task_fields(sweep: str, grid: str) -> set[str]:
+    """Returns the fields of all task blocks of a frozen grid. Raises EnvironmentFailure if the
+    grid is damaged."""
+    from sweepd.grid.yamlfile import GridError, parse
+
+    try:
+        document = parse(grid, "grid.yaml")
+        if document.problems:
+            raise GridError(document.problems)
+        blocks = document.data["task"]
+        fields = set().union(*(blocks if isinstance(blocks, list) else [blocks]))
+    except (GridError, KeyError, TypeError) as error:
+        raise EnvironmentFailure(
+            f"the frozen grid of sweep {sweep} is damaged: {error}; launch it again"
+        ) from error
+    return fields - {"name"}
+
+
+def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:
+    """Returns what questions need to tell which code's trials count.
+
+    "all" counts the trials of every code. "current" counts those of the code that a sweep would run
+    now. That code is looked for only once a question needs it.
+    """
+    if choice == "all":
+        return "all"
+
+    @cache
+    def sweeps_by_folder() -> list[SweepInfo]:
+        """The store's sweeps, since a user's class is looked for where its grid was."""
+        sweeps, _ = store.readable_sweeps()  # a damaged one is named by whoever needs it
+        return sorted(sweeps.values(), key=lambda info: info.base)
+
+    def current(task: str, model: str) -> str | None:
+        from sweepd.grid.fingerprint import current_code  # which takes a while
+
+        for info in sweeps_by_folder():
+            if code := current_code(info.classes_of(task, model), Path(info.base)):
+                return code.digest
+        return None
+
+    return current

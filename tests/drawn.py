@@ -1,19 +1,34 @@
-"""A slow and obvious way to draw a task's rows: one by one. Tests compare it with the compiled loop
-that fills many rows at once."""
+"""Rows of chain tasks as words, and the slow twin of the hash that splits inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from sweepd.tasks.base import PAD, ChainTask
+from sweepd.tasks.base import ChainTask
 
 
-def assert_rows_are_equal(fills: ChainTask, draws: ChainTask, seed: int, rows: int = 20) -> None:
-    """`fills` writes each row by itself, for what a loop carries from row to row is no law."""
-    room = fills.prompt_length + fills.chain_length + fills.answer_length + 1
-    fast, slow = (np.full((rows, room), PAD, dtype=np.int64) for _ in range(2))
-    rng = np.random.default_rng(seed)
-    for row in fast:
-        fills.fill(rng, row[None])
-    draws.fill(np.random.default_rng(seed), slow)
-    assert np.array_equal(fast, slow)
+def rows_of(task: ChainTask, seed: int, count: int) -> list[list[str]]:
+    """Rows as strings, <eos> last, straight from `fill` (small settings leave splits empty)."""
+    tokens = np.zeros((count, task.capacity), dtype=np.int64)
+    task.fill(np.random.default_rng(seed), tokens)
+    rows = [task.words(row) for row in tokens]
+    return [row[: row.index("<eos>") + 1] for row in rows]
+
+
+def texts_of(task: ChainTask, seed: int, count: int) -> list[str]:
+    """Rows as text without <eos>."""
+    return [" ".join(row[:-1]) for row in rows_of(task, seed, count)]
+
+
+def hash_by_hand(prompt: Iterable[int]) -> int:
+    """The twin of `hash_prompts` for one prompt, in integers of any size."""
+    tokens = list(prompt)
+    state = len(tokens)
+    for token in tokens:
+        state = ((state ^ token) + 0x9E3779B97F4A7C15) % 2**64
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) % 2**64
+        state ^= state >> 31
+    return state

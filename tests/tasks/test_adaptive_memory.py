@@ -100,20 +100,3 @@ def test_lags_reach_all_the_distances_up_to_the_longest(levels: int) -> None:
     task = AdaptiveMemory(memories=3, levels=levels, longest=12, symbols=4, length=20)
     assert task.lags == (3, 6, 9, 12)
     assert reach(task) == {0, 3, 6, 9, 12}
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"memories": 0}, "memories = 0: must be from 1"),
-        ({"levels": 0}, "levels = 0: must be from 1 to memories = 2"),
-        ({"levels": 3}, "levels = 3: must be from 1 to memories = 2"),
-        ({"symbols": 1}, "symbols = 1: must be from 2"),
-        ({"longest": 64}, "longest = 64: .* less than length = 64"),
-        ({"values": "complex"}, "values = 'complex': must be tokens or reals"),
-        ({"longest": 7}, "longest = 7: must be at least symbols = 8"),
-    ],
-)
-def test_impossible_settings_are_refused(setting: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        AdaptiveMemory(**setting)  # type: ignore[arg-type]

@@ -5,19 +5,17 @@ limits."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
-from drawn import assert_rows_are_equal
+from drawn import texts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import arithmetic
 from sweepd.tasks.arithmetic import Arithmetic
-from sweepd.tasks.base import SPECIALS, Split, Tokens
+from sweepd.tasks.base import SPECIALS, Split
 
 Tree = int | tuple["Tree", str, "Tree"]
 BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -26,15 +24,6 @@ SETTINGS = {
     "modulus": st.sampled_from([2, 3, 5, 7, 11, 31]),
     "seed": st.integers(0, 2**32),
 }
-
-
-def rows_of(task: Arithmetic, seed: int, count: int) -> list[str]:
-    """Rows as text without <eos>, straight from `fill` (small settings leave splits empty)."""
-    tokens = np.zeros((count, task.capacity), dtype=np.int64)
-    task.fill(np.random.default_rng(seed), tokens)
-    rows = [" ".join(task.words(row)) for row in tokens]
-    assert all(" <eos>" in row for row in rows)
-    return [row.partition(" <eos>")[0] for row in rows]
 
 
 def parse(expression: str) -> Tree:
@@ -124,7 +113,7 @@ def reduce_text(expression: str, p: int) -> str:
 @settings(max_examples=60)
 @given(**SETTINGS)
 def test_each_step_evaluates_the_leftmost_pair(operators: int, modulus: int, seed: int) -> None:
-    for row in rows_of(Arithmetic(operators, modulus), seed, 10):
+    for row in texts_of(Arithmetic(operators, modulus), seed, 10):
         chain = row.split(" = ")
         assert len(chain) == operators + 1
         for before, after in pairwise(chain):
@@ -138,7 +127,7 @@ def test_every_expression_is_canonical_and_worth_the_answer(
     operators: int, modulus: int, seed: int
 ) -> None:
     task = Arithmetic(operators, modulus)
-    for row in rows_of(task, seed, 10):
+    for row in texts_of(task, seed, 10):
         chain = row.split(" = ")
         assert chain[-1].isdigit()
         for used, expression in enumerate(reversed(chain)):
@@ -152,7 +141,7 @@ def test_every_expression_is_canonical_and_worth_the_answer(
 def test_brackets_stand_only_where_the_expression_would_mean_something_else() -> None:
     """This tests `render` itself, on which the other tests rely: without any one pair of brackets
     the expression means something else."""
-    for row in rows_of(Arithmetic(5), 1, 300):
+    for row in texts_of(Arithmetic(5), 1, 300):
         expression = row.partition(" = ")[0]
         for start in re.finditer(r"\( ", expression):
             depth, end = 1, start.end()
@@ -195,7 +184,7 @@ def test_lengths_of_the_paper(operators: int, length: int, bound: int) -> None:
 @pytest.mark.parametrize("operators", [1, 2, 3, 4])
 def test_the_bound_is_reached(operators: int) -> None:
     task = Arithmetic(operators)
-    longest = max(len(row.split()) for row in rows_of(task, 0, 5000))
+    longest = max(len(row.split()) for row in texts_of(task, 0, 5000))
     assert longest == task.L == 2 * operators**2 + 2 * operators + 1
     direct = Arithmetic(operators, cot=False)
     prompts = direct.sample(np.random.default_rng(0), 3000, Split.TRAIN).prompts
@@ -210,7 +199,7 @@ def test_example_of_the_module_is_a_row() -> None:
 
 
 def test_all_operators_and_results_are_drawn() -> None:
-    rows = rows_of(Arithmetic(1, 5), 0, 2000)
+    rows = texts_of(Arithmetic(1, 5), 0, 2000)
     assert {row.split()[1] for row in rows} == {"+", "-", "*", "/"}
     assert {row.split()[-1] for row in rows} == set("01234")
     assert len(set(rows)) == 4 * 5 * 5 - 5  # every pair but the divisions by 0
@@ -220,49 +209,9 @@ def test_vocabulary() -> None:
     assert Arithmetic(2, 3).vocab == (*SPECIALS, *"=+-*/()", "0", "1", "2")
 
 
-def test_the_seed_decides_the_sample() -> None:
-    one, same, other = (
-        Arithmetic(3).sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens
-        for seed in (5, 5, 6)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-
-
 def test_distinct_inputs_are_bounded() -> None:
     assert Arithmetic(1, 5).distinct_inputs() == 100
-    assert len(set(rows_of(Arithmetic(2, 2), 0, 5000))) <= Arithmetic(2, 2).distinct_inputs() == 256
+    assert (
+        len(set(texts_of(Arithmetic(2, 2), 0, 5000))) <= Arithmetic(2, 2).distinct_inputs() == 256
+    )
     assert Arithmetic(200).distinct_inputs() == float("inf")
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"operators": 10**6}, "operators = 1000000: must be from 1 to 200"),
-        ({"operators": 0}, "operators = 0: must be from 1 to 200"),
-        *[({"modulus": p}, f"modulus = {p}: must be a prime") for p in (-3, 0, 1, 4, 9, 10**18)],
-    ],
-)
-def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Arithmetic(**setting)
-
-
-@dataclass(frozen=True)
-class ByDefinition(Arithmetic):
-    """Arithmetic, its chain and answer from rewriting a string."""
-
-    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
-        prompt, _, _ = super().draw(rng)
-        steps, expression = [], " ".join(prompt)
-        for _ in range(self.operators):
-            expression = reduce_text(expression, self.modulus)
-            steps.append(expression)
-        return prompt, " = ".join(steps[:-1]).split(), steps[-1]
-
-
-@settings(max_examples=20)
-@given(**SETTINGS)
-def test_compiled_rows_are_those_of_the_definition(operators: int, modulus: int, seed: int) -> None:
-    fills, draws = (kind(operators, modulus) for kind in (Arithmetic, ByDefinition))
-    assert_rows_are_equal(fills, draws, seed)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import hash_by_hand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,17 +97,6 @@ class Spoilt(ChainTask):
 
     def draw(self, rng: np.random.Generator) -> tuple[list[str], list[str], list[str]]:
         return self.prompt.split(), self.chain.split(), self.result.split()
-
-
-def hash_by_hand(prompt: list[int]) -> int:
-    """The twin of `hash_prompts` for one prompt, in integers of any size."""
-    state = len(prompt)
-    for token in prompt:
-        state = ((state ^ token) + 0x9E3779B97F4A7C15) % 2**64
-        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
-        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) % 2**64
-        state ^= state >> 31
-    return state
 
 
 def prompts_of(chains: Chains) -> list[tuple[int, ...]]:

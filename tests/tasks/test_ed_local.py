@@ -3,19 +3,18 @@ is its locality: each token follows from the few tokens before it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from drawn import assert_rows_are_equal
+from drawn import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import ed_local
-from sweepd.tasks.base import Split, Tokens
+from sweepd.tasks.base import Split
 from sweepd.tasks.ed_local import LocalEditDistance
 from sweepd.tasks.edit_distance import EditDistance
 
@@ -28,14 +27,6 @@ SETTINGS = st.fixed_dictionaries(
         "edited": st.sampled_from([0.0, 0.6, 1.0]),
     }
 )
-
-
-def rows_of(task: EditDistance, seed: int, count: int) -> list[list[str]]:
-    """Rows as strings, <eos> last, straight from `fill` (small settings leave splits empty)."""
-    tokens = np.zeros((count, task.capacity), dtype=np.int64)
-    task.fill(np.random.default_rng(seed), tokens)
-    rows = [task.words(row) for row in tokens]
-    return [row[: row.index("<eos>") + 1] for row in rows]
 
 
 @cache
@@ -163,33 +154,3 @@ def test_lengths_at_the_paper_s_sizes(n: int, length: int, locality: int) -> Non
 
 def test_example_of_the_module_is_a_row() -> None:
     assert " ".join(expected_row("ab", "acb")) in (ed_local.__doc__ or "")
-
-
-def test_the_seed_decides_the_sample() -> None:
-    one, same, other = (
-        LocalEditDistance(5).sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens
-        for seed in (5, 5, 6)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-
-
-def test_impossible_settings_are_refused_as_in_edit_distance() -> None:
-    with pytest.raises(ValueError, match="n = 201: must be from 1 to 200"):
-        LocalEditDistance(201)
-
-
-@dataclass(frozen=True)
-class ByDefinition(LocalEditDistance):
-    """ED_local, its chain and answer from the recursive definition."""
-
-    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
-        prompt, _, _ = super().draw(rng)
-        *row, _, answer, _ = expected_row(*"".join(prompt).split("|"))
-        return prompt, row[len(prompt) + 1 :], answer
-
-
-@settings(max_examples=20)
-@given(n=st.integers(1, 8), seed=st.integers(0, 2**32))
-def test_compiled_rows_are_those_of_the_definition(n: int, seed: int) -> None:
-    assert_rows_are_equal(LocalEditDistance(n), ByDefinition(n), seed)

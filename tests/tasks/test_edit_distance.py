@@ -3,18 +3,16 @@ limits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
-from drawn import assert_rows_are_equal
+from drawn import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import edit_distance
-from sweepd.tasks.base import SPECIALS, Split, Tokens
+from sweepd.tasks.base import SPECIALS, Split
 from sweepd.tasks.edit_distance import EditDistance
 
 
@@ -31,14 +29,6 @@ def tasks(draw: st.DrawFn) -> EditDistance:
         letters_max=letters_max,
         edited=draw(st.sampled_from([0.0, 0.6, 1.0])),
     )
-
-
-def rows_of(task: EditDistance, seed: int, count: int) -> list[list[str]]:
-    """Rows as strings, <eos> last, straight from `fill` (small settings leave splits empty)."""
-    tokens = np.zeros((count, task.capacity), dtype=np.int64)
-    task.fill(np.random.default_rng(seed), tokens)
-    rows = [task.words(row) for row in tokens]
-    return [row[: row.index("<eos>") + 1] for row in rows]
 
 
 def strings_of(row: list[str]) -> tuple[str, str]:
@@ -134,54 +124,9 @@ def test_vocabulary_holds_the_largest_distance() -> None:
     assert max(int(row[-2]) for row in rows_of(task, 0, 500)) == 8
 
 
-def test_the_seed_decides_the_sample() -> None:
-    one, same, other = (
-        EditDistance(5).sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens
-        for seed in (5, 5, 6)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-
-
 def test_distinct_inputs_are_bounded() -> None:
     fixed = EditDistance(2, 0, 0, alphabet=8, letters_min=8, letters_max=8)
     assert fixed.distinct_inputs() == 8**4
     few = EditDistance(20, 0, 0, letters_min=3, letters_max=3)
     assert few.distinct_inputs() == pytest.approx(2600 * 3**40)
     assert EditDistance(200).distinct_inputs() == float("inf")
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"n": 0}, "n = 0: must be from 1 to 200"),
-        ({"n": 10**7}, "n = 10000000: must be from 1 to 200"),
-        ({"shorter": -1}, "shorter = -1"),
-        ({"longer": -1}, "longer = -1"),
-        ({"alphabet": 27}, "alphabet = 27: must be from 2 to 26"),
-        ({"alphabet": 1}, "alphabet = 1: must be from 2 to 26"),
-        ({"letters_min": 1}, "letters_min = 1"),
-        ({"letters_min": 11}, "letters_max = 10"),
-        ({"alphabet": 8}, "<= alphabet = 8"),
-        ({"edited": 1.5}, "edited = 1.5: a share"),
-    ],
-)
-def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        EditDistance(**setting)
-
-
-@dataclass(frozen=True)
-class ByDefinition(EditDistance):
-    """Edit distance, its chain and answer from the recursive definition."""
-
-    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
-        prompt, _, _ = super().draw(rng)
-        *row, _, answer, _ = expected_row(*"".join(prompt).split("|"))
-        return prompt, row[len(prompt) + 1 :], answer
-
-
-@settings(max_examples=20)
-@given(n=st.integers(1, 8), seed=st.integers(0, 2**32))
-def test_compiled_rows_are_those_of_the_definition(n: int, seed: int) -> None:
-    assert_rows_are_equal(EditDistance(n), ByDefinition(n), seed)

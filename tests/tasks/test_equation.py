@@ -3,20 +3,18 @@ draws, lengths and limits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise, permutations
 from math import prod
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 import pytest
-from drawn import assert_rows_are_equal
+from drawn import texts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import equation
-from sweepd.tasks.base import SPECIALS, Split, Tokens
+from sweepd.tasks.base import SPECIALS, Split
 from sweepd.tasks.equation import Equation
 
 System = list[list[int]]
@@ -26,15 +24,6 @@ SETTINGS = {
     "modulus": st.sampled_from([2, 3, 5, 11, 31]),
     "seed": st.integers(0, 2**32),
 }
-
-
-def rows_of(task: Equation, seed: int, count: int) -> list[str]:
-    """Rows as text without <eos>, straight from `fill` (small settings leave splits empty)."""
-    tokens = np.zeros((count, task.capacity), dtype=np.int64)
-    task.fill(np.random.default_rng(seed), tokens)
-    rows = [" ".join(task.words(row)) for row in tokens]
-    assert all(row.endswith(" <eos>") for row in rows)
-    return [row.removesuffix(" <eos>") for row in rows]
 
 
 def parse(text: str) -> System:
@@ -102,7 +91,7 @@ def test_every_system_of_a_row_has_the_answer_as_its_only_solution(
     unknowns: int, modulus: int, seed: int
 ) -> None:
     task = Equation(unknowns, modulus)
-    for row in rows_of(task, seed, 5):
+    for row in texts_of(task, seed, 5):
         systems = row.split(" <sep> ")
         assert len(systems) == unknowns + 1
         values = [line[-1] for line in parse(systems[-1])]
@@ -115,7 +104,7 @@ def test_every_system_of_a_row_has_the_answer_as_its_only_solution(
 @settings(max_examples=60)
 @given(**SETTINGS)
 def test_each_step_eliminates_one_more_variable(unknowns: int, modulus: int, seed: int) -> None:
-    for row in rows_of(Equation(unknowns, modulus), seed, 10):
+    for row in texts_of(Equation(unknowns, modulus), seed, 10):
         systems = row.split(" <sep> ")
         for step, (before, after) in enumerate(pairwise(systems)):
             assert render(parse(before), step) == before
@@ -128,7 +117,7 @@ def test_each_step_eliminates_one_more_variable(unknowns: int, modulus: int, see
 @given(**SETTINGS)
 def test_every_row_of_a_setting_is_equally_long(unknowns: int, modulus: int, seed: int) -> None:
     task = Equation(unknowns, modulus)
-    for row in rows_of(task, seed, 5):
+    for row in texts_of(task, seed, 5):
         systems = row.split(" <sep> ")
         assert len(row.split()) == task.L == task.capacity - 1
         assert len(systems[0].split()) + 1 == task.prompt_length
@@ -153,7 +142,7 @@ def test_example_of_the_module_is_a_row() -> None:
 
 def test_all_systems_with_one_solution_are_drawn_equally_often() -> None:
     task = Equation(2, 2)
-    prompts = [row.partition(" <sep> ")[0] for row in rows_of(task, 0, 6000)]
+    prompts = [row.partition(" <sep> ")[0] for row in texts_of(task, 0, 6000)]
     counts = np.array([prompts.count(prompt) for prompt in set(prompts)])
     assert len(counts) == task.distinct_inputs() == 24
     assert ((counts - 250) ** 2 / 250).sum() < 60  # chi squared, 23 degrees: p = 4e-5
@@ -163,48 +152,7 @@ def test_vocabulary() -> None:
     assert Equation(2, 3).vocab == (*SPECIALS, "+", "=", ",", "a", "b", "0", "1", "2")
 
 
-def test_the_seed_decides_the_sample() -> None:
-    one, same, other = (
-        Equation().sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens for seed in (5, 5, 6)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-
-
 def test_distinct_inputs_are_counted() -> None:
     assert Equation(1, 11).distinct_inputs() == 10 * 11
     assert Equation(2, 3).distinct_inputs() == (9 - 1) * (9 - 3) * 9
     assert Equation(26, 9973).distinct_inputs() == float("inf")
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"unknowns": 0}, "unknowns = 0: must be from 1 to 26"),
-        ({"unknowns": 27}, "unknowns = 27: must be from 1 to 26"),
-        *[({"modulus": p}, f"modulus = {p}: must be a prime") for p in (-3, 0, 1, 4, 9, 10007)],
-    ],
-)
-def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Equation(**setting)
-
-
-@dataclass(frozen=True)
-class ByDefinition(Equation):
-    """Equation, its chain and answer from an elimination on lists."""
-
-    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
-        prompt, _, _ = super().draw(rng)
-        system, systems = parse(" ".join(prompt)), []
-        for step in range(self.unknowns):
-            system = eliminated(system, step, self.modulus)
-            systems.append(render(system, step + 1))
-        return prompt, " <sep> ".join(systems[:-1]).split(), systems[-1].split()
-
-
-@settings(max_examples=20)
-@given(**SETTINGS)
-def test_compiled_rows_are_those_of_the_definition(unknowns: int, modulus: int, seed: int) -> None:
-    fills, draws = (kind(unknowns, modulus) for kind in (Equation, ByDefinition))
-    assert_rows_are_equal(fills, draws, seed)

@@ -59,18 +59,3 @@ def test_real_targets_have_variance_one(memories: int) -> None:
     task = FixedMemory(memories, values="reals")
     targets = task.sample(np.random.default_rng(0), 1000, Split.TRAIN).targets
     assert np.nanvar(targets) == pytest.approx(1, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"memories": 0}, "memories = 0: must be from 1"),
-        ({"symbols": 1}, "symbols = 1: must be from 2"),
-        ({"values": "complex"}, "values = 'complex': must be tokens or reals"),
-        ({"longest": 64}, "longest = 64: .* less than length = 64"),
-        ({"memories": 17}, "longest = 16: must be at least memories = 17"),
-    ],
-)
-def test_impossible_settings_are_refused(setting: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        FixedMemory(**setting)  # type: ignore[arg-type]

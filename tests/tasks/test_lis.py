@@ -3,26 +3,17 @@ draws and limits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any
 
 import numpy as np
 import pytest
-from drawn import assert_rows_are_equal
+from drawn import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import lis
-from sweepd.tasks.base import SPECIALS, Split, Tokens
+from sweepd.tasks.base import SPECIALS, Split
 from sweepd.tasks.lis import LIS
-
-
-def rows_of(task: LIS, seed: int, count: int) -> list[list[str]]:
-    """Rows as strings, <eos> last, straight from `fill` (small settings leave splits empty)."""
-    tokens = np.zeros((count, task.capacity), dtype=np.int64)
-    task.fill(np.random.default_rng(seed), tokens)
-    return [task.words(row) for row in tokens]
 
 
 def longest_ending_at_each(values: list[int]) -> list[int]:
@@ -103,45 +94,6 @@ def test_vocabulary_holds_values_and_lengths() -> None:
     assert LIS(20, 4).vocab == (*SPECIALS, *map(str, range(21)))
 
 
-def test_the_seed_decides_the_sample() -> None:
-    one, same, other = (
-        LIS(12, 16).sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens
-        for seed in (5, 5, 6)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-
-
 def test_distinct_inputs_are_counted() -> None:
     assert LIS(4, 16).distinct_inputs() == 16**4
     assert LIS(250, 250).distinct_inputs() == float("inf")
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"n": 0}, "n = 0: must be from 1 to 50000"),
-        ({"n": 10**7}, "n = 10000000: must be from 1 to 50000"),
-        ({"value_range": 1}, "value_range = 1: must be from 2 to 100000"),
-        ({"value_range": 10**12}, "value_range = 1000000000000: must be from 2 to 100000"),
-    ],
-)
-def test_impossible_settings_are_refused(setting: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        LIS(**setting)
-
-
-@dataclass(frozen=True)
-class ByDefinition(LIS):
-    """LIS, its chain and answer from the O(n²) definition."""
-
-    def draw(self, rng: np.random.Generator) -> tuple[Tokens, Tokens, Tokens]:
-        prompt, _, _ = super().draw(rng)
-        lengths = longest_ending_at_each([int(word) for word in prompt])
-        return prompt, [*map(str, lengths)], str(max(lengths))
-
-
-@settings(max_examples=20)
-@given(seed=st.integers(0, 2**32), n=st.integers(1, 30), value_range=st.integers(2, 40))
-def test_compiled_rows_are_those_of_the_definition(seed: int, n: int, value_range: int) -> None:
-    assert_rows_are_equal(LIS(n, value_range), ByDefinition(n, value_range), seed)

@@ -107,13 +107,6 @@ def test_examples_show_inputs_then_targets(task: MemoryTask) -> None:
             assert word == "." if missing else targets.dtype.type(word) == target
 
 
-@pytest.mark.parametrize("kind", [FixedMemory, AdaptiveMemory, SparseMemory])
-@pytest.mark.parametrize("length", [0, 10_001])
-def test_impossible_lengths_are_refused(kind: type[MemoryTask], length: int) -> None:
-    with pytest.raises(ValueError, match=rf"length = {length}: must be from 1 to 10000"):
-        kind(length=length)
-
-
 def test_a_score_may_leave_out_the_beginning_of_rows() -> None:
     task = FixedMemory(longest=4, symbols=5, length=9, score_from=6)
     assert drawn(task, 50, Split.TRAIN).scored[:, 4:].all()

@@ -180,24 +180,3 @@ def test_distinct_inputs_are_counted() -> None:
     assert WordProblem(3, "A5").distinct_inputs() == 60**3
     assert Parity(5000).distinct_inputs() == math.inf
     assert [len(WordProblem(2, g).vocab) for g in ("S3", "A5", "S5", "Z60")] == [6, 60, 120, 60]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Lookup(1), "n = 1: must be from 2"),
-        (lambda: Mqar(pairs=100), "vocabulary = 128: must be from 200"),
-        (lambda: Mqar(per_pair=3), "per_pair = 3: must be from 4"),
-        (lambda: Copy(letters=27), "letters = 27: must be from 2 to 26"),
-        (lambda: Dyck(7), "n = 7: must be even"),
-        (lambda: Dyck(types=1), "types = 1: must be from 2 to 4"),
-        (lambda: KHop(30), "length = 100: must be at least 1 . k · symbols = 121"),
-        (
-            lambda: WordProblem(group="A4"),  # type: ignore[arg-type]
-            "group = 'A4': must be one of S3, A5, S5, Z60",
-        ),
-    ],
-)
-def test_impossible_settings_are_refused(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from drawn import hash_by_hand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,17 +16,6 @@ from sweepd.tasks.base import SEP, SHARES, Split, hash_prompts
 from sweepd.tasks.lis import LIS
 
 CHECKED = settings(max_examples=30)
-
-
-def hash_by_hand(prompt: list[int]) -> int:
-    """The twin of `hash_prompts` for one prompt, in integers of any size."""
-    state = len(prompt)
-    for token in prompt:
-        state = ((state ^ token) + 0x9E3779B97F4A7C15) % 2**64
-        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
-        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) % 2**64
-        state ^= state >> 31
-    return state
 
 
 @CHECKED

@@ -1,12 +1,16 @@
 """What all architectures share: the values that they refuse, their FLOPs by part, Table 2 of paper
-P1, and the size of the state."""
+P1, the size of the state, and docstrings that name a source and the flow of shapes."""
 
+import inspect
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from sweepd.grid.registry import find_model, shipped_models
 from sweepd.models.base import Architecture, Attention, TransformerArchitecture
 from sweepd.models.delta import Delta
 from sweepd.models.dot_free import DotFree
@@ -99,11 +103,15 @@ def test_state_bytes_are_what_the_memory_holds(kind: type[TransformerArchitectur
     assert held == architecture.state_bytes(vocab, L) + spare
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES + RECURRENT)
-def test_building_is_a_function_of_the_generator_alone(kind: type[TransformerArchitecture]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "vocab"), [*((kind, 7) for kind in ARCHITECTURES + RECURRENT), (Standard, 0)]
+)
+def test_building_is_a_function_of_the_generator_alone(
+    kind: type[TransformerArchitecture], vocab: int
+) -> None:
     def weights(seed: int) -> dict[str, torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
-        return kind(16, positions="learned").build(7, 20, 30, generator).state_dict()
+        return kind(16, positions="learned").build(vocab, 20, 30, generator).state_dict()
 
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
@@ -133,25 +141,27 @@ def test_weights_are_xavier_uniform_and_biases_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("kind", "wrong", "message"),
     [
-        ({"d": 0}, "d = 0: must be from 1 to 1048576"),
-        ({"d": 2**20 + 4}, "d = 1048580: must be from 1 to 1048576"),
-        ({"d": 8, "layers": 0}, "layers = 0: must be from 1 to 1000"),
-        ({"d": 8, "layers": 1001}, "layers = 1001: must be from 1 to 1000"),
-        ({"d": 8, "heads": 16}, "heads = 16: must be from 1 to 8"),
-        ({"d": 10}, "d = 10 is not divisible by heads = 4"),
-        ({"d": 8, "positions": "alibi"}, "must be one of sinusoidal, learned, rotary, none"),
-        (
-            {"d": 12, "positions": "rotary"},
-            "turns pairs of features, but .* 12 / 4 is odd",
-        ),
-        ({"d": 8, "dropout": 1.0}, r"dropout = 1.0: must be in \[0, 1\)"),
+        (Standard, {"d": 0}, "d = 0: must be from 1 to 1048576"),
+        (Standard, {"d": 2**20 + 4}, "d = 1048580: must be from 1 to 1048576"),
+        (Standard, {"layers": 0}, "layers = 0: must be from 1 to 1000"),
+        (Standard, {"layers": 1001}, "layers = 1001: must be from 1 to 1000"),
+        (Standard, {"heads": 16}, "heads = 16: must be from 1 to 8"),
+        (Standard, {"d": 10}, "d = 10 is not divisible by heads = 4"),
+        (Standard, {"positions": "alibi"}, "must be one of sinusoidal, learned, rotary, none"),
+        (Standard, {"d": 12, "positions": "rotary"}, "turns pairs of features, .* 12 / 4 is odd"),
+        (Standard, {"dropout": 1.0}, r"dropout = 1.0: must be in \[0, 1\)"),
+        (DotFree, {"rpe": "alibi"}, "rpe = 'alibi': must be one of log, lin"),
+        (Linear, {"feature_map": "cosine"}, "feature_map = 'cosine': must be one of elu, relu"),
+        (Tmx, {"d": 12}, "d / heads = 12 / 4 is odd: a lag is encoded in pairs"),
     ],
 )
-def test_impossible_values_are_refused(wrong: dict[str, object], message: str) -> None:
+def test_impossible_values_are_refused(
+    kind: type[TransformerArchitecture], wrong: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
-        Standard(**wrong)  # type: ignore[arg-type]
+        kind(**{"d": 8} | wrong)
 
 
 @pytest.mark.parametrize("kind", [Linear, DotFree, Tmx])
@@ -160,3 +170,12 @@ def test_rotary_positions_are_refused_where_no_product_can_turn(
 ) -> None:
     with pytest.raises(ValueError, match=r"positions = 'rotary': .*; use .*none"):
         kind(16, positions="rotary")
+
+
+@pytest.mark.parametrize("name", [model.name for model in shipped_models()])
+def test_docstrings_tell_source_and_shapes(name: str) -> None:
+    docstring = inspect.getdoc(find_model(name, Path())) or ""
+    assert "\nSource: " in docstring
+    _, _, flow = docstring.partition("\nExamples:\n")
+    flow = " ".join(flow.split())
+    assert flow.startswith("x (B, T, d) → ") and flow.endswith("→ (B, T, d)")

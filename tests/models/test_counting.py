@@ -84,11 +84,6 @@ def test_costs_of_a_model_that_tells_none() -> None:
     assert found.train_bytes(4) > 4 * 4 * found.params
 
 
-def test_impossible_widths_are_refused() -> None:
-    with pytest.raises(ValueError, match="d = 0: must be from 1 to 1048576"):
-        Plain(0)
-
-
 def test_a_model_that_cannot_run_there_is_asked_for_its_own_counts() -> None:
     class Peeks(Plain):
         def build(self, vocab: int, L: int, capacity: int, generator: torch.Generator) -> nn.Module:

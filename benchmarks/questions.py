@@ -69,7 +69,7 @@ for row in con.execute(sys.argv[3]).fetchall():
 """
 WATCHING = """
 import sys
-from sweepd.cli.watching import View
+from sweepd.cli.progress import View
 from sweepd.store.store import Store
 view = View(Store.open(sys.argv[1]), "scale")
 for _ in range(int(sys.argv[2])):

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from looped import loop
 
-from sweepd.cli.board import RUNNING, Board, Spot, TrialState, amount, labels, maps
-from sweepd.cli.drawing import drawn, line
+from sweepd.cli.board import RUNNING, Board, Spot, TrialState, amount, drawn, labels, line, maps
 from sweepd.grid.options import Goal
 from sweepd.statuses import DONE, STATUSES
 

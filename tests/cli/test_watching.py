@@ -12,7 +12,7 @@ import inprocess
 import pytest
 from fake_store import FakeStore, planned
 
-from sweepd.cli import watching
+from sweepd.cli import progress
 from sweepd.cli.board import RUNNING, TrialState, maps
 from sweepd.store.store import Store, SweepInfo
 
@@ -22,7 +22,7 @@ INFO = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"})
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "WATCH_SECONDS", 0.05)
 
 
 def filled(address: str, sweep: str = "s") -> Store:
@@ -40,7 +40,7 @@ def filled(address: str, sweep: str = "s") -> Store:
 
 
 def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
-    board = watching.View(filled(str(tmp_path)), "s").board({"s"})
+    board = progress.View(filled(str(tmp_path)), "s").board({"s"})
     by_d = {spot.setting("d"): board.state(spot) for spot in board.spots}
     assert by_d[8] == TrialState("completed", 100, 0.5, earlier=True)
     assert by_d[16] == TrialState("completed", 100, 0.95)
@@ -61,14 +61,14 @@ def test_what_runs_is_what_has_recorded_a_step_and_not_ended(
     steps = {"loss": 1.0, "acc": None, "seconds": 1.0, "train_flops": 1.0}
     store.write_metrics([{"id": trial, "attempt": 2001, "step": step, **steps} for step in (1, 40)])
     monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: set(names))
-    board = watching.View(store, "s").board({"s"})
+    board = progress.View(store, "s").board({"s"})
     assert board.states[trial] == TrialState(RUNNING, 40, None)
 
 
 def test_a_launch_with_another_grid_is_seen(tmp_path: Path) -> None:
     """The plan is put together once for all that are shown, and anew when it has changed."""
     store = filled(str(tmp_path))
-    view = watching.View(store, "s")
+    view = progress.View(store, "s")
     assert view.board({"s"}).spots is view.board({"s"}).spots
     store.save_sweep("s", GRID, INFO, [planned(d=d, steps=100) for d in (8, 128)])
     board = view.board({"s"})
@@ -100,7 +100,7 @@ def test_a_name_that_is_like_another_is_asked_after(tmp_path: Path) -> None:
 
 
 def test_after_a_launch_its_board_stays_and_is_not_read_again(tmp_path: Path) -> None:
-    view = watching.View(filled(str(tmp_path)), "s")
+    view = progress.View(filled(str(tmp_path)), "s")
     assert sum(not state.earlier for state in view.board({"s"}).states.values()) == 2
     after = view.board(set())
     assert sum(not state.earlier for state in after.states.values()) == 2
@@ -116,7 +116,7 @@ def test_a_sweep_that_nobody_drives_is_shown_once(tmp_path: Path) -> None:
 def test_seeds_that_are_kept_back_are_known(tmp_path: Path) -> None:
     store = filled(str(tmp_path))
     store.save_sweep("s", GRID, replace(INFO, extra_seeds=(0,)), [planned(d=8, steps=100)])
-    assert all(spot.in_reserve for spot in watching.View(store, "s").board({"s"}).spots)
+    assert all(spot.in_reserve for spot in progress.View(store, "s").board({"s"}).spots)
 
 
 def test_what_ends_while_it_is_watched_is_shown_as_it_ended(
@@ -126,7 +126,7 @@ def test_what_ends_while_it_is_watched_is_shown_as_it_ended(
     filled(str(tmp_path))
     runs = iter([{"s"}, {"s"}])
     monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: next(runs, set()))
-    shown = list(watching._shown(Store.create(str(tmp_path)), None))
+    shown = list(progress._shown(Store.create(str(tmp_path)), None))
     assert shown == [(["s"], {"s"}), (["s"], {"s"}), (["s"], set())]
 
 
@@ -137,9 +137,9 @@ def test_a_view_that_takes_long_is_shown_less_often(
     runs, waits = iter([{"s"}] * 3), list[float]()
     monkeypatch.setattr(Store, "driven_elsewhere", lambda self, names: next(runs, set()))
     monkeypatch.setattr(time, "sleep", waits.append)
-    for _ in watching._shown(Store.create(str(tmp_path)), None):
+    for _ in progress._shown(Store.create(str(tmp_path)), None):
         until = time.process_time() + 0.1
         while time.process_time() < until:
             pass
     first, *rest = waits
-    assert first == watching.WATCH_SECONDS and all(wait > 0.5 for wait in rest) and len(rest) == 2
+    assert first == progress.WATCH_SECONDS and all(wait > 0.5 for wait in rest) and len(rest) == 2

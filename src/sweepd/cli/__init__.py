@@ -25,15 +25,12 @@ SECTIONS = {
 }
 """The sections in which --help lists the commands."""
 GROUPS: Mapping[str, Sequence[str]] = {
-    "ask": ("query", "sql", "export"),
-    "begin": ("init",),
+    "ask": ("query", "sql", "export", "compare"),
+    "begin": ("init", "tasks", "models", "sample", "flops", "schema", "doctor"),
     "check": ("check",),
     "cluster": ("cluster",),
-    "compare": ("compare",),
-    "draw": ("plot", "report"),
-    "gc": ("gc",),
-    "look": ("tasks", "models", "sample", "flops", "schema", "doctor"),
-    "merge": ("merge",),
+    "housekeeping": ("merge", "gc"),
+    "plot": ("plot", "report"),
     "run": ("plan", "launch", "resume", "cancel"),
     "show": ("show",),
     "status": ("status", "logs"),

@@ -1,4 +1,4 @@
-"""Questions about what is stored: query, sql, export."""
+"""Questions about what is stored: query, sql, export, compare."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from sweepd.errors import UserError
 from sweepd.replacing import replacing
 
 if TYPE_CHECKING:
+    from sweepd.query.claims import Measured
     from sweepd.query.database import Views
     from sweepd.query.selection import CodeChoice
     from sweepd.store.store import Store
@@ -50,6 +51,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog='Example: sweepd query "min d where acc > 0.9"')(query)
     app.command(epilog='Example: sweepd sql "SELECT * FROM cells LIMIT 5" --json')(sql)
     app.command(epilog="Example: sweepd export quickstart --out trials.parquet")(export)
+    app.command(epilog="Example: sweepd compare paper --csv")(compare)
 
 
 def query(
@@ -192,3 +194,48 @@ def _store(results: str | None) -> Store:
     from sweepd.store.store import Store
 
     return Store.open(results_address(results))
+
+
+def compare(
+    what: Annotated[Literal["paper"], typer.Argument(help="paper: Yang et al. 2024, Table 2.")],
+    sweep: Sweeps = None,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Set this store's answers beside the published Table 2, and judge the paper's claims by them.
+
+    gflops_weights is the paper's count of one forward pass, gflops counts attention's own
+    products too. Without a results folder only the published side is shown.
+    """
+    from sweepd.query.claims import COLUMNS, TABLE2_COLUMNS, claims, table2
+
+    form = form_of(as_json, as_csv)
+    measured = _measured(results, sweep)
+    for note in measured.notes:
+        say(note)
+    report_damage(measured.damaged)
+    figures, judged = table2(measured), claims(measured)
+    if form != "table":
+        columns = list(dict.fromkeys([*TABLE2_COLUMNS, *COLUMNS]))
+        emit(columns, [*figures, *judged], form)
+        return
+    emit(TABLE2_COLUMNS[1:], figures)
+    print()
+    emit(COLUMNS[1:], judged)
+
+
+def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
+    """Returns what the store has measured, or nothing where --results is not given and no launch
+    has made a store."""
+    from sweepd.query.claims import Measured
+    from sweepd.query.database import connect
+    from sweepd.query.selection import codes
+    from sweepd.store.store import Store
+
+    address = results_address(results)
+    store = Store.find(address) if results is None else Store.open(address)
+    if store is None:
+        say(f"nothing measured: there is no {address}")
+        return Measured(None)
+    return Measured(connect(store, code=codes("current", store), sweeps=sweeps))

@@ -1,23 +1,356 @@
-"""The first steps: init."""
+"""The first steps: init, tasks, models, schema, sample, flops, doctor."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweepd.cli.completion import complete_grids, complete_models, complete_tasks
-from sweepd.cli.output import say
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.cli.output import (
+    AsCsv,
+    AsJson,
+    Form,
+    Results,
+    command,
+    emit,
+    form_of,
+    results_address,
+    say,
+)
+from sweepd.errors import EnvironmentFailure, SweepdError, UserError
+from sweepd.limits import LARGEST_INT
 
-TASK, MODELS = "lis", ("standard", "linear")
-"""The task and the models of a new grid for which the user names none."""
+if TYPE_CHECKING:
+    from sweepd.grid.registry import Entry
+    from sweepd.models.base import Part
+    from sweepd.store.storage import Damaged
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="key=value", help="A parameter (repeatable)."),
+]
 
 
 def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: sweepd tasks --json")(tasks)
+    app.command(epilog="Example: sweepd models --json")(models)
+    app.command(epilog="Example: sweepd schema > grid.schema.json")(schema)
+    app.command(epilog="Example: sweepd sample lis --set n=8 --count 5 --seed 0")(sample)
+    app.command(epilog="Example: sweepd flops standard --task lis --set n=8 --set d=64")(flops)
+    app.command(epilog="Example: sweepd doctor --results runs")(doctor)
     app.command(epilog="Example: sweepd init --grid quickstart --out first")(init)
+
+
+def tasks(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the tasks with their parameters."""
+    from sweepd.grid import registry
+
+    _list(registry.shipped_tasks(), form_of(as_json, as_csv))
+
+
+def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the models with their parameters."""
+    from sweepd.grid import registry
+
+    _list(registry.shipped_models(), form_of(as_json, as_csv))
+
+
+def schema() -> None:
+    """Print the JSON Schema of a grid, for editors and checkers."""
+    from sweepd.grid.spec import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+MOST_EXAMPLES = 100_000
+"""They are in memory together."""
+
+
+def sample(
+    task: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_tasks)],
+    settings: Settings = None,
+    count: Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES)] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_INT)] = 0,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Print some of a task's test data; with --json, one object a line."""
+    from sweepd.grid import registry
+    from sweepd.tasks.base import Example, Split
+    from sweepd.trial.training import Stream, generator
+
+    form = form_of(as_json, as_csv)
+    found = registry.find_task(task, Path())
+    given = parsed(settings)
+    made = _made(task, found, given)
+    _refuse_leftovers(given, task)
+    with _readable_errors(task):
+        examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
+    if form == "csv":
+        rows = [{name: _text(part) for name, part in vars(one).items()} for one in examples]
+        columns = list(rows[0]) if rows else [field.name for field in fields(Example)]
+        emit(columns, rows, form)
+        return
+    for example in examples:
+        if form == "json":
+            print(json.dumps(vars(example), ensure_ascii=False))
+        else:
+            print(" ".join(example.tokens))
+
+
+def _text(part: Any) -> Any:
+    """Returns a part of an example as one value of a table. Tokens stand with spaces between."""
+    return " ".join(map(str, part)) if isinstance(part, list | tuple) else part
+
+
+def flops(
+    model: Annotated[str, typer.Argument(metavar="MODEL", autocompletion=complete_models)],
+    task: Annotated[
+        str,
+        typer.Option(help="The task that the model is to learn.", autocompletion=complete_tasks),
+    ],
+    settings: Settings = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Count the FLOPs of one forward pass over one sequence of L tokens, in two ways, by part.
+
+    flops counts all that is computed, flops_weights weight products only (the paper's count);
+    train_bytes is the memory of a training step. --set takes parameters of the model and of the
+    task, L in place of the task's own, and batch_size.
+    """
+    from sweepd.grid import registry
+    from sweepd.grid.costs import costs
+    from sweepd.grid.settings import Train
+
+    form, given = form_of(as_json, as_csv), parsed(settings)
+    L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
+    problem = _made(task, registry.find_task(task, Path()), given)
+    architecture = _made(model, registry.find_model(model, Path()), given)
+    _refuse_leftovers(given, f"{task} or {model}")
+    with _readable_errors(task):
+        size, capacity, vocab_size = problem.size, problem.capacity, len(problem.vocab)
+        L = problem.L if L is None else L
+    _refuse_unless_counts({"L": L, "batch_size": batch_size})
+    with _readable_errors(f"{model} at L = {L}"):
+        found = costs(architecture, vocab_size, L, max(capacity, L + 1))
+    totals = {
+        "model": model,
+        "task": task,
+        "size": size,
+        "d": getattr(architecture, "d", None),
+        "L": L,
+        "flops": found.flops,
+        "flops_weights": found.flops_weights,
+        "params": found.params,
+        "state_bytes": found.state_bytes,
+        "counted": any(part.counted for part in found.parts),
+        "batch_size": batch_size,
+        "train_bytes": found.train_bytes(batch_size),
+    }
+    if found.uncounted:
+        say(f"left out, since torch cannot count them: {', '.join(found.uncounted)}")
+    if form == "table":
+        _show_costs(totals, found.parts)
+        return
+    for part in found.parts:
+        totals[f"flops.{part.name}"] = part.flops
+        totals[f"flops_weights.{part.name}"] = part.flops_weights
+    emit(list(totals), [totals], form)
+
+
+def _show_costs(totals: dict[str, Any], parts: Sequence[Part]) -> None:
+    """Prints the costs of a model for people: the totals in a sentence, the parts in a table."""
+    state = "unknown" if totals["state_bytes"] is None else f"{totals['state_bytes']:,}"
+    say(
+        "{model} on {task}: size {size}, L = {L}, d = {d}, {params:,} parameters, "
+        "{state} bytes of decoding state, {train_bytes:,.0f} bytes to train on {batch_size} rows "
+        "at once".format(**totals, state=state)
+    )
+    columns = ("name", "flops", "flops_weights", "how")
+    hows = ["counted" if part.counted else "stated" for part in parts]
+    rows = [{**vars(part), "how": how} for part, how in zip(parts, hows, strict=True)]
+    rows.append({**totals, "name": "total", "how": ""})
+    emit(columns, [{name: _grouped(row[name]) for name in columns} for row in rows])
+
+
+def doctor(
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read every byte of the metrics stored.")
+    ] = False,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Check what this machine can do. Exits with 3 if something that launch needs is missing."""
+    form = form_of(as_json, as_csv)
+    address = results_address(results)
+    checks = [*_checks(address), *(_deep_checks(address) if deep else ())]
+    emit(["check", "ok", "detail"], checks, form)
+    if not all(check["ok"] for check in checks):
+        raise typer.Exit(3)
+
+
+def _checks(address: str) -> Iterator[dict[str, Any]]:
+    def check(name: str, ok: bool, detail: str) -> dict[str, Any]:
+        return {"check": name, "ok": ok, "detail": detail}
+
+    from sweepd.provenance import provenance  # here, as this import takes a while
+
+    yield check("python", sys.version_info >= (3, 11), platform.python_version())
+    for package, found in provenance(Path())["versions"].items():
+        yield check(package, found is not None, found or "not installed")
+    yield check("cores", True, f"{len(os.sched_getaffinity(0))}")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    yield check("memory", True, f"{memory / 2**30:.1f} GiB")
+    import torch
+
+    cards = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    yield check("gpus", True, ", ".join(cards) or "none: trials train on the CPU")
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    yield check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
+    from sweepd.store.store import Store
+
+    try:
+        if Store.find(address) is None:
+            yield check("results", True, f"{address} will be made by the first launch")
+            return
+        store = Store.create(address)
+        damaged = (
+            *store.read_trials().damaged,
+            *store.read_plans().damaged,
+            *store.readable_sweeps()[1],
+        )
+        detail = f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
+        yield from _damage("results", detail, damaged, address)
+    except SweepdError as error:
+        yield check("results", False, str(error))
+
+
+def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
+    """Yields a check of the metrics, and then the damaged files by name."""
+    from sweepd.store.store import Store
+
+    if store := Store.find(address):
+        damaged = store.damaged_metrics()
+        found = f"{len(damaged)} damaged files of metrics"
+        yield from _damage("metrics", found, damaged, address)
+
+
+def _damage(
+    name: str, found: str, damaged: Sequence[Damaged], address: str
+) -> Iterator[dict[str, Any]]:
+    """Yields a check for damaged files, then each of them, and what to do about them."""
+    yield {"check": name, "ok": not damaged, "detail": found}
+    for file in damaged:
+        yield {"check": name, "ok": False, "detail": str(file)}
+    if damaged:
+        merge = command("merge", "COPY", results=address)
+        detail = f"put such files back from a copy, or bring what they held: `{merge}`"
+        if name == "results":
+            detail += (
+                "; with no copy, launch the grid again, which plans the sweep anew and runs the "
+                "trials whose endings are lost"
+            )
+        yield {"check": name, "ok": False, "detail": detail}
+
+
+def _list(found: Iterable[Entry], form: Form) -> None:
+    from sweepd.grid.parameters import REQUIRED
+
+    rows = []
+    for entry in found:
+        defaults = {
+            field: "required" if p.default is REQUIRED else p.default
+            for field, p in entry.parameters.items()
+        }
+        if form == "table":
+            parameters = " ".join(f"{field}={value}" for field, value in defaults.items())
+        else:
+            parameters = json.dumps(defaults)
+        row = {"name": entry.name, "summary": entry.summary, "parameters": parameters}
+        rows.append({**row, "source": str(entry.source)})
+    emit(["name", "summary", "parameters", "source"], rows, form)
+
+
+def parsed(settings: list[str] | None) -> dict[str, Any]:
+    """Returns what the `key=value` options set, with values read as YAML. Raises GridError if one
+    cannot be read."""
+    from sweepd.grid.yamlfile import Document, GridError, override
+
+    document = Document({}, "--set")
+    for setting in settings or ():
+        override(document, setting)
+    if document.problems:
+        raise GridError(document.problems)
+    given: dict[str, Any] = document.data
+    return given
+
+
+def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
+    """Returns an instance of a task or model, and takes its own fields out of `given`. Raises
+    UserError if a field is missing or has no fitting value."""
+    from sweepd.grid.axes import scalar
+    from sweepd.grid.parameters import REQUIRED, parameters
+
+    values: dict[str, Any] = {}
+    for field, parameter in parameters(kind).items():
+        if field in given:
+            try:
+                values[field] = scalar(parameter.type, given.pop(field))
+            except ValueError as error:
+                raise UserError(f"--set {field}: {error}") from None
+        elif parameter.default is REQUIRED:
+            raise UserError(f"{name} needs {field}: add --set {field}=…")
+    with _readable_errors(name):
+        return kind(**values)
+
+
+@contextmanager
+def _readable_errors(what: str) -> Iterator[None]:
+    """Turns what a task or model raises in this block into a UserError that says where. A user's
+    class may raise anything. Of a shipped one only ValueError is turned."""
+    from sweepd.grid.axes import reason
+    from sweepd.grid.registry import is_own
+
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if is_own(what) or isinstance(error, ValueError):
+            raise UserError(f"{what}: {reason(error)}") from error
+        raise
+
+
+def _refuse_leftovers(given: dict[str, Any], whose: str) -> None:
+    if given:
+        raise UserError(f"--set {next(iter(given))}: no such parameter of {whose}")
+
+
+def _refuse_unless_counts(values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(f"--set {name}: {value} is no whole number, or less than 1")
+
+
+def _grouped(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+TASK, MODELS = "lis", ("standard", "linear")
+"""The task and the models of a new grid for which the user names none."""
 
 
 def init(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.look import parsed
+from sweepd.cli.begin import parsed
 from sweepd.cli.output import AsCsv, AsJson, emit, form_of, say
 from sweepd.errors import UserError
 

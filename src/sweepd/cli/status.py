@@ -22,17 +22,7 @@ from sweepd.listing import SHORT_ID
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pyarrow as pa
-
-    from sweepd.listing import Row
-    from sweepd.store.storage import Damaged
     from sweepd.store.store import Store
-
-
-ENDED = ("id", "attempt", "status", "step", "acc", "chain_acc", "loss", "seconds", "error")
-"""The columns of an ending that are shown, besides metrics of users' own tasks and loops."""
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +46,7 @@ def status(
     if watch and form != "table":
         raise UserError("--watch is for people: it excludes --json and --csv")
     if watch:
-        from sweepd.cli.watching import watched
+        from sweepd.cli.progress import watched
 
         watched(results_address(results), sweep)
         if sweep:
@@ -109,6 +99,7 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     """Returns the columns and one row a planned trial, with the ending that counts. A trial is
     `running` where its newest recorded step is of an attempt that has not ended and the sweep has a
     driver."""
+    from sweepd.cli.progress import standings
     from sweepd.store.schema import PLAN
 
     metrics = store.load_sweep(sweep).metrics
@@ -135,25 +126,3 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
         row["error"] = ended.get("error")
         rows.append(row)
     return [*shown, "status", "step", *scores, "seconds", "error"], rows
-
-
-def standings(
-    store: Store, sweep: str, planned: pa.Table, metrics: Iterable[str]
-) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
-    """Returns three things: by id, the ending that counts of each planned trial; by id, the newest
-    step of each trial that runs; and what could not be read.
-
-    There are no newest steps unless the sweep has a driver. metrics: those of the user's own tasks
-    and loops.
-    """
-    from sweepd.store.endings import counting
-
-    read = store.read_trials(planned["config"].to_pylist())
-    ended = counting(read.table)
-    active: dict[str, Row] = {}
-    if store.driven_elsewhere([sweep]):
-        from sweepd.query.metrics import newest_steps
-
-        active = dict(newest_steps(store, planned, read.table, tuple(metrics)))
-    told = [name for name in (*ENDED, *metrics) if name in ended.column_names]
-    return {row["id"]: row for row in ended.select(told).to_pylist()}, active, read.damaged

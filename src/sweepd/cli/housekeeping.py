@@ -1,7 +1,8 @@
-"""Two stores made one: merge."""
+"""Housekeeping: merge makes two stores one, gc deletes what is no longer needed."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from sweepd.cli.output import (
     AsCsv,
     AsJson,
     Results,
+    confirmed,
     emit,
     form_of,
     report_damage,
@@ -23,11 +25,10 @@ from sweepd.errors import UserError
 if TYPE_CHECKING:
     from sweepd.store.storage import Damaged
 
-COLUMNS = ("what", "count")
-
 
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: sweepd merge ../cluster-results --dry-run")(merge)
+    app.command(epilog="Example: sweepd gc --older-than 30d --dry-run")(gc)
 
 
 def merge(
@@ -63,7 +64,9 @@ def merge(
     for step in (ours.lacks if dry_run else ours.merge)(theirs, renamed, damaged):
         brought[step.kind] += step.count
     report_damage(damaged)
-    emit(COLUMNS, [{"what": what, "count": count} for what, count in brought.items()], form)
+    emit(
+        ("what", "count"), [{"what": what, "count": count} for what, count in brought.items()], form
+    )
     told = "would be brought" if dry_run else "brought"
     amount = "the above" if brought else "nothing"
     say(f"{told} from {theirs.address} to {ours.address}: {amount}")
@@ -79,3 +82,61 @@ def _renamed(options: Iterable[str]) -> dict[str, str]:
             raise UserError(f"--rename {option}: give the old and the new name, S=NEW")
         renamed[name] = new
     return renamed
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+GARBAGE = ("kind", "files", "bytes", "what")
+
+
+def gc(
+    older_than: Annotated[
+        str,
+        typer.Option(metavar="AGE", help="Only what is older than this: 90s, 12h, 30d."),
+    ] = "1h",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    results: Results = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Delete what is no longer needed: replaced files, leftovers, checkpoints of ended trials.
+
+    This includes the checkpoints that were kept for longer trials: a trial with more steps then
+    starts anew. Metrics and endings are never deleted, nor anything that a running sweep may use.
+    """
+    from sweepd.store.garbage import KINDS
+    from sweepd.store.store import Store
+
+    form, seconds = form_of(as_json, as_csv), _seconds(older_than)
+    store = Store.open(results_address(results))
+    found = store.garbage(seconds)
+    rows = []
+    for kind, what in KINDS.items():
+        sizes = [one.size for one in found if one.kind == kind]
+        if sizes:
+            rows.append({"kind": kind, "files": len(sizes), "bytes": sum(sizes), "what": what})
+    emit(GARBAGE, rows, form)
+    if not found:
+        say(f"nothing to delete in {store.address}")
+        return
+    amount = f"{len(found)} files, {_mebibytes(sum(one.size for one in found))}"
+    if dry_run:
+        say(f"would delete {amount}")
+        return
+    if not confirmed(f"delete {amount}?", yes):
+        return
+    deleted = store.delete(found, seconds)
+    say(f"deleted {len(deleted)} files, {_mebibytes(sum(one.size for one in deleted))}")
+
+
+def _seconds(age: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", age)
+    if not match:
+        raise UserError(f"--older-than {age}: a number and s, m, h or d, e.g. 12h")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"

@@ -10,7 +10,7 @@ import inprocess
 import invented
 import pytest
 
-from sweepd.cli import draw
+from sweepd.cli import plot
 from sweepd.store.store import Store
 
 ALL = ("--results", "results", "--code", "all")
@@ -87,7 +87,7 @@ def test_a_report_is_written_until_nothing_runs(
         return running.pop(0)
 
     monkeypatch.setattr(Store, "driven_elsewhere", driven)
-    monkeypatch.setattr(draw, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(plot, "WATCH_SECONDS", 0.0)
     done = sweepd(folder, "report", "s", "--out", "report.html", "--watch", *ALL)
     assert done.code == 0 and done.err.count("report written to report.html") == 3
     assert "<h1>Sweep s</h1>" in (folder / "report.html").read_text() and not running

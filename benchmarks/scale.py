@@ -1,4 +1,4 @@
-"""How far one driver and one store go. docs/scale.md derives its figures from this.
+"""How far one driver and one store go. results/performance has its figures from this.
 
     python benchmarks/scale.py engine [--trials 1000] [--reports 1 10]
     python benchmarks/scale.py slots [--slots 10000] [--trials 24000] [--reports 4]
@@ -75,7 +75,7 @@ CELLS = 40
 """Of the grid with one weight decay."""
 TRIAL_MS, REPORT_MS = 4.5, 1e3 * REPORT_SECONDS
 """Of the driver's CPU, for a trial as `engine` printed, and for a report as `slots` did
-(docs/scale.md)."""
+(docs/performance.md)."""
 WARM_UP = 20
 """Trials left out at the beginning: actors are starting."""
 WINDOWS = 100

@@ -34,7 +34,7 @@ LEAST_SLICE_SECONDS = 1.0
 REPORTS_SHARE = 1 / 3
 """The most of the driver's time that reports are to take."""
 REPORT_SECONDS = 1.1e-3
-"""The seconds of the driver's CPU that a report takes (docs/scale.md)."""
+"""The seconds of the driver's CPU that a report takes (docs/performance.md)."""
 SLICES_TO_HANG = 4
 """The least number of slices that fit into `hang_seconds`. The driver tells from the reports
 between slices which trial hangs."""

@@ -4,7 +4,7 @@ A lock is one byte of a file, at an offset hashed from its name, under a POSIX r
 (fcntl). Such locks belong to a process. A forked child does not inherit them. Threads share them.
 Closing *any* descriptor of the file drops them all. So this module opens each file once in a
 process and never closes it, and nothing else in the process may open it. There are several files
-because Linux looks at all locks of a file to take one more (docs/scale.md).
+because Linux looks at all locks of a file to take one more (docs/performance.md).
 """
 
 from __future__ import annotations

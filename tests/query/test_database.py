@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Set
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import yamlfile
 from sweepd.query.answers import ask
-from sweepd.query.database import CELLS, Views, connect
+from sweepd.query.database import CELLS, VIEWS, Views, connect
 from sweepd.query.selection import Source
 from sweepd.store.schema import METRICS
 from sweepd.store.store import Store, SweepInfo
@@ -37,8 +38,11 @@ def rows(views: Views, text: str) -> list[dict[str, Any]]:
     return views.sql(text).rows
 
 
-def test_settings_are_locked_before_anything_is_asked() -> None:
-    views = connect(one_cell()[0], code=now)
+@pytest.mark.parametrize("needed", [VIEWS, CELLS])
+def test_settings_are_locked_before_anything_is_asked(needed: Set[str]) -> None:
+    views = connect(one_cell()[0], code=now, needed=needed)
+    [(threads,)] = views.connection.execute("SELECT current_setting('threads')").fetchall()
+    assert needed == VIEWS or threads == 1, "so that Ctrl-C is noticed"
     with pytest.raises(duckdb.InvalidInputException, match="locked"):
         views.connection.execute("SET threads = 3")
 

@@ -12,8 +12,7 @@ time and the peak memory of whole processes, and their ratios: the median over r
 the greatest. `--folder` keeps the store there, or uses the one that is there. The folder belongs on
 a real disk.
 
-The first question of `sweepd` checks each file's digest and remembers it. Its time is printed by
-itself. The peer checks nothing.
+Neither checks the digests of large files (`sweepd doctor --deep` does).
 
 `ended` asks of plans and endings alone: a mean, `min`, `plan`, `status`, and a picture of
 `status --watch`. `small` asks a question of a store of 40 trials, beside a process that imports
@@ -23,7 +22,6 @@ typer, duckdb and pyarrow and does nothing.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -83,7 +81,6 @@ def at_random(trial: Trial, rng: np.random.Generator) -> Mapping[str, float]:
 
 def ask_of_metrics(address: str, made: Plan, rounds: int) -> None:
     at, files = ("--results", address), str(Path(address, "metrics"))
-    alone("first question", (SWEEPD, "sql", SQL["count, avg"], *at))
     some = made.trials[len(made.trials) // 2].id
     for name, text in SQL.items():
         sql = text.format(id=some)
@@ -118,7 +115,6 @@ def main() -> None:
     arguments.add_argument("--folder", type=Path, help="where the store is made and left, or lies")
     given = arguments.parse_args()
     root = given.folder or Path(tempfile.mkdtemp(prefix="sweepd-questions-"))
-    os.environ["XDG_CACHE_HOME"] = str(root / "cache")
     try:
         small = given.part == "small"
         rows, trials = (SMALL * 100, SMALL) if small else (int(given.rows), given.trials)

@@ -49,7 +49,7 @@ def name(page: Path) -> str:
 @cache
 def blocks(page: Path) -> tuple[Block, ...]:
     """The fenced blocks of a page."""
-    found: list[Block] = []
+    read: list[Block] = []
     language: str | None = None
     inside: list[str] = []
     for number, line in enumerate(page.read_text().splitlines(), 1):
@@ -57,12 +57,12 @@ def blocks(page: Path) -> tuple[Block, ...]:
             if language is None:
                 language, inside = fence[1], []
             else:
-                found.append(Block(page, number - len(inside), language, tuple(inside)))
+                read.append(Block(page, number - len(inside), language, tuple(inside)))
                 language = None
         elif language is not None:
             inside.append(line)
     assert language is None, f"{name(page)}: a fenced block has no end"
-    return tuple(found)
+    return tuple(read)
 
 
 @cache
@@ -81,18 +81,18 @@ def spans(page: Path) -> tuple[str, ...]:
 def commands(page: Path) -> tuple[Shown, ...]:
     """The command lines of a page: every line of its `sh` blocks, and in blocks without a language
     the lines that begin with `$`, with what was printed."""
-    found: list[Shown] = []
+    shown: list[Shown] = []
     for block in blocks(page):
         at = {index: f"{name(page)}:{block.line + index}" for index in range(len(block.lines))}
         if block.language == "sh":
             lines = enumerate(line.strip() for line in block.lines)
-            found += [Shown(at[i], line) for i, line in lines if line and not line.startswith("#")]
+            shown += [Shown(at[i], line) for i, line in lines if line and not line.startswith("#")]
         elif not block.language:
             prompts = [i for i, line in enumerate(block.lines) if line.startswith("$ ")]
             for start, end in pairwise([*prompts, len(block.lines)]):
                 output = block.lines[start + 1 : end]
-                found.append(Shown(at[start], block.lines[start][2:], output))
-    return tuple(found)
+                shown.append(Shown(at[start], block.lines[start][2:], output))
+    return tuple(shown)
 
 
 def all_commands() -> list[Shown]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -40,19 +39,20 @@ def _outputs(source: str, names: dict[str, Any], count: int) -> dict[str, Any]:
     if not isinstance(last, ast.Expr):
         program.append(last)
     exec(compile(ast.Module(program, []), "<cell>", "exec"), names)
-    found = None
+    value = None
     if isinstance(last, ast.Expr):
-        found = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
-    data = dict(_shown(found)) if found is not None else {}
-    told = {"output_type": "execute_result", "metadata": {}, "execution_count": count}
-    return {"execution_count": count, "outputs": [told | {"data": data}] if data else []}
-
-
-def _shown(value: object) -> Iterator[tuple[str, Sequence[str]]]:
-    """What a notebook may show of a value, by form, in lines."""
-    for form, method in FORMS.items():
-        if hasattr(value, method):
-            yield form, getattr(value, method)().splitlines(keepends=True)
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+    result = {
+        "output_type": "execute_result",
+        "metadata": {},
+        "execution_count": count,
+        "data": {
+            form: getattr(value, method)().splitlines(keepends=True)
+            for form, method in FORMS.items()
+            if value is not None and hasattr(value, method)
+        },
+    }
+    return {"execution_count": count, "outputs": [result] if result["data"] else []}
 
 
 if __name__ == "__main__":

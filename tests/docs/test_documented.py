@@ -123,5 +123,5 @@ def test_the_trials_of_the_tour_are_those_of_its_grid_with_the_code_of_now() -> 
     planned = plan(load_grid(ROOT / "grids" / "quickstart.yaml", [])).trials
     assert named
     for beginning in named:
-        found = [trial.id for trial in planned if trial.id.startswith(beginning)]
-        assert len(found) == 1, f"docs/tour.md: {beginning} is {found}: show another run"
+        ids = [trial.id for trial in planned if trial.id.startswith(beginning)]
+        assert len(ids) == 1, f"docs/tour.md: {beginning} is {ids}: show another run"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweepd.cluster.address import Address
 from sweepd.cluster.base import Work
+from sweepd.cluster.jobs import Address
 from sweepd.errors import UserError
 from sweepd.grid.placement import Nodes, Resources
 

@@ -18,11 +18,8 @@ from inprocess import sweepd
 from packaging.requirements import Requirement
 
 from sweepd.cluster import autoscaler, load_cluster
-from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Work
-from sweepd.cluster.cloud import Cloud
-from sweepd.cluster.gcp import GCP
-from sweepd.cluster.onprem import OnPrem
+from sweepd.cluster.launcher import AWS, GCP, Cloud, OnPrem
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes, Resources
 from sweepd.grid.yamlfile import GridError

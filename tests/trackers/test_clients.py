@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -11,7 +12,8 @@ import pytest
 
 from sweepd.errors import UserError
 from sweepd.grid.options import TrackerName
-from sweepd.trackers.base import KINDS, TrackedRun, Tracker, connect
+from sweepd.trackers.base import TrackedRun, Tracker
+from sweepd.trackers.clients import KINDS, connect
 
 RUNS = [
     TrackedRun(f"trial{i}", f"lis standard d={8 << i}", "sweep", {"d": 8 << i, "lr": "x"})
@@ -81,6 +83,6 @@ def test_mlflow_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="one of tensorboard, wandb"):
         connect("comet", tmp_path)
-    monkeypatch.setitem(KINDS, "trackio", KINDS["trackio"].__class__("nowhere", "trackio", "wandb"))
+    monkeypatch.setitem(KINDS, "trackio", replace(KINDS["trackio"], package="nowhere"))
     with pytest.raises(UserError, match=r"pip install 'sweepd\[trackio\]'"):
         connect("trackio", tmp_path)

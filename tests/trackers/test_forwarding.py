@@ -8,9 +8,8 @@ import threading
 import pytest
 from trackers.recorder import Recorder
 
-from sweepd.trackers import forwarding
-from sweepd.trackers.base import TrackedRun, Values
-from sweepd.trackers.forwarding import Forwarder
+from sweepd.trackers import base
+from sweepd.trackers.base import Forwarder, TrackedRun, Values
 
 RUN = TrackedRun("ab", "lis standard", "s", {"d": 8})
 
@@ -54,8 +53,8 @@ class Hanging(Recorder):
 
 
 def test_one_that_hangs_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(forwarding, "MOST_WAITING", 4)
+    monkeypatch.setattr(base, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(base, "MOST_WAITING", 4)
     hanging, notes = Hanging(), list[str]()
     told(hanging, notes, calls=100)
     assert notes[0] == "x is too slow: it does not get everything"

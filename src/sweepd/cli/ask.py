@@ -165,7 +165,7 @@ def export(
         _write(views, out, force)
         return
     from sweepd.cli.tracking import FOLDER
-    from sweepd.trackers.base import connect as connect_to
+    from sweepd.trackers.clients import connect as connect_to
     from sweepd.trackers.stored import hand_over
 
     assert to is not None

@@ -89,8 +89,8 @@ def telling(names: Sequence[str], sweep: str, progress: Progress) -> Iterator[To
     if not names:
         yield progress
         return
-    from sweepd.trackers.base import connect
-    from sweepd.trackers.forwarding import Forwarder
+    from sweepd.trackers.base import Forwarder
+    from sweepd.trackers.clients import connect
 
     trackers = [Forwarder(name, connect(name, FOLDER), progress.note) for name in names]
     try:

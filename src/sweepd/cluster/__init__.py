@@ -1,6 +1,6 @@
 """Where a sweep runs: a cluster file, checked before anything starts.
 
-Each kind of cluster is a file here; `base` says what they have in common.
+Each kind of cluster is a class here; `base` says what they have in common.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sweepd.closest import closest
-from sweepd.cluster.address import Address
-from sweepd.cluster.aws import AWS
-from sweepd.cluster.base import Remote
-from sweepd.cluster.gcp import GCP
+from sweepd.cluster.base import Local, Remote
+from sweepd.cluster.jobs import Address
 from sweepd.cluster.kuberay import KubeRay
-from sweepd.cluster.local import Local
-from sweepd.cluster.onprem import OnPrem
+from sweepd.cluster.launcher import AWS, GCP, OnPrem
 from sweepd.cluster.slurm import Slurm
 from sweepd.grid.yamlfile import GridError, parse, read
 

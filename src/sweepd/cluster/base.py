@@ -1,8 +1,13 @@
-"""What every cluster file says, and what sweepd asks of every kind of cluster."""
+"""What every cluster file says, and what sweepd asks of every kind of cluster. Two kinds are here:
+this machine, and what queues have in common to which each sweep is handed as a job."""
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
 import shlex
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +15,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from sweepd.errors import UserError
+from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes, Placement, Resources, no_room, slots
 from sweepd.grid.yamlfile import Keys
 
@@ -155,3 +160,72 @@ def _an_hour(nodes: Iterable[Nodes], per_trial: Resources, at_once: int) -> floa
         at_once = max(0, at_once - count * one.held(per_trial))
         price += count * one.price
     return price
+
+
+class Local(ClusterFile):
+    """A private Ray on this machine for as long as the launch runs, or one that runs already."""
+
+    kind: Literal["local"]
+    ray: str | None = None
+    """The address of a Ray cluster to join, or `auto` for the one on this machine. With it, a
+    driver that was handed over finds its cluster."""
+    nodes: dict[str, Nodes] = Field(default_factory=dict)
+    """The nodes to which that Ray cluster may grow, by type."""
+
+    def types(self) -> Mapping[str, Nodes]:
+        return self.nodes
+
+    def placement(self, per_trial: Resources) -> Placement:
+        return Placement(per_trial, self.ray, tuple(self.nodes.values()))
+
+    def slots(self, per_trial: Resources) -> int:
+        if self.nodes or self.ray:
+            return super().slots(per_trial)
+        cards = 0
+        if per_trial.gpus:
+            import torch  # takes a second, which is spent only on trials with a GPU
+
+            cards = torch.cuda.device_count()
+        machine = Nodes(most=1, cpus=len(os.sched_getaffinity(0)), gpus=cards)
+        if not machine.held(per_trial):
+            raise EnvironmentFailure(no_room(per_trial, [machine]))
+        return machine.held(per_trial)
+
+
+class Batch(Remote):
+    """A queue where each sweep is a job with nodes of its own. They go back when the job has
+    ended."""
+
+    lasting: ClassVar[bool] = False
+
+    def start(self, work: Work, note: Note) -> str:
+        if waiting := self.find(work.sweep, work.results):
+            note(f"sweep {work.sweep} is in the queue already, as it was then, as job {waiting}")
+            return waiting
+        return self.submit(work, job_name(work.sweep))
+
+    @abstractmethod
+    def submit(self, work: Work, job: str) -> str:
+        """Hands a sweep over as a job of this name. Returns the job."""
+
+    @abstractmethod
+    def draft(self, work: Work) -> str: ...
+
+
+def job_name(sweep: str, longest: int = 47) -> str:
+    """Returns a name that no other job has, of small letters, digits and hyphens."""
+    readable = re.sub("[^a-z0-9]+", "-", sweep.lower())
+    return f"sweepd-{readable}"[: longest - 9].rstrip("-") + f"-{secrets.token_hex(4)}"
+
+
+def tell(*command: str, text: str | None = None) -> str:
+    """Runs a command, with a text on its stdin if one is given, and returns what it prints. Raises
+    EnvironmentFailure, with what the command says, if it fails or is not there."""
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    except FileNotFoundError:
+        raise EnvironmentFailure(f"there is no command {command[0]} on this machine") from None
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or error.stdout).strip()
+        raise EnvironmentFailure(f"{' '.join(command[:3])}: {said}") from error
+    return done.stdout

@@ -1,4 +1,5 @@
-"""Ray's Jobs API, which runs a sweep's driver as a job on the head of a cluster."""
+"""Ray's Jobs API, which runs a sweep's driver as a job on the head of a cluster, and the kind of
+cluster that is reached by it alone: one that runs already, whoever started it."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from sweepd.cluster.base import Note, Work
+from pydantic import Field
+
+from sweepd.cluster import jobs
+from sweepd.cluster.base import Note, Remote, Work
 from sweepd.errors import EnvironmentFailure
+from sweepd.grid.placement import Nodes
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient as JobSubmissionClient
@@ -115,3 +120,38 @@ def _failing(address: str) -> Iterator[None]:
         yield
     except (RayError, RayStateApiException, RuntimeError, OSError, ClientError) as error:
         raise EnvironmentFailure(f"the Ray cluster at {address}: {error}") from error
+
+
+class Address(Remote):
+    """A running Ray cluster. If it asks for a token, Ray's own environment variables give that:
+    RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."""
+
+    kind: Literal["address"]
+    address: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    """The address of the cluster's dashboard, such as http://127.0.0.1:8265."""
+    after: Literal["keep"] = "keep"
+    nodes: dict[str, Nodes] = Field(default_factory=dict)
+    """The nodes that the cluster has or may grow to, by type. If empty, it has what is there when
+    the driver joins."""
+
+    def types(self) -> Mapping[str, Nodes]:
+        return self.nodes
+
+    def up(self, note: Note) -> None:
+        jobs.connect(self.address)
+        note(f"a Ray cluster answers at {self.address}")
+
+    def find(self, sweep: str, results: str) -> str | None:
+        return jobs.find(jobs.connect(self.address), sweep, results)
+
+    def start(self, work: Work, note: Note) -> str:
+        return jobs.submit(jobs.connect(self.address), work, work.command(self.python))
+
+    def follow(self, job: str, note: Note) -> int:
+        return jobs.follow(jobs.connect(self.address), job, note)
+
+    def status(self) -> list[dict[str, Any]]:
+        return jobs.status(jobs.connect(self.address))
+
+    def down(self, note: Note) -> None:
+        note(f"the cluster at {self.address} is somebody else's: it is left as it is")

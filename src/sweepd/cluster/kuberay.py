@@ -18,8 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from sweepd.closest import closest
-from sweepd.cluster.base import Note, Work
-from sweepd.cluster.batch import Batch, tell
+from sweepd.cluster.base import Batch, Note, Work, tell
 from sweepd.cluster.jobs import STOPPING
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes

@@ -1,5 +1,5 @@
 """Clusters that Ray's own launcher brings up, by `ray up` over SSH, with its autoscaler on the
-head."""
+head: Amazon Web Services, Google Cloud, and machines of one's own."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import secrets
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib.metadata import requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from sweepd.cluster import autoscaler, jobs
 from sweepd.cluster.autoscaler import HOME
 from sweepd.cluster.base import Note, Remote, Work
 from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys
 
 if TYPE_CHECKING:
@@ -220,3 +221,95 @@ def _pinned(extra: str) -> Iterator[str]:
             extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
             # Without what follows a +, which names a build for this machine's hardware.
             yield f"{wanted.name}{extras}=={Version(version(wanted.name)).public}"
+
+
+class Cloud(Launcher):
+    """Nodes that cost money: the head while the cluster is up, and each worker while it is up."""
+
+    prices: dict[str, float]
+    """The price in dollars an hour of each of the section's `available_node_types`."""
+
+    def own_faults(self) -> Iterator[tuple[Keys, str]]:
+        yield from super().own_faults()
+        section = autoscaler.prepared(self.config())
+        types = section["available_node_types"]
+        for name in types.keys() - self.prices.keys():
+            yield ("prices",), f"what does {name} cost an hour? 0 if nothing"
+        for name in self.prices.keys() - types.keys():
+            yield ("prices", name), f"no such node type: {', '.join(types)}"
+        for name, price in self.prices.items():
+            if price < 0:
+                yield ("prices", name), "must not be negative"
+        for name, one in types.items():
+            if "CPU" not in one["resources"]:
+                keys = ("ray", "available_node_types", name, "resources")
+                yield keys, "how many cores? such as {CPU: 4, GPU: 1}; {CPU: 0} runs no trials"
+        most = sum(one["max_workers"] for one in types.values())
+        if most > section["max_workers"]:
+            yield (
+                ("ray", "max_workers"),
+                f"the node types may have {most} workers, together more than these "
+                f"{section['max_workers']}: say for each its own max_workers",
+            )
+
+    def types(self) -> Mapping[str, Nodes]:
+        section = autoscaler.prepared(self.config())
+        return {
+            name: Nodes(
+                most=one["max_workers"] + (name == section["head_node_type"]),
+                cpus=one["resources"]["CPU"],
+                gpus=one["resources"].get("GPU", 0),
+                price=self.prices[name],
+                least=one["min_workers"] + (name == section["head_node_type"]),
+            )
+            for name, one in section["available_node_types"].items()
+        }
+
+
+class AWS(Cloud):
+    """Instances of EC2. Credentials and network are found as boto3 and Ray find them."""
+
+    provider: ClassVar[str] = "aws"
+    extra: ClassVar[str] = "aws"
+
+    kind: Literal["aws"]
+
+    def config(self) -> dict[str, Any]:
+        made = super().config()
+        if isinstance(made["provider"], dict):
+            # Ray would only stop nodes. Their disks would go on costing, and be listed nowhere.
+            made["provider"].setdefault("cache_stopped_nodes", False)
+        return made
+
+
+class GCP(Cloud):
+    """Instances of Compute Engine. Credentials and network are found as Google's library and Ray
+    find them."""
+
+    provider: ClassVar[str] = "gcp"
+    extra: ClassVar[str] = "gcp"
+
+    kind: Literal["gcp"]
+
+
+class OnPrem(Launcher):
+    """A head and workers that are there anyway. `up` starts Ray on them, and `down` ends it."""
+
+    provider: ClassVar[str] = "local"
+
+    kind: Literal["onprem"]
+    nodes: dict[str, Nodes] = Field(default_factory=dict)
+    """What the machines have, by type of node. If empty, they have what Ray finds when the driver
+    joins."""
+
+    def types(self) -> Mapping[str, Nodes]:
+        return self.nodes
+
+    def status(self) -> list[dict[str, Any]]:
+        known = autoscaler.machines(self.config())
+        try:
+            # Ray's provider knows of the workers only on the head, so Ray itself is asked here.
+            return jobs.status(self._client()) if known else []
+        except EnvironmentFailure:
+            state = "Ray does not answer"
+            return [{"what": "node", "name": one.address, "state": state} for one in known]

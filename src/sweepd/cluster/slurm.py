@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, TextIO
 
 from pydantic import Field, StrictInt
 
-from sweepd.cluster.base import Note, Work
-from sweepd.cluster.batch import Batch, tell
+from sweepd.cluster.base import Batch, Note, Work, tell
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys

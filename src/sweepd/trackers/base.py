@@ -1,18 +1,18 @@
-"""What an experiment tracker is told, and which trackers there are.
+"""What an experiment tracker is told, and how: without waiting for it.
 
-A tracker is somebody else's program: TensorBoard, Weights & Biases, MLflow, trackio. sweepd's own
-store does not depend on one. Each is used through its own client, which is imported only here.
+A tracker is somebody else's program: TensorBoard, Weights & Biases, MLflow, trackio (`clients`).
+sweepd's own store does not depend on one. A tracker may hang, fail or fill its disk, and the sweep
+goes on. Each is called from a thread of its own. When a call fails, the person is told once, and
+this tracker is left alone from then on.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
+from queue import Full, Queue
 from typing import Any, Protocol
-
-from sweepd.errors import UserError
 
 Values = Mapping[str, float]
 """Numbers by their names; none is NaN or infinite."""
@@ -46,40 +46,55 @@ class Tracker(Protocol):
         """Waits until everything has been handed over."""
 
 
-@dataclass(frozen=True)
-class TrackerKind:
-    """A tracker that one can choose."""
-
-    package: str
-    """what it needs, as an import"""
-    extra: str
-    """what installs that: `pip install sweepd[…]`"""
-    module: str
-    """the file of this folder that has its `connect`"""
+MOST_WAITING = 10_000
+"""Calls that may wait. A tracker that falls further behind loses what comes next."""
+PATIENCE_SECONDS = 60.0
+"""How long the end of a sweep waits for a tracker."""
+Call = Callable[[], None]
 
 
-KINDS = {
-    "tensorboard": TrackerKind("tensorboardX", "tensorboard", "tensorboard"),
-    "wandb": TrackerKind("wandb", "wandb", "wandb"),
-    "trackio": TrackerKind("trackio", "trackio", "wandb"),
-    "mlflow": TrackerKind("mlflow", "mlflow", "mlflow"),
-}
+class Forwarder:
+    """A tracker that never fails and never makes its caller wait. Only `close` waits, for at most
+    PATIENCE_SECONDS."""
 
+    def __init__(self, name: str, tracker: Tracker, note: Callable[[str], None]) -> None:
+        self.name, self.tracker, self.note = name, tracker, note
+        self.waiting: Queue[Call | None] = Queue(MOST_WAITING)
+        self.broken = self.behind = False
+        self.thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
+        self.thread.start()
 
-def connect(name: str, folder: Path) -> Tracker:
-    """Returns the client of a tracker. folder: where a tracker that writes files puts them, unless
-    its own settings (WANDB_DIR, MLFLOW_TRACKING_URI and so on) say otherwise.
+    def begin(self, run: TrackedRun) -> None:
+        self._soon(lambda: self.tracker.begin(run))
 
-    Raises UserError for an unknown name, or where the tracker's package is missing.
-    """
-    if name not in KINDS:
-        raise UserError(f"{name!r}: a tracker is one of {', '.join(KINDS)}")
-    kind = KINDS[name]
-    try:
-        client = import_module(kind.package)
-    except ImportError as error:
-        raise UserError(
-            f"{name} needs the package {kind.package}: pip install 'sweepd[{kind.extra}]' ({error})"
-        ) from None
-    make: Callable[[Any, Path], Tracker] = import_module(f"sweepd.trackers.{kind.module}").connect
-    return make(client, folder)
+    def log(self, run: TrackedRun, step: int, values: Values) -> None:
+        self._soon(lambda: self.tracker.log(run, step, values))
+
+    def end(self, run: TrackedRun, status: str, scores: Values) -> None:
+        self._soon(lambda: self.tracker.end(run, status, scores))
+
+    def close(self) -> None:
+        self._soon(self.tracker.close)
+        self._soon(None)
+        self.thread.join(PATIENCE_SECONDS)
+        if self.thread.is_alive():
+            self.note(f"{self.name} has not taken everything after {PATIENCE_SECONDS:g} s: left")
+
+    def _soon(self, call: Call | None) -> None:
+        if self.broken:
+            return
+        try:
+            self.waiting.put_nowait(call)
+        except Full:
+            if not self.behind:
+                self.behind = True
+                self.note(f"{self.name} is too slow: it does not get everything")
+
+    def _work(self) -> None:
+        while (call := self.waiting.get()) is not None:
+            try:
+                call()
+            except Exception as error:
+                self.broken = True
+                self.note(f"{self.name} failed and gets no more: {type(error).__name__}: {error}")
+                return

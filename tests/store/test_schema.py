@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.store.arrays import FLOAT, INT, NULL, TEXT
-from sweepd.store.schema import METRICS, PLAN, TRIALS, Layout
+from sweepd.store.schema import FLOAT, INT, METRICS, NULL, PLAN, TEXT, TRIALS, Layout
 
 AXES = ("n", "success", "decay", "schedule")
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False)

@@ -18,9 +18,8 @@ from sweepd.query.cells_sql import PLAN_ROW, SCORES
 from sweepd.query.metrics import attach
 from sweepd.query.sandbox import lend, sandbox
 from sweepd.query.selection import Selection
-from sweepd.store.arrays import whole_numbers
 from sweepd.store.endings import parted
-from sweepd.store.schema import METRICS, PLAN, TRIALS, with_doubles
+from sweepd.store.schema import METRICS, PLAN, TRIALS, whole_numbers, with_doubles
 from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Live, Read

@@ -22,11 +22,10 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import RAN
-from sweepd.store.arrays import BOOL, TEXT, column
 from sweepd.store.endings import statuses
 from sweepd.store.names import Checkpoint, records
 from sweepd.store.parquet import NAME, Footer, load, replaces
-from sweepd.store.schema import TRIALS, with_column
+from sweepd.store.schema import BOOL, TEXT, TRIALS, column, with_column
 from sweepd.store.storage import (
     DIGEST_LENGTH,
     READERS,

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.arrays import FLOAT, INT, NULL
-from sweepd.store.schema import Layout, with_one_of
+from sweepd.store.schema import FLOAT, INT, NULL, Layout, with_one_of
 from sweepd.store.storage import (
     DIGEST_LENGTH,
     READERS,

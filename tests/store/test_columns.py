@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweepd.store.arrays import BOOL, FLOAT, INT, NULL, TEXT, UTC_TIME, column, whole_numbers
+from sweepd.store.schema import BOOL, FLOAT, INT, NULL, TEXT, UTC_TIME, column, whole_numbers
 
 TIMES = st.datetimes(
     datetime(1677, 9, 22), datetime(2262, 4, 11), timezones=st.sampled_from([None, UTC])

@@ -10,42 +10,22 @@ from operator import itemgetter
 from typing import Any
 
 from sweepd.errors import UserError
-from sweepd.grid.options import CONFIRMING
+from sweepd.grid.options import PassRule
 from sweepd.intervals import wilson
 from sweepd.listing import Row
 from sweepd.query.cells_sql import ScoreDirections, quoted
 from sweepd.query.database import Views
 from sweepd.query.expressions import Node, falls, kleene, known
 from sweepd.query.parser import Question
+from sweepd.search.seeds import confirms, counted, refuses
 from sweepd.statuses import RAN
 
 Value = int | float
 NUMERIC = ("TINY", "SMALL", "INT", "BIG", "HUGE", "U", "FLOAT", "DOUBLE", "DECIMAL")
 """The beginnings of the names of DuckDB's numeric types."""
 
-_TALLY = """
-    count(seed) AS seeds,
-        count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
-        count(holds) FILTER (seed IS NOT NULL) AS decided,
-        bool_or(holds) FILTER (seed IS NULL) AS pooled
-"""
-"""SQL columns that count the seeds of a cell, and those of them for which the condition holds or is
-decided. They are made from one row for each seed, and one with a null seed for all seeds pooled."""
-_BY_RULE = {
-    "any": "CASE WHEN passed > 0 THEN true WHEN decided = seeds THEN false END",
-    "median": (
-        "CASE WHEN 2 * passed > seeds THEN true WHEN 2 * (decided - passed) >= seeds THEN false END"
-    ),
-    "all": "CASE WHEN passed < decided THEN false WHEN passed = seeds THEN true END",
-}
-"""SQL that says whether enough seeds pass, for rules that count them. It is NULL while that is
-open."""
-RULES = tuple(_BY_RULE)
-_OUTCOME = f"""
-    CASE pass WHEN 'any' THEN {_BY_RULE["any"]} WHEN 'all' THEN {_BY_RULE["all"]} ELSE pooled END
-"""
-"""SQL that says whether a cell passes by its pass rule, which may pool scores. It is NULL while
-that is open."""
+RULES: tuple[PassRule, ...] = ("any", "median", "all")
+"""The pass rules by which seeds can be counted."""
 
 
 @dataclass(eq=False)
@@ -141,25 +121,6 @@ class Cell:
         return -inf if value is None else float(value if better == "up" else -value)
 
 
-def fresh_sql(condition: Node) -> str:
-    """Returns a SELECT of the cells that have run fresh seeds. It says whether these confirm that a
-    condition holds for the cell (`confirmed`), and whether they refuse it (`refused`). A seed that
-    failed with fewer steps counts until it has run with the cell's own. `search.seeds` has the same
-    rules."""
-    return f"""
-        SELECT cell, met >= {CONFIRMING} + failed AS confirmed,
-            failed > 0 AND {CONFIRMING} + 2 * failed > planned AS refused
-        FROM (
-            SELECT cell, any_value(rules.fresh) AS planned,
-                count(*) FILTER (here AND holds) AS met, count(*) FILTER (holds IS false) AS failed
-            FROM (
-                SELECT cell, here, {kleene(condition)} AS holds
-                FROM raw.cells JOIN raw.fresh USING (cell)
-            ) JOIN raw.rules AS rules USING (cell) GROUP BY cell
-        )
-    """
-
-
 def score_columns(own: Iterable[str]) -> list[str]:
     """Returns the columns in which an answer tells the scores. own: as in `Cell`."""
     of_acc = ("acc", "acc_low", "acc_high", "acc_seed_min", "acc_seed_max")
@@ -188,36 +149,42 @@ def judged(
     names = [name for name in views.raw_columns if name not in views.same]
     cells = []
     for (
-        selected, values, outcome, some, half, every, passed, decided, confirmed, trained, *columns
-    ) in views.fetch(_judged_sql(nodes, selection, condition, names)):  # fmt: skip
+        selected, values, seeds, passed, decided, pooled, fresh, met, failed, trained, *columns
+    ) in views.fetch(_votes_sql(nodes, selection, condition, names)):  # fmt: skip
         row = views.same.copy()
         row.update(zip(names, columns, strict=True))
+        by_count = {rule: counted(rule, seeds, passed, decided) for rule in RULES}
+        # A median or a mean is one score of all seeds. The others count seeds.
+        outcome = by_count[row["pass"]] if row["pass"] in ("any", "all") else pooled
+        if outcome and fresh is not None and refuses(failed, fresh):
+            outcome = False
         cell = Cell(
             row=row,
             outcome=outcome,
-            by_rule=(some, half, every),
+            by_rule=tuple({**by_count, row["pass"]: outcome}[rule] for rule in RULES),
             passed=passed,
             decided=decided,
             values=tuple(map(_number, values)),
             own=own,
             trained=trained,
-            confirmed=confirmed,
+            confirmed=met is not None and confirms(met, failed),
         )
         cells.append((cell, selected))
     return sorted(cells, key=lambda one: one[0].row["cell"])  # DuckDB sorts wide rows more slowly
 
 
-def _judged_sql(
+def _votes_sql(
     nodes: Sequence[Node], selection: Node, condition: Node, columns: Iterable[str]
 ) -> str:
-    """Returns a SELECT of all cells, in any order, with what `Cell` says of them, and with these
-    columns of theirs. nodes: the question's expressions."""
-    by_rule = ", ".join(
-        f"CASE WHEN pass = '{rule}' THEN outcome ELSE {sql} END AS by_{rule}"
-        for rule, sql in _BY_RULE.items()
-    )
+    """Returns a SELECT of all cells, in any order, with these columns of theirs after what their
+    seeds say. nodes: the question's expressions.
+
+    The condition is asked of each seed, and of all seeds pooled (the row with a null seed). It is
+    NULL where a score that is not known yet may turn it. Of the fresh seeds, a pass counts `here`,
+    at the cell's own budget. One that failed with fewer steps counts until it has run with these.
+    """
     trained = " + ".join(f"cells.{status}" for status in RAN)
-    shown = ["told.* EXCLUDE cell", f"{trained} > 0"]
+    shown = ["votes.* EXCLUDE cell", "fresh.* EXCLUDE cell", f"{trained} > 0"]
     return f"""
         WITH units AS (
             SELECT cell, seed, {kleene(condition)} AS holds,
@@ -225,23 +192,24 @@ def _judged_sql(
                 row({", ".join(map(_shown, nodes))}) AS "values"
             FROM raw.cells JOIN raw.bounds USING (cell)
         ), votes AS (
-            SELECT cell, {_TALLY},
+            SELECT cell,
                 any_value(selected) FILTER (seed IS NULL) AS selected,
-                any_value("values") FILTER (seed IS NULL) AS "values"
+                any_value("values") FILTER (seed IS NULL) AS "values",
+                count(seed) AS seeds,
+                count(*) FILTER (holds AND seed IS NOT NULL) AS passed,
+                count(holds) FILTER (seed IS NOT NULL) AS decided,
+                bool_or(holds) FILTER (seed IS NULL) AS pooled
             FROM units GROUP BY cell
-        ), outcomes AS (
-            SELECT *, CASE WHEN refused AND met THEN false ELSE met END AS outcome
+        ), fresh AS (
+            SELECT cell, any_value(rules.fresh) AS planned,
+                count(*) FILTER (here AND holds) AS met, count(*) FILTER (holds IS false) AS failed
             FROM (
-                SELECT *, {_OUTCOME} AS met
-                FROM votes JOIN (SELECT cell, pass FROM raw.cells) USING (cell)
-            ) LEFT JOIN ({fresh_sql(condition)}) USING (cell)
-        ), told AS (
-            SELECT cell, selected, "values", outcome, {by_rule}, passed, decided,
-                coalesce(confirmed, false) AS confirmed
-            FROM outcomes
+                SELECT cell, here, {kleene(condition)} AS holds
+                FROM raw.cells JOIN raw.fresh USING (cell)
+            ) JOIN raw.rules AS rules USING (cell) GROUP BY cell
         )
         SELECT {", ".join([*shown, *(f"cells.{quoted(name)}" for name in columns)])}
-        FROM raw.cells JOIN told USING (cell)
+        FROM raw.cells JOIN votes USING (cell) LEFT JOIN fresh USING (cell)
     """
 
 

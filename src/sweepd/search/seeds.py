@@ -4,7 +4,7 @@ What is known of a seed's score is an interval. For a seed that ran its whole bu
 point. For a seed that stopped as solved it goes from its score to the best score there is. For a
 seed that has not ended it holds all scores. The pass rule, applied to the lower and to the upper
 ends, bounds the cell's score. The cell is decided where both bounds meet the goal or both miss
-it. Questions apply the same rule in SQL (`query.cells_sql`).
+it. Questions pool scores in SQL (`query.cells_sql`), and count seeds here.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweepd.grid.metrics import range_of
 from sweepd.grid.options import CONFIRMING, Goal, PassRule
-from sweepd.grid.plan import Plan
-from sweepd.grid.trials import Trial
 from sweepd.search.pooling import is_near, pooled
+
+if TYPE_CHECKING:  # questions count seeds too, and do without plans
+    from sweepd.grid.plan import Plan
+    from sweepd.grid.trials import Trial
 
 Bounds = tuple[float, float]
 
@@ -106,7 +109,7 @@ class CellSeeds:
         fail. Returns none where that is so, or where too many have failed."""
         failed = len(self.failed_fresh(outcomes))
         passed = [self._passes(trial, outcomes) for trial in self.fresh_trials].count(True)
-        if refuses(failed, self.fresh) or passed >= CONFIRMING + failed:
+        if refuses(failed, self.fresh) or confirms(passed, failed):
             return ()
         return self.fresh_trials[: CONFIRMING + 2 * failed]
 
@@ -180,13 +183,33 @@ def refuses(failed: int, fresh: int) -> bool:
     return failed > 0 and CONFIRMING + 2 * failed > fresh
 
 
+def confirms(passed: int, failed: int) -> bool:
+    """Returns whether a cell's pass is confirmed where so many of its fresh seeds passed and so
+    many failed."""
+    return passed >= CONFIRMING + failed
+
+
+def counted(rule: PassRule, seeds: int, passed: int, decided: int) -> bool | None:
+    """Returns whether a cell passes where so many of its seeds passed and so many have decided.
+    Returns None while that is open. A `median` is counted as more than half of the seeds."""
+    match rule:
+        case "any":
+            return True if passed else False if decided == seeds else None
+        case "all":
+            return False if passed < decided else True if passed == seeds else None
+        case "median":
+            failed = decided - passed
+            return True if 2 * passed > seeds else False if 2 * failed >= seeds else None
+        case "mean":
+            raise ValueError("a mean is not counted")
+
+
 def decide(goal: Goal, rule: PassRule, bounds: Sequence[Bounds]) -> bool | None:
     """Returns whether a cell passes if its seeds' scores lie within these bounds. Returns None
     while that is open. The bounds of at least one seed must be given."""
     if rule in ("all", "any"):
         votes = [_vote(goal, *each) for each in bounds]
-        decisive = rule == "any"
-        return decisive if decisive in votes else None if None in votes else not decisive
+        return counted(rule, len(votes), votes.count(True), len(votes) - votes.count(None))
     lows, highs = zip(*bounds, strict=True)
     return _vote(goal, pooled(lows, rule, goal.better), pooled(highs, rule, goal.better))
 

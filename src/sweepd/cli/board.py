@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from rich.text import Text
 
+from sweepd.cli.output import command
 from sweepd.grid.options import Goal, PassRule
 from sweepd.listing import SHORT_ID, duration
 from sweepd.search.seeds import Outcome, decide
@@ -31,6 +32,7 @@ a smaller size failed. passes: it was not tried, but a smaller value passed. sto
 some of its trials, and nothing is decided. error: some of its trials failed to run, and nothing is
 decided."""
 RUNNING = "running"
+KEPT_ERRORS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,47 @@ class Board:
     def running(self) -> list[tuple[Spot, TrialState]]:
         found = ((spot, self.state(spot)) for spot in self.spots)
         return [(spot, state) for spot, state in found if state.status == RUNNING]
+
+
+class BoardMaker:
+    """Makes the boards of one sweep from what is told of it: by the engine of a launch, or by the
+    store. `states` and `errors` hold what was told last."""
+
+    def __init__(
+        self,
+        sweep: str,
+        goal: Goal,
+        rule: PassRule,
+        rows: Iterable[Mapping[str, Any]],
+        extra_seeds: Iterable[int],
+        staircase: bool,
+        minimized: str,
+    ) -> None:
+        """rows: the sweep's plan. extra_seeds: those that only some cells get."""
+        extra = frozenset(extra_seeds)
+        self.spots = [Spot.of(row, extra) for row in rows]
+        self.labels = labels(self.spots)
+        self.states: dict[str, TrialState] = {}
+        self.errors: list[str] = []
+        self.fixed: dict[str, Any] = {"sweep": sweep, "goal": goal, "rule": rule}
+        self.fixed |= {"staircase": staircase, "minimized": minimized}
+
+    def failed(self, trial: str, why: str, address: str) -> None:
+        """Notes that an attempt failed. address: where the results lie, and so the log."""
+        logs = command("logs", trial, results=address)
+        text = f"{self.labels[trial]}: failed{why} (`{logs}`)"
+        self.errors = [*self.errors, text][-KEPT_ERRORS:]
+
+    def board(self, **now: Any) -> Board:
+        """Returns the board with these other fields."""
+        return Board(
+            spots=self.spots,
+            labels=self.labels,
+            states=dict(self.states),
+            errors=tuple(self.errors),
+            **self.fixed,
+            **now,
+        )
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd.cli.board import (
-    MOST_ERRORS,
     RUNNING,
     Board,
-    Spot,
+    BoardMaker,
     TrialState,
     amount,
     drawn,
-    labels,
     line,
 )
 from sweepd.cli.output import command, say
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from sweepd.run.launching import Forecast
     from sweepd.search.base import Search
     from sweepd.store.storage import Damaged
+    from sweepd.store.sweeps import SweepInfo
 
 QUIET_SECONDS = 60.0
 """For how many seconds nothing is said, where there is no terminal, before a line says what is
@@ -52,7 +51,6 @@ running."""
 REFRESHES = 4
 """How many times a second the board is drawn."""
 INTERRUPT = "Ctrl-C saves what runs and ends; the same launch again continues it"
-KEPT_ERRORS = 20
 
 
 class Progress:
@@ -65,14 +63,17 @@ class Progress:
 
     def __init__(self, search: Search, expected: Forecast, address: str, go_on: str) -> None:
         plan, self.address, self.go_on = search.plan, address, go_on
-        self.grid, self.expected, self.minimized = plan.grid, expected, plan.minimized
-        metric = plan.grid.goal.metric
-        self.metric = metric
-        later = set(plan.grid.seeds[plan.grid.first_seeds :]) | set(plan.grid.fresh_seeds)
-        self.spots = [Spot.of(row, later) for row in plan.rows()]
-        self.labels = labels(self.spots)
-        self.states = {id_: _earlier(outcome) for id_, outcome in search.outcomes.items()}
-        self.errors: list[str] = []
+        self.expected, self.metric = expected, plan.grid.goal.metric
+        self.maker = BoardMaker(
+            plan.grid.name,
+            plan.grid.goal,
+            plan.grid.pass_rule,
+            plan.rows(),
+            {*plan.grid.seeds[plan.grid.first_seeds :], *plan.grid.fresh_seeds},
+            plan.grid.search_name == "staircase",
+            plan.minimized,
+        )
+        self.maker.states |= {id_: _earlier(one) for id_, one in search.outcomes.items()}
         self.waiting, self.interrupt = "", INTERRUPT
         self.began: float | None = None
         self.entered = self.spoken = time.monotonic()
@@ -105,25 +106,15 @@ class Progress:
 
     def board(self) -> Board:
         """Returns the sweep as the engine has told of it until now."""
-        with self.guard:
-            states, errors = dict(self.states), tuple(self.errors)
         bill = self.expected.expected
         likely = bill.trials, bill.train_flops or 0.0
-        return Board(
-            sweep=self.grid.name,
-            goal=self.grid.goal,
-            rule=self.grid.pass_rule,
-            spots=self.spots,
-            states=states,
-            staircase=self.grid.search_name == "staircase",
-            expected=None if self.expected.is_exact else likely,
-            forecast=(bill.seconds_low, bill.seconds_high),
-            seconds=0.0 if self.began is None else time.monotonic() - self.began,
-            waiting=self.waiting,
-            errors=errors,
-            labels=self.labels,
-            minimized=self.minimized,
-        )
+        with self.guard:
+            return self.maker.board(
+                expected=None if self.expected.is_exact else likely,
+                forecast=(bill.seconds_low, bill.seconds_high),
+                seconds=0.0 if self.began is None else time.monotonic() - self.began,
+                waiting=self.waiting,
+            )
 
     def note(self, text: str) -> None:
         """Prints a message for the person at the terminal."""
@@ -142,16 +133,16 @@ class Progress:
         self.waiting, self.began = "", self.began or time.monotonic()
         with self.guard:
             score = report.get(self.metric)
-            self.states[trial.id] = TrialState(RUNNING, report["step"], score)
+            self.maker.states[trial.id] = TrialState(RUNNING, report["step"], score)
         if not self.live and time.monotonic() - self.spoken > QUIET_SECONDS:
             self._say(line(self.board()))
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.waiting, self.began = "", self.began or time.monotonic()
         status = report["status"]
-        step = report.get("step") or self.states.get(trial.id, TrialState()).step
+        step = report.get("step") or self.maker.states.get(trial.id, TrialState()).step
         with self.guard:
-            self.states[trial.id] = TrialState(
+            self.maker.states[trial.id] = TrialState(
                 status, step, report.get(self.metric), error=report["error"]
             )
         scores = "".join(
@@ -160,12 +151,11 @@ class Progress:
             if name != "chain_acc" and report.get(name) is not None
         )
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
-        if status == "failed":
-            why += f" (`{command('logs', trial.id, results=self.address)}`)"
         told = f"{self.label(trial)}: {status}{scores}{why}"
         if status == "failed":
             with self.guard:
-                self.errors = [*self.errors, told][-KEPT_ERRORS:]
+                self.maker.failed(trial.id, scores + why, self.address)
+                told = self.maker.errors[-1]
         if not self.live:
             self._say(f"{self._counter()} {told}")
 
@@ -187,7 +177,7 @@ class Progress:
     def label(self, trial: Trial) -> str:
         """Returns a trial's name: its id's first digits, its task, its model, and the fields that
         differ in this sweep."""
-        return self.labels[trial.id]
+        return self.maker.labels[trial.id]
 
     def _counter(self) -> str:
         found = amount(self.board())
@@ -307,9 +297,9 @@ class View:
 
     def __init__(self, store: Store, sweep: str) -> None:
         self.store, self.sweep = store, sweep
+        self.info: SweepInfo | None = None
         self.plan: pa.Table | None = None
-        self.spots: Sequence[Spot] = ()
-        self.labels: Mapping[str, str] = {}
+        self.maker: BoardMaker | None = None
         self.first = 0
         """The first attempt that the board counts: that of the launch that was last seen to run.
         Where none was, all attempts count."""
@@ -328,46 +318,40 @@ class View:
     def _made(self, runs: bool) -> Board:
         info = self.store.load_sweep(self.sweep)
         plan = self.store.read_plans([self.sweep]).table
-        if self.plan is None or not plan.equals(self.plan):
-            extra = {*info.extra_seeds, *info.fresh_seeds}
-            self.spots = [
-                Spot.of(row, extra) for batch in plan.to_batches(BATCH) for row in batch.to_pylist()
-            ]
-            self.plan, self.labels = plan, labels(self.spots)
+        goal = Goal.parse(info.goal)
+        if self.maker is None or info != self.info or not plan.equals(self.plan):
+            self.info, self.plan = info, plan
+            self.maker = BoardMaker(
+                self.sweep,
+                goal,
+                next(rule for rule in PASS_RULES if rule == info.pass_rule),
+                (row for batch in plan.to_batches(BATCH) for row in batch.to_pylist()),
+                {*info.extra_seeds, *info.fresh_seeds},
+                info.search == "staircase",
+                info.minimized,
+            )
+        maker = self.maker
         endings, active, _ = standings(self.store, self.sweep, plan, info.metrics)
         launches = [made for made in self.store.launches() if made.get("sweep") == self.sweep]
         latest: Mapping[str, Any] = launches[-1] if launches else {}
-        goal = Goal.parse(info.goal)
         if runs:
             self.first = attempt_number(latest.get("number", 0), 0)
-        states, failed = {}, []
-        for id_, label in self.labels.items():
+        maker.states, maker.errors = {}, []
+        for id_ in maker.labels:
             ended, now = endings.get(id_), active.get(id_)
             if now:
-                states[id_] = TrialState(RUNNING, now["step"], now.get(goal.metric))
+                maker.states[id_] = TrialState(RUNNING, now["step"], now.get(goal.metric))
             elif ended:
                 earlier = ended["status"] in DONE and ended["attempt"] < self.first
-                score, step = ended.get(goal.metric), ended["step"] or 0
-                states[id_] = TrialState(ended["status"], step, score, earlier, ended["error"])
+                score, step, error = ended.get(goal.metric), ended["step"] or 0, ended["error"]
+                maker.states[id_] = TrialState(ended["status"], step, score, earlier, error)
                 if ended["status"] == "failed" and ended["attempt"] >= self.first:
-                    failed.append((id_, label, (ended["error"] or "").partition("\n")[0]))
-        here = bool(active) or any(not state.earlier for state in states.values())
-        starting = runs and not here
-        return Board(
-            sweep=self.sweep,
-            goal=goal,
-            rule=next(rule for rule in PASS_RULES if rule == info.pass_rule),
-            spots=self.spots,
-            states=states,
-            staircase=info.search == "staircase",
+                    why = (error or "").partition("\n")[0]
+                    maker.failed(id_, f": {why}", self.store.address)
+        here = bool(active) or any(not state.earlier for state in maker.states.values())
+        return maker.board(
             seconds=_since(latest) if active else 0.0,
-            waiting="starting Ray and its workers" if starting else "",
-            errors=[
-                f"{label}: failed: {why} (`{command('logs', id_, results=self.store.address)}`)"
-                for id_, label, why in failed[-MOST_ERRORS:]
-            ],
-            labels=self.labels,
-            minimized=info.minimized,
+            waiting="starting Ray and its workers" if runs and not here else "",
         )
 
 

@@ -15,7 +15,7 @@ from sweepd.check.inspection import inspect
 from sweepd.check.models import MODEL_CHECKS, Network
 from sweepd.check.tasks import TASK_CHECKS
 from sweepd.grid import registry
-from sweepd.grid.parameters import REQUIRED, parameters
+from sweepd.grid.registry import REQUIRED, parameters
 from sweepd.grid.spec import parse_grid
 
 GRID = """

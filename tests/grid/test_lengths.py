@@ -147,7 +147,6 @@ def test_lengths_are_part_of_a_trial_and_not_of_its_training() -> None:
     assert len({plain.id, two.id, both.id}) == 3
     assert {plain.trunk} == {two.trunk, both.trunk}
     assert {plain.config} == {two.unscored_config, both.unscored_config}
-    assert (two.former_config, plain.former_config) == (None, None)
     assert both.axes == {**plain.axes, "score_lengths": "[1.5, 2]"}
     assert both.metrics == {**plain.metrics, "acc_1_5x": "up", "acc_2x": "up"}
     assert both.train_flops == plain.train_flops

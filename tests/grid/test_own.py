@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.grid.own import changed_defaults, own_classes, own_files
 from sweepd.grid.spec import Grid, parse_grid
+from sweepd.grid.user_classes import changed_defaults, own_classes, own_files
 
 NET = """
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """The trials of a plan: what is part of their identity and what is not, the trunk that they share
 with longer runs, duplicates, order, costs and warnings. Also tested is what is refused only because
-a model cannot be built. Covers `grid/advice.py`, `grid/columns.py`,
-`grid/parts.py` and `grid/trials.py`."""
+a model cannot be built. Covers `grid/advice.py` and `grid/trials.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 from sweepd.grid.axes import canonical, composed
 from sweepd.grid.costs import costs
 from sweepd.grid.fingerprint import current_code
-from sweepd.grid.parts import RESERVED, column
+from sweepd.grid.options import RESERVED, column
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.registry import find_model, find_task
 from sweepd.grid.settings import Evaluate, Stop, Train
@@ -131,7 +130,13 @@ def test_results_have_no_column_that_is_not_reserved() -> None:
         *("train.floor=0", "train.weight_decay=0", "train.beta1=0.8", "train.beta2=0.99"),
         *("train.clip=2", "evaluate.check_every=100", "evaluate.check_samples=99"),
         *("evaluate.verdict_samples=99", "stop.success=0.95", "stop.tokens=9", "stop.seconds=9"),
-        *("stop.flops=1e12", "stop.plateau={grace: 9}", "stop.asha={grace: 9}"),
+        *(
+            "stop.flops=1e12",
+            "train.precision=bf16",
+            "train.compile=true",
+            "stop.plateau={grace: 9}",
+            "stop.asha={grace: 9}",
+        ),
     ],
 )
 def test_what_can_change_the_outcome_changes_the_id(change: str) -> None:
@@ -188,53 +193,8 @@ def test_the_trunk_leaves_out_what_a_longer_run_shares(schedule: str) -> None:
 def test_what_is_off_leaves_no_trace_in_the_identity() -> None:
     """When sweepd gets a new rule in `stop`, stored trials keep their identity."""
     trial = only()
-    weights = {
-        "task": {"name": "lis", **trial.values.task},
-        "model": {"name": "standard", **trial.values.model},
-        "train": trained_as(trial),
-        "seed": 0,
-    }
-    evaluate = {name: trial.axes[name] for name in asdict(trial.values.evaluate or Evaluate())}
-    text = canonical({**weights, "evaluate": evaluate, "stop": {"success": None}})
-    assert trial.config == hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-def trained_as(trial: Trial) -> dict[str, object]:
-    """What sweepd 0.1.0 hashed of `train`, which had no `precision` and no `compile`."""
-    names = (field.name for field in fields(Train))
-    return {name: trial.axes[name] for name in names if name not in ("precision", "compile")}
-
-
-MEMORY = "task={name: fixed_memory, length: 16, longest: 2%s}"
-
-
-def test_a_field_that_came_later_leaves_no_trace_unless_it_is_set() -> None:
-    before, unset, late = (
-        only(MEMORY % more) for more in ("", ", score_from: null", ", score_from: 8")
-    )
-    assert before.config == unset.config != late.config
-    trace = {name: value for name, value in before.values.task.items() if name != "score_from"}
-    assert before.values.evaluate is not None
-    weights = {
-        "task": {"name": "fixed_memory", **trace},
-        "model": {"name": "standard", **before.values.model},
-        "train": trained_as(before),
-        "seed": 0,
-        "evaluate": {name: before.axes[name] for name in asdict(before.values.evaluate)},
-        "stop": {"success": None},
-    }
-    digest = hashlib.sha256(canonical(weights).encode()).hexdigest()[:20]
-    assert before.config == digest
-
-
-@pytest.mark.parametrize("setting", ["precision=bf16", "compile=true"])
-def test_so_does_one_of_train(setting: str) -> None:
-    field, _, value = setting.partition("=")
-    unset, late = only(), only(f"train.{setting}")
-    default = only(f"train.{field}={'fp32' if value == 'bf16' else 'false'}")
-    assert (unset.config, unset.trunk) == (default.config, default.trunk)
-    assert {unset.config, unset.trunk}.isdisjoint({late.config, late.trunk})
-    assert str(late.axes[field]).lower() == value
+    assert None in [trial.axes[column("stop", field.name)] for field in fields(Stop)]
+    assert (trial.id, trial.trunk, trial.config) == slow_identity(trial)
 
 
 def test_a_success_mark_at_the_goal_is_warned_about() -> None:
@@ -376,7 +336,6 @@ def test_copies_of_a_file_are_two_tasks(tmp_path: Path) -> None:
     )
     assert one.code == two.code
     assert {one.id, one.trunk, one.config}.isdisjoint({two.id, two.trunk, two.config})
-    assert one.former_config == two.former_config
 
 
 @pytest.mark.parametrize("written", ["a/mine.py", "./a/mine.py", "b/../a//mine.py", "ABSOLUTE"])
@@ -398,24 +357,8 @@ def test_an_alias_is_the_name_and_the_identity(tmp_path: Path) -> None:
     moved = only(text=text.replace("a/mine.py", "b/moved.py"), base=tmp_path)
     assert (moved.id, moved.config) == (here.id, here.config)
     named = only(text=text.replace(", as: short", ""), base=tmp_path)
-    assert named.config != here.config and named.former_config == here.former_config
+    assert named.config != here.config
     assert planned(text=text, base=tmp_path).size_fields == {"short": "n"}
-
-
-def test_what_version_0_1_0_hashed_of_a_class_of_the_user_s(tmp_path: Path) -> None:
-    """The trials that version 0.1.0 stored are taken over by this hash, so it must find them."""
-    trial = only(text=mine(tmp_path, "a/mine.py:Mine"), base=tmp_path)
-    evaluate = {name: trial.axes[name] for name in asdict(trial.values.evaluate or Evaluate())}
-    config = {
-        "task": {"name": "Mine", **trial.values.task},
-        "model": {"name": "standard", **trial.values.model},
-        "seed": 0,
-        "stop": {"success": None},
-        "train": trained_as(trial),
-        "evaluate": evaluate,
-    }
-    assert trial.former_config == hashlib.sha256(canonical(config).encode()).hexdigest()[:20]
-    assert only().former_config is None
 
 
 @pytest.mark.parametrize(
@@ -557,9 +500,9 @@ def slow_identity(trial: Trial) -> tuple[str, str, str]:
         return {name: trial.axes[name] for name in names}
 
     def named(name: str, where: Mapping[str, object]) -> dict[str, object]:
-        return {"name": name, **{key: trial.axes[key] for key in where if key != "score_from"}}
+        return {"name": name, **{key: trial.axes[key] for key in where}}
 
-    train = trained_as(trial)
+    train = axes(Train)
     stop = {name: value for name, value in axes(Stop).items() if value is not None}
     weights: dict[str, object] = {
         "task": named(trial.task_name, trial.values.task),

@@ -1,5 +1,5 @@
 """How tasks and models are found: ours by name, a user's by file or module. Also every way in which
-this can fail. Covers `grid/faults.py`, `grid/parameters.py` and `grid/user_files.py`."""
+this can fail. Covers `grid/user_files.py`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from sweepd.errors import UserError
-from sweepd.grid.parameters import REQUIRED, parameters
 from sweepd.grid.plan import plan
 from sweepd.grid.registry import (
+    REQUIRED,
     entry,
     find_model,
     find_task,
+    parameters,
     shipped_models,
     shipped_tasks,
 )

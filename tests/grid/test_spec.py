@@ -76,7 +76,7 @@ def problems(text: str, *sets: str, base: Path = Path()) -> list[str]:
 
 
 def values(grid: Grid, kind: str, field: str) -> list[Any]:
-    return [getattr(v.value, field) for block in grid.blocks[kind] for v in block.variants]
+    return [getattr(v.value, field) for block in grid.blocks[kind] for v in block.points]
 
 
 def test_a_grid() -> None:

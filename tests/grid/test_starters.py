@@ -10,8 +10,8 @@ import yaml
 
 from sweepd.errors import UserError
 from sweepd.grid import registry, starters
-from sweepd.grid.parameters import parameters
 from sweepd.grid.plan import plan
+from sweepd.grid.registry import parameters
 from sweepd.grid.spec import load_grid, parse_grid
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from questions import grid, mixed, question, ran, verdicts
 
 from sweepd.errors import UserError
-from sweepd.grid.options import OF_ANSWERS, OF_CELLS
-from sweepd.grid.parts import RESERVED
+from sweepd.grid.options import OF_ANSWERS, OF_CELLS, RESERVED
 from sweepd.intervals import wilson
 from sweepd.query.answers import ask
 from sweepd.query.growth import COLUMNS as OF_FITS

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sweepd.grid.axes import Block, Variant
-from sweepd.grid.parameters import fields_of
+from sweepd.grid.axes import Block, Point
+from sweepd.grid.registry import fields_of
 from sweepd.grid.spec import Grid
 
 CaseKind = Literal["task", "model", "loop", "trial"]
@@ -88,7 +88,7 @@ class Wrong(Exception):
         self.culprits = culprits
 
 
-Chosen = tuple[Block, Variant]
+Chosen = tuple[Block, Point]
 
 
 def cases_of(grid: Grid) -> list[Case]:
@@ -103,7 +103,7 @@ def cases_of(grid: Grid) -> list[Case]:
     tasks = sorted(_choices(grid, "task"), key=lambda choice: choice[1].value.size)
     # A model without a width counts as the narrowest.
     models = sorted(_choices(grid, "model"), key=lambda c: float(getattr(c[1].value, "d", 0)))
-    batch_size = min(variant.value.batch_size for _, variant in _choices(grid, "train"))
+    batch_size = min(point.value.batch_size for _, point in _choices(grid, "train"))
 
     def case(kind: CaseKind, task: Chosen, model: Chosen) -> Case:
         return Case(
@@ -138,7 +138,7 @@ def cases_of(grid: Grid) -> list[Case]:
 
 def _choices(grid: Grid, kind: str) -> Iterator[Chosen]:
     for block in grid.blocks[kind]:
-        yield from ((block, variant) for variant in block.variants)
+        yield from ((block, point) for point in block.points)
 
 
 def _both_ends(cases: list[Case]) -> list[Case]:
@@ -150,7 +150,7 @@ def _both_ends(cases: list[Case]) -> list[Case]:
 def _loop_case(block: Block) -> Case:
     """Returns the case of a loop at its smallest size, since a larger one may take long."""
     value: Any = min(
-        (variant.value for variant in block.variants),
+        (point.value for point in block.points),
         key=lambda value: getattr(value, value.size_field),
     )
     return Case(

@@ -132,7 +132,7 @@ def goals(grid: Grid) -> Iterator[Finding]:
     if goal.metric != "acc" or "<" in goal.comparison:
         return
     for block in grid.blocks["task"]:
-        task = block.variants[0].value
+        task = block.points[0].value
         answer, share = commonest(task)
         about = "goal", block.name, f"size {task.size}"
         always = f"always answering {answer} is right in {share:.0%}"

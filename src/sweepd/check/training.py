@@ -19,8 +19,8 @@ from torch import nn
 from sweepd.check.cases import Wrong
 from sweepd.check.tasks import seed_all
 from sweepd.grid import metrics
-from sweepd.grid.loops import facts
 from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.grid.trials import loop_facts
 from sweepd.models.base import Model
 from sweepd.tasks.base import Task
 from sweepd.trial.other_lengths import ScoredLonger
@@ -160,7 +160,7 @@ class Tryout:
         """Checks that each row has all metrics and nothing else, as finite numbers. Checks that
         what the loop says of its costs and its budget can be used too. A slow loop gives its first
         row alone."""
-        facts(self.loop)
+        loop_facts(self.loop)
         began = time.monotonic()
         run = self._run()
         first = _next(run)

@@ -267,7 +267,7 @@ def _damage(
 
 
 def _list(found: Iterable[Entry], form: Form) -> None:
-    from sweepd.grid.parameters import REQUIRED
+    from sweepd.grid.registry import REQUIRED
 
     rows = []
     for entry in found:
@@ -302,7 +302,7 @@ def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
     """Returns an instance of a task or model, and takes its own fields out of `given`. Raises
     UserError if a field is missing or has no fitting value."""
     from sweepd.grid.axes import scalar
-    from sweepd.grid.parameters import REQUIRED, parameters
+    from sweepd.grid.registry import REQUIRED, parameters
 
     values: dict[str, Any] = {}
     for field, parameter in parameters(kind).items():

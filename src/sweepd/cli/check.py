@@ -63,7 +63,7 @@ def check(
     from sweepd.check.cases import cases_of
     from sweepd.check.own_process import inspected
     from sweepd.cluster import Local
-    from sweepd.grid.columns import clashes
+    from sweepd.grid.advice import clashes
     from sweepd.grid.spec import load_grid
     from sweepd.grid.yamlfile import GridError
 
@@ -117,7 +117,7 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     no partner. Raises UserError or GridError for what cannot be such a grid."""
     from sweepd.grid import registry
     from sweepd.grid.metrics import directions
-    from sweepd.grid.parameters import REQUIRED, parameters
+    from sweepd.grid.registry import REQUIRED, parameters
     from sweepd.grid.spec import parse_grid
     from sweepd.grid.yamlfile import GridError, dump
 

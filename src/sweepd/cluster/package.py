@@ -12,8 +12,8 @@ from pathlib import Path
 from sweepd.cluster.base import Remote
 from sweepd.errors import UserError
 from sweepd.grid.fingerprint import PACKAGE
-from sweepd.grid.own import own_blocks, own_files
 from sweepd.grid.spec import Grid
+from sweepd.grid.user_classes import own_blocks, own_files
 from sweepd.grid.yamlfile import dump
 from sweepd.provenance import ORIGIN, home, provenance
 

@@ -1,16 +1,24 @@
-"""Warnings about what looks unwise in a plan, and notes on its costs."""
+"""What a plan refuses or warns of, beyond what reading a grid shows, and notes on its costs.
+
+A plan refuses fields and metrics whose column has a name that is taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import product
 from typing import Any
 
+from sweepd.grid import lengths, metrics
+from sweepd.grid.axes import Block, Point
 from sweepd.grid.costs import Costs, train_flops
-from sweepd.grid.options import Goal
-from sweepd.grid.parts import Part, Parts
+from sweepd.grid.metrics import Better
+from sweepd.grid.options import OF_ANSWERS, OF_CELLS, OF_SQL, RESERVED, Goal, column
 from sweepd.grid.settings import Evaluate, Train
+from sweepd.grid.spec import FINDERS, SETTINGS, Grid
 from sweepd.grid.trials import Setting
+from sweepd.grid.yamlfile import Problem
 
 TEST_SHARE = 1 / 16
 TRAIN_SHARE = 14 / 16
@@ -21,7 +29,7 @@ MOST_PASSES = 100
 than the paper makes."""
 
 
-def repeated_looks(goal: Goal, stops: Sequence[Part]) -> Iterator[str]:
+def repeated_looks(goal: Goal, stops: Sequence[Point]) -> Iterator[str]:
     """Yields a warning for each `stop` block whose success mark is the goal itself. A trial may
     then stop as solved on a score that only just meets the goal."""
     for stop in stops:
@@ -34,7 +42,7 @@ def repeated_looks(goal: Goal, stops: Sequence[Part]) -> Iterator[str]:
 
 
 def same_networks(
-    models: Sequence[Part], all_costs: Sequence[Sequence[Costs | None]]
+    models: Sequence[Point], all_costs: Sequence[Sequence[Costs | None]]
 ) -> Iterator[str]:
     """Yields at most one warning a model, where two widths build networks of the same size."""
     warned: set[str] = set()
@@ -55,10 +63,9 @@ def same_networks(
 
 
 def cost_notes(
-    parts: Parts,
+    grid: Grid,
     settings: Sequence[Setting | None],
     all_costs: Sequence[Sequence[Costs | None]],
-    lengths: Sequence[float],
 ) -> Iterator[str]:
     """Yields notes on what the models cost. One kind names the operators that a model's FLOPs leave
     out. The other says what it costs to decode with a model that has no `step`. Each model gets at
@@ -66,16 +73,16 @@ def cost_notes(
     uncounted: dict[str, tuple[str, ...]] = {}
     shares: dict[str, float] = {}
     for setting, of_task in zip(settings, all_costs, strict=True):
-        for model, cost in zip(parts.models, of_task, strict=True):
+        for model, cost in zip(grid.points("model"), of_task, strict=True):
             assert setting and cost
             if cost.uncounted:
                 uncounted[model.name] = cost.uncounted
             if cost.reruns and setting.decoded:
                 share = max(
                     setting.decoded
-                    * _decoded_rows(train.value, evaluate.value, lengths)
+                    * _decoded_rows(train.value, evaluate.value, grid.lengths)
                     / (train_flops(1, train.value.batch_size) * train.value.steps)
-                    for train, evaluate in product(parts.trains, parts.evaluates)
+                    for train, evaluate in product(grid.points("train"), grid.points("evaluate"))
                 )
                 shares[model.name] = max(share, shares.get(model.name, 0.0))
     for name, operators in uncounted.items():
@@ -90,12 +97,13 @@ def cost_notes(
         )
 
 
-def few_inputs(task: Part, setting: Setting, parts: Parts) -> Iterator[str]:
+def few_inputs(
+    setting: Setting, trains: Sequence[Point], evaluates: Sequence[Point]
+) -> Iterator[str]:
     """Yields at most one warning: a task setting has too few distinct inputs to mean anything."""
     distinct = max(setting.distinct_inputs, 1.0)
-    samples = max(part.value.verdict_samples for part in parts.evaluates)
-    trains = (part.value for part in [*parts.trains, *parts.reserve])
-    draws = max(train.steps * train.batch_size for train in trains)
+    samples = max(evaluate.value.verdict_samples for evaluate in evaluates)
+    draws = max(train.value.steps * train.value.batch_size for train in trains)
     passes = draws / (distinct * TRAIN_SHARE)
     faults = []
     if distinct * TEST_SHARE < samples:
@@ -106,15 +114,95 @@ def few_inputs(task: Part, setting: Setting, parts: Parts) -> Iterator[str]:
     if passes > MOST_PASSES:
         faults.append(f"training sees each of its inputs {passes:.0f} times and may memorise them")
     if faults:
-        yield f"{task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
+        yield f"{setting.task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
 
 
-def _decoded_rows(train: Train, evaluate: Evaluate, lengths: Sequence[float]) -> float:
+def _decoded_rows(train: Train, evaluate: Evaluate, factors: Sequence[float]) -> float:
     """Returns how many rows the checks and the test of a trial may decode.
 
     A score at another length has as many tokens as the test. The prefix from which each of them is
     decoded is longer by about that factor. The score therefore counts as that many tests.
     """
     checks = (train.steps - 1) // evaluate.check_every
-    tests = 1 + sum(lengths)
+    tests = 1 + sum(factors)
     return checks * evaluate.check_samples + tests * evaluate.verdict_samples
+
+
+def clashes(grid: Grid) -> Iterator[Problem]:
+    """Yields a problem for each field and each metric whose name is taken. SQL reads the names of
+    columns without regard to case."""
+    taken = {name.lower(): "a column of every result" for name in (*RESERVED, *OF_CELLS, *OF_SQL)}
+    taken |= dict.fromkeys(length_scores(grid), "a score at another length")
+    own_scores = {name.lower(): block.name for block, name, _ in own_metrics(grid)}
+    for score in ("acc", "chain_acc", "loss", "flops_to_goal", *own_scores):
+        ends = (f"{score}_{end}" for end in ("min", "max", "least", "most"))
+        taken |= dict.fromkeys(ends, f"an end of {score}, which answers tell")
+    yield from _of_metrics(grid, taken)
+    taken |= {name: f"a metric of {block}" for name, block in own_scores.items()}
+    for kind in ("train", "evaluate", "stop", "task", "model", "loop"):
+        own: dict[str, tuple[str, str]] = {}
+        for block in grid.blocks[kind]:
+            what = block.name or kind
+            for name in (column(kind, name) for name in block.axes):
+                spelled, where = own.setdefault(name.lower(), (name, f"a field of {what}"))
+                other = taken.get(name.lower(), where if spelled != name else None)
+                if other:
+                    message = f"{what} has a field {name}, the name of {other}; rename the field"
+                    yield Problem(grid.document.place(block.keys), block.keys, message)
+        taken |= {name: where for name, (_, where) in own.items()}
+
+
+def unaskable(grid: Grid) -> Iterator[str]:
+    """Yields a warning for each field and each metric that has the name of a column of answers.
+    Some questions can't group by it, or be about it."""
+    named = [(block, name, "metric") for block, name, _ in own_metrics(grid)]
+    for block in (block for kind in FINDERS for block in grid.blocks[kind]):
+        named += [(block, name, "field") for name in block.axes]
+    for block, name, kind in named:
+        verbs = [verb for verb, columns in OF_ANSWERS.items() if name in columns]
+        if kind == "metric" and "fit" in verbs:
+            verbs.remove("fit")  # its answers have no scores
+        if verbs:
+            what = "group by it" if kind == "field" else "be about it"
+            yield (
+                f"{block.name} has a {kind} {name}, the name of a column of answers: "
+                f"{', '.join(f'`{verb}`' for verb in verbs)} can't {what}; rename the {kind} "
+                "before you train"
+            )
+
+
+def _of_metrics(grid: Grid, taken: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields a problem for each metric whose name is taken, and for each that two blocks call
+    better in opposite ways."""
+    settings = {field.name for kind in SETTINGS.values() for field in fields(kind)}
+    taken = {**dict.fromkeys(settings, "a setting of the built-in training"), **taken}
+    first: dict[str, tuple[Block, Better]] = {}
+    for block, name, better in own_metrics(grid):
+        of, other = first.setdefault(name, (block, better))
+        message = f"{block.name} has a metric {name}, the name of {taken.get(name.lower())}"
+        if better != other:
+            message = f"{name} is better {better} for {block.name} and {other} for {of.name}"
+        if name.lower() in taken or better != other:
+            place = grid.document.place(block.keys)
+            yield Problem(place, block.keys, f"{message}; rename it")
+
+
+def own_metrics(grid: Grid) -> Iterator[tuple[Block, str, Better]]:
+    """Yields the metrics of the user's own tasks and loops that no other trial has. Each comes with
+    its block and the way in which it is better."""
+    for block in (*grid.blocks["task"], *grid.blocks["loop"]):
+        reported = (metrics.own(point.value.metrics) for point in block.points)
+        for name, better in dict.fromkeys(one for own in reported for one in own.items()):
+            yield block, name, better
+
+
+def length_scores(grid: Grid) -> dict[str, Better]:
+    """Returns the scores at other lengths that a grid asks for, and which way each is better."""
+    return {
+        name: better
+        for block in grid.blocks["task"]
+        for point in block.points
+        for name, better in lengths.scores(
+            metrics.directions(point.value.metrics), grid.lengths
+        ).items()
+    }

@@ -14,15 +14,16 @@ import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sweepd.closest import closest
-from sweepd.grid.parameters import REQUIRED, Parameter, parameters
+from sweepd.grid.options import column
+from sweepd.grid.registry import REQUIRED, Parameter, fields_of, parameters
 from sweepd.grid.user_files import error_text, raised_at
 from sweepd.grid.yamlfile import Document, Keys
 from sweepd.limits import LARGEST_INT
@@ -33,25 +34,53 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One of the values of a field, with the place where it is written. The place of a default is
-    that of the block."""
+class Point:
+    """A value of the grid with the place where it is written: one value of a field, or one point of
+    a block or a rule, which is an instance of its dataclass.
+
+    The place of a default is that of the block. What only the point of a block has is empty
+    elsewhere. kind: the key of the grid under which the block stands, such as `task`. name and
+    where: those of the block.
+    """
 
     value: Any
     keys: Keys
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One point of a block: an instance of its dataclass, and where its values are written."""
-
-    value: Any
-    keys: Keys
-    written: Mapping[str, Keys]
+    written: Mapping[str, Keys] = field(default_factory=dict)
+    """Where the value of each field is written."""
+    kind: str = ""
+    name: str = ""
+    where: str = ""
 
     def blamed(self, message: str) -> Keys:
         """Returns where the cause of an error is written, as far as its message tells."""
         return blamed(message, self.written, self.keys)
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        return fields_of(self.value)
+
+    @cached_property
+    def axes(self) -> dict[str, Any]:
+        return columns(self.kind, self.fields)
+
+    @cached_property
+    def text(self) -> str:
+        """The text of settings that an identity hashes."""
+        return canonical(self.axes)
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The axes that are not off. What is off leaves no trace in an identity, so a rule that is
+        added later changes the identity of no earlier trial."""
+        return {name: value for name, value in self.axes.items() if value is not None}
+
+    @cached_property
+    def identity(self) -> str:
+        """The text of a task, model or loop that an identity hashes besides the code."""
+        return canonical({"name": self.name, **self.axes})
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.fields.items())})"
 
 
 @dataclass(frozen=True)
@@ -63,7 +92,7 @@ class Block:
     kind: type
     axes: Mapping[str, tuple[Any, ...]]
     """Each field with the values that it takes, defaults included."""
-    variants: tuple[Variant, ...]
+    points: tuple[Point, ...]
     keys: Keys
     where: str = ""
     """The class of the task or model as the grid writes it, such as `lis` or
@@ -84,6 +113,15 @@ def plain(value: Any) -> Any:
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
 
 
+def columns(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a block by their columns. A rule, such as that of lr, is one value: its
+    canonical JSON."""
+    return {
+        column(kind, name): canonical(plain(value)) if dataclasses.is_dataclass(value) else value
+        for name, value in fields.items()
+    }
+
+
 def canonical(value: Any) -> str:
     """Returns the one JSON text of a value, which is the same on every machine."""
     return _CANONICAL.encode(value)
@@ -102,20 +140,31 @@ def blamed(message: str, written: Mapping[str, Keys], keys: Keys) -> Keys:
     return next((written[word] for word in words if word in written), keys)
 
 
-def read_block(document: Document, kind: type, name: str, raw: Any, keys: Keys) -> Block | None:
-    """Returns one block of the dataclass `kind`, read from `raw`. Returns None if it has problems,
+def read_block(
+    document: Document,
+    cls: type,
+    raw: Any,
+    keys: Keys,
+    *,
+    name: str = "",
+    where: str = "",
+    alias: str | None = None,
+) -> Block | None:
+    """Returns one block of the dataclass `cls`, read from `raw`. Returns None if it has problems,
     which the document then holds."""
-    choices = read_fields(document, parameters(kind), raw, keys, name or str(keys[0]))
-    if choices is None:
+    kind = str(keys[0])
+    values = read_fields(document, parameters(cls), raw, keys, name or kind)
+    points = None if values is None else _points(document, cls, values, keys)
+    if values is None or points is None:
         return None
-    axes = {field: tuple(choice.value for choice in axis) for field, axis in choices.items()}
-    variants = _variants(document, kind, choices, keys)
-    return None if variants is None else Block(name, kind, axes, tuple(variants), keys)
+    axes = {field: tuple(point.value for point in axis) for field, axis in values.items()}
+    of_block = tuple(replace(point, kind=kind, name=name, where=where) for point in points)
+    return Block(name, cls, axes, of_block, keys, where, alias)
 
 
 def read_fields(
     document: Document, fields: Fields, raw: Any, keys: Keys, what: str
-) -> dict[str, list[Choice]] | None:
+) -> dict[str, list[Point]] | None:
     """Returns the values of every field, in the order of the fields, or None if there are
     problems."""
     before = len(document.problems)
@@ -124,7 +173,7 @@ def read_fields(
     choices = {
         name: read_choices(document, parameter.type, raw[name], (*keys, name))
         if name in raw
-        else [Choice(parameter.default, keys)]
+        else [Point(parameter.default, keys)]
         for name, parameter in fields.items()
         if name in raw or parameter.default is not REQUIRED
     }
@@ -147,14 +196,14 @@ def has_keys(document: Document, fields: Fields, raw: Any, keys: Keys, what: str
     return True
 
 
-def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Choice]:
+def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Point]:
     """Returns the values that one field takes: those of a list (an axis), or else one value. A rule
     with axes of its own gives one value for each of its points."""
     if not isinstance(raw, list):
         return _read_value(document, kind, raw, keys)
     if not raw:
         document.refuse(keys, "an empty axis; give it at least one value")
-    found: list[Choice] = []
+    found: list[Point] = []
     for i, item in enumerate(raw):
         if isinstance(item, list):
             document.refuse((*keys, i), "a list inside an axis; write its values beside the others")
@@ -163,8 +212,8 @@ def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Ch
     return _distinct(document, found)
 
 
-def _distinct(document: Document, choices: Sequence[Choice]) -> list[Choice]:
-    first: dict[str, Choice] = {}
+def _distinct(document: Document, choices: Sequence[Point]) -> list[Point]:
+    first: dict[str, Point] = {}
     for choice in choices:
         text = canonical(plain(choice.value))
         if text in first:
@@ -173,38 +222,38 @@ def _distinct(document: Document, choices: Sequence[Choice]) -> list[Choice]:
     return list(first.values())
 
 
-def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Choice]:
+def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Point]:
     """Returns what one written value stands for. A scalar stands for itself. A rule is a mapping of
     fields that may be axes themselves, and it stands for each of its points."""
     scalars, rule = alternatives(kind)
     if isinstance(raw, dict) and rule:
         choices = read_fields(document, parameters(rule), raw, keys, str(keys[-1]))
-        variants = choices and _variants(document, rule, choices, keys)
-        return [Choice(variant.value, keys) for variant in variants or ()]
+        points = choices and _points(document, rule, choices, keys)
+        return [Point(point.value, keys) for point in points or ()]
     try:
-        return [Choice(scalar(scalars, raw), keys)]
+        return [Point(scalar(scalars, raw), keys)]
     except ValueError as error:
         hint = f", or a mapping of {', '.join(parameters(rule))}" if rule else ""
         document.refuse(keys, f"{error}{hint}")
         return []
 
 
-def _variants(
-    document: Document, kind: type, choices: Mapping[str, Sequence[Choice]], keys: Keys
-) -> list[Variant] | None:
+def _points(
+    document: Document, cls: type, choices: Mapping[str, Sequence[Point]], keys: Keys
+) -> list[Point] | None:
     """Returns every combination of the choices, or None if the dataclass refuses one of them."""
-    variants = []
+    points = []
     before = len(document.problems)
     for combination in product(*choices.values()):
         point = dict(zip(choices, combination, strict=True))
         written = {name: choice.keys for name, choice in point.items()}
         try:
-            value = kind(**{name: choice.value for name, choice in point.items()})
+            value = cls(**{name: choice.value for name, choice in point.items()})
         except Exception as error:  # a user's class may raise anything
             document.refuse(blamed(str(error), written, keys), reason(error))
         else:
-            variants.append(Variant(value, keys, written))
-    return variants if len(document.problems) == before else None
+            points.append(Point(value, keys, written))
+    return points if len(document.problems) == before else None
 
 
 def reason(error: Exception) -> str:

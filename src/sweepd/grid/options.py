@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Self, get_args
 
 from sweepd.grid.metrics import BETTER, Better
@@ -17,6 +18,16 @@ _GOAL = re.compile(
     rf"\s*(?P<metric>\w+)\s*(?P<comparison>{'|'.join(OPERATORS)})\s*(?P<number>[-+.\w]+)\s*"
 )
 
+RESERVED = (
+    *("id", "trunk", "config", "code", "attempt", "sweep", "task", "model", "size", "L", "seed"),
+    *("status", "acc", "loss", "chain_acc", "correct", "chain_correct", "total", "step", "tokens"),
+    *("independent", "commonest", "loss_at", "acc_at", "score_lengths"),
+    *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
+    *("flops_to_goal", "seconds", "parent", "error"),
+    *("host", "torch", "threads", "started", "ended", "on_demand"),
+)
+"""The columns of results whose names no field of a task, model or loop may take, and no metric of a
+loop. A setting of such a name becomes a column with its block in front, such as `stop_tokens`."""
 OF_CELLS = ("cell", "pass", "seeds", "worth", "worth_of_one", *STATUSES)
 """The columns of cells that are no scores. No field and no metric may take these names."""
 OF_SQL = (
@@ -48,6 +59,15 @@ OF_ANSWERS = {
 """The columns that answers to a verb add to those of cells, but for `steps` of `min`, which are
 those of the cells that pass, and `values` of `best`, which gives way to an axis. An answer cannot
 be grouped by a field of such a name."""
+
+
+SETTINGS_KINDS = ("train", "evaluate", "stop")
+
+
+@cache
+def column(kind: str, field: str) -> str:
+    """Returns the name of the column that holds a field of a block."""
+    return f"{kind}_{field}" if kind in SETTINGS_KINDS and field in RESERVED else field
 
 
 PassRule = Literal["median", "all", "any", "mean"]

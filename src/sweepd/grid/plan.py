@@ -10,18 +10,25 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweepd.errors import UserError
-from sweepd.grid import lengths, loops
-from sweepd.grid.advice import cost_notes, few_inputs, repeated_looks, same_networks
-from sweepd.grid.axes import Block, reason
-from sweepd.grid.columns import clashes, length_scores, own_metrics, unaskable
+from sweepd.grid import lengths
+from sweepd.grid.advice import (
+    clashes,
+    cost_notes,
+    few_inputs,
+    length_scores,
+    own_metrics,
+    repeated_looks,
+    same_networks,
+    unaskable,
+)
+from sweepd.grid.axes import Block, Point, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
-from sweepd.grid.loops import LoopFacts
 from sweepd.grid.metrics import Better
-from sweepd.grid.parts import Part, Parts, column
-from sweepd.grid.settings import LrRule
+from sweepd.grid.options import Settle, column
+from sweepd.grid.settings import LrRule, Train
 from sweepd.grid.spec import Grid
-from sweepd.grid.trials import Setting, TrainedCell, Trial, loop_trials
+from sweepd.grid.trials import LoopFacts, Setting, Trial, loop_facts, loop_trials, trained_trials
 from sweepd.grid.yamlfile import GridError, Keys, Problem
 
 if TYPE_CHECKING:
@@ -29,6 +36,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WIDER = 2
+"""The number of rates that are held in reserve beyond each end of the tried range."""
+REFERENCE_D = 32
+"""The width for which rates are computed when they are put in order."""
 LARGEST_COUNT = 2**63 - 1
 MOST_TOKENS = 1_000_000
 """The most tokens that a row may have. The vocabulary of some tasks grows with the row, and would
@@ -119,7 +130,7 @@ class Plan:
         """Yields each task with the block that has its size."""
         yield from ((block.name, block) for block in self.grid.blocks["task"])
         for block in self.grid.blocks["loop"]:
-            yield from ((variant.value.task, block) for variant in block.variants)
+            yield from ((point.value.task, block) for point in block.points)
 
 
 def plan(grid: Grid) -> Plan:
@@ -132,7 +143,12 @@ class _Planner:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.problems: list[Problem] = []
-        self.parts = Parts.of(grid)
+        kinds = ("task", "model", "loop", "train", "evaluate", "stop")
+        self.tasks, self.models, self.loops, self.trains, self.evaluates, self.stops = (
+            grid.points(kind) for kind in kinds
+        )
+        self.longer_trains = self.settling()
+        """The training settings that `settle` may use besides `trains`."""
         self.warned: list[str] = []
         self.noted: list[str] = []
         self.run: dict[str, Code] = {}
@@ -142,7 +158,7 @@ class _Planner:
         self.problems += clashes(self.grid)
         self.warned += unaskable(self.grid)
         trials: dict[str, Trial] = {}
-        for trial in self.of_loops() if self.parts.loops else self.of_tasks():
+        for trial in self.of_loops() if self.loops else self.of_tasks():
             trials.setdefault(trial.id, trial)
         turn = {seed: i for i, seed in enumerate((*self.grid.seeds, *self.grid.fresh_seeds))}
         order = sorted(
@@ -153,21 +169,19 @@ class _Planner:
 
     def of_loops(self) -> Iterator[Trial]:
         """Yields the trials of the user's own loops."""
-        found = [(part, self.facts(part)) for part in self.parts.loops]
-        longer = [
-            (part, self.facts(part)) for loop in self.parts.loops for part in self.longer(loop)
-        ]
-        codes = {part.where: self.code(("loop", part.where)) for part in self.parts.loops}
+        asked = [(part, self.facts(part)) for part in self.loops]
+        longer = [(part, self.facts(part)) for loop in self.loops for part in self.longer(loop)]
+        codes = {part.where: self.code(("loop", part.where)) for part in self.loops}
         if self.problems:
             raise GridError(self.problems)
-        for parts, seeds, on_demand in self.rounds(found, longer):
-            for (part, facts), stop in product(parts, self.parts.stops):
+        for parts, seeds, on_demand in self.rounds(asked, longer):
+            for (part, facts), stop in product(parts, self.stops):
                 assert facts is not None
                 code = codes[part.where]
                 assert code is not None
                 yield from loop_trials(part, facts, code.digest, stop, seeds, on_demand=on_demand)
 
-    def longer(self, part: Part) -> Iterator[Part]:
+    def longer(self, part: Point) -> Iterator[Point]:
         """Yields a loop with each of the longer budgets of `settle`."""
         if not self.grid.settle:
             return
@@ -175,22 +189,22 @@ class _Planner:
             try:
                 value = replace(part.value, steps=steps)
             except Exception as error:  # a user's class may raise anything
-                self.refuse(part.variant.written["steps"], f"steps = {steps}: {reason(error)}")
+                self.refuse(part.written["steps"], f"steps = {steps}: {reason(error)}")
                 return
-            yield replace(part, variant=replace(part.variant, value=value))
+            yield replace(part, value=value)
 
-    def facts(self, part: Part) -> LoopFacts | None:
+    def facts(self, part: Point) -> LoopFacts | None:
         try:
-            return loops.facts(part.value)
+            return loop_facts(part.value)
         except Exception as error:  # a user's loop may raise anything
-            self.refuse(part.variant.blamed(message := reason(error)), message)
+            self.refuse(part.blamed(message := reason(error)), message)
             return None
 
     def of_tasks(self) -> Iterator[Trial]:
         """Yields the trials of the built-in training."""
-        settings = [self.setting(task) for task in self.parts.tasks]
+        settings = [self.setting(task) for task in self.tasks]
         all_costs = [
-            [self.costs(setting, model) if setting else None for model in self.parts.models]
+            [self.costs(setting, model) if setting else None for model in self.models]
             for setting in settings
         ]
         self.refuse_rates()
@@ -200,22 +214,32 @@ class _Planner:
             self.refuse((lengths.KEY,), "no task of the grid reports acc or loss; leave it out")
         if self.problems:
             raise GridError(self.problems)
-        self.warned += repeated_looks(self.grid.goal, self.parts.stops)
-        self.warned += same_networks(self.parts.models, all_costs)
-        for task, setting, task_costs in zip(self.parts.tasks, settings, all_costs, strict=True):
+        self.warned += repeated_looks(self.grid.goal, self.stops)
+        self.warned += same_networks(self.models, all_costs)
+        for setting, task_costs in zip(settings, all_costs, strict=True):
             assert setting is not None
-            self.warned += few_inputs(task, setting, self.parts)
-            for model, cost in zip(self.parts.models, task_costs, strict=True):
+            all_trains = (*self.trains, *self.longer_trains)
+            self.warned += few_inputs(setting, all_trains, self.evaluates)
+            for model, cost in zip(self.models, task_costs, strict=True):
                 assert cost is not None
-                code = codes[task.name, model.name].digest
-                for trains, seeds, on_demand in self.rounds(self.parts.trains, self.parts.reserve):
-                    for rest in product(trains, self.parts.evaluates, self.parts.stops):
-                        cell = TrainedCell(
-                            task, setting, model, cost, code, *rest, self.grid.lengths
+                code = codes[setting.task.name, model.name].digest
+                for trains, seeds, on_demand in self.rounds(self.trains, self.longer_trains):
+                    for each in product(trains, self.evaluates, self.stops):
+                        factors = self.grid.lengths
+                        yield from trained_trials(
+                            setting, model, cost, code, each, factors, seeds, on_demand=on_demand
                         )
-                        yield from cell.trials(seeds, on_demand=on_demand)
         self.noted += lengths.notes(self.grid.lengths)
-        self.noted += cost_notes(self.parts, settings, all_costs, self.grid.lengths)
+        self.noted += cost_notes(self.grid, settings, all_costs)
+
+    def settling(self) -> tuple[Point, ...]:
+        """Returns the settings that `settle` may train besides `trains`. Each is like the first of
+        these but for its value."""
+        if not self.grid.settle or not self.trains:
+            return ()
+        asked = [train.value for train in self.trains]
+        longer = longer_settings(asked, self.grid.settle, self.grid.tune)
+        return tuple(replace(self.trains[0], value=value) for value in longer)
 
     def rounds(
         self, asked: Sequence[T], longer: Sequence[T]
@@ -230,62 +254,61 @@ class _Planner:
     def refuse(self, keys: Keys, message: str) -> None:
         self.problems.append(Problem(self.grid.document.place(keys), keys, message))
 
-    def setting(self, part: Part) -> Setting | None:
+    def setting(self, part: Point) -> Setting | None:
         task: Task = part.value
         try:
             if task.capacity > MOST_TOKENS:
                 raise ValueError(f"rows of up to {task.capacity:,} tokens are too long")
             vocab_size, distinct_inputs = len(task.vocab), float(task.distinct_inputs())
             decoded = task.capacity - getattr(task, "prompt_length", task.capacity)
-            return Setting(task.size, task.L, task.capacity, vocab_size, distinct_inputs, decoded)
+            return Setting(
+                part, task.size, task.L, task.capacity, vocab_size, distinct_inputs, decoded
+            )
         except Exception as error:  # a user's task may raise anything
-            self.refuse(part.variant.blamed(str(error)), reason(error))
+            self.refuse(part.blamed(str(error)), reason(error))
             return None
 
-    def costs(self, setting: Setting, part: Part) -> Costs | None:
+    def costs(self, setting: Setting, part: Point) -> Costs | None:
         try:
             found = costs(part.value, setting.vocab_size, setting.L, setting.capacity)
         except Exception as error:  # a user's model may raise anything
-            self.refuse(part.variant.blamed(str(error)), reason(error))
+            self.refuse(part.blamed(str(error)), reason(error))
             return None
         counts = (found.params, found.flops, found.flops_weights, found.state_bytes or 0)
         if max(counts) > LARGEST_COUNT:
-            self.refuse(part.variant.keys, f"{part} has too many parameters or FLOPs to count")
+            self.refuse(part.keys, f"{part} has too many parameters or FLOPs to count")
         return found
 
     def refuse_rates(self) -> None:
         """Refuses an lr rule that cannot be computed. A rule is a power of `d`. Its model may have
         no `d`, or the power may be too large."""
-        for train, model in product([*self.parts.trains, *self.parts.reserve], self.parts.models):
+        for train, model in product([*self.trains, *self.longer_trains], self.models):
             d = getattr(model.value, "d", None)
             if d is None and isinstance(train.value.lr, LrRule):
                 message = f"a rule goes by d, which {model.name} does not have; write a number"
-                self.refuse(train.variant.written["lr"], f"{message}, such as train: {{lr: 1e-3}}")
+                self.refuse(train.written["lr"], f"{message}, such as train: {{lr: 1e-3}}")
                 continue
             try:
                 train.value.peak_lr(d)
             except ArithmeticError:
                 message = f"the rate at d = {d} cannot be computed; choose a milder power"
-                self.refuse(train.variant.written["lr"], message)
+                self.refuse(train.written["lr"], message)
 
     def refuse_budgets(self, all_costs: Sequence[Sequence[Costs | None]]) -> None:
         """Refuses a budget of training FLOPs that does not pay for a step of every trial."""
         found = (cost for task_costs in all_costs for cost in task_costs if cost)
         dearest = max((cost.flops for cost in found), default=0)
-        batch = max((train.value.batch_size for train in self.parts.trains), default=0)
+        batch = max((train.value.batch_size for train in self.trains), default=0)
         needed = train_flops(dearest, batch)
-        for stop in self.parts.stops:
+        for stop in self.stops:
             if (given := stop.value.flops) is not None and given < needed:
                 message = f"{given:g} FLOPs are less than the {needed:.4g} of the dearest step"
-                self.refuse(stop.variant.written["flops"], message)
+                self.refuse(stop.written["flops"], message)
 
     def codes(self) -> dict[tuple[str, str], Code]:
         """Returns the code of each pair of a task and a model, by their names."""
         found = {}
-        names = (
-            {part.name: part.where for part in parts}
-            for parts in (self.parts.tasks, self.parts.models)
-        )
+        names = ({part.name: part.where for part in parts} for parts in (self.tasks, self.models))
         for (task, task_where), (model, model_where) in product(*(each.items() for each in names)):
             if code := self.code(("task", task_where), ("model", model_where)):
                 found[task, model] = code
@@ -299,3 +322,43 @@ class _Planner:
             return None
         self.run[code.digest] = code
         return code
+
+
+def longer_settings(trains: Sequence[Train], settle: Settle, tune: Sequence[str]) -> list[Train]:
+    """Returns what `settle` may train besides `trains`: their longer budgets, and, if rates are
+    tuned, further rates with all budgets."""
+    rated = [*trains, *(_wider(trains) if "train.lr" in tune else ())]
+    every = (replace(one, steps=steps) for one in rated for steps in settle.budgets(one.steps))
+    return [one for one in dict.fromkeys(every) if one not in trains]
+
+
+def _wider(trains: Sequence[Train]) -> Iterator[Train]:
+    """Yields settings with rates beyond both ends of each range of rates. At an end, the ratio
+    between neighbours is that of the two rates that are there."""
+    ranges: dict[Train, list[Train]] = defaultdict(list)
+    for one in trains:
+        ranges[replace(one, lr=1.0)].append(one)
+    for rates in ranges.values():
+        if len(rates) < 2:
+            continue
+        rates = sorted(rates, key=_peak)
+        for end, beside in ((rates[0], rates[1]), (rates[-1], rates[-2])):
+            apart = _peak(end) / _peak(beside)
+            for times in range(1, WIDER + 1):
+                yield replace(end, lr=_scaled(end.lr, apart**times))
+
+
+def _peak(train: Train) -> float:
+    return train.peak_lr(REFERENCE_D)
+
+
+def _scaled(lr: float | LrRule, factor: float) -> float | LrRule:
+    """Returns a rate that is `factor` times as high at every width."""
+    if isinstance(lr, LrRule):
+        return replace(lr, base=_short(lr.base * factor), max=_short(lr.max * factor))
+    return _short(lr * factor)
+
+
+def _short(value: float) -> float:
+    """Returns a rate rounded to six digits, which are enough for a rate, and readable."""
+    return float(f"{value:.6g}")

@@ -7,29 +7,48 @@ Finding one imports that one file. Nothing heavy is imported before.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
 import os
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
-from sweepd.grid import fingerprint, loops, metrics
+from sweepd.grid import fingerprint, metrics
 from sweepd.grid.fingerprint import Kind
-from sweepd.grid.parameters import Parameter, is_scalar, parameters
 from sweepd.grid.user_files import module_of, own_classes, place_of_definition
 
 if TYPE_CHECKING:
     from sweepd.models.base import Model
     from sweepd.tasks.base import Task
 
+REQUIRED: Any = object()
+SCALARS = (int, float, str, bool, types.NoneType)
+GIVEN = {
+    "task": "what it learns, such as `task = 'digits'`",
+    "size_field": "the name of the field that makes its problem larger",
+    "metrics": "what it reports, such as `metrics = {'acc': 'up'}`",
+    "start": "`start(self, seed, device)`, which returns what trains",
+}
+"""The attributes that a loop's class must have besides its fields, with what each is for."""
 NO_FIELDS = ("size_field", "vocab", "metrics")
 """The attributes that a class states about itself. They must not be fields, since no grid sets
 them."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A field of a task, a model or a settings block. `default` is REQUIRED if it has none."""
+
+    type: Any
+    default: Any = REQUIRED
 
 
 @dataclass(frozen=True)
@@ -245,7 +264,7 @@ def _fault(kind: Kind, found: type) -> str | None:
                 "what is no parameter of a grid has no type, or is a property"
             )
     if kind == "loop":
-        return loops.fault(found, fields)
+        return _loop_fault(found, fields)
     return _task_fault(found, fields) if kind == "task" else None
 
 
@@ -265,3 +284,53 @@ def _task_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
     if own and found.scores is Task.scores:
         return f"has the metric {own}, and no `scores(self, found, wanted)` that reports it"
     return None
+
+
+def _loop_fault(found: Any, fields: Mapping[str, Parameter]) -> str | None:
+    """Returns why a class with these fields can't be a loop, or None."""
+    for name, what in GIVEN.items():
+        if not hasattr(found, name):
+            return f"lacks `{name}`: {what}"
+    if found.size_field not in fields:
+        return f"lacks the field {found.size_field!r}, which its `size_field` names"
+    if not callable(found.start):
+        return f"has a `start` that cannot be called; give it {GIVEN['start']}"
+    if hasattr(found, "cost") and not callable(found.cost):
+        return "has a `cost` that cannot be called; rename it, or make it a method"
+    return metrics.fault(found.metrics)
+
+
+def parameters(found: type) -> dict[str, Parameter]:
+    """Returns the fields of a dataclass, in order, with their types resolved."""
+    hints = _types(found)
+    fields = [field for field in dataclasses.fields(found) if field.init]
+    return {field.name: Parameter(hints[field.name], _default(field)) for field in fields}
+
+
+@functools.cache
+def _types(found: type) -> Mapping[str, Any]:
+    """Returns the types of a class's fields by name. Python evaluates the text of each anew."""
+    return typing.get_type_hints(found)
+
+
+def fields_of(one: object) -> dict[str, Any]:
+    """Returns the values of an instance's parameters, in their order."""
+    return {
+        field.name: getattr(one, field.name)
+        for field in dataclasses.fields(one)  # type: ignore[arg-type]
+        if field.init
+    }
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return REQUIRED if field.default is dataclasses.MISSING else field.default
+
+
+def is_scalar(kind: Any) -> bool:
+    """Returns whether values of a type can stand in a grid, and in a column."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return all(map(is_scalar, arguments))
+    return origin is Literal or kind in SCALARS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +18,8 @@ from sweepd.errors import UserError
 from sweepd.grid import lengths, registry
 from sweepd.grid.axes import (
     Block,
-    Choice,
     Fields,
+    Point,
     block_schema,
     count,
     has_keys,
@@ -42,8 +42,8 @@ from sweepd.grid.options import (
     Staircase,
     TrackerName,
 )
-from sweepd.grid.parameters import Parameter, parameters
 from sweepd.grid.placement import Resources
+from sweepd.grid.registry import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 from sweepd.limits import NAME
@@ -145,6 +145,10 @@ class Grid:
     @property
     def search_name(self) -> Literal["grid", "staircase"]:
         return "grid" if self.search == "grid" else "staircase"
+
+    def points(self, kind: str) -> tuple[Point, ...]:
+        """Returns the points of all blocks of one kind."""
+        return tuple(point for block in self.blocks[kind] for point in block.points)
 
     def resolved_text(self) -> str:
         """Returns the grid as YAML with defaults and overrides written out. Read again, with the
@@ -357,7 +361,7 @@ class _Reader:
             if kind in FINDERS:
                 found += self.named(kind, item, keys)
             else:
-                found.append(read_block(self.document, SETTINGS[kind], "", item, keys))
+                found.append(read_block(self.document, SETTINGS[kind], item, keys))
         return tuple(block for block in found if block)
 
     def named(self, kind: str, raw: Any, keys: Keys) -> list[Block | None]:
@@ -385,11 +389,14 @@ class _Reader:
                 continue
             given = alias.value if alias and alias.value != name else None
             self.kinds.setdefault(kind, {})[given or name] = cls
-            block = read_block(self.document, cls, given or name, fields, keys)
-            found.append(block and replace(block, where=where, alias=given))
+            found.append(
+                read_block(
+                    self.document, cls, fields, keys, name=given or name, where=where, alias=given
+                )
+            )
         return found
 
-    def read_aliases(self, raw: dict[str, Any], names: int, keys: Keys) -> Sequence[Choice | None]:
+    def read_aliases(self, raw: dict[str, Any], names: int, keys: Keys) -> Sequence[Point | None]:
         """Returns the alias of each of a block's names, or None for each if it gives none."""
         nothing = [None] * names
         if "as" not in raw:
@@ -403,7 +410,7 @@ class _Reader:
             return nothing
         return found or nothing
 
-    def may_be_called(self, kind: str, name: str, alias: Choice) -> bool:
+    def may_be_called(self, kind: str, name: str, alias: Point) -> bool:
         """Returns whether a class may have this alias. Refuses an alias that it may not have."""
         called, own = alias.value, registry.is_own(name)
         other, place = self.aliases.setdefault((kind, called), (name, alias.keys))
@@ -478,7 +485,7 @@ class _Reader:
             if name not in settled:
                 yield name, reported(cls)
         for block in self.tasks:
-            found = [reported(variant.value) for variant in block.variants]
+            found = [reported(point.value) for point in block.points]
             yield from ((block.name, one) for i, one in enumerate(found) if one not in found[:i])
 
     def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
@@ -487,12 +494,12 @@ class _Reader:
         checks, so these must measure the goal."""
         without = [task for task, metrics in self.metrics() if "acc" not in metrics]
         at_lengths = lengths.columns(self.lengths)
-        for variant in (variant for block in stops for variant in block.variants):
+        for point in (point for block in stops for point in block.points):
             for rule in ("plateau", "asha") if goal.metric in at_lengths else ():
-                if getattr(variant.value, rule) is not None:
+                if getattr(point.value, rule) is not None:
                     message = f"it watches the checks, which do not measure {goal.metric}"
-                    self.refuse(variant.written[rule], f"{message}; leave {rule} out")
-            success, keys = variant.value.success, variant.written["success"]
+                    self.refuse(point.written[rule], f"{message}; leave {rule} out")
+            success, keys = point.value.success, point.written["success"]
             if success is None:
                 continue
             if goal.metric == "acc" and ">" in goal.comparison and not goal.met(success):
@@ -507,21 +514,21 @@ class _Reader:
             "tokens": "nobody counts the tokens of a loop",
             "flops": "a loop says itself how long it runs: give it a field `steps`",
         }
-        for variant in (variant for block in stops for variant in block.variants):
+        for point in (point for block in stops for point in block.points):
             for rule, reason in why.items():
-                if getattr(variant.value, rule) is not None:
-                    self.refuse(variant.written[rule], f"{reason}; leave {rule} out")
+                if getattr(point.value, rule) is not None:
+                    self.refuse(point.written[rule], f"{reason}; leave {rule} out")
 
     def seeds(self) -> tuple[tuple[int, ...], int]:
         """Returns the seeds, and how many of them every cell gets."""
         raw = self.raw.get("seeds")
         if isinstance(raw, dict):
-            block = read_block(self.document, Seeds, "", raw, ("seeds",))
+            block = read_block(self.document, Seeds, raw, ("seeds",))
             if block is None:
                 return (), 0
-            if len(block.variants) > 1:
+            if len(block.points) > 1:
                 self.refuse(("seeds",), "one start and one max are needed; these are no axes")
-            seeds = block.variants[0].value
+            seeds = block.points[0].value
             return tuple(range(seeds.max)), seeds.start
         choices = self.listed("seeds", "[0, 1, 2]")
         for choice in choices:
@@ -568,33 +575,33 @@ class _Reader:
         if first_seeds < LEAST_SEEDS:
             message = f"settle needs at least {LEAST_SEEDS} seeds, since one may be stuck or lucky"
             self.refuse(("seeds",), f"{message}; write `seeds: [0, 1, 2]`, or `settle: off`")
-        trains = [variant for block in blocks["train"] for variant in block.variants]
-        for variant in trains:
-            if not variant.value.extensible:
+        trains = [point for block in blocks["train"] for point in block.points]
+        for point in trains:
+            if not point.value.extensible:
                 self.refuse(
-                    variant.written["schedule"],
-                    f"{variant.value.schedule}: a run of this schedule cannot be trained for "
+                    point.written["schedule"],
+                    f"{point.value.schedule}: a run of this schedule cannot be trained for "
                     "longer, which settle does; write wsd or constant, or `settle: off`",
                 )
         for block in blocks["loop"]:
-            trains += block.variants
+            trains += block.points
             if "steps" not in block.axes:
                 message = f"{block.name} has no field `steps`, its budget, which settle raises"
                 self.refuse(block.keys, f"{message}; give it one, or write `settle: off`")
                 return
-        steps = {variant.value.steps: variant for variant in trains}
-        for number, variant in list(steps.items())[1:]:
+        steps = {point.value.steps: point for point in trains}
+        for number, point in list(steps.items())[1:]:
             message = f"{number}: settle makes longer budgets by itself; write one number of steps"
-            self.refuse(variant.written["steps"], message)
+            self.refuse(point.written["steps"], message)
         if steps and settle.most < 2 * min(steps):
             message = f"most = {settle.most} leaves no budget of twice the {min(steps)} steps"
             of = "loop.steps" if self.of_loop else "train.steps"
             self.refuse(("settle",), f"{message} of {of}; raise it")
-        for variant in (variant for block in blocks["stop"] for variant in block.variants):
+        for point in (point for block in blocks["stop"] for point in block.points):
             for rule in ("tokens", "seconds", "flops", "plateau", "asha"):
-                if getattr(variant.value, rule) is not None:
+                if getattr(point.value, rule) is not None:
                     message = f"stop.{rule} ends runs that settle trains for longer"
-                    self.refuse(variant.written[rule], f"{message}; leave one of them out")
+                    self.refuse(point.written[rule], f"{message}; leave one of them out")
 
     def no_number(self, axis: str, blocks: Blocks) -> str | None:
         """Returns why an axis can't be searched, or None. It has to be a field, with numbers as its
@@ -656,12 +663,12 @@ class _Reader:
                 self.refuse(choice.keys, message)
         return tuple(sorted(choice.value for choice in choices))
 
-    def listed(self, key: str, example: str) -> list[Choice]:
+    def listed(self, key: str, example: str) -> list[Point]:
         """Returns the values of a key that takes a list."""
         default = KEYS[key].default
         raw = self.raw.get(key, [])
         if key not in self.raw or (raw == [] and not default):
-            return [Choice(value, (key,)) for value in default]
+            return [Point(value, (key,)) for value in default]
         if not isinstance(raw, list):
             self.refuse((key,), f"{shown(raw)}: write a list, such as {example}")
             return []

@@ -17,8 +17,7 @@ from sweepd.errors import UserError
 from sweepd.grid import registry
 from sweepd.grid.fingerprint import PACKAGE
 from sweepd.grid.metrics import directions
-from sweepd.grid.parameters import REQUIRED
-from sweepd.grid.registry import Entry
+from sweepd.grid.registry import REQUIRED, Entry
 
 GRIDS, TEMPLATE_FOLDER = PACKAGE / "grids", PACKAGE / "templates"
 SCHEMA = "grid.schema.json"

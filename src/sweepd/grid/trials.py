@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from math import inf, isfinite
+from typing import Any, ClassVar
 
 from sweepd.grid import lengths, metrics
-from sweepd.grid.axes import canonical, composed
+from sweepd.grid.axes import Point, canonical, columns, composed
 from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.fingerprint import Class
-from sweepd.grid.loops import LoopBudget, LoopFacts
 from sweepd.grid.metrics import BETTER, Better
-from sweepd.grid.parts import Part, Values, column
-from sweepd.grid.settings import Stop, Train
+from sweepd.grid.options import column
+from sweepd.grid.registry import fields_of
+from sweepd.grid.settings import Evaluate, Stop, Train
 
+COSTS = ("params", "flops", "train_flops")
+"""The costs that a loop's `cost()` may state."""
 DIGITS = 20
 """The number of hex digits of a hash."""
 Texts = Mapping[str, str]
@@ -27,6 +30,7 @@ Texts = Mapping[str, str]
 class Setting:
     """The facts that one setting of a task states about itself."""
 
+    task: Point
     size: int
     L: int
     capacity: int
@@ -34,6 +38,74 @@ class Setting:
     distinct_inputs: float
     decoded: int
     """The most tokens of a row that are decoded."""
+
+
+@dataclass(frozen=True)
+class LoopBudget:
+    """How long a loop runs. It offers searches what `Train` offers them.
+
+    steps: how often the loop is asked to train on; 0 where only the loop knows when it has ended.
+    lr: the value of the loop's field `lr`, by which its settings are put in order.
+    """
+
+    steps: int
+    lr: float
+
+    extensible: ClassVar[bool] = False
+    """Whether a longer run passes through the same weights. A loop's need not, since the loop may
+    do with its `steps` what it likes."""
+
+    @property
+    def trunk_end(self) -> int:
+        return self.steps
+
+    def peak_lr(self, d: int | None) -> float:
+        return self.lr
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """The facts that one setting of a loop states about itself. params, flops and train_flops are
+    None where its `cost` does not count them."""
+
+    task: str
+    size: int
+    budget: LoopBudget
+    params: int | None = None
+    flops: int | None = None
+    train_flops: float | None = None
+
+
+@dataclass(frozen=True)
+class Values:
+    """All values of one point of a grid, as the grid writes them. A trial carries them to the
+    worker that runs it. Its columns are made of them.
+
+    A user's own class is here only by its fields. A worker makes the instance, with the code of the
+    launch. A trial of a user's own loop has no train and no evaluate. Any other trial has no loop.
+    """
+
+    task: dict[str, Any]
+    model: dict[str, Any]
+    loop: dict[str, Any]
+    train: Train | None
+    evaluate: Evaluate | None
+    stop: Stop
+    lengths: tuple[float, ...] = ()
+    """The multiples of its length at which the grid asks for scores."""
+
+    @cached_property
+    def axes(self) -> dict[str, int | float | str | bool | None]:
+        """Every value by its column."""
+        blocks = {"task": self.task, "model": self.model, "loop": self.loop}
+        written = {"train": self.train, "evaluate": self.evaluate, "stop": self.stop}
+        blocks |= {kind: fields_of(one) for kind, one in written.items() if one}
+        found = {
+            name: value
+            for kind, fields in blocks.items()
+            for name, value in columns(kind, fields).items()
+        }
+        return found | lengths.written(self.lengths)
 
 
 @dataclass(frozen=True)
@@ -68,13 +140,10 @@ class Trial:
     train: Train | LoopBudget
     """The training that `values` ask for, with the number of steps that `stop.flops` pays for."""
     on_demand: bool
-    """Whether the trial runs only where an answer depends on it (`grid.reserve`), or as a fresh
+    """Whether the trial runs only where an answer depends on it (`plan.reserved`), or as a fresh
     seed."""
     task_where: str
     model_where: str
-    former_config: str | None
-    """The `config` that sweepd 0.1.0 gave to the trial, where that differs. It left out the file of
-    a user's own class."""
     loop_where: str = ""
     metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
     """The metrics that the trial may report, with the way in which each is better."""
@@ -127,76 +196,66 @@ class Trial:
         }
 
 
-@dataclass(frozen=True)
-class TrainedCell:
-    """A point of the grid without its seed, for the built-in training.
+def trained_trials(
+    setting: Setting,
+    model: Point,
+    cost: Costs,
+    code: str,
+    settings: tuple[Point, Point, Point],
+    factors: tuple[float, ...],
+    seeds: Sequence[int],
+    *,
+    on_demand: bool,
+) -> Iterator[Trial]:
+    """Yields the trials of the built-in training that differ in the seed alone. What they share,
+    texts to hash and columns, is put together once.
 
-    Its trials differ in little. What they share, texts to hash and columns, is put together once.
+    settings: those of train, evaluate and stop. factors: the multiples of its length at which the
+    grid asks for scores.
     """
-
-    task: Part
-    setting: Setting
-    model: Part
-    cost: Costs
-    code: str
-    train: Part
-    evaluate: Part
-    stop: Part
-    lengths: tuple[float, ...] = ()
-    """The multiples of its length at which the grid asks for scores."""
-
-    def trials(self, seeds: Sequence[int], *, on_demand: bool) -> Iterator[Trial]:
-        task, model, train, cost = self.task, self.model, self.train, self.cost
-        fitted = _fitted(train.value, self.stop.value, cost)
-        parting = {"steps", "decay"} if fitted.extensible else {"decay"}
-        # Of a budget of FLOPs the weights see only the steps that it pays for.
-        trajectory = {**train.told, "steps": fitted.steps}
-        common = {name: value for name, value in trajectory.items() if name not in parting}
-        weights = {"task": task.identity, "model": model.identity, "train": train.text}
-        trunk = {**weights, "train": canonical(common)}
-        stop = canonical({"success": None, **self.stop.rules})
-        unscored = {**weights, "evaluate": self.evaluate.text, "stop": stop}
-        asked = lengths.written(self.lengths)
-        whole = {**unscored, **{name: canonical(value) for name, value in asked.items()}}
-        former = {**whole, "task": task.former_identity, "model": model.former_identity}
-        reported = metrics.directions(task.value.metrics)
-        of_cell = partial(
-            Trial,
-            code=self.code,
-            task_name=task.name,
-            model_name=model.name,
-            size=self.setting.size,
-            L=self.setting.L,
-            values=Values(
-                task=task.fields,
-                model=model.fields,
-                loop={},
-                train=train.value,
-                evaluate=self.evaluate.value,
-                stop=self.stop.value,
-                lengths=self.lengths,
-            ),
-            params=cost.params,
-            flops=cost.flops,
-            flops_weights=cost.flops_weights,
-            state_bytes=cost.state_bytes,
-            train_bytes=cost.train_bytes(fitted.batch_size),
-            train_flops=train_flops(cost.flops, fitted.steps * fitted.batch_size),
-            train=fitted,
-            on_demand=on_demand,
-            task_where=task.where,
-            model_where=model.where,
-            metrics={**BETTER, **reported, **lengths.scores(reported, self.lengths)},
-        )
-        yield from _seeded(of_cell, seeds, self.code, whole, trunk, former, unscored)
+    task, (train, evaluate, stop) = setting.task, settings
+    fitted = _fitted(train.value, stop.value, cost)
+    # Of a budget of FLOPs the weights see only the steps that it pays for.
+    trajectory = {**train.axes, "steps": fitted.steps}
+    parting = {"steps", "decay"} if fitted.extensible else {"decay"}
+    common = {name: value for name, value in trajectory.items() if name not in parting}
+    weights = {"task": task.identity, "model": model.identity, "train": train.text}
+    stop_text = canonical({"success": None, **stop.rules})
+    unscored = {**weights, "evaluate": evaluate.text, "stop": stop_text}
+    asked = {name: canonical(value) for name, value in lengths.written(factors).items()}
+    reported = metrics.directions(task.value.metrics)
+    of_cell = partial(
+        Trial,
+        code=code,
+        task_name=task.name,
+        model_name=model.name,
+        size=setting.size,
+        L=setting.L,
+        values=Values(
+            task.fields, model.fields, {}, train.value, evaluate.value, stop.value, factors
+        ),
+        params=cost.params,
+        flops=cost.flops,
+        flops_weights=cost.flops_weights,
+        state_bytes=cost.state_bytes,
+        train_bytes=cost.train_bytes(fitted.batch_size),
+        train_flops=train_flops(cost.flops, fitted.steps * fitted.batch_size),
+        train=fitted,
+        on_demand=on_demand,
+        task_where=task.where,
+        model_where=model.where,
+        metrics={**BETTER, **reported, **lengths.scores(reported, factors)},
+    )
+    trunk = {**weights, "train": canonical(common)}
+    for seed in seeds:
+        trial = _seeded(of_cell, seed, code, {**unscored, **asked}, trunk)
+        yield replace(trial, unscored_config=_config(unscored, seed)) if asked else trial
 
 
 def loop_trials(
-    loop: Part, facts: LoopFacts, code: str, stop: Part, seeds: Sequence[int], *, on_demand: bool
+    loop: Point, facts: LoopFacts, code: str, stop: Point, seeds: Sequence[int], *, on_demand: bool
 ) -> Iterator[Trial]:
     """Yields the trials of a user's own loop that differ in the seed alone."""
-    weights = {"loop": loop.identity}
-    whole = {**weights, "stop": canonical(stop.rules)}
     of_cell = partial(
         Trial,
         code=code,
@@ -218,7 +277,10 @@ def loop_trials(
         loop_where=loop.where,
         metrics=metrics.directions(loop.value.metrics),
     )
-    yield from _seeded(of_cell, seeds, code, whole, weights, whole, whole)
+    weights = {"loop": loop.identity}
+    whole = {**weights, "stop": canonical(stop.rules)}
+    for seed in seeds:
+        yield _seeded(of_cell, seed, code, whole, weights)
 
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
@@ -233,35 +295,22 @@ def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _seeded(
-    of_cell: Callable[..., Trial],
-    seeds: Sequence[int],
-    code: str,
-    whole: Texts,
-    trunk: Texts,
-    former: Texts,
-    unscored: Texts,
-) -> Iterator[Trial]:
-    """Yields the trials of a cell, one for each seed.
+    of_cell: Callable[..., Trial], seed: int, code: str, whole: Texts, trunk: Texts
+) -> Trial:
+    """Returns the trial of a cell with this seed. whole, trunk: the texts that `config` and `trunk`
+    hash besides the seed. `trunk` hashes the code too."""
+    config = _config(whole, seed)
+    return of_cell(
+        seed=seed,
+        config=config,
+        id=_of_code(canonical(config), code),
+        trunk=_of_code(composed({**trunk, "seed": canonical(seed)}), code),
+    )
 
-    whole, trunk, former, unscored: the texts that `config`, `trunk`, `former_config` and
-    `unscored_config` hash besides the seed. `trunk` hashes the code too. `former` is `whole` where
-    sweepd 0.1.0 hashed the same, and `unscored` is `whole` where there are no `lengths`.
-    """
 
-    def other_config(texts: Texts, seeded: Texts) -> str | None:
-        return None if texts == whole else _digest(composed({**texts, **seeded}))
-
-    for seed in seeds:
-        seeded = {"seed": canonical(seed)}
-        config = _digest(composed({**whole, **seeded}))
-        yield of_cell(
-            seed=seed,
-            config=config,
-            id=_of_code(canonical(config), code),
-            trunk=_of_code(composed({**trunk, **seeded}), code),
-            former_config=other_config(former, seeded),
-            unscored_config=other_config(unscored, seeded),
-        )
+def _config(texts: Texts, seed: int) -> str:
+    """Returns the hash of settings and seed. texts: canonical JSON of the settings by name."""
+    return _digest(composed({**texts, "seed": canonical(seed)}))
 
 
 def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
@@ -281,3 +330,52 @@ def _of_code(text: str, code: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def loop_facts(loop: Any) -> LoopFacts:
+    """Returns the facts that an instance states about itself. Raises ValueError, or whatever its
+    code raises, if the instance can't be used."""
+    task, size = loop.task, getattr(loop, loop.size_field)
+    if not isinstance(task, str) or not task:
+        raise ValueError(f"task = {task!r}: must be a text, such as 'digits'")
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise ValueError(f"{loop.size_field} = {size!r}: it is the size, so a whole number")
+    costs = _costs(loop)
+    return LoopFacts(
+        task,
+        size,
+        LoopBudget(_steps(loop), _number(getattr(loop, "lr", 0.0))),
+        params=None if (params := costs.get("params")) is None else int(params),
+        flops=None if (flops := costs.get("flops")) is None else int(flops),
+        train_flops=costs.get("train_flops"),
+    )
+
+
+def _steps(loop: Any) -> int:
+    steps = getattr(loop, "steps", 0)
+    if (
+        isinstance(steps, bool)
+        or not isinstance(steps, int)
+        or (steps < 1 and hasattr(loop, "steps"))
+    ):
+        raise ValueError(f"steps = {steps!r}: a budget of steps is a whole number from 1 on")
+    return steps
+
+
+def _costs(loop: Any) -> dict[str, float]:
+    """Returns what `cost()` states, or nothing if there is no `cost`."""
+    if not hasattr(loop, "cost"):
+        return {}
+    told = loop.cost()
+    if not isinstance(told, Mapping) or not set(told) <= set(COSTS):
+        raise ValueError(f"cost() gave {told!r}; it gives a mapping of some of {', '.join(COSTS)}")
+    for name, value in told.items():
+        most = inf if name == "train_flops" else 2**63
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < most:
+            raise ValueError(f"cost() gave {name} = {value!r}; it must be a number, 0 or more")
+    return dict(told)
+
+
+def _number(value: object) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and isfinite(value) else 0.0  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.own import own_classes
 from sweepd.grid.placement import Placement
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
+from sweepd.grid.user_classes import own_classes
 from sweepd.provenance import home, provenance
 from sweepd.run.own_code import keep_sources
 from sweepd.search.base import Search

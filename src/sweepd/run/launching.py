@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
-from sweepd.grid.own import changed_defaults
 from sweepd.grid.placement import Resources
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid, parse_grid
+from sweepd.grid.user_classes import changed_defaults
 from sweepd.run.own_code import folder_of, refuse_namesakes
 from sweepd.search.base import Search
 from sweepd.search.estimate import Bill, bills

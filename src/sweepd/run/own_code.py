@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.fingerprint import current_code, fingerprint, source, trial_code, trial_files
-from sweepd.grid.own import KINDS, own_blocks, own_files
 from sweepd.grid.plan import Plan
 from sweepd.grid.registry import hold, is_own
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial
+from sweepd.grid.user_classes import KINDS, own_blocks, own_files
 from sweepd.provenance import ORIGIN
 from sweepd.store.store import Store, SweepInfo
 

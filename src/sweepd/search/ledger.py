@@ -89,14 +89,14 @@ def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
         todo.append(trial)
         if ending and ending.status == "failed":
             failed.append(trial)
-        own, former, twins = (
+        own, twins = (
             ended.get((trial.task_name, trial.model_name, config or ""), [])
-            for config in (trial.config, trial.former_config, trial.unscored_config)
+            for config in (trial.config, trial.unscored_config)
         )
         if any(twin.code == trial.code for twin in twins):
             unscored.append(trial)
-        if own or former:
-            other[trial.id] = sorted(own + former, key=lambda one: (-one.attempt, one.id))
+        if own:
+            other[trial.id] = sorted(own, key=lambda one: (-one.attempt, one.id))
     return Standing(tuple(done), tuple(todo), tuple(failed), other, tuple(unscored))
 
 

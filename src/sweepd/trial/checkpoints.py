@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from sweepd.grid import lengths
-from sweepd.grid.loops import LoopBudget
-from sweepd.grid.parts import column
+from sweepd.grid.options import column
 from sweepd.grid.settings import Evaluate, Stop, unsolved
-from sweepd.grid.trials import Trial
+from sweepd.grid.trials import LoopBudget, Trial
 from sweepd.store.names import Checkpoint
 from sweepd.store.schema import TRIALS
 

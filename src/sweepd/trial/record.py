@@ -14,7 +14,7 @@ from typing import Any
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import lengths
 from sweepd.grid.fingerprint import current_code
-from sweepd.grid.parts import column
+from sweepd.grid.options import column
 from sweepd.grid.registry import result_name
 from sweepd.grid.spec import SETTINGS
 from sweepd.grid.yamlfile import dump, parse

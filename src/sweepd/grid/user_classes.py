@@ -11,8 +11,7 @@ from typing import Any
 
 from sweepd.grid.axes import Block
 from sweepd.grid.fingerprint import PACKAGE, Kind, source, trial_files
-from sweepd.grid.parameters import REQUIRED, parameters
-from sweepd.grid.registry import is_own
+from sweepd.grid.registry import REQUIRED, is_own, parameters
 from sweepd.grid.spec import Grid
 
 RecordedClasses = Mapping[str, Mapping[str, Mapping[str, Any]]]

@@ -38,8 +38,7 @@ from sweepd.grid.trials import Trial
 from sweepd.intervals import wilson
 from sweepd.search import settle
 from sweepd.search.base import Search
-from sweepd.search.pooling import is_near, pooled
-from sweepd.search.seeds import Outcome
+from sweepd.search.seeds import Outcome, is_near, pooled
 from sweepd.search.staircase import StaircaseSearch, search_of
 
 GRID = """

@@ -395,7 +395,7 @@ def pooled(column: str, better: Better, rules: Collection[PassRule]) -> tuple[li
     rules: all that a cell may have. The median of an even count is the mean of the two middle
     values: the middle one in rising order, and the middle one in falling order. `all` takes the
     worst seed and `any` the best. If a seed that diverged has an infinitely bad score, the mean is
-    as bad, and so is the median of two infinite values that differ. `search.pooling` applies the
+    as bad, and so is the median of two infinite values that differ. `search.seeds` applies the
     same rules.
     """
     seeds = quoted(column)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from sweepd.grid.metrics import range_of
-from sweepd.grid.options import CONFIRMING, Goal, PassRule
-from sweepd.search.pooling import is_near, pooled
+from sweepd.grid.metrics import Better, is_share, range_of
+from sweepd.grid.options import CONFIRMING, MEAN_DIGITS, Goal, PassRule
+from sweepd.intervals import wilson
 
 if TYPE_CHECKING:  # questions count seeds too, and do without plans
     from sweepd.grid.plan import Plan
@@ -217,6 +218,41 @@ def decide(goal: Goal, rule: PassRule, bounds: Sequence[Bounds]) -> bool | None:
 def _vote(goal: Goal, low: float, high: float) -> bool | None:
     met = goal.met(low)
     return met if met == goal.met(high) else None
+
+
+def pooled(scores: Sequence[float], rule: PassRule, better: Better) -> float:
+    """Returns the score of a cell from its seeds' scores by the pass rule. The rule `all` takes
+    the worst score, and `any` the best. Questions pool in SQL (`query.cells_sql`)."""
+    rising = sorted(scores)
+    worst, best = (rising[0], rising[-1]) if better == "up" else (rising[-1], rising[0])
+    match rule:
+        case "mean":
+            return round(_mean(scores, better), MEAN_DIGITS)
+        case "median":
+            count = len(rising)
+            return _mean([rising[(count - 1) // 2], rising[count // 2]], better)
+        case "all":
+            return worst
+        case "any":
+            return best
+
+
+def _mean(scores: Sequence[float], better: Better) -> float:
+    """Returns the mean. A seed that diverged has an infinitely bad score. The mean is then that
+    bad too, even if a seed that has not ended counts as infinitely good."""
+    worst = -math.inf if better == "up" else math.inf
+    return worst if worst in scores else fmean(scores)
+
+
+def is_near(scores: Sequence[float], totals: Sequence[int], goal: Goal, rule: PassRule) -> bool:
+    """Returns whether Wilson's interval of the cell's score contains the goal's threshold.
+    totals: the sizes of the test samples that are known. Scores that are not shares have no such
+    interval, so the answer for them is False."""
+    if not scores or not totals or not is_share(goal.metric):
+        return False
+    total = sum(totals) if rule == "mean" else max(totals)
+    low, high = wilson(pooled(scores, rule, goal.better), total)
+    return low <= goal.threshold <= high
 
 
 def cells_of(plan: Plan) -> list[CellSeeds]:

@@ -28,7 +28,7 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
 from sweepd.grid.options import LEAST_SEEDS, Goal, PassRule, Settle
-from sweepd.search.pooling import is_near, pooled
+from sweepd.search.seeds import is_near, pooled
 
 STILL_TO_COME = 2.0
 """The most that all further doublings may gain, as a multiple of the last one's gain. It

@@ -347,7 +347,7 @@ def _carried(name: str, scores: ScoreDirections) -> str:
 
     A seed that was planned on demand, and has not run at its cell's budget, has what it reached
     with its largest smaller budget. It counts as solved there, since a pass stays a pass
-    (`search.ladder`).
+    (`search.stairs.Ladder`).
     """
     value = f"shorter.{quoted(name)}"
     if name == "status":

@@ -26,9 +26,9 @@ from sweepd.query.answers import ask
 from sweepd.query.minima import Candidate, Verdict, judge
 from sweepd.run.driver import sweep_info
 from sweepd.search.base import Search
-from sweepd.search.frontier import Position
 from sweepd.search.seeds import CellSeeds, Outcome
 from sweepd.search.stairs import Stair
+from sweepd.search.walk import Position
 from sweepd.store.store import Store
 from sweepd.trial.attempt import ledger_columns
 

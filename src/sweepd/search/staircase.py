@@ -1,6 +1,6 @@
-"""The staircase search: of the whole grid, only the cells that the frontier depends on.
+"""The staircase search: of the whole grid, only the cells that the boundary depends on.
 
-`frontier` says which cells those are. Here they become trials. The grid's pass rule says which
+`walk` says which cells those are. Here they become trials. The grid's pass rule says which
 seeds run. Of the nuisance values, one combination that passes is enough. The cheapest trial runs
 first. Trials run ahead of their turn where slots would be idle.
 """
@@ -17,9 +17,9 @@ from sweepd.grid.options import Staircase
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
 from sweepd.search.base import GridSearch, Search
-from sweepd.search.frontier import Position
 from sweepd.search.seeds import CellSeeds
 from sweepd.search.stairs import Stair, stairs
+from sweepd.search.walk import Position
 
 WORTH_A_GUESS = 1.0
 """The time that a guess must save on average for each unit of time that it wastes (`worth_it`)."""
@@ -29,7 +29,7 @@ step or more, so at a smaller chance they would waste more than they save (`wort
 
 
 class StaircaseSearch(Search):
-    """Runs the cells that the frontier of each line depends on (`frontier`), the cheapest first.
+    """Runs the cells that the boundary of each line depends on (`walk`), the cheapest first.
 
     With slots to spare it runs trials ahead of their turn, where that saves more than it risks.
     """
@@ -169,12 +169,12 @@ class StaircaseSearch(Search):
     def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
         """Returns the least, mean and greatest sum of each weight over the trials still to be run.
 
-        The least and the greatest are over every monotone frontier and every way in which seeds
-        may vote. The mean is over frontiers, halfway between few and many seeds.
+        The least and the greatest are over every monotone boundary and every way in which seeds
+        may vote. The mean is over boundaries, halfway between few and many seeds.
         """
         sums = [[0.0, 0.0, 0.0] for _ in weights]
         for stair, known in zip(self.stairs, self.known, strict=True):
-            tried = [stair.line.complete(known, passes) for passes in stair.line.frontiers()]
+            tried = [stair.line.complete(known, passes) for passes in stair.line.boundaries()]
             for total, weight in zip(sums, weights, strict=True):
                 few = {
                     (at, passed): sum(map(weight, self.fewest(stair, at, passed)))

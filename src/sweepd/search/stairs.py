@@ -12,7 +12,6 @@ from sweepd.grid.options import Goal, PassRule, Settle, Staircase
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial
-from sweepd.search.frontier import Known, Position, SearchLine
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of, refuses
 from sweepd.search.settle import (
     AtRate,
@@ -27,6 +26,7 @@ from sweepd.search.settle import (
     lead_doubling,
     settled_mark,
 )
+from sweepd.search.walk import Known, Position, SearchLine
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,5 @@
-"""The staircase on one line of the grid. On every monotone surface it finds the frontier. It tries
-no more cells than it may, and none above the frontier. It tests its assumption and the values that
+"""The staircase on one line of the grid. On every monotone surface it finds the boundary. It tries
+no more cells than it may, and none above the boundary. It tests its assumption and the values that
 it only inferred. Where the assumption fails it looks closer."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweepd.search.frontier import Known, Position, SearchLine
+from sweepd.search.walk import Known, Position, SearchLine
 
 SIZES, WIDTHS = (4, 6, 8, 10), (8, 16, 32, 64, 128, 256)
 
@@ -32,7 +32,7 @@ def surface(minima: Sequence[float]) -> Callable[[Position], bool]:
 
 
 @given(MONOTONE)
-def test_the_walk_finds_every_monotone_frontier(minima: list[float]) -> None:
+def test_the_walk_finds_every_monotone_boundary(minima: list[float]) -> None:
     tried = line().complete({}, surface(minima))
     for size, least in zip(SIZES, minima, strict=True):
         passed = [width for at, width in tried if at == size and tried[at, width]]
@@ -114,13 +114,13 @@ def test_a_forecast_names_what_may_come_next(minima: list[float], steps: int) ->
     assert step not in forecast and not forecast.keys() & known.keys()
 
 
-def test_the_chances_are_those_of_all_monotone_frontiers() -> None:
+def test_the_chances_are_those_of_all_monotone_boundaries() -> None:
     small = line(sizes=(1, 2, 3), widths=(1, 2))
-    frontiers = list(small.frontiers())
-    assert len(frontiers) == 10
+    boundaries = list(small.boundaries())
+    assert len(boundaries) == 10
     starts: list[Known] = [{}, {(1, 1): False}, {(1, 1): True, (2, 1): False}]
     for known in starts:
-        possible = [f for f in frontiers if all(f(p) == ok for p, ok in known.items())]
+        possible = [f for f in boundaries if all(f(p) == ok for p, ok in known.items())]
         _, step = small.walk(known)
         assert step is not None
         for position, chance in small.forecast(known, 0.01):
@@ -132,11 +132,11 @@ def test_the_chances_are_those_of_all_monotone_frontiers() -> None:
 
 @given(st.integers(2, 12), st.integers(2, 12))
 @settings(max_examples=20)
-def test_a_sample_of_frontiers_is_monotone_and_holds_the_extremes(sizes: int, widths: int) -> None:
+def test_a_sample_of_boundaries_is_monotone_and_holds_the_extremes(sizes: int, widths: int) -> None:
     wide = line(sizes=range(sizes), widths=range(1, widths + 1))
     found = [
         tuple(min((w for w in range(1, widths + 1) if f((s, w))), default=99) for s in range(sizes))
-        for f in wide.frontiers()
+        for f in wide.boundaries()
     ]
     assert all(list(minima) == sorted(minima) for minima in found)
     assert {(1,) * sizes, (99,) * sizes} <= set(found)

@@ -1,11 +1,11 @@
-"""The frontier of one line of the grid, found without trying every cell.
+"""The boundary of one line of the grid, found without trying every cell.
 
 A line holds the cells that differ in two axes only. One is the minimised axis (the width d). The
-other is the axis along which the problem grows (the size). The frontier is assumed to be
+other is the axis along which the problem grows (the size). The boundary is assumed to be
 monotone: a width that fails at one size also fails at larger sizes. The walk (saddleback search;
 Dijkstra, Bird 2006) starts at the smallest size and width. After a cell that passes it goes to
 the next size, after one that fails to the next width. So rows + columns - 1 cells decide the
-line, and no width above the frontier is tried.
+line, and no width above the boundary is tried.
 
 Every function here depends on what is known, not on how it came to be known. So it makes no
 difference whether a search was interrupted, or whether another sweep has run half of it.
@@ -30,14 +30,14 @@ that it stays undecided, for example where trials failed or were stopped early. 
 on as after a failure, but answers do not call it one."""
 Role = Literal["walk", "spot check", "widened", "speculation"]
 
-MOST_FRONTIERS = 300
-"""The most of a line's possible frontiers that `frontiers` goes through."""
+MOST_BOUNDARIES = 300
+"""The most of a line's possible boundaries that `boundaries` goes through."""
 
 
 @dataclass(frozen=True)
 class SearchLine:
     """One line of the grid. costs: the cost of each position. spot_checks: how many cells to
-    check on either side of the frontier."""
+    check on either side of the boundary."""
 
     costs: Mapping[Position, float]
     spot_checks: int
@@ -84,9 +84,9 @@ class SearchLine:
 
     def checks(self, known: Known) -> list[Position]:
         """Returns cells off the finished staircase that test the assumption. On either side of
-        the frontier they are the nearest ones, and of equally near ones the cheapest. They
+        the boundary they are the nearest ones, and of equally near ones the cheapest. They
         include the next smaller width of each size that has a pass. Were its failure only
-        inferred, the frontier could climb but never fall."""
+        inferred, the boundary could climb but never fall."""
         if not self.spot_checks:
             return []
         path, _ = self.walk(known)
@@ -95,12 +95,12 @@ class SearchLine:
         inferred: list[Position] = []
         for size, widths in self.rows:
             passed = [i for i, width in enumerate(widths) if known.get((size, width))]
-            frontier = min(passed, default=len(widths))
+            boundary = min(passed, default=len(widths))
             for i, width in enumerate(widths):
                 if (position := (size, width)) not in path:
-                    side = above if i > frontier else below
-                    side.append((abs(i - frontier), self.costs[position], position))
-                    if passed and i == frontier - 1:
+                    side = above if i > boundary else below
+                    side.append((abs(i - boundary), self.costs[position], position))
+                    if passed and i == boundary - 1:
                         inferred.append(position)
         nearest = [p for side in (above, below) for *_, p in sorted(side)[: self.spot_checks]]
         return list(dict.fromkeys([*nearest, *inferred]))
@@ -142,7 +142,7 @@ class SearchLine:
 
     def chance(self, step: Position) -> float:
         """Returns how likely it is that the walk's next position passes, if all monotone
-        frontiers that agree with what is known are equally likely."""
+        boundaries that agree with what is known are equally likely."""
         sizes = sum(size >= step[0] for size, _ in self.rows)
         widths = sum(p[0] == step[0] and p[1] >= step[1] for p in self.costs)
         return sizes / (sizes + widths)
@@ -170,14 +170,14 @@ class SearchLine:
             tried |= {position: passes(position) for position in wanted}
         return tried
 
-    def frontiers(self) -> Iterator[Callable[[Position], bool]]:
-        """Yields every monotone frontier, as a function that says whether a position passes. If
-        there are more than `MOST_FRONTIERS`, yields the extreme ones and a fixed sample."""
+    def boundaries(self) -> Iterator[Callable[[Position], bool]]:
+        """Yields every monotone boundary, as a function that says whether a position passes. If
+        there are more than `MOST_BOUNDARIES`, yields the extreme ones and a fixed sample."""
         sizes = [size for size, _ in self.rows]
         widths = sorted({width for _, width in self.costs})
         choices = [*widths, math.inf]
         found: Iterator[tuple[float, ...]] = combinations_with_replacement(choices, len(sizes))
-        if math.comb(len(sizes) + len(widths), len(widths)) > MOST_FRONTIERS:
+        if math.comb(len(sizes) + len(widths), len(widths)) > MOST_BOUNDARIES:
             found = self._sampled(choices, len(sizes))
         for minima in found:
             least = dict(zip(sizes, minima, strict=True))
@@ -189,7 +189,7 @@ class SearchLine:
         for choice in choices:
             yield (choice,) * count
             yield (choices[0],) * (count - 1) + (choice,)
-        for _ in range(MOST_FRONTIERS - 2 * len(choices)):
+        for _ in range(MOST_BOUNDARIES - 2 * len(choices)):
             # Stars and bars: each monotone sequence is as likely as any other.
             bars = sorted(generator.sample(range(len(choices) - 1 + count), count))
             yield tuple(choices[bar - i] for i, bar in enumerate(bars))

@@ -36,15 +36,7 @@ from sweepd.query.minima import Candidate, judge
         ({(8, 16): None, (8, 32): 0.9}, ("above", None, 32, 1)),
         ({(8, 16): 0.5, (8, 32): None}, ("open", None, 16, 0)),
         ({(8, 16): 0.5, (8, 32): ("stopped", 0.1)}, ("open", None, 16, 0)),
-    ],
-)
-def test_verdicts_at_one_size(cells: Any, expected: Any) -> None:
-    assert verdicts(grid(cells)) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("cells", "expected"),
-    [
+        # beside smaller and larger sizes
         ({(6, 16): 0.5, (8, 16): None, (6, 32): 0.95, (8, 32): 0.95}, ("bracketed", 32, 16, 1)),
         ({(6, 16): 0.5, (8, 16): None, (6, 32): 0.5, (8, 32): 0.95}, ("not monotone", 32, 16, 1)),
         ({(6, 16): 0.5, (8, 16): None}, ("above", None, 16, 1)),
@@ -52,10 +44,9 @@ def test_verdicts_at_one_size(cells: Any, expected: Any) -> None:
         ({(8, 16): None, (8, 32): 0.95, (12, 16): 0.5}, ("at most", 32, None, 0)),
     ],
 )
-def test_verdicts_from_smaller_sizes(cells: Any, expected: Any) -> None:
-    store = grid(cells)
-    answer = question(store, "min d where acc > 0.9")
-    [row] = [row for row in answer.rows if row["size"] == 8]
+def test_verdicts_of_one_size(cells: Any, expected: Any) -> None:
+    rows = question(grid(cells), "min d where acc > 0.9").rows
+    [row] = [row for row in rows if row["size"] == 8]
     assert (row["verdict"], row["value"], row["fail"], row["inferred"]) == expected
 
 

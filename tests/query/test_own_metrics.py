@@ -97,15 +97,10 @@ def test_a_metric_is_a_column_before_anybody_reports_it() -> None:
     views = connect(untried, code="all")
     assert views.sql("SELECT f1, err FROM trials").rows == []
     assert views.sql("SELECT f1 FROM metrics").rows == []
-
-
-def test_rows_of_metrics_have_it() -> None:
     made = store({(2, 4): [0.9]})
-    id_ = made.plan[0]["id"]
-    made.steps = [{"id": id_, "attempt": 1, "step": 1, "f1": 0.9, "seconds": 1.0}]
-    assert connect(made, code="all").sql("SELECT step, f1 FROM metrics").rows == [
-        {"step": 1, "f1": 0.9}
-    ]
+    made.steps = [{"id": made.plan[0]["id"], "attempt": 1, "step": 1, "f1": 0.9, "seconds": 1.0}]
+    rows = connect(made, code="all").sql("SELECT step, f1 FROM metrics").rows
+    assert rows == [{"step": 1, "f1": 0.9}]
 
 
 def test_beside_trials_of_the_built_in_training() -> None:

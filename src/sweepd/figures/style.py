@@ -71,11 +71,8 @@ GAP = 8
 def ordered(models: Sequence[str]) -> list[str]:
     """Returns the models without repetition. Those that ship with sweepd come first, in the order
     of SHIPPED, and the others follow by name."""
-    shipped = list(SHIPPED)
-    return sorted(
-        set(models),
-        key=lambda name: (shipped.index(name) if name in SHIPPED else len(shipped), name),
-    )
+    place = {name: number for number, name in enumerate(SHIPPED)}
+    return sorted(set(models), key=lambda name: (place.get(name, len(place)), name))
 
 
 def marks(models: Sequence[str]) -> list[ModelMark]:

@@ -222,7 +222,7 @@ def plan(
 
     >>> forecast = plan("grids/quickstart.yaml", {"model.d": [2, 4]})
     >>> forecast.cells, forecast.trials, forecast.done
-    (8, 24, 0)
+    (16, 48, 0)
     """
     from sweepd.cluster import Local
     from sweepd.grid.spec import load_grid

@@ -64,7 +64,7 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
     run(store, *mini)
     run(store, folder / "small.yaml", ["lengths=[1.5,2]", *TINY])
     save(store, folder / "small.yaml", ["name=from_500", *TINY])
-    overrides = ["task.n=[4,8,10]", "model.d=[8,16]", "seeds=[0]", "settle=off", *TINY]
+    overrides = ["task.n=[4,8,16]", "model.d=[8,16]", "seeds=[0]", "settle=off", *TINY]
     trial = run(store, folder / "grids" / "quickstart.yaml", overrides)
 
     proxy = Proxy(objects)

@@ -201,6 +201,31 @@ def test_a_replaced_file_that_has_no_digest_in_its_name_hides_none_of_ours(
     assert sorted(ours.read_metrics().table["id"].to_pylist()) == ["a", "b", "c"]
 
 
+def test_rows_that_a_damaged_large_file_of_ours_held_are_brought(
+    pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end, which lists the files that it replaced, can still be read."""
+    monkeypatch.setattr(tables, "SMALL_BYTES", -1)
+    ours, theirs = pair
+    for store in (ours, theirs):
+        for trial in ("a" * 9, "b" * 9):
+            store.write_metrics([{"id": trial, "attempt": 0, "step": 1, "loss": 0.5}])
+    originals = metrics_files(theirs)
+    ours.compact()
+    ours.delete(ours.garbage(0), 0)
+    [large] = metrics_files(ours)
+    data = bytearray(ours._folder.read(f"metrics/{large}"))
+    data[9] ^= 1
+    ours._folder.put(f"metrics/{large}", bytes(data))
+    with pytest.raises(EnvironmentFailure, match="doctor --deep"):
+        ours.read_metrics(["a" * 9, "b" * 9])
+    _, damaged = merged(ours, theirs)
+    assert [one.path for one in damaged] == [ours._folder.where(f"metrics/{large}")]
+    assert set(originals) < set(metrics_files(ours))
+    ours._folder.delete([f"metrics/{large}"])
+    assert sorted(ours.read_metrics().table["id"].to_pylist()) == ["a" * 9, "b" * 9]
+
+
 KEPT, OWN = "000000400-{}.keep.pt", "000000500-{}.pt"
 
 

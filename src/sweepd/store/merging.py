@@ -111,7 +111,7 @@ def _metrics(ours: MergeSide, theirs: MergeSide) -> Iterator[MergeStep]:
     contents, their_damaged = theirs.metrics.whole()
     theirs.damaged += their_damaged
     broken = {one.path.rpartition("/")[2]: one for one in our_damaged}
-    there = ours.metrics.names() - broken.keys()
+    there = ours.metrics.names(broken.keys())
     copied: list[File] = []
     for file, content in contents.items():
         held = content.replaces if isinstance(content, Footer) else replaces(content.schema)

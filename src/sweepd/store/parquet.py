@@ -201,7 +201,7 @@ def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.T
     """Returns the rows of an examined file that are filed by one of these values. Only the row
     groups that may hold them are read. Raises EnvironmentFailure if they cannot be read."""
     try:
-        parquet = pq.ParquetFile(reader)
+        parquet = pq.ParquetFile(reader, page_checksum_verification=True)
         column = parquet.schema_arrow.get_field_index(layout.filed_by)
         spans = [
             parquet.metadata.row_group(group).column(column).statistics

@@ -127,10 +127,10 @@ class TableFolder:
         data = to_parquet(replacing(table, list(replaced)))
         return Packed(f"{COMPACTED}-{digest(data)}.parquet", data)
 
-    def names(self) -> set[str]:
+    def names(self, damaged: Collection[str]) -> set[str]:
         """Returns the names of all files whose rows are here. They are those that lie here, and
-        those replaced."""
-        files = self._files()
+        those that these replace. `damaged` files hold nothing, even where their end can be read."""
+        files = [file for file in self._files() if file.name not in damaged]
         compacted = self._look(_compacted(files), self._small)
         return {file.name for file in files} | _replaced_by(compacted)
 

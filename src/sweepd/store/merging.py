@@ -84,7 +84,7 @@ def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Ite
         elif ours.folder.read(name) != record:
             raise EnvironmentFailure(
                 f"launch {number} of {ours.folder.address} is another one than that of "
-                f"{theirs.folder.address}: both began in the same millisecond, or a record was "
+                f"{theirs.folder.address}: both began in the same microsecond, or a record was "
                 "changed; these stores cannot be merged"
             )
     yield from _files(ours.folder, theirs, "code", "files of code", _is_source)

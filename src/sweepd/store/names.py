@@ -14,16 +14,16 @@ launches apart."""
 
 
 def next_launch(folder: Folder) -> int:
-    """Returns a number for a new launch: the milliseconds since 1970, or one more than the latest.
+    """Returns a number for a new launch: the microseconds since 1970, or one more than the latest.
 
     So a later launch of a store has a higher number, and no two stores give the same one, but for
-    the odds that they launch in the same millisecond, which a merge notices.
+    the odds that they launch in the same microsecond, which a merge notices.
     """
-    return max([time.time_ns() // 1_000_000, *(number + 1 for number in records(folder))])
+    return max([time.time_ns() // 1_000, *(number + 1 for number in records(folder))])
 
 
 def attempt_number(launch: int, tried: int) -> int:
-    """Returns the number of an attempt of a trial, below 2^53. `tried` counts the tries of its
+    """Returns the number of an attempt of a trial, below 2^63. `tried` counts the tries of its
     launch, from 1; 0 gives a number below those of all of them."""
     return launch * TRIES + tried
 

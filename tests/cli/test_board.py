@@ -1,6 +1,6 @@
 """The board that shows a running sweep. Its content is a pure function of rows: what the map says
 of each place, what is done and what is left. How it is drawn is compared with pictures in text.
-Covers `cli/drawing.py`."""
+Covers `cli/board.py`."""
 
 from __future__ import annotations
 

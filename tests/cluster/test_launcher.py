@@ -1,6 +1,6 @@
 """The cluster files for Ray's launcher: what is refused before any money is spent, and what is
-handed to Ray. tests/machines brings the clusters themselves up. Covers `cluster/autoscaler.py`,
-`cluster/aws.py`, `cluster/cloud.py`, `cluster/gcp.py` and `cluster/onprem.py`."""
+handed to Ray. tests/machines brings the clusters themselves up. Covers `cluster/autoscaler.py`
+and `cluster/launcher.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What sweepd hands to Slurm. The script is one that a shell can read, with the user's options in
 it. What a cluster file should not say is refused. tests/machines/test_slurm.py runs it on a real
-Slurm. Covers `cluster/batch.py`."""
+Slurm. Covers `cluster/slurm.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A sweep on a cluster of several raylets, which Ray's Jobs API hands over. The sweep goes on when
 the client that launched it is killed, and when a node is killed. It runs the user's own code as it
-was in the folder of the launch. Covers `__main__.py`, `cli/cluster.py`, `cluster/address.py` and
-`cluster/jobs.py`."""
+was in the folder of the launch. Covers `__main__.py`, `cli/cluster.py` and `cluster/jobs.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """What the paper published: its Table 2 from our own counts, and the comparison on the command
-line. Every shipped grid has the plan that its comments describe. Covers `cli/compare.py`."""
+line. Every shipped grid has the plan that its comments describe. Covers `compare` in
+`cli/ask.py`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`sweepd gc`, on a disk and on S3: what it deletes, what it never deletes, and that it asks first.
-Covers `cli/gc.py` and `store/garbage.py`."""
+Covers `cli/housekeeping.py` and `store/garbage.py`."""
 
 from __future__ import annotations
 

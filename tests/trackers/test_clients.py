@@ -1,5 +1,5 @@
 """Each tracker through its own client, without a network: it shows what it was told. Covers
-`trackers/base.py`, `trackers/mlflow.py`, `trackers/tensorboard.py` and `trackers/wandb.py`."""
+`trackers/base.py` and `trackers/clients.py`."""
 
 from __future__ import annotations
 

@@ -221,8 +221,6 @@ def watched(address: str, sweep: str | None) -> None:
 
 def _awaited(address: str, sweep: str | None) -> Store:
     """Returns the store, once it holds the sweep, or any sweep at all if none is named."""
-    from sweepd.store.store import Store
-
     told = False
     while True:
         store = Store.find(address)

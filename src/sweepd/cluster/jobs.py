@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from sweepd.cluster import jobs
 from sweepd.cluster.base import Note, Remote, Work
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Nodes
@@ -138,20 +137,20 @@ class Address(Remote):
         return self.nodes
 
     def up(self, note: Note) -> None:
-        jobs.connect(self.address)
+        connect(self.address)
         note(f"a Ray cluster answers at {self.address}")
 
     def find(self, sweep: str, results: str) -> str | None:
-        return jobs.find(jobs.connect(self.address), sweep, results)
+        return find(connect(self.address), sweep, results)
 
     def start(self, work: Work, note: Note) -> str:
-        return jobs.submit(jobs.connect(self.address), work, work.command(self.python))
+        return submit(connect(self.address), work, work.command(self.python))
 
     def follow(self, job: str, note: Note) -> int:
-        return jobs.follow(jobs.connect(self.address), job, note)
+        return follow(connect(self.address), job, note)
 
     def status(self) -> list[dict[str, Any]]:
-        return jobs.status(jobs.connect(self.address))
+        return status(connect(self.address))
 
     def down(self, note: Note) -> None:
         note(f"the cluster at {self.address} is somebody else's: it is left as it is")

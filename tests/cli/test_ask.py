@@ -1,5 +1,5 @@
 """The tables that people see of `sweepd query`, printed by the command line over a real store.
-Covers `query/shown.py`.
+Covers `query/readable.py`.
 
 What `min` prints without --wide is in tests/query/test_pivot.py.
 """

@@ -1,7 +1,7 @@
 """The view `metrics` over real files: large files are scanned and small ones are read. The rows are
 those of a slow twin that reads each file and compares all rows. A scan asks for parts of a file,
-and reaches no other file. Tables that are lent answer as their copies. Covers `query/running.py`
-and `query/scanning.py`."""
+and reaches no other file. Tables that are lent answer as their copies. Covers
+`query/metrics.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Settling: when a cell that fails stands still, and what both searches train for longer because of
 it. Their answers are the same whatever the order of results, the slots, kills and failures. Covers
-`grid/reserve.py`, `search/ladder.py` and `search/stairs.py`."""
+`search/settle.py` and `search/stairs.py`."""
 
 from __future__ import annotations
 

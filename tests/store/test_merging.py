@@ -1,6 +1,6 @@
 """Merging two stores. No row is lost or doubled, and the answers stay the same. A merge that was
 cut off goes on where it was. Also tested: what is moved as it is, what is refused, what is damaged,
-and a merge between a laptop's disk and an object store. Covers `store/merged_sweeps.py`."""
+and a merge between a laptop's disk and an object store. Covers `store/merging.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The results folder: how it is made and opened, and its sweeps, launches, checkpoints, logs and
 locks. Its promises are the same wherever it is. So they are tested once on a local disk and once on
-S3. Covers `store/launches.py`.
+S3. Covers `store/names.py`.
 
 Tables have their own tests (`test_tables.py`). So have locks, and the storage below the store.
 """

@@ -199,7 +199,7 @@ def doctor(
     checks = [*_checks(address), *(_deep_checks(address) if deep else ())]
     emit(["check", "ok", "detail"], checks, form)
     if not all(check["ok"] for check in checks):
-        raise typer.Exit(3)
+        raise typer.Exit(EnvironmentFailure.exit_code)
 
 
 def _checks(address: str) -> Iterator[dict[str, Any]]:

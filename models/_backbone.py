@@ -91,10 +91,7 @@ class Attention(Mixer):
         self.rotation = sinusoids(capacity, self.widths[0] // self.heads)
 
     def initialise(self, generator: torch.Generator) -> None:
-        # One part at a time, since each projection has its own fan-out.
-        for weight in torch.split(self.qkv.weight, list(self.widths)):
-            nn.init.xavier_uniform_(weight, generator=generator)
-        nn.init.zeros_(self.qkv.bias)
+        xavier(self.qkv, generator, self.widths)
         xavier(self.out, generator)
 
     @abstractmethod
@@ -301,8 +298,13 @@ class NumberEmbedding(nn.Module):
         return torch.addcmul(self.offset, x.unsqueeze(-1), self.slope)
 
 
-def xavier(layer: nn.Linear, generator: torch.Generator) -> None:
-    nn.init.xavier_uniform_(layer.weight, generator=generator)
+def xavier(
+    layer: nn.Linear, generator: torch.Generator, widths: Sequence[int] | None = None
+) -> None:
+    """Draws the weights of a layer. widths: those of the projections that are fused in it. They are
+    drawn one at a time, since each has its own fan-out."""
+    for weight in torch.split(layer.weight, list(widths or [layer.out_features])):
+        nn.init.xavier_uniform_(weight, generator=generator)
     nn.init.zeros_(layer.bias)
 
 

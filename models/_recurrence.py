@@ -8,17 +8,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sweepd.models._architecture import Architecture
 from sweepd.models._backbone import Memory, Mixer
+from sweepd.models._transformer import TransformerArchitecture
 
 CHUNK = 32
 LEAST_LOG_DECAY = -2.5
 """A feature's state shrinks at most by exp(-2.5) = .08 a position. Over a chunk of 32 positions
 that is exp(-80), whose inverse float32 still holds."""
+
+
+@dataclass(frozen=True)
+class RecurrentArchitecture(TransformerArchitecture):
+    """Hyper-parameters of a transformer whose layers are recurrences. What autograd keeps of them
+    is counted, since no formula of attention holds for it."""
+
+    no_rotary: ClassVar[str | None] = (
+        "the state mixes keys of all distances; use sinusoidal, learned or none"
+    )
+    kept_floats = Architecture.kept_floats
 
 
 class Recurrence(Mixer):
@@ -73,6 +88,16 @@ def gated_sums(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> tuple[Tens
         state = shrink[:, :, chunk] * state + added[:, :, chunk]
     read = read + (q * so_far.exp()) @ torch.stack(before, dim=2)
     return read.flatten(2, 3)[:, :, :T], state
+
+
+def gated_step(
+    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state_BHKE: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Returns what one more position reads, (B, H, E), and the state after it, by the equations of
+    `gated_sums`. q, k (B, H, K), v (B, H, E), log_decay (B, H, K) or (B, H, 1)."""
+    added = k.unsqueeze(-1) * v.unsqueeze(-2)
+    state_BHKE = log_decay.exp().unsqueeze(-1) * state_BHKE + added
+    return (q.unsqueeze(-2) @ state_BHKE).squeeze(-2), state_BHKE
 
 
 def in_chunks(x_BHTE: Tensor, chunks: int) -> Tensor:

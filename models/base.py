@@ -22,7 +22,14 @@ from sweepd.models._backbone import (
 from sweepd.models._cache import CachedAttention
 from sweepd.models._counting import Part
 from sweepd.models._decoding import Decoder, can_decode, decoder
-from sweepd.models._recurrence import Recurrence, at_least_float32, gated_sums, without_autocast
+from sweepd.models._recurrence import (
+    Recurrence,
+    RecurrentArchitecture,
+    at_least_float32,
+    gated_step,
+    gated_sums,
+    without_autocast,
+)
 from sweepd.models._transformer import TransformerArchitecture
 
 __all__ = [
@@ -36,12 +43,14 @@ __all__ = [
     "Part",
     "Positions",
     "Recurrence",
+    "RecurrentArchitecture",
     "State",
     "Transformer",
     "TransformerArchitecture",
     "at_least_float32",
     "can_decode",
     "decoder",
+    "gated_step",
     "gated_sums",
     "read",
     "rotated",

@@ -7,7 +7,6 @@ front has an eigenvalue 1 - β_t, and 1 for all else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +15,17 @@ from torch.nn import functional as F
 from sweepd.models._backbone import xavier
 from sweepd.models._recurrence import CHUNK, in_chunks
 from sweepd.models.base import (
-    Architecture,
     Memory,
     Mixer,
     Recurrence,
-    TransformerArchitecture,
+    RecurrentArchitecture,
     at_least_float32,
     without_autocast,
 )
 
 
 @dataclass(frozen=True)
-class Delta(TransformerArchitecture):
+class Delta(RecurrentArchitecture):
     """The delta rule in chunks: what a key gave before is taken away before its new value is added.
 
     Source: Schlag et al. 2021 (arXiv 2102.11174); Yang et al. 2024 (arXiv 2406.06484), section 3,
@@ -38,10 +36,6 @@ class Delta(TransformerArchitecture):
         x (B, T, d) → q, k (length 1), v (B, H, T, E), β (B, H, T) → state (B, H, E, E), read by q →
         RMSNorm of each head → (B, T, d)
     """
-
-    no_rotary: ClassVar[str | None] = (
-        "the state mixes keys of all distances; use sinusoidal, learned or none"
-    )
 
     negative_eigenvalues: bool = False
     """whether β lies in (0, 2) and eigenvalues in (-1, 1), in place of (0, 1)"""
@@ -60,8 +54,6 @@ class Delta(TransformerArchitecture):
     def memory_floats(self, L: int) -> int:
         return self.d * (self.d // self.heads)
 
-    kept_floats = Architecture.kept_floats
-
 
 class DeltaRule(Recurrence):
     """Memory: the state (B, H, E, E), in float32 at least, also under autocast."""
@@ -73,9 +65,7 @@ class DeltaRule(Recurrence):
         self.beta, self.norm = nn.Linear(d, heads), nn.RMSNorm(d // heads)
 
     def initialise(self, generator: torch.Generator) -> None:
-        for part in self.qkv.weight.chunk(3):
-            nn.init.xavier_uniform_(part, generator=generator)
-        nn.init.zeros_(self.qkv.bias)
+        xavier(self.qkv, generator, (self.out.in_features,) * 3)
         xavier(self.out, generator)
         xavier(self.beta, generator)
 

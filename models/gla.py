@@ -7,7 +7,7 @@ on the token. With a fixed gate for each head it is the retention of RetNet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +16,12 @@ from torch.nn import functional as F
 from sweepd.models._backbone import xavier
 from sweepd.models._recurrence import LEAST_LOG_DECAY
 from sweepd.models.base import (
-    Architecture,
     Memory,
     Mixer,
     Recurrence,
-    TransformerArchitecture,
+    RecurrentArchitecture,
     at_least_float32,
+    gated_step,
     gated_sums,
     without_autocast,
 )
@@ -31,7 +31,7 @@ RANK, TEMPERATURE = 16, 16
 
 
 @dataclass(frozen=True)
-class Gla(TransformerArchitecture):
+class Gla(RecurrentArchitecture):
     """Linear attention whose state decays, by gates of the token or by a fixed one of each head.
 
     Source: Yang et al. 2023 (arXiv 2312.06635), section 4, with its gate of rank 16 to the power of
@@ -42,10 +42,6 @@ class Gla(TransformerArchitecture):
         x (B, T, d) → q, k, v (B, H, T, E), α (B, H, T, E) → decaying sum of kᵀ v (B, H, E, E), read
         by q → RMSNorm of each head, times silu(gate) → (B, T, d)
     """
-
-    no_rotary: ClassVar[str | None] = (
-        "the state mixes keys of all distances; use sinusoidal, learned or none"
-    )
 
     gate: Gate = "learned"
     """learned: from the token; fixed: as in RetNet"""
@@ -70,8 +66,6 @@ class Gla(TransformerArchitecture):
     def memory_floats(self, L: int) -> int:
         return self.d * (self.d // self.heads)
 
-    kept_floats = Architecture.kept_floats
-
 
 class GatedAttention(Recurrence):
     """Memory: the state (B, H, E, E), in float32 at least, also under autocast."""
@@ -90,9 +84,7 @@ class GatedAttention(Recurrence):
         self.register_buffer("fixed_decay", kept.log()[None, :, None].float(), persistent=False)
 
     def initialise(self, generator: torch.Generator) -> None:
-        for part in self.qkv.weight.chunk(3):
-            nn.init.xavier_uniform_(part, generator=generator)
-        nn.init.zeros_(self.qkv.bias)
+        xavier(self.qkv, generator, (self.out.in_features,) * 3)
         xavier(self.out, generator)
         xavier(self.read_gate, generator)
         if self.learned:
@@ -112,8 +104,7 @@ class GatedAttention(Recurrence):
         (state_BHEE,) = memory
         with without_autocast(x_BD):
             q, k, v, log_decay = map(at_least_float32, self.parts(x_BD))
-            state_BHEE = log_decay.exp().unsqueeze(-1) * state_BHEE + k[..., None] * v[..., None, :]
-            read = (q.unsqueeze(-2) @ state_BHEE).squeeze(-2)
+            read, state_BHEE = gated_step(q, k, v, log_decay, state_BHEE)
         return self.leave(read, x_BD), (state_BHEE,)
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

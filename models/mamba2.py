@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +15,12 @@ from torch.nn import functional as F
 
 from sweepd.models._backbone import xavier
 from sweepd.models.base import (
-    Architecture,
     Memory,
     Mixer,
     Recurrence,
-    TransformerArchitecture,
+    RecurrentArchitecture,
     at_least_float32,
+    gated_step,
     gated_sums,
     without_autocast,
 )
@@ -31,7 +30,7 @@ WIDTH = 4
 
 
 @dataclass(frozen=True)
-class Mamba2(TransformerArchitecture):
+class Mamba2(RecurrentArchitecture):
     """State-space layer (SSD) of inner width 2d, one decay for each head, b and c shared by heads.
 
     Source: Dao & Gu 2024 (arXiv 2405.21060), sections 6 and 7. Ours: each layer is followed by the
@@ -41,10 +40,6 @@ class Mamba2(TransformerArchitecture):
         x (B, T, d) → z, x (B, T, 2d), b, c (B, T, N), Δ (B, T, H) → convolution → state (B, H, N,
         2d / H), read by c → RMSNorm(y · silu(z)) → (B, T, d)
     """
-
-    no_rotary: ClassVar[str | None] = (
-        "the state mixes keys of all distances; use sinusoidal, learned or none"
-    )
 
     state: int = 16
     """N, numbers that each inner feature keeps"""
@@ -73,8 +68,6 @@ class Mamba2(TransformerArchitecture):
     def memory_floats(self, L: int) -> int:
         inner = 2 * self.d
         return inner * self.state + (WIDTH - 1) * (inner + 2 * self.state)
-
-    kept_floats = Architecture.kept_floats
 
 
 class StateSpace(Recurrence):
@@ -126,8 +119,7 @@ class StateSpace(Recurrence):
         q, k, v, skipped, log_decay = self.parts(convolved, pace_BH)
         with without_autocast(x_BD):
             q, k, v, log_decay = map(at_least_float32, (q, k, v, log_decay))
-            state = log_decay.exp().unsqueeze(-1) * state + k.unsqueeze(-1) * v.unsqueeze(-2)
-            read = (q.unsqueeze(-2) @ state).squeeze(-2)
+            read, state = gated_step(q, k, v, log_decay, state)
         return self.leave(read + skipped, z_BI), (state, seen_BWJ[:, 1:])
 
     def parts(self, convolved: Tensor, pace: Tensor) -> tuple[Tensor, ...]:

@@ -1,8 +1,8 @@
 """All that a model may build on: `from sweepd.models.base import Architecture, …`.
 
-A model needs torch and this file, nothing else. There are three base classes. `Model` needs `build`
+A model needs torch and this file, nothing else. There are four base classes. `Model` needs `build`
 alone, which returns a module from ids (B, T) to logits (B, T, V). `Architecture` is a `Model` with
-a width d. `TransformerArchitecture` needs an `Attention`.
+a width d. `TransformerArchitecture` needs an `Attention`, `RecurrentArchitecture` a `Recurrence`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Tables are put together by name, and an axis takes the narrowest type that holds
 
     null < bool < text        null < whole number < number < text
 
-No value is changed on the way, since whole numbers stay within ±2^53, which a float64 holds
-exactly. So the result does not depend on which tables were put together first.
+No value is changed on the way, since whole numbers of axes stay within ±2^53, which a float64
+holds exactly. So the result does not depend on which tables were put together first.
 
 Columns are made of Arrow's own buffers. `pa.array` would import pandas, which takes a seventh of a
 second and 80 MiB in every worker. To refuse it pandas for that one call would break `pa.array` of a

@@ -138,6 +138,8 @@ def bends(truth: Truth, shape: str) -> list[float]:
     x = np.array(truth.lengths)
     if shape == "sqrt":
         climbed = np.log2(x / np.log(x)) / 2
+    elif shape == "log":
+        climbed = np.log2(np.log(x))
     elif shape == "plateau":
         climbed = np.maximum(0, np.log2(x / np.sqrt(x[0] * x[-1])))
     else:

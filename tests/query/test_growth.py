@@ -17,7 +17,7 @@ from sweepd.query.laws import LAW_NAMES, Slope
 WIDTHS = (8, 16, 32, 64, 128, 256)
 COLUMNS = [
     "task", "model", "exponent", "low", "high", "growth", "factor",
-    "weight_constant", "weight_power", "weight_sqrt", "weight_plateau",
+    "weight_constant", "weight_log", "weight_power", "weight_sqrt", "weight_plateau",
     "points", "censored", "seeds", "over_standard", "over_standard_low", "over_standard_high",
     "predicted", "at_hand", "agrees", "reason",
 ]  # fmt: skip

@@ -159,6 +159,7 @@ def bent(shape: Sequence[float]) -> list[Point]:
         ("power", [0, 1, 2, 3, 4, 5]),
         ("plateau", [0, 0, 0, 1, 2, 3]),
         ("sqrt", [(i - math.log2((3 + i) / 3)) / 2 for i in range(6)]),
+        ("log", [math.log2((3 + i) / 3) for i in range(6)]),
     ],
 )
 def test_the_true_law_has_the_greatest_weight(name: str, shape: Sequence[float]) -> None:
@@ -169,7 +170,50 @@ def test_the_true_law_has_the_greatest_weight(name: str, shape: Sequence[float])
 
 def test_a_law_with_logarithms_needs_x_above_e() -> None:
     below = [Point(p.x / 8, p.tried) for p in STAIRS]
-    assert weights(below).keys() == {"constant", "power", "plateau"}
+    assert weights(below).keys() == {"constant", "log", "power", "plateau"}
+    at_one = [Point(p.x / 10, p.tried) for p in STAIRS]
+    assert weights(at_one).keys() == {"constant", "power", "plateau"}
+
+
+def slow_weights(points: Sequence[Point], rng: np.random.Generator) -> dict[str, float]:
+    """How often random laws of each kind, with random levels and errors, would give what is known:
+    the average likelihood of every trial."""
+    draws = 100_000
+    xs = np.array([point.x for point in points])
+    values = [math.log2(one.value) for point in points for one in point.tried]
+    octaves = np.log2(xs)
+    held = np.array([1 / scale for scale in SCALES])
+    exponent = rng.uniform(0, STEEPEST, draws)[:, None]
+    share = rng.uniform(0, 1, draws)[:, None]  # of the logarithm, at the middle size
+    knee = rng.choice(np.sort(octaves)[1:-1], draws)[:, None]
+    middle = (octaves.max() + octaves.min()) / 2
+    heights = {
+        "constant": np.zeros((draws, len(xs))),
+        "log": np.log2((1 - share) + share * octaves / middle),
+        "power": exponent * octaves,
+        "sqrt": np.log2(np.sqrt(xs / np.log(xs))) + np.zeros((draws, 1)),
+        "plateau": exponent * np.maximum(octaves - knee, 0),
+    }
+    found = {}
+    for name, height in heights.items():
+        level = rng.uniform(min(values) - SPARE / 2, max(values) + SPARE / 2, draws)
+        scale = rng.choice(SCALES, draws, p=held / held.sum())
+        error = rng.choice(ERRORS, draws, p=held_errors())
+        height = height - height.mean(axis=1, keepdims=True) + level[:, None]
+        likelihood = np.ones(draws)
+        for i, point in enumerate(points):
+            there = height[:, i] + error * rng.normal(size=draws)
+            for one in point.tried:
+                z = np.clip((math.log2(one.value) - there) / scale, -500, 500)
+                passes = STRAY + (1 - 2 * STRAY) / (1 + np.exp(-z))
+                likelihood *= passes**one.passed * (1 - passes) ** one.failed
+        found[name] = float(likelihood.mean())
+    return {name: one / sum(found.values()) for name, one in found.items()}
+
+
+@pytest.mark.parametrize("known", [STAIRS, LEVEL, CENSORED, SPLIT])
+def test_the_slow_twin_weighs_the_same(known: list[Point]) -> None:
+    assert weights(known) == pytest.approx(slow_weights(known, np.random.default_rng(0)), abs=0.05)
 
 
 def test_errors_that_sizes_share_cancel_in_a_difference() -> None:

@@ -50,7 +50,7 @@ OF_ANSWERS = {
     ),
     "fit": (
         *("exponent", "low", "high", "growth", "factor", "points", "censored", "predicted"),
-        *("weight_constant", "weight_power", "weight_sqrt", "weight_plateau"),
+        *("weight_constant", "weight_log", "weight_power", "weight_sqrt", "weight_plateau"),
         *("over_standard", "over_standard_low", "over_standard_high"),
         *("at_hand", "agrees", "reason"),
     ),

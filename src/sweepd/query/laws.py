@@ -64,10 +64,10 @@ STEEPEST = 2.0
 TINY = 1e-9
 SURE = 0.95
 """The probability from which on a law is said to grow or to fall."""
-LAW_NAMES = ("constant", "power", "sqrt", "plateau")
-"""The laws that are weighed against each other. constant: the value is the same at every x. power:
-x ** exponent. sqrt: √(x / ln x), which theory predicts for L. plateau: constant up to some size,
-and from there on x ** exponent."""
+LAW_NAMES = ("constant", "log", "power", "sqrt", "plateau")
+"""The laws that are weighed against each other. constant: the value is the same at every x. log:
+a + b · ln x, where neither a nor b is negative. power: x ** exponent. sqrt: √(x / ln x), which
+theory predicts for L. plateau: constant up to some size, and from there on x ** exponent."""
 
 
 @dataclass(frozen=True)
@@ -191,16 +191,21 @@ def fit(points: Sequence[Point]) -> Law:
 
 
 def weights(points: Sequence[Point]) -> dict[str, float]:
-    """Returns the probability of each of LAW_NAMES that the xs of these points allow. They sum to
-    1. `refusal` must be None for the points.
+    """Returns the probability of each of LAW_NAMES that the xs of these points allow: `log` needs
+    them above 1, and `sqrt` above e. They sum to 1. `refusal` must be None for the points.
 
-    Each law counts by its likelihood, averaged over all that the law leaves open: its level, and
-    exponents from 0 to STEEPEST. So a law that could fit anything gains nothing by that.
+    Each law counts by its likelihood, averaged over all that the law leaves open: its level,
+    exponents from 0 to STEEPEST, and of `log` the share that b · ln x has of the value at the
+    middle size, from 0 to 1. So a law that could fit anything gains nothing by that.
     """
     levels, sizes = _sizes(points)
     x = 2 ** (sizes.xs + sizes.middle)
     exponents = np.linspace(0, STEEPEST, SLOPES // 4)
     shapes = {"constant": [(np.zeros(1), sizes.xs)], "power": [(exponents, sizes.xs)]}
+    if x.min() > 1:
+        logarithms = np.log2(x) / sizes.middle
+        shares = np.linspace(0, 1, SLOPES // 4)
+        shapes["log"] = [(np.ones(1), np.log2(1 - b + b * logarithms)) for b in shares]
     if x.min() > e:
         shapes["sqrt"] = [(np.full(1, 0.5), np.log2(x / np.log(x)))]
     knees = np.sort(sizes.xs)[1:-1]

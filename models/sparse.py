@@ -40,8 +40,9 @@ class Sparse(TransformerArchitecture):
     B = 2^floor(log2(sqrt(L))) unless `block` is set, to a number or to a multiple of sqrt(L). L is
     the task's length, not the row's.
 
-    Source: Child et al. 2019 (arXiv 1904.10509), the "fixed" pattern, with the k, c and B of Yang
-    et al. 2024 (P1, arXiv 2402.13934). Ours: a key that is both near and a summary counts once.
+    Source: Child et al. 2019 (arXiv 1904.10509), the "fixed" pattern, with the c and B of Yang et
+    al. 2024 (P1, arXiv 2402.13934). Ours: k = 1, which P1 does not give; a key that is both near and
+    a summary counts once.
 
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → tiles of queries (B, H, N, Q, E) against the keys that

@@ -41,8 +41,8 @@ class Sparse(TransformerArchitecture):
     the task's length, not the row's.
 
     Source: Child et al. 2019 (arXiv 1904.10509), the "fixed" pattern, with the c and B of Yang et
-    al. 2024 (P1, arXiv 2402.13934). Ours: k = 1, which P1 does not give; a key that is both near and
-    a summary counts once.
+    al. 2024 (P1, arXiv 2402.13934). Ours: k = 1, which P1 does not give; a key that is both near
+    and a summary counts once.
 
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → tiles of queries (B, H, N, Q, E) against the keys that

@@ -7,3 +7,17 @@ LARGEST_INT = 2**53
 NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}"
 """A regular expression that matches the names of sweeps, and of the files and folders of a
 store."""
+
+
+def text_in_column(value: object) -> str:
+    """Returns a value as a column holds it whose values have several types. Equal numbers have
+    equal texts, whatever their type."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case float() if value.is_integer() and abs(value) <= LARGEST_INT:
+            return str(int(value))
+        case float():
+            return repr(float(value))
+        case _:
+            return str(value).encode(errors="replace").decode()  # no lone surrogates (paths)

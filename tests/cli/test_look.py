@@ -99,3 +99,17 @@ def test_samples_as_csv_are_those_of_json() -> None:
 def test_numbers_that_are_too_large_are_refused(words: list[str]) -> None:
     answer = inprocess.sweepd("sample", "lis", "--set", "n=8", *words)
     assert answer.code == 2 and words[1] in answer.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sample loud.py:Loud", "plan loud.yaml", "flops standard --task loud.py:Loud --set d=8"],
+)
+def test_what_a_file_prints_while_it_is_imported_is_no_data(folder: Path, command: str) -> None:
+    loud = MINE.replace("Bad", "Loud").replace("def sample", "def unused") + "print('loaded')\n"
+    (folder / "loud.py").write_text(loud)
+    (folder / "loud.yaml").write_text("task: {name: 'loud.py:Loud'}\nmodel: {name: linear, d: 8}\n")
+    answer = inprocess_run(f"{command} --json")
+    assert answer.code == 0 and "loaded" in answer.err
+    for line in answer.out.splitlines() if command.startswith("sample") else [answer.out]:
+        json.loads(line)

@@ -493,6 +493,31 @@ def test_whatever_a_user_s_class_raises_is_a_problem(tmp_path: Path) -> None:
     assert problem == f"grid.yaml:4: task.n[0]: {where}: KeyError: 'n'"
 
 
+MIXED = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+@dataclass(frozen=True)
+class Marked(Standard):
+    mark: int | float | bool | str | None = None
+"""
+
+
+def test_values_that_results_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MIXED)
+    text = "task: {name: lis}\nmodel:\n- {name: mine.py:Marked, d: 8, mark: MARK}\n"
+    marks = "[1, 1.0, true, '1', 'true', null, 'null', .5]"
+    found = problems(text.replace("MARK", marks), base=tmp_path)
+    assert found == [
+        f"grid.yaml:3: model[0].mark: {pair} are one value in results; keep one"
+        for pair in ("1 and 1.0", '1 and "1"', 'true and "true"')
+    ]
+    beside = text.replace("MARK", "1") + "- {name: mine.py:Marked, d: 8, mark: '1'}"
+    [found_beside] = problems(beside, base=tmp_path)
+    assert found_beside.startswith('grid.yaml:4: model[1].mark: 1 and "1" are one value')
+    assert read(text.replace("MARK", "[true, 1, .5, null, x]"), base=tmp_path)
+
+
 TWO = """
 from dataclasses import dataclass
 from sweepd.models.standard import Standard

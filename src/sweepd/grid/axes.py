@@ -206,7 +206,10 @@ def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Po
     found: list[Point] = []
     for i, item in enumerate(raw):
         if isinstance(item, list):
-            document.refuse((*keys, i), "a list inside an axis; write its values beside the others")
+            document.refuse(
+                (*keys, i),
+                "a list inside an axis; a value is one number, text, true, false or null",
+            )
         else:
             found += _read_value(document, kind, item, (*keys, i))
     return _distinct(document, found)

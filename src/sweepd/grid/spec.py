@@ -21,6 +21,7 @@ from sweepd.grid.axes import (
     Fields,
     Point,
     block_schema,
+    canonical,
     count,
     has_keys,
     plain,
@@ -46,7 +47,7 @@ from sweepd.grid.placement import Resources
 from sweepd.grid.registry import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
-from sweepd.limits import NAME
+from sweepd.limits import NAME, text_in_column
 
 MOST_RETRIES = 900
 """The largest `retries`. The tries of one launch have to fit into `store.launches.TRIES`."""
@@ -297,6 +298,7 @@ class _Reader:
             has_keys(self.document, KEYS, self.raw, (), "a grid")
         self.refuse_too_many()
         blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
+        self.refuse_same_in_results(blocks)
         self.tasks, self.lengths = blocks["task"], self.read_lengths()
         values = {key: self.one(key) for key in OPTIONS}
         name, goal = self.name(values["name"]), self.goal(values["goal"])
@@ -363,6 +365,21 @@ class _Reader:
             else:
                 found.append(read_block(self.document, SETTINGS[kind], item, keys))
         return tuple(block for block in found if block)
+
+    def refuse_same_in_results(self, blocks: Blocks) -> None:
+        """Refuses two values of a field that are one in results, such as 1 and '1'. A column of
+        several types holds texts, so their trials would be counted as seeds of one cell."""
+        for found in blocks.values():
+            first: dict[tuple[str, str, str], Any] = {}
+            for block in found:
+                for name, values in block.axes.items():
+                    for value in (
+                        value for value in values if isinstance(value, int | float | str)
+                    ):
+                        other = first.setdefault((block.name, name, text_in_column(value)), value)
+                        if canonical(other) != canonical(value):
+                            message = f"{shown(other)} and {shown(value)} are one value in results"
+                            self.refuse((*block.keys, name), f"{message}; keep one")
 
     def named(self, kind: str, raw: Any, keys: Keys) -> list[Block | None]:
         """Returns one block for each name of a block of tasks, models or loops. None stands for a

@@ -14,7 +14,7 @@ import sysconfig
 import textwrap
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -101,7 +101,8 @@ matches the pattern."""
 def module_of(where: str, path: Path) -> ModuleType:
     """Returns the module of a user's class, whose file is `path`. Raises UserError if it cannot be
     imported."""
-    with _readable_errors(path):
+    # What it prints meanwhile must not stand among rows that a command prints as JSON or CSV.
+    with _readable_errors(path), redirect_stdout(sys.stderr):
         return _load(path) if where.endswith(".py") else importlib.import_module(where)
 
 

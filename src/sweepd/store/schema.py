@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sweepd.limits import LARGEST_INT
+from sweepd.limits import LARGEST_INT, text_in_column
 from sweepd.listing import Row
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -306,20 +306,7 @@ def _column(name: str, rows: Sequence[Row], kind: pa.DataType) -> pa.Array:
         raise ValueError(f"column {name}, of type {kind}: {error}") from error
 
 
-def _text(value: object) -> str:
-    """Returns a value as text. Equal numbers have equal texts, whatever their type."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case float() if value.is_integer() and abs(value) <= LARGEST_INT:
-            return str(int(value))
-        case float():
-            return repr(float(value))
-        case _:
-            return str(value).encode(errors="replace").decode()  # no lone surrogates (paths)
-
-
-_CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {FLOAT: float, TEXT: _text}
+_CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {FLOAT: float, TEXT: text_in_column}
 """The functions that convert values to the type of a column. Whole numbers need none."""
 
 
@@ -340,7 +327,7 @@ def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type == kind:
         return column
     if kind == TEXT and column.type in (BOOL, INT, FLOAT):
-        texts = [None if value is None else _text(value) for value in column.to_pylist()]
+        texts = [None if value is None else text_in_column(value) for value in column.to_pylist()]
         return pa.chunked_array([texts], TEXT)
     return column.cast(kind, safe=kind != FLOAT)  # a float64 takes the nearest number
 

@@ -51,7 +51,7 @@ class Mine(LIS):
 
 def write(folder: Path, name: str, text: str) -> Path:
     path = folder / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
@@ -137,6 +137,24 @@ def test_a_file_that_another_module_shadows(tmp_path: Path) -> None:
         find_model("two/mine.py:Mine", tmp_path)
     with pytest.raises(UserError, match="`import math` would not read"):
         find_model("three/mine.py:Mine", tmp_path)
+
+
+def test_a_package_of_helpers_that_another_one_shadows(tmp_path: Path) -> None:
+    """Two folders with a package of one name: the second file would run the first one's."""
+    for folder, width in (("one", 7), ("two", 8)):
+        write(tmp_path, f"{folder}/aids_c/__init__.py", "")
+        write(tmp_path, f"{folder}/aids_c/gain.py", "from aids_c.inner import WIDTH")
+        write(tmp_path, f"{folder}/aids_c/inner.py", f"WIDTH = {width}")
+        write(tmp_path, f"{folder}/plain.py", f"from aids_d.gain import WIDTH\n{MODEL}")
+        write(tmp_path, f"{folder}/aids_d/gain.py", f"WIDTH = {width}")
+        text = "from aids_c.gain import WIDTH\n" + MODEL.replace("= 3", "= WIDTH")
+        write(tmp_path, f"{folder}/mine.py", text)
+    assert find_model("one/mine.py:Mine", tmp_path)(d=8).window == 7  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match=r"`import aids_c[.a-z]*` would not read .*rename"):
+        find_model("two/mine.py:Mine", tmp_path)
+    find_model("one/plain.py:Mine", tmp_path)  # a folder without __init__.py is a package, too
+    with pytest.raises(UserError, match=r"`import aids_d.gain` would not read .*rename"):
+        find_model("two/plain.py:Mine", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -623,6 +623,7 @@ def test_files_name_the_sweep_and_the_base(tmp_path: Path) -> None:
         (bool, True, True),
         (str, "yes", "yes"),
         (int | str, "3", "3"),
+        (str, "None", "None"),
         (Literal["a", 1], 1, 1),
     ],
 )
@@ -641,6 +642,7 @@ def test_scalars(kind: Any, raw: object, value: object) -> None:
         (Literal["a", 1], True, "true: must be a number"),
         (float, "nan", '"nan": must be a finite number'),
         (int | None, "x", "must be a valid integer"),
+        (str | None, "None", '"None": a text here, though null is possible; write null'),
         (int, {"a": 1}, "one value is needed here"),
     ],
 )

@@ -288,6 +288,8 @@ def scalar(kind: Any, raw: Any) -> Any:
         quotes = "; put it in quotes" if "a valid string" in reasons else ""
         needed = " or ".join(dict.fromkeys(reasons))
         raise ValueError(f"{shown(raw)}: must be {needed}{quotes}") from None
+    if value == "None" and _admits_null(kind):
+        raise ValueError('"None": a text here, though null is possible; write null')
     if isinstance(value, bool) != isinstance(raw, bool):
         wanted = "true or false" if isinstance(value, bool) else "a number, not true or false"
         raise ValueError(f"{shown(raw)}: must be {wanted}")
@@ -296,6 +298,13 @@ def scalar(kind: Any, raw: Any) -> Any:
     if isinstance(value, int) and abs(value) > LARGEST_INT:
         raise ValueError(f"{shown(raw)}: must be {_SMALLER}")
     return value
+
+
+def _admits_null(kind: Any) -> bool:
+    try:
+        return adapter(kind).validate_python(None) is None
+    except ValidationError:
+        return False
 
 
 _SMALLER = "a whole number from -2^53 to 2^53"

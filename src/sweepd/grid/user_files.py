@@ -150,16 +150,22 @@ class _Anew(SourceFileLoader):
 
 
 def _refuse_strangers(path: Path) -> None:
-    """Raises UserError where a module that is loaded already would shadow a file of the same name
-    beside `path`."""
-    for name in fingerprint.imported_names(path):
-        beside, loaded = path.parent / f"{name}.py", sys.modules.get(name)
-        if loaded and beside.is_file():
-            file = getattr(loaded, "__file__", None)
-            if file is None or not beside.samefile(file):
+    """Raises UserError where a module that is loaded already stands in the place of a file that
+    `path` runs: a helper beside it, or one in a package there, however deep."""
+    names = fingerprint.imported_names(path)
+    runs = {name: path.parent / f"{name}.py" for name in names}
+    for file in fingerprint.trial_files(path, roots=()):
+        if file != path and file.is_relative_to(path.parent):
+            parts = file.relative_to(path.parent).with_suffix("").parts
+            runs[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    for name, file in runs.items():
+        loaded = sys.modules.get(name)
+        if loaded and file.is_file():
+            other = getattr(loaded, "__file__", None)
+            if other is None or not file.samefile(other):
                 raise UserError(
-                    f"{path}: `import {name}` would not read {beside}: another module of this "
-                    f"name is loaded already ({file or 'built in'}); rename the file"
+                    f"{path}: `import {name}` would not read {file}: another module of this "
+                    f"name is loaded already ({other or 'built in'}); rename the file or its folder"
                 )
 
 

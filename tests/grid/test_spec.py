@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sweepd.grid.axes import scalar
 from sweepd.grid.options import Goal
-from sweepd.grid.placement import Resources
+from sweepd.grid.placement import Nodes, Resources
 from sweepd.grid.plan import plan
 from sweepd.grid.settings import LrRule, Stop, Train
 from sweepd.grid.spec import (
@@ -599,6 +599,15 @@ def test_a_task_and_a_model_may_share_an_alias(tmp_path: Path) -> None:
 def test_resources() -> None:
     assert read(GRID + "resources: {cpus: 0.5, gpus: 1}").resources == Resources(0.5, 1)
     assert read(GRID + "resources: {gpus: 0.25}").resources == Resources(1.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("share", "held"), [(0.3, 24), (0.4, 16), (0.25, 32), (0.15, 48), (1, 8), (2, 4), (3, 2)]
+)
+def test_a_share_of_a_card_is_one_card_s(share: float, held: int) -> None:
+    """The first four are what Ray 2.60 makes ready of placement groups on 8 cards."""
+    node = Nodes(most=1, cpus=64, gpus=8)
+    assert node.held(Resources(cpus=0.01, gpus=share)) == held
 
 
 def test_files_name_the_sweep_and_the_base(tmp_path: Path) -> None:

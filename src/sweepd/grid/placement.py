@@ -48,7 +48,13 @@ class Nodes:
     def held(self, per_trial: Resources) -> int:
         """Returns how many trials one of these nodes runs at once."""
         by_cpus = int(self.cpus / per_trial.cpus + 1e-9)
-        return min(by_cpus, int(self.gpus / per_trial.gpus + 1e-9)) if per_trial.gpus else by_cpus
+        if not per_trial.gpus:
+            return by_cpus
+        # Ray gives a trial that takes a share of a card that share of one card: at .3, three trials
+        # fit each card, and the tenths that are left on eight cards fit no more.
+        whole = int(self.gpus / per_trial.gpus + 1e-9)
+        shares = int(self.gpus) * int(1 / per_trial.gpus + 1e-9)
+        return min(by_cpus, shares if per_trial.gpus < 1 else whole)
 
 
 def slots(nodes: Iterable[Nodes], per_trial: Resources) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 from e2e.conftest import Running
-from shell import ONE_AT_A_TIME, SharedShell
+from shell import ONE_AT_A_TIME, SharedShell, Shell
 from waiting import meanwhile, wait_until
 
 SETTINGS = """
@@ -82,3 +83,17 @@ def test_drivers_that_want_the_same_things(mine: SharedShell, running: Running) 
         "SELECT count(*) AS times FROM attempts WHERE status = 'completed' GROUP BY id"
     )
     assert [row["times"] for row in times] == [1] * 13
+
+
+def test_ray_starts_where_the_temporary_folder_has_a_long_path(tmp_path: Path) -> None:
+    """As that of a Slurm job may be. Ray's sockets lie below it, and a socket's path is short."""
+    far = tmp_path / ("job_" + "1" * 60)
+    far.mkdir()
+    shell = Shell(tmp_path, environment={"TMPDIR": str(far)})
+    (tmp_path / "g.yaml").write_text(
+        "task: {name: lookup, n: 4}\ntrain: {steps: 2}\n" + SETTINGS + f"resources: {ONE_AT_A_TIME}"
+    )
+    shell.run("launch", "g.yaml", "--yes")
+    assert [row["status"] for row in shell.rows("sql", "SELECT status FROM trials")] == [
+        "completed"
+    ]

@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 SETTINGS = {
@@ -60,6 +61,9 @@ from sweepd.run.worker import LaunchSpec, Worker, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 
+LONGEST_TMPDIR = 36
+"""The most bytes of the path of a temporary folder in which Ray starts. The path of a socket may
+have 107, and Ray adds up to 70: `/ray/session_2026-11-26_17-32-17_414003_4194304/sockets/…`."""
 LOOK_SECONDS = 1.0
 """The seconds after which the driver checks again that the processes of a private Ray still run."""
 
@@ -76,6 +80,7 @@ def start_ray(address: str | None) -> None:
     if not address:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex()
         ray_private.stay_on_loopback()
+        use_short_tmpdir()
         job = ray_private.job_without_driver_path()
         where = {"address": "local", "job_config": job, "include_dashboard": False}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -89,6 +94,21 @@ def start_ray(address: str | None) -> None:
     logging.getLogger("ray.tune.tune").setLevel(logging.CRITICAL)  # lost workers are ours to report
     for number, handler in handlers.items():  # Ray's C++ part would abort the process on SIGTERM
         signal.signal(number, handler)
+
+
+def use_short_tmpdir() -> None:
+    """Makes Ray keep its sockets in a folder of this user's below /tmp, where the path of its usual
+    one, such as that of a Slurm job, is too long for a socket."""
+    if len(os.fsencode(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())) <= LONGEST_TMPDIR:
+        return
+    short = Path(f"/tmp/sweepd-ray-{os.getuid()}")
+    short.mkdir(mode=0o700, exist_ok=True)
+    if short.lstat().st_uid != os.getuid():
+        raise EnvironmentFailure(
+            f"{short} belongs to another user, and the path of the temporary folder is too long "
+            f"for Ray: set RAY_TMPDIR to a folder whose path has at most {LONGEST_TMPDIR} bytes"
+        )
+    os.environ["RAY_TMPDIR"] = str(short)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,20 @@ def starting_little() -> Iterator[None]:
     minimal = _changed(utils, get_dashboard_dependency_error=lambda: ImportError("not wanted"))
     spared = {"start_monitor": nothing, "start_api_server": nothing, "start_log_monitor": nothing}
     with minimal, _changed(Node, **spared):
+        yield
+
+
+@contextmanager
+def in_their_own_groups() -> Iterator[None]:
+    """Starts the processes of a Ray that is started within the block in process groups of their
+    own. A SIGTERM to the whole group of a launch, as `timeout`, systemd and Slurm send it, or a
+    terminal that closes, would end Ray before the trials have saved.
+
+    There is no public setting for this. Without the private part such a signal ends Ray.
+    """
+    from ray._private import services
+
+    with _changed(services, ConsolePopen=partial(services.ConsolePopen, process_group=0)):
         yield
 
 

@@ -75,8 +75,8 @@ def kill(driver: subprocess.Popen[str]) -> None:
 def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
     shell: SharedShell, running: Running, tmp_path: Path
 ) -> None:
-    """Ctrl-C interrupts the sweep. It is resumed elsewhere, and killed when it has gone on. Then it
-    is resumed again."""
+    """SIGTERM interrupts the sweep. It is resumed elsewhere, and killed when it has gone on. Then
+    it is resumed again."""
     shell.folder = tmp_path / "a"
     shell.folder.mkdir()
     shell.write("v1.py", NET.replace("MODULE", "standard").replace("BASE", "Standard"))
@@ -97,7 +97,10 @@ def test_resume_equals_no_interruption_wherever_a_sweep_goes_on(
         shell.write(name, "1 / 0")
     first = {path.parent for path in checkpoints()}
     wait_until(lambda: {path.parent for path in checkpoints()} - first, process=process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does
+    # As `timeout`, systemd and Slurm do: to the launch and to its group, Ray's processes among
+    # them. test_live presses Ctrl-C.
+    os.kill(process.pid, signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130 and "sweepd resume own" in err, err
     rows = shell.sql("SELECT status, error FROM attempts ORDER BY status")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -76,6 +78,8 @@ MaxHours = Annotated[
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")
 ]
+TWICE_SECONDS = 0.3
+"""Two signals within so many seconds count as one: people take longer."""
 MOST_NAMED = 3
 """How many failed trials a launch names at most when it ends."""
 
@@ -338,22 +342,36 @@ def _name_failed(launched: Launched, progress: Progress, sweep: str, address: st
 
 @contextmanager
 def _stopping(progress: Progress) -> Iterator[threading.Event]:
-    """Within this block, Ctrl-C or SIGTERM sets the event, and a second signal ends the process at
-    once."""
-    event = threading.Event()
+    """Within this block, Ctrl-C, SIGTERM or the end of the terminal sets the event, and a second
+    signal ends the process at once."""
+    event, asked = threading.Event(), 0.0
 
     def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if number == signal.SIGHUP:  # whoever prints to a terminal that is gone gets an error
+            for terminal in terminals:
+                os.dup2(nowhere, terminal)
         if event.is_set():
-            progress.leave("", INTERRUPTED_EXIT)
+            # `timeout` and others send one signal twice: to the process and to its group.
+            if time.monotonic() - asked > TWICE_SECONDS:
+                progress.leave("", INTERRUPTED_EXIT)
+            return
+        asked = time.monotonic()
         event.set()
         progress.note("stopping: saving what runs (once more to leave at once)")
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    terminals = [number for number in (1, 2) if os.isatty(number)]
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # `nohup` ignores it
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield event
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(nowhere)
 
 
 def _site(cluster: Path | None) -> Cluster:

@@ -86,7 +86,11 @@ def start_ray(address: str | None) -> None:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        with ray_private.keeping_sigterm(), ray_private.starting_little():
+        with (
+            ray_private.keeping_sigterm(),
+            ray_private.starting_little(),
+            ray_private.in_their_own_groups(),
+        ):
             ray.init(**where, **quiet)
     except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
         what = f"no Ray to join at {address}" if address else "Ray did not start"

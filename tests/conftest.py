@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from object_store import GoogleProxy, Objects, Proxy
+from object_store import Amazon, GoogleProxy, Objects, Proxy
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, here and in processes of tests
 """Models of tests are tiny. Threads would wait for one another, and more so where several tests run
@@ -62,6 +62,17 @@ def s3(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """The way to all s3:// addresses, for this process and those that it starts."""
     proxy = Proxy(objects)
     proxy.lead_s3(monkeypatch)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def amazon(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[Amazon]:
+    """Likewise, where all buckets are in Frankfurt and the environment says nothing of it."""
+    proxy = Amazon(objects, "eu-central-1")
+    proxy.lead_s3(monkeypatch)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
     yield proxy
     proxy.close()
 

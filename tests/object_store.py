@@ -21,6 +21,10 @@ None: nothing."""
 HANG_SECONDS = 1.0
 BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 FORBIDDEN = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+ELSEWHERE = (
+    b"<Error><Code>PermanentRedirect</Code><Message>The bucket you are attempting to access must be"
+    b" addressed using the specified endpoint.</Message></Error>"
+)
 
 Answer = tuple[int, dict[str, str], bytes]
 """Status, headers, content."""
@@ -77,6 +81,26 @@ class Proxy:
         patch.setenv("AWS_ENDPOINT_URL", self.url)
         patch.setenv("AWS_ACCESS_KEY_ID", "someone")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+class Amazon(Proxy):
+    """As strict about regions as Amazon, and moto is not: who signs for another region than the
+    bucket's is sent away, and whoever asks learns the region, also without credentials."""
+
+    def __init__(self, to: Objects, region: str) -> None:
+        super().__init__(to)
+        self.region = region
+        self.tells = True
+        """Whether it says which region that is."""
+
+    def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        given = {name.lower(): value for name, value in headers.items()}
+        there = {"x-amz-bucket-region": self.region} if self.tells else {}
+        if "authorization" not in given:
+            return 403, there, FORBIDDEN
+        if f"/{self.region}/s3/" not in given["authorization"]:
+            return 301, there, ELSEWHERE
+        return super().relay(method, path, headers, body)
 
 
 class GoogleProxy(Proxy):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from object_store import Answer, Fault, Objects, Proxy
+from object_store import Amazon, Answer, Fault, Objects, Proxy
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store.bucket import ObjectFolder
@@ -92,6 +92,33 @@ def test_a_bucket_that_does_not_exist() -> None:
         if name != "delete":  # which S3 does not mind
             with pytest.raises(UserError, match="no-such-bucket/results: there is no such bucket"):
                 act(folder)
+
+
+@pytest.mark.parametrize("said", [None, "us-west-2"])
+def test_the_region_of_a_bucket_is_found(
+    amazon: Amazon, bucket: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This also holds where the environment says another one."""
+    if said:
+        monkeypatch.setenv("AWS_DEFAULT_REGION", said)
+    folder = ObjectFolder(f"s3://{bucket}/results")
+    folder.put("present", DATA)
+    for name, act in ACTS.items():
+        assert act(folder), name
+    asked = len(amazon.requests)
+    assert ObjectFolder(folder.address).read("present") == b"new"
+    assert len(amazon.requests) == asked + 1, "a process asks for it once"
+
+
+def test_a_region_that_nobody_tells_ends_at_once(amazon: Amazon, bucket: str) -> None:
+    amazon.tells = False
+    folder = ObjectFolder(f"s3://{bucket}/results")
+    for act in ACTS.values():
+        before = len(amazon.requests)
+        with pytest.raises(EnvironmentFailure, match="another region than asked") as caught:
+            act(folder)
+        assert not isinstance(caught.value, Unreachable)
+        assert len(amazon.requests) <= before + 2
 
 
 def test_a_store_that_overwrites_where_it_must_not_is_refused(

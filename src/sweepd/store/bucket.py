@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 import uuid
 from collections import defaultdict
@@ -15,6 +16,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import obstore
 from obstore.exceptions import (
@@ -39,6 +42,12 @@ LONGEST_PAUSE = 5.0
 
 _REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")
 """A pattern of errors with which the store refuses a request. It would answer the same again."""
+_ELSEWHERE = re.compile(
+    "status code: 301|without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed"
+    "|IllegalLocationConstraint"
+)
+"""A pattern of Amazon's errors about a request that was made for another region than the bucket's.
+They do not pass either."""
 
 _Result = TypeVar("_Result")
 
@@ -55,9 +64,10 @@ class ObjectFolder:
     """The objects below an address of a bucket (see `storage.Folder`). It also compares and
     swaps, which only object stores can.
 
-    Addresses, regions and credentials come from the environment (AWS_ENDPOINT_URL, AWS_REGION,
-    AWS_ACCESS_KEY_ID, …; GOOGLE_APPLICATION_CREDENTIALS, …), from the machine's role, and, where
-    boto3 is installed, from the profiles of ~/.aws.
+    Addresses and credentials come from the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …;
+    GOOGLE_APPLICATION_CREDENTIALS, …), from the machine's role, and, where boto3 is installed, from
+    the profiles of ~/.aws. So does the region (AWS_REGION). Where the bucket is in another one,
+    that one is found out.
     """
 
     def __init__(
@@ -69,8 +79,9 @@ class ObjectFolder:
         """Raises UserError for an address of another form. Asks the store nothing yet."""
         self.address = address.rstrip("/")
         _check(address)
-        self._retry_seconds = retry_seconds
-        self._store = _connect(self.address, request_seconds, retry_seconds)
+        self._request_seconds, self._retry_seconds = request_seconds, retry_seconds
+        self._region = _regions.get(self.address)
+        self._store = self._connected()
         # What a conditional put compares: S3 the ETag, GCS the generation.
         self._version_key = "e_tag" if isinstance(self._store, S3Store) else "version"
         self._unwritten: defaultdict[str, list[str]] = defaultdict(list)
@@ -212,6 +223,7 @@ class ObjectFolder:
         trying is over."""
         until, delay = time.monotonic() + self._retry_seconds, 0.1
         while True:
+            store = self._store
             try:
                 return act()
             except (BaseError, OSError, ValueError) as error:
@@ -220,12 +232,52 @@ class ObjectFolder:
                 if isinstance(error, FileNotFoundError):
                     raise
                 told = failure(what, self.where(name), _reason(error))
+                if _ELSEWHERE.search(str(error)):
+                    self._move(store, told)
+                    continue
                 if _REFUSED.search(str(error)):
                     raise told from error
                 if time.monotonic() + delay > until:
                     raise Unreachable(*told.args) from error
             time.sleep(delay)
             delay = min(2 * delay, LONGEST_PAUSE)
+
+    def _move(self, failed: ObjectStore, told: EnvironmentFailure) -> None:
+        """Connects to the region in which the bucket is, unless another thread has done so since
+        the connection that `failed` was made. Raises `told`, with what is known of the region, if
+        that one was asked already."""
+        with _moving:
+            if self._store is not failed:
+                return
+            region = _bucket_region(self.address, self._request_seconds)
+            if region in (None, self._region):
+                known = f"it is in {region}" if region else "which one, the store does not say"
+                raise type(told)(f"{told} (the bucket is in another region than asked; {known})")
+            self._region = _regions[self.address] = region
+            self._store = self._connected()
+
+    def _connected(self) -> ObjectStore:
+        return _connect(self.address, self._region, self._request_seconds, self._retry_seconds)
+
+
+_moving = threading.Lock()
+_regions: dict[str, str | None] = {}
+"""The regions of the buckets, by address, that are not where the environment says."""
+
+
+def _bucket_region(address: str, request_seconds: float) -> str | None:
+    """Returns the region of a bucket of S3, which Amazon tells whoever asks, also without
+    credentials, or None if it does not."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "https://s3.amazonaws.com").rstrip("/")
+    bucket = address.partition("://")[2].partition("/")[0]
+    try:
+        with urlopen(Request(f"{endpoint}/{bucket}", method="HEAD"), timeout=request_seconds) as it:
+            found = it.headers.get("x-amz-bucket-region")
+    except HTTPError as refusal:  # a private bucket's, which names the region all the same
+        found = refusal.headers.get("x-amz-bucket-region")
+    except OSError:
+        return None
+    return found and str(found)
 
 
 def _check(address: str) -> None:
@@ -235,7 +287,9 @@ def _check(address: str) -> None:
         raise UserError(f"{address}: an address is {scheme}://bucket/prefix")
 
 
-def _connect(address: str, request_seconds: float, retry_seconds: float) -> ObjectStore:
+def _connect(
+    address: str, region: str | None, request_seconds: float, retry_seconds: float
+) -> ObjectStore:
     scheme, _, rest = address.partition("://")
     bucket, _, prefix = rest.partition("/")
     client: ClientConfig = {
@@ -252,6 +306,8 @@ def _connect(address: str, request_seconds: float, retry_seconds: float) -> Obje
     try:
         if scheme == "gs":
             return GCSStore(bucket, prefix=prefix or None, **options)
+        if region:
+            options["region"] = region
         return S3Store(bucket, prefix=prefix or None, credential_provider=_profile(), **options)
     except (BaseError, OSError, ValueError) as error:
         raise EnvironmentFailure(f"cannot open {address}: {_reason(error)}") from error

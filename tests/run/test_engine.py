@@ -57,7 +57,7 @@ def test_a_plateau_is_a_small_spread_of_the_last_checks_after_the_grace(
     for count in range(1, len(values) + 1):
         last = values[max(0, count - checks) : count]
         stands = count >= checks and count * 50 >= grace and bool(np.std(last) < std)
-        assert judge._against(trial, count * 50, values[count - 1]) is stands
+        assert judge.gives_up(trial, count * 50, values[count - 1]) is stands
 
 
 ARRIVALS = st.lists(
@@ -86,20 +86,20 @@ def test_asha_keeps_the_best_share_of_a_rung(
             cutoff = np.percentile(list(rung.values()), 100 * (1 - 1 / reduction)) if rung else -9
             behind = bool(sign * value < cutoff)
             rung[index] = sign * value
-        assert judge._against(trial, steps[index], value) is behind
+        assert judge.gives_up(trial, steps[index], value) is behind
 
 
 def test_a_check_told_twice_counts_once() -> None:
     judge, [trial, *_] = rules(Stop(plateau=Plateau(50, checks=2)))
-    told = [judge._against(trial, step, 0.5) for step in (50, 50, 100, 50, 100, 150)]
+    told = [judge.gives_up(trial, step, 0.5) for step in (50, 50, 100, 50, 100, 150)]
     assert told == [False, False, True, False, False, True]
 
 
 def test_nobody_is_given_up_without_a_rule() -> None:
     judge, trials = rules(Stop())
     for trial, other in pairwise(trials):
-        assert not any(judge._against(trial, step, 0.0) for step in range(50, 1000, 50))
-        assert not judge._against(other, 1000, 1.0)
+        assert not any(judge.gives_up(trial, step, 0.0) for step in range(50, 1000, 50))
+        assert not judge.gives_up(other, 1000, 1.0)
 
 
 def test_ray_that_does_not_start_is_the_environments_fault(monkeypatch: pytest.MonkeyPatch) -> None:

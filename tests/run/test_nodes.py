@@ -11,7 +11,8 @@ import pytest
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Nodes, Placement, Resources
-from sweepd.run.nodes import at_once, reach
+from sweepd.run.engine import at_once
+from sweepd.run.worker import reach
 from sweepd.store.store import Store
 
 

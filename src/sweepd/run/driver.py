@@ -20,7 +20,6 @@ from sweepd.provenance import home, provenance
 from sweepd.run.own_code import keep_sources
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
-from sweepd.search.seeds import Outcome
 from sweepd.store.store import Store, SweepInfo
 from sweepd.store.sweeps import accepting
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 Note = Callable[[str], None]
 """A function that is called with each line that tells people what is going on."""
 
-SETTLE = "factor", "least", "most"
+FOR_QUESTIONS = "factor", "least", "most"
 """The fields of `settle` that questions need."""
 POLL_SECONDS = 2.0
 """The seconds after which the store is asked again. It is asked for a request to cancel, and for
@@ -68,7 +67,7 @@ def launch(
     """
     plan = search.plan
     with driving(plan, store, stopping, note) as number:
-        search.learn(_known(plan, store), ())
+        search.learn(outcomes(plan, store.read_trials().table), ())
         waiting = 0
         while search.wanted() and not stopping.is_set():
             _run_round(search, store, number, placement, stopping, listener)
@@ -101,9 +100,11 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
 
     if not store.lock_sweep(name, note, lost):
         end = shlex.join(["sweepd", "cancel", name, "--results", store.address])
+        driver = "it is just starting"
+        for latest in [one for one in store.launches() if one.get("sweep") == name][-1:]:
+            driver = f"process {latest.get('pid')} on {latest.get('host')}"
         raise EnvironmentFailure(
-            f"sweep {name}: another driver holds it ({_latest_driver(store, name)}); "
-            f"wait for it, or end it with `{end}`"
+            f"sweep {name}: another driver holds it ({driver}); wait for it, or end it with `{end}`"
         )
     over = threading.Event()
     try:
@@ -132,7 +133,7 @@ def claimed(store: Store, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
 
 
 def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
-    """Returns what is saved of a plan besides its trials. `past`: what an earlier launch saved."""
+    """What is saved of a plan besides its trials. `past`: what an earlier launch saved."""
     grid, settle = plan.grid, plan.grid.settle
     present = {digest: made.files for digest, made in plan.codes.items()}
     return SweepInfo(
@@ -140,7 +141,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         pass_rule=grid.pass_rule,
         tune=grid.tune,
         search=grid.search_name,
-        settle={name: float(getattr(settle, name)) for name in SETTLE} if settle else None,
+        settle={name: float(getattr(settle, name)) for name in FOR_QUESTIONS} if settle else None,
         extra_seeds=grid.seeds[grid.first_seeds :],
         fresh_seeds=grid.fresh_seeds,
         base=home(grid.base),
@@ -202,7 +203,7 @@ def _run_round(
     unsettled = [trial for trial in plan.trials if not search.taken(trial)]
     with claimed(store, unsettled) as owned:
         # Read after claiming, so that what another driver has ended meanwhile is not run again.
-        search.learn(_known(plan, store), {trial.id for trial in owned})
+        search.learn(outcomes(plan, store.read_trials().table), {trial.id for trial in owned})
         if search.finished:
             return
         # Ray takes seconds to import, so it is imported only where something is to be run.
@@ -225,14 +226,3 @@ def _run_round(
             hang_seconds=grid.hang_seconds,
         )
         engine.run(spec, search, store, placement, listener, stopping)
-
-
-def _known(plan: Plan, store: Store) -> dict[str, Outcome]:
-    return outcomes(plan, store.read_trials().table)
-
-
-def _latest_driver(store: Store, sweep: str) -> str:
-    drivers = [launch for launch in store.launches() if launch.get("sweep") == sweep]
-    if not drivers:
-        return "it is just starting"
-    return f"process {drivers[-1].get('pid')} on {drivers[-1].get('host')}"

@@ -44,11 +44,12 @@ os.environ.update({name: value for name, value in SETTINGS.items() if name not i
 
 import ray  # noqa: E402 (its settings are read on import)
 from ray import tune  # noqa: E402
+from ray.exceptions import RayError  # noqa: E402
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
 from sweepd import ray_private  # noqa: E402
 from sweepd.errors import EnvironmentFailure  # noqa: E402
-from sweepd.grid.placement import Placement  # noqa: E402
-from sweepd.run.nodes import at_once, probe  # noqa: E402
+from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
 from sweepd.run.tune_hooks import (  # noqa: E402
     EndOfRun,
     Listener,
@@ -57,7 +58,7 @@ from sweepd.run.tune_hooks import (  # noqa: E402
     Suggestions,
     Watchdog,
 )
-from sweepd.run.worker import LaunchSpec, Worker, slice_seconds  # noqa: E402
+from sweepd.run.worker import LaunchSpec, Worker, reach, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 
@@ -115,6 +116,60 @@ def use_short_tmpdir() -> None:
     os.environ["RAY_TMPDIR"] = str(short)
 
 
+def at_once(placement: Placement) -> int:
+    """Returns how many trials run at once, now or when Ray has grown.
+
+    EnvironmentFailure if no node can hold one: Ray itself would wait for larger nodes and say
+    nothing.
+    """
+    here = [_size(node) for node in _alive().values()]
+    count = max(slots(here, placement.per_trial), slots(placement.nodes, placement.per_trial))
+    if not count:
+        raise EnvironmentFailure(no_room(placement.per_trial, [*here, *placement.nodes]))
+    return count
+
+
+def _probe(store: Store, launch: int, placement: Placement, stopping: threading.Event) -> None:
+    """Checks that all nodes reach the results of this launch. Raises EnvironmentFailure with the
+    name of one that does not.
+
+    Where no node can hold a trial yet, waits for the first that can, or until `stopping` is set.
+    """
+    nodes = _alive()
+    asking = ray.remote(reach)
+    question = (store.address, launch, store.launch(launch))
+    asked = {
+        asking.options(
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(id_, soft=False)
+        ).remote(*question): id_
+        for id_ in nodes
+    }
+    if not slots(map(_size, nodes.values()), placement.per_trial):
+        needs = {"num_cpus": placement.per_trial.cpus, "num_gpus": placement.per_trial.gpus}
+        asked[asking.options(**needs).remote(*question)] = ""
+    while asked and not stopping.is_set():
+        answered, _ = ray.wait(list(asked), timeout=1.0)
+        for answer in answered:
+            id_ = asked.pop(answer)
+            try:
+                ray.get(answer)
+            except RayError as error:
+                if not id_ or id_ in _alive():  # a node that is lost by now is no obstacle
+                    name = nodes[id_]["NodeManagerHostname"] if id_ else "the first to come up"
+                    reason = getattr(error, "cause", None)  # by the node, without its traceback
+                    raise EnvironmentFailure(str(reason or f"node {name}: {error}")) from error
+
+
+def _alive() -> dict[str, dict[str, Any]]:
+    """What Ray says of each node that is alive, by its id."""
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node for node in nodes if node["Alive"]}
+
+
+def _size(node: dict[str, Any]) -> Nodes:
+    return Nodes(1, node["Resources"].get("CPU", 0), node["Resources"].get("GPU", 0))
+
+
 @contextlib.contextmanager
 def _watched(lost: Callable[[str], NoReturn]) -> Iterator[None]:
     """Calls `lost`, from another thread, if a process of a private Ray dies within the block. Ray
@@ -151,7 +206,7 @@ def run(
         listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
         start_ray(placement.ray)
     if placement.ray:
-        probe(store, spec.launch, placement, stopping)
+        _probe(store, spec.launch, placement, stopping)
         spec = replace(spec, record=store.launch(spec.launch))
     per_trial = placement.per_trial
     worker = {
@@ -159,10 +214,10 @@ def run(
         "device": "cuda" if per_trial.gpus else "cpu",
         "gpus": per_trial.gpus,
     }
-    slots = at_once(placement)
-    spec = replace(spec, slice_seconds=slice_seconds(slots, spec.hang_seconds))
+    most = at_once(placement)
+    spec = replace(spec, slice_seconds=slice_seconds(most, spec.hang_seconds))
     # All slots fill at once. Older Tunes wait for each worker before they start the next.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots)
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(most)
     end = EndOfRun(stopping)
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
@@ -174,7 +229,7 @@ def run(
                 search_alg=Suggestions(spec, search, listener, worker, end),
                 scheduler=Rules(spec),
                 num_samples=-1,
-                max_concurrent_trials=slots,
+                max_concurrent_trials=most,
                 reuse_actors=True,
             ),
             run_config=tune.RunConfig(
@@ -190,21 +245,10 @@ def run(
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        with (
-            watched,
-            silent,
-            ray_private.numbering_trials(),
-            ray_private.bearing_losses(),
-        ):
+        with watched, silent, ray_private.numbering_trials(), ray_private.bearing_losses():
             tuner.fit()
-    if end.failure:
-        raise EnvironmentFailure(_what_is_left(end.failure, store))
-
-
-def _what_is_left(failure: str, store: Store) -> str:
-    """Returns the text of a failure to write results, with the folder where they wait, and what to
-    do."""
-    waiting = store.spilled()
-    if waiting and str(waiting) not in failure:
-        failure += f"; what could not be written waits in {waiting}"
-    return f"{failure}; launch again once that is mended"
+    if failure := end.failure:
+        waiting = store.spilled()
+        if waiting and str(waiting) not in failure:
+            failure += f"; what could not be written waits in {waiting}"
+        raise EnvironmentFailure(f"{failure}; launch again once that is mended")

@@ -24,7 +24,7 @@ from sweepd.search.ledger import Standing, changed_files, outcomes, standing
 from sweepd.search.staircase import promotion_of, search_of
 from sweepd.store.schema import TRIALS
 from sweepd.store.storage import Damaged
-from sweepd.store.store import Store
+from sweepd.store.store import Store, SweepInfo
 from sweepd.trial.checkpoints import Outlook, outlook
 
 Codes = Literal["accepted", "all"]
@@ -41,7 +41,6 @@ SETTLING = "settle_most"
 STARTUP_SECONDS = (8.0, 60.0)
 """The seconds from a launch to its first step, low and high. They pass while Ray and torch are
 imported and Ray and a worker start. They were measured on 2 cores, idle and busy."""
-NOTHING = Bill(0.0, 0.0, 0.0, 0.0)
 CANCEL_SECONDS = 120.0
 """The seconds that a driver may take to stop after it was told to."""
 CANCEL_POLL_SECONDS = 1.0
@@ -149,10 +148,10 @@ class Forecast:
     def bill(self, name: str) -> Bill:
         """Returns the bill of this name. Without a staircase all `BILLS` are the same. Where a grid
         does not settle, that of `SETTLING` is all zeros."""
-        return self.bills.get(name, NOTHING if name == SETTLING else self.bills["grid"])
+        nothing = Bill(0.0, 0.0, 0.0, 0.0)
+        return self.bills.get(name, nothing if name == SETTLING else self.bills["grid"])
 
     def row(self) -> dict[str, Any]:
-        """Returns the forecast as one flat row."""
         return {
             "sweep": self.sweep,
             "cells": self.cells,
@@ -185,36 +184,36 @@ def planned(
     themselves can refuse, and UserError where `refuse_namesakes` does.
     """
     plan = planning.plan(grid)
-    new_search = promotion_of if aim == "promote" else search_of
-    if store is None:
-        nothing = TRIALS.concat([])
-        untried, search = standing(plan.trials, nothing), new_search(plan)
-        search.learn({}, ())
-        return Planned(search, untried, nothing, Outlook({}, {}), (), (), ())
-    read = store.read_trials()
-    found = standing(plan.trials, read.table)
-    sweeps, damaged = store.readable_sweeps()
+    ended, damaged = TRIALS.concat([]), []
+    sweeps: Mapping[str, SweepInfo] = {}
+    if store is not None:
+        read = store.read_trials()
+        sweeps, unreadable = store.readable_sweeps()
+        ended, damaged = read.table, [*read.damaged, *unreadable]
     refuse_namesakes(grid, sweeps)
     past = sweeps.get(grid.name)
 
     def accepts(code: str, present: str) -> bool:
         return codes == "all" or bool(past and past.accepts(code, present))
 
+    # What an accepted code has done is planned under the ids of that code. The rest is still to be
+    # run, and of what a code that is not accepted has done, it is said which files have changed.
     ours = {code: made.files for code, made in plan.codes.items()}
     theirs = {code: files for info in sweeps.values() for code, files in info.code_files.items()}
-    plan = found.accepting(plan, accepts)
-    now = standing(plan.trials, read.table)
+    plan = standing(plan.trials, ended).accepting(plan, accepts)
+    now = standing(plan.trials, ended)
     others = {newest.code for newest, *_ in now.other.values()}
-    search = new_search(plan)
-    search.learn(outcomes(plan, read.table), ())
+    search = promotion_of(plan) if aim == "promote" else search_of(plan)
+    search.learn(outcomes(plan, ended), ())
+    todo = [trial for trial in now.todo if not trial.on_demand]
     return Planned(
         search,
         now,
-        read.table,
-        outlook([t for t in now.todo if not t.on_demand], read.table, store.checkpoints),
+        ended,
+        outlook(todo, ended, store.checkpoints) if store else Outlook({}, {}),
         tuple(changed_files(ours, theirs, others)),
         tuple(changed_defaults(grid, past.own_classes)) if past else (),
-        (*read.damaged, *damaged),
+        tuple(damaged),
     )
 
 
@@ -223,8 +222,8 @@ def forecast(planned: Planned, site: Site) -> Forecast:
     plan = planned.plan
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
-    found = bills(planned.search, slots, planned.ended)
-    likely = found.get("likely", found["grid"])
+    by_name = bills(planned.search, slots, planned.ended)
+    likely = by_name.get("likely", by_name["grid"])
     at_once = min(slots, round(likely.trials))
     low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
     return Forecast(
@@ -238,7 +237,7 @@ def forecast(planned: Planned, site: Site) -> Forecast:
         slots=slots,
         cost_low=low,
         cost_high=high,
-        bills=found,
+        bills=by_name,
     )
 
 

@@ -33,7 +33,7 @@ def keep_sources(plan: Plan, store: Store) -> Sources:
 
     Raises UserError for a file above MOST_BYTES, or one that has changed since the plan was made.
     """
-    found: Sources = {}
+    sources: Sources = {}
     base = plan.grid.base
     for classes in dict.fromkeys(trial.classes for trial in plan.trials):
         files = own_files(classes, base)
@@ -43,20 +43,17 @@ def keep_sources(plan: Plan, store: Store) -> Sources:
         if code not in plan.codes:
             names = " or ".join(where for _, where in classes)
             raise UserError(f"a file of {names} was changed meanwhile; launch again")
-        kept = found.setdefault(code, {"beside": {}, "packages": {}})
-        kept["beside"] |= {name: _kept(file, store) for name, file in files.beside.items()}
-        kept["packages"] |= {name: _kept(file, store) for name, file in files.packages.items()}
-    return found
-
-
-def _kept(file: Path, store: Store) -> str:
-    data = file.read_bytes()
-    if len(data) > MOST_BYTES:
-        raise UserError(
-            f"{file}: {len(data):,} bytes are too many for code, of which results keep a copy; "
-            f"move its data to a file of its own (at most {MOST_BYTES:,})"
-        )
-    return store.keep_source(data)
+        of_code = sources.setdefault(code, {"beside": {}, "packages": {}})
+        for place, paths in (("beside", files.beside), ("packages", files.packages)):
+            for name, file in paths.items():
+                data = file.read_bytes()
+                if len(data) > MOST_BYTES:
+                    raise UserError(
+                        f"{file}: {len(data):,} bytes are too many for code, of which results keep "
+                        f"a copy; move its data to a file of its own (at most {MOST_BYTES:,})"
+                    )
+                of_code[place][name] = store.keep_source(data)
+    return sources
 
 
 @contextmanager
@@ -65,16 +62,24 @@ def folder_of(
 ) -> Iterator[Path]:
     """Yields the folder of a sweep's grid. Where the user's classes are no longer found there, it
     is a temporary folder with the files that the store keeps, and `say` is told so."""
-    gone = [where for where in _own(info) if not _is_found(*where, Path(info.base))]
+    gone = []
+    for kind in KINDS:
+        for own in info.own_classes.get(kind, {}).values():
+            try:
+                source(kind, own["where"], Path(info.base))
+            except FileNotFoundError:
+                gone.append(own["where"])
     if not (gone and info.sources):
         yield Path(info.base)
         return
+    # The folder says where the code comes from: its own folder, and the commit and the uncommitted
+    # changes (`diff`) as it was last launched.
+    launch = [one for one in store.launches() if one.get("sweep") == sweep][-1:]
+    origin = {name: launch[0].get(name) if launch else None for name in ("commit", "diff")}
     with TemporaryDirectory(prefix="sweepd-code-") as folder:
         base = _restore(info, store, Path(folder))
-        base.joinpath(ORIGIN).write_text(
-            json.dumps({**_provenance(sweep, store), "base": info.base})
-        )
-        say(f"{info.base} lacks {gone[0][1]}: going on with the code that {store.address} keeps")
+        base.joinpath(ORIGIN).write_text(json.dumps({**origin, "base": info.base}))
+        say(f"{info.base} lacks {gone[0]}: going on with the code that {store.address} keeps")
         with _importable(folder):
             yield base
 
@@ -114,19 +119,6 @@ def as_launched(
     return base, note
 
 
-def _own(info: SweepInfo) -> Iterator[tuple[str, str]]:
-    for kind in KINDS:
-        yield from ((kind, own["where"]) for own in info.own_classes.get(kind, {}).values())
-
-
-def _is_found(kind: str, where: str, base: Path) -> bool:
-    try:
-        source(kind, where, base)  # type: ignore[arg-type]
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
     """Writes the kept files below `folder`, each as the latest launch had it. Returns the grid's
     folder there. Raises EnvironmentFailure for a file that would lie outside of `folder`."""
@@ -146,13 +138,6 @@ def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(store.read_source(kept))
     return base
-
-
-def _provenance(sweep: str, store: Store) -> Mapping[str, str | None]:
-    """Returns the commit and the uncommitted changes (`diff`) of the code as it was last
-    launched."""
-    latest = [launch for launch in store.launches() if launch.get("sweep") == sweep][-1:]
-    return {name: latest[0].get(name) if latest else None for name in ("commit", "diff")}
 
 
 @contextmanager

@@ -40,7 +40,7 @@ LOW_MEMORY = re.compile(r"OutOfMemoryError: .* was (\S+) used / (\S+) limit")
 """A pattern of Ray's account of a worker that it killed for its node's memory. Pages follow."""
 
 HANG_CHECK_SECONDS = 1.0
-"""The seconds after which it is looked again which trials hang. There may be 10,000 of them."""
+"""The seconds after which it is looked again which trials hang. There may be thousands."""
 SAVE_SECONDS = 10.0
 """The seconds that a worker gets to save its trial once its slice is over."""
 
@@ -157,43 +157,37 @@ class Watchdog(Disposable, tune.Callback):
         looked = time.monotonic()
         self.now += min(looked - self.looked, 1.0)
         self.looked = looked
-        if self.spec.hang_seconds and self.now - self.checked >= HANG_CHECK_SECONDS:
+        most = self.spec.hang_seconds
+        if most and self.now - self.checked >= HANG_CHECK_SECONDS:
             self.checked = self.now
-            for trial in [t for t, at in self.moved.items() if self._hangs(at)]:
+            for trial in [t for t, moved in self.moved.items() if self.now - moved > most]:
                 self.hung.add(trial)
                 del self.moved[trial]
                 ray.kill(actor_of(trial))
 
-    def _hangs(self, moved: float) -> bool:
-        return self.now - moved > self.spec.hang_seconds
-
-    def on_trial_start(
-        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
-    ) -> None:
+    def on_trial_start(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved[trial] = self.now
 
     def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[TuneTrial],
-        trial: TuneTrial,
-        result: dict[str, Any],
-        **info: Any,
+        self, iteration: int, trials: Any, trial: TuneTrial, result: Any, **info: Any
     ) -> None:
         self.moved[trial] = self.now
 
-    def on_trial_complete(
-        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
-    ) -> None:
+    def on_trial_complete(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
 
-    def on_trial_error(
-        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
-    ) -> None:
+    def on_trial_error(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved.pop(trial, None)
         lost, number = self.spec.trials[trial.config["index"]], trial.config["attempt"]
-        account = error = self._reason(trial)
-        status = "failed"
+        if trial in self.hung:
+            account = (
+                f"no step for {self.spec.hang_seconds:g} s (hang_seconds); the last that it "
+                f"reported was {trial.last_result.get('step', 0)}: its worker was killed"
+            )
+        else:  # the first line of Tune's account only counts failures
+            written = Path(trial.error_file).read_text() if trial.error_file else ""
+            account = storable(written.partition("\n")[2].strip()) or "the worker was lost"
+        status, error = "failed", account
         if low := LOW_MEMORY.search(account):
             error = (
                 "Ray killed its worker, since {} of its node's {} of memory were used: give trials "
@@ -212,29 +206,13 @@ class Watchdog(Disposable, tune.Callback):
         else:
             self.listener.ended(lost, ending)
 
-    def _reason(self, trial: TuneTrial) -> str:
-        """Returns why the worker was lost. The first line of Tune's account is left out, since it
-        only counts failures."""
-        if trial in self.hung:
-            return (
-                f"no step for {self.spec.hang_seconds:g} s (hang_seconds); the last that it "
-                f"reported was {trial.last_result.get('step', 0)}: its worker was killed"
-            )
-        account = Path(trial.error_file).read_text() if trial.error_file else ""
-        return storable(account.partition("\n")[2].strip()) or "the worker was lost"
-
 
 class NoProgress(Disposable, TrialProgressCallback):
     """Takes the place of the callback that Tune adds for itself, which prints nothing here, and
-    which keeps every trial to the end of a run."""
+    which keeps every trial to the end of a run. This one does nothing."""
 
-    def log_result(self, trial: TuneTrial, result: dict[str, Any], error: bool = False) -> None:
-        """Prints nothing and keeps nothing."""
-
-    def on_trial_complete(
-        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
-    ) -> None:
-        """Prints nothing and keeps nothing."""
+    def log_result(self, *event: Any, **info: Any) -> None: ...
+    def on_trial_complete(self, *event: Any, **info: Any) -> None: ...
 
 
 class Rules(Disposable, FIFOScheduler):
@@ -273,72 +251,64 @@ class Rules(Disposable, FIFOScheduler):
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> str:
         ours = self.spec.trials[trial.config["index"]]
-        against = [self._against(ours, *check) for check in result["checks"]]
-        if any(against) and ours.id not in self.spec.in_full and self._stopped(trial):
-            return str(self.STOP)
-        return str(self.CONTINUE)
+        given_up = [self.gives_up(ours, *check) for check in result["checks"]]
+        if not any(given_up) or ours.id in self.spec.in_full:
+            return str(self.CONTINUE)
+        # The worker ends the attempt before Tune takes the trial away, since only the worker knows
+        # where the trial stands. If it cannot, the reason shows as the trial trains on.
+        try:
+            ray.get(actor_of(trial).give_up.remote(), timeout=self.spec.hang_seconds or None)
+        except RayError:
+            return str(self.CONTINUE)
+        return str(self.STOP)
 
     def on_trial_complete(
         self, tune_controller: Any, trial: TuneTrial, result: dict[str, Any]
     ) -> None:
         self.ended[trial] = None
         ours = self.spec.trials[trial.config["index"]]
-        for check in result["checks"]:
-            self._against(ours, *check)
+        for check in result["checks"]:  # others are compared with it
+            self.gives_up(ours, *check)
 
     def on_trial_error(self, tune_controller: Any, trial: TuneTrial) -> None:
         self.ended[trial] = None
 
-    def _against(self, trial: Trial, step: int, value: float) -> bool:
-        """Returns whether a rule gives up on the trial at this check."""
+    def gives_up(self, trial: Trial, step: int, value: float) -> bool:
+        """Returns whether a rule gives up on the trial at this check, a `value` of the goal's
+        metric."""
         if step <= self.heard.get(trial.id, 0):
             return False
         self.heard[trial.id] = step
-        stands_still = trial.values.stop.plateau and self._plateau(trial)(
-            trial.id, {"value": value}
-        )
-        behind = trial.values.stop.asha and self._falls_behind(trial, step, value)
-        return bool(stands_still or behind)
-
-    def _plateau(self, trial: Trial) -> TrialPlateauStopper:
-        rule, evaluate = trial.values.stop.plateau, trial.values.evaluate
-        assert rule is not None
-        every = evaluate.check_every if evaluate else 1
-        if (rule, every) not in self.plateaus:
-            self.plateaus[rule, every] = TrialPlateauStopper(
-                "value", rule.std, num_results=rule.checks, grace_period=ceil(rule.grace / every)
-            )
-        return self.plateaus[rule, every]
-
-    def _falls_behind(self, trial: Trial, step: int, value: float) -> bool:
-        rule, group = trial.values.stop.asha, competitors(trial, self.spec.tune)
-        assert rule is not None
-        if group not in self.rungs:
-            self.rungs[group] = AsyncHyperBandScheduler(
-                time_attr="step",
-                metric="value",
-                mode=self.mode,
-                max_t=max(self.horizon, rule.grace),
-                grace_period=rule.grace,
-                reduction_factor=rule.reduction,
-                stop_last_trials=False,
-            )
-        rungs, nobody = self.rungs[group], None
-        known_as = SimpleNamespace(trial_id=trial.id)  # tried again, a trial is no new competitor
-        rungs.on_trial_add(nobody, known_as)
-        decision = rungs.on_trial_result(nobody, known_as, {"step": step, "value": value})
-        return bool(decision == self.STOP)
-
-    def _stopped(self, trial: TuneTrial) -> bool:
-        """Has the worker end the attempt before Tune takes the trial away, since only the worker
-        knows where the trial stands. Returns whether it did. If not, the reason shows as the trial
-        trains on."""
-        try:
-            given_up = actor_of(trial).give_up.remote()
-            ray.get(given_up, timeout=self.spec.hang_seconds or None)
-        except RayError:
-            return False
-        return True
+        stop, evaluate, given_up = trial.values.stop, trial.values.evaluate, False
+        if rule := stop.plateau:
+            every = evaluate.check_every if evaluate else 1
+            if (rule, every) not in self.plateaus:
+                self.plateaus[rule, every] = TrialPlateauStopper(
+                    "value",
+                    rule.std,
+                    num_results=rule.checks,
+                    grace_period=ceil(rule.grace / every),
+                )
+            given_up = bool(self.plateaus[rule, every](trial.id, {"value": value}))
+        if asha := stop.asha:
+            group = competitors(trial, self.spec.tune)
+            if group not in self.rungs:
+                self.rungs[group] = AsyncHyperBandScheduler(
+                    time_attr="step",
+                    metric="value",
+                    mode=self.mode,
+                    max_t=max(self.horizon, asha.grace),
+                    grace_period=asha.grace,
+                    reduction_factor=asha.reduction,
+                    stop_last_trials=False,
+                )
+            rungs, nobody = self.rungs[group], None
+            # By our id: a trial that is tried again is no new competitor.
+            known_as = SimpleNamespace(trial_id=trial.id)
+            rungs.on_trial_add(nobody, known_as)
+            decision = rungs.on_trial_result(nobody, known_as, {"step": step, "value": value})
+            given_up = given_up or decision == self.STOP
+        return given_up
 
 
 class EndOfRun(Disposable, tune.Stopper):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import signal
+import socket
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -16,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
-from sweepd.errors import EnvironmentFailure
+from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.options import Goal
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
-from sweepd.run.nodes import reach
 from sweepd.run.own_code import as_launched
 from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
@@ -159,6 +160,26 @@ class Worker(tune.Trainable):
         with stepping(self.spec.hang_seconds, attempt.note):
             attempt.begin()
         return attempt
+
+
+def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
+    """Checks that this node reads in the results the `record` that the driver of a launch wrote
+    there, and that the node can write. Raises EnvironmentFailure, with this node's name, if not."""
+    ip = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    here = f"node {socket.gethostname()} ({ip})"
+    try:
+        store = Store.open(address)
+        same = store.launch(launch) == record
+        store.check_writable()
+    except (FileNotFoundError, UserError):
+        same = False
+    except SweepdError as error:
+        raise EnvironmentFailure(f"{here}: {error}") from None
+    if not same:
+        raise EnvironmentFailure(
+            f"{here}: {address} is another folder there than where the driver runs; name storage "
+            "that every node shares"
+        )
 
 
 def _die_with_parent() -> None:

@@ -26,7 +26,8 @@ def test_links_resolve() -> None:
         link = SOURCE / name
         assert link.is_symlink() and link.resolve() == ROOT / name
         assert (link / "base.py").is_file()
-    for name, there in (("grids", ROOT / "grids"), ("templates", ROOT / "docs" / "examples")):
+    folders = {"grids": "grids", "claims": "claims", "templates": "docs/examples"}
+    for name, there in ((name, ROOT / folder) for name, folder in folders.items()):
         assert (SOURCE / name).is_symlink() and (SOURCE / name).resolve() == there
 
 
@@ -144,13 +145,15 @@ def test_the_wheel_alone_lists_every_task_and_model(tmp_path: Path) -> None:
         assert {f"sweepd/{kind}/{path.name}" for path in (ROOT / kind).glob("*.py")} <= held
     assert {"sweepd/py.typed", "sweepd/figures/page.html"} <= held
     assert {"sweepd/figures/page.css", "sweepd/figures/page.js"} <= held
-    assert {f"sweepd/grids/{path.name}" for path in (ROOT / "grids").glob("*.yaml")} <= held
+    for folder in ("grids", "claims"):
+        assert {f"sweepd/{folder}/{path.name}" for path in (ROOT / folder).glob("*.yaml")} <= held
 
     site, empty = tmp_path / "site", tmp_path / "empty"
     zipfile.ZipFile(wheel).extractall(site)
     empty.mkdir()
     listings = [["tasks", "--json"], ["models", "--json"]]
     begin = [["init", "--grid", "quickstart"], ["init", "--own", "task", "--own", "model"]]
+    begin += [["init", "--claims"], ["compare", "paper"]]
     done = subprocess.run(
         [sys.executable, "-c", SAID, json.dumps([*listings, *begin])],
         cwd=empty,
@@ -165,5 +168,5 @@ def test_the_wheel_alone_lists_every_task_and_model(tmp_path: Path) -> None:
         found = {row["name"] for row in rows}
         files = {path.stem for path in (ROOT / kind).glob("*.py")}
         assert {"lis", "standard"} & found and found <= files
-    for file in ("grids/quickstart.yaml", "docs/examples/parity.py", "docs/examples/lstm.py"):
+    for file in ("grids/quickstart.yaml", "docs/examples/parity.py", "docs/examples/claims.yaml"):
         assert (empty / Path(file).name).read_text() == (ROOT / file).read_text()

@@ -93,6 +93,24 @@ class Results:
         views = self._views(sweep, code, seeds, needed_by(question))
         return _answered(answer(views, question))
 
+    def compare(
+        self, claims: str | os.PathLike[str], *, sweep: Sweeps = None, code: WhichCode = "current"
+    ) -> Table:
+        """Returns how the results judge the claims of a file, or of a paper that ships: a row for
+        each claim, and after it one for each row on which it rests (docs/query.md). Raises
+        GridError if the file is wrong.
+
+        >>> open().compare("bhattamishra2024", sweep="quickstart")["status"][0]
+        'not measured'
+        """
+        from sweepd.query.claim_files import load_claims
+        from sweepd.query.claims import COLUMNS, ROW_COLUMNS, judged
+
+        views = self._views(sweep, code)
+        rows = [*judged(views, load_claims(os.fspath(claims), views.columns))]
+        columns = list(dict.fromkeys([*COLUMNS, *ROW_COLUMNS]))
+        return Table(table_of(columns, rows), views.notes, map(str, views.damaged))
+
     def sql(self, select: str, *, sweep: Sweeps = None, code: WhichCode = "current") -> Table:
         """Returns the rows of one DuckDB SELECT over the views trials, attempts, metrics, cells and
         sweeps. Raises UserError if `select` is something else, or wrong.

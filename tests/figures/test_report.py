@@ -16,7 +16,8 @@ from invented import HOSTILE
 
 from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, Launches, Report, points_each
-from sweepd.query.claims import Measured, claims
+from sweepd.query.claim_files import load_claims
+from sweepd.query.claims import judged
 
 LAUNCH = {
     "number": 1,
@@ -35,8 +36,8 @@ LAUNCH = {
 @pytest.fixture(scope="module")
 def report(asked: Questions) -> Report:
     launches = Launches(["s"], {"s": f"name: s # {HOSTILE}"}, [LAUNCH])
-    measured = Measured(asked.views)
-    return Report("Sweep s", asked, launches, lambda: claims(measured), "sweepd report")
+    claims = [row for row in judged(asked.views, load_claims("yang2024")) if row["kind"] == "claim"]
+    return Report("Sweep s", asked, launches, lambda: claims, "sweepd report")
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,16 @@ from fake_store import FakeStore, Row, planned
 from questions import question, ran
 
 from sweepd.errors import UserError
-from sweepd.query.growth import PREDICTED, agrees, at_hand
-from sweepd.query.laws import LAW_NAMES, Slope
+from sweepd.query.claim_files import predictions
+from sweepd.query.growth import slopes
+from sweepd.query.laws import LAW_NAMES
 
 WIDTHS = (8, 16, 32, 64, 128, 256)
 COLUMNS = [
     "task", "model", "exponent", "low", "high", "growth", "factor",
     "weight_constant", "weight_log", "weight_power", "weight_sqrt", "weight_plateau",
     "points", "censored", "seeds", "over_standard", "over_standard_low", "over_standard_high",
-    "predicted", "at_hand", "agrees", "reason",
+    "slope_log", "slope_sqrt", "predicted", "reason",
 ]  # fmt: skip
 
 
@@ -52,8 +53,9 @@ def test_a_row_of_fit() -> None:
         assert (row["points"], row["censored"], row["seeds"], row["reason"]) == (4, 0, 3, None)
         assert sum(row[f"weight_{law}"] for law in LAW_NAMES) == pytest.approx(1)
     assert (linear["predicted"], standard["predicted"]) == ("1/2", "0")
-    assert (linear["agrees"], standard["agrees"]) == (None if linear["low"] > 0.5 else True, True)
-    assert (round(linear["at_hand"], 2), standard["at_hand"]) == (0.37, 0)
+    assert {(row["slope_log"], row["slope_sqrt"]) for row in (linear, standard)} == {
+        slopes([19, 131])
+    }
     assert linear["over_standard_low"] < 1 < linear["over_standard_high"]
     assert standard["over_standard"] is None
     assert answer.notes == []
@@ -62,7 +64,7 @@ def test_a_row_of_fit() -> None:
     assert of_goal.rows == answer.rows and "the goal decides: acc > 0.9" in of_goal.notes[0]
     law = question(grown(), "fit d ~ n where acc > 0.9 and model = 'linear'").rows[0]
     assert law["factor"] * 20 ** law["exponent"] == pytest.approx(2 * 20 / 2**0.5, rel=0.5)
-    assert (law["predicted"], law["agrees"]) == (None, None)
+    assert law["predicted"] is None
 
 
 def test_what_a_smaller_size_failed_with_counts_there_alone() -> None:
@@ -133,8 +135,8 @@ def test_only_what_differs_at_one_size_is_a_group() -> None:
 def test_what_cannot_be_fitted_says_why() -> None:
     answer = question(grown(), "fit d ~ L where acc > 0.9 and n < 20 and model = 'linear'")
     assert answer.rows[0]["reason"] == "2 of 2 points say anything: a fit needs 3"
-    assert [answer.rows[0][name] for name in ("exponent", "low", "high", "factor", "agrees")] == [
-        *(None,) * 5
+    assert [answer.rows[0][name] for name in ("exponent", "low", "high", "factor")] == [
+        *(None,) * 4
     ]
     assert answer.rows[0]["predicted"] == "1/2"
     [row] = question(grown(), "fit d ~ L where acc > 0.9 and d = 32 and model = 'linear'").rows
@@ -231,35 +233,16 @@ def test_cells_of_a_loop_without_steps_say_nothing() -> None:
 # What theory predicts
 
 
-@pytest.mark.parametrize(
-    ("predicted", "low", "high", "expected"),
-    [
-        ("0", -0.1, 0.3, True),
-        ("0", -0.5, -0.1, True),
-        ("0", 0.1, 0.3, None),
-        ("1/2", 0.1, 0.6, True),
-        ("1/2", 0.6, 0.9, None),
-        ("1/2", 0.1, 0.45, True),
-        ("1/2", 0.1, 0.3, False),
-        (">= 1/4", 0.5, 0.9, True),
-        (">= 1/4", -0.5, 0.25, True),
-        (">= 1/4", -0.5, 0.1, False),
-    ],
-)
-def test_only_falling_below_a_bound_from_below_contradicts(
-    predicted: str, low: float, high: float, expected: bool | None
-) -> None:
-    least = at_hand(predicted, [100, 800])
-    assert agrees(predicted, least, Slope((low + high) / 2, low, high, 0.5)) is expected
+def test_slopes_are_those_of_laws_with_logarithms() -> None:
+    of_log, of_sqrt = slopes([11, 15, 23])
+    assert of_sqrt == pytest.approx(0.316, abs=0.005)
+    assert of_log == pytest.approx(1 - 2 * 0.316, abs=0.01)
+    assert slopes([1e30, 1e60])[1] == pytest.approx(0.495, abs=0.001)
+    assert slopes([2, 4])[0] == pytest.approx(1)
+    assert slopes([2, 4])[1] is None  # where √(x / ln x) falls
+    assert slopes([1, 4]) == slopes([5]) == slopes([]) == (None, None)
 
 
-def test_the_slope_at_hand_is_that_of_the_law_with_its_logarithm() -> None:
-    assert at_hand("1/2", [11, 15, 23]) == pytest.approx(0.316, abs=0.005)
-    assert at_hand("1/2", [1e30, 1e60]) == pytest.approx(0.495, abs=0.001)
-    assert at_hand(">= 1/4", [11, 23]) == at_hand("1/2", [11, 23]) / 2
-    assert at_hand("0", [11, 23]) == 0
-
-
-def test_predictions_are_those_of_the_paper_s_models_and_tasks() -> None:
+def test_predictions_are_those_of_the_shipped_claims() -> None:
     tasks = {"lis", "edit_distance", "ed_local", "arithmetic"}
-    assert PREDICTED.keys() == {(t, m) for t in tasks for m in ("standard", "sparse", "linear")}
+    assert predictions().keys() == {(t, m) for t in tasks for m in ("standard", "sparse", "linear")}

@@ -1,6 +1,5 @@
-"""What the paper published: its Table 2 from our own counts, and the comparison on the command
-line. Every shipped grid has the plan that its comments describe. Covers `compare` in
-`cli/ask.py`."""
+"""What Yang et al. published: their Table 2 from our own counts, and `sweepd compare paper`. Every
+shipped grid has the plan that its comments describe."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ from sweepd.errors import UserError
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.settings import Train
 from sweepd.grid.spec import load_grid
-from sweepd.query.claims import SIZES, TABLE2, TABLE2_COLUMNS, Measured, table2
+from sweepd.query.claim_files import load_claims
+from sweepd.query.claims import published
 from sweepd.query.database import connect
 from sweepd.query.parser import parse
 from sweepd.query.sandbox import sandbox
@@ -35,25 +35,29 @@ GRIDS = sorted((Path(__file__).parents[2] / "grids").glob("*.yaml"))
 
 # Table 2
 
+YANG = load_claims("yang2024")
+[TABLE2] = YANG.tables
+
 
 def test_table_2_is_our_count_of_weights_at_the_implied_d() -> None:
-    rows = table2(Measured(None))
+    rows = [*published(None, TABLE2)]
     assert len(rows) == 12
     for row in rows:
-        assert tuple(row) == TABLE2_COLUMNS
         assert 1 < row["ratio"] < 1.06
         assert row["published_gflops"] == pytest.approx(row["ratio"] * row["gflops_weights"])
         assert row["gflops"] > row["gflops_weights"]
         assert row["L"] == PUBLISHED_L[row["operators"]]
         assert row["measured_d"] is row["measured_gflops_weights"] is row["verdict"] is None
-    assert SIZES["arithmetic"] == tuple(PUBLISHED_L)
+    assert YANG.claims[0].at["size"]["arithmetic"] == [*PUBLISHED_L]
 
 
 def test_no_other_d_of_the_grid_explains_a_published_figure() -> None:
-    for published in TABLE2.values():
-        for L, (gflops, d) in published.items():
-            shares = {w: gflops * 1e9 / (24 * 3 * w * w * L) for w in (32, 64, 128, 256, 512)}
-            assert [w for w, share in shares.items() if 1.005 < share < 1.053] == [d]
+    for row in published(None, TABLE2):
+        flops = 24 * 3 * row["L"]
+        shares = {
+            w: row["published_gflops"] * 1e9 / (flops * w**2) for w in (32, 64, 128, 256, 512)
+        }
+        assert [w for w, share in shares.items() if 1.005 < share < 1.053] == [row["d"]]
 
 
 def test_what_the_store_measured_stands_beside() -> None:
@@ -69,7 +73,8 @@ def test_what_the_store_measured_stands_beside() -> None:
         return 0.95 if row["d"] >= 128 or not ours else 0.5
 
     store = ran(trials, acc, size_fields=SIZE_FIELDS)
-    rows = {(row["model"], row["L"]): row for row in table2(Measured(connect(store, code=now)))}
+    measured = published(connect(store, code=now), TABLE2)
+    rows = {(row["model"], row["L"]): row for row in measured}
     found = rows.pop(("linear", 87))
     assert (found["measured_d"], found["verdict"]) == (128, "exact")
     assert found["measured_gflops_weights"] == pytest.approx(0.422 / 4, rel=0.06)
@@ -86,16 +91,16 @@ def test_compare_prints_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     printed = run(application(), ["compare", "paper"])
     assert printed.exit_code == 0
     assert "nothing measured: there is no sweepd-results" in printed.stderr
-    assert "published_gflops" in printed.stdout and "sparse needs a larger d" in printed.stdout
-    rows = json.loads(run(application(), ["compare", "paper", "--json"]).stdout)
-    assert [row["kind"] for row in rows] == ["table2"] * 12 + ["claim"] * 9
+    assert "published_gflops" in printed.stdout
+    assert "not measured: sparse needs a larger d than standard" in printed.stdout
+    rows = json.loads(run(application(), ["compare", "yang2024", "--json"]).stdout)
+    assert [row["kind"] for row in rows] == ["table"] * 12 + ["claim"] * 12
     assert len({tuple(row) for row in rows}) == 1
     header, *lines = csv.reader(
         io.StringIO(run(application(), ["compare", "paper", "--csv"]).stdout)
     )
     assert header == list(rows[0])
     assert [line[0] for line in lines] == [row["kind"] for row in rows]
-    assert run(application(), ["compare", "table3"]).exit_code == 2
     missing = run(application(), ["compare", "paper", "--results", "elsewhere"])
     assert isinstance(missing.exception, UserError)
     Store.create(str(tmp_path / "sweepd-results"))

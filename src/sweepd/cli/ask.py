@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,8 +28,9 @@ from sweepd.errors import UserError
 from sweepd.replacing import replacing
 
 if TYPE_CHECKING:
-    from sweepd.query.claims import Measured
+    from sweepd.listing import Row
     from sweepd.query.database import Views
+    from sweepd.query.readable import StyledLine, Tone
     from sweepd.query.selection import CodeChoice
     from sweepd.store.store import Store
 
@@ -51,7 +53,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog='Example: sweepd query "min d where acc > 0.9"')(query)
     app.command(epilog='Example: sweepd sql "SELECT * FROM cells LIMIT 5" --json')(sql)
     app.command(epilog="Example: sweepd export quickstart --out trials.parquet")(export)
-    app.command(epilog="Example: sweepd compare paper --csv")(compare)
+    app.command(epilog="Example: sweepd compare yang2024 --csv")(compare)
 
 
 def query(
@@ -197,45 +199,61 @@ def _store(results: str | None) -> Store:
 
 
 def compare(
-    what: Annotated[Literal["paper"], typer.Argument(help="paper: Yang et al. 2024, Table 2.")],
+    claims: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLAIMS", help="A file of claims, or one that ships: yang2024 (or paper), …"
+        ),
+    ],
     sweep: Sweeps = None,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Set this store's answers beside the published Table 2, and judge the paper's claims by them.
+    """Judge what a paper claims, or what a file of your own does, by what this store has measured.
 
-    gflops_weights is the paper's count of one forward pass, gflops counts attention's own
-    products too. Without a results folder only the published side is shown.
+    Each claim is supported, contradicted, cannot tell, at other settings or not measured. Below it
+    stand the rows it rests on, with their training budgets, and what would decide it. Published
+    tables stand beside our two counts. Without a results folder nothing counts as measured.
     """
-    from sweepd.query.claims import COLUMNS, TABLE2_COLUMNS, claims, table2
-
-    form = form_of(as_json, as_csv)
-    measured = _measured(results, sweep)
-    for note in measured.notes:
-        say(note)
-    report_damage(measured.damaged)
-    figures, judged = table2(measured), claims(measured)
-    if form != "table":
-        columns = list(dict.fromkeys([*TABLE2_COLUMNS, *COLUMNS]))
-        emit(columns, [*figures, *judged], form)
-        return
-    emit(TABLE2_COLUMNS[1:], figures)
-    print()
-    emit(COLUMNS[1:], judged)
-
-
-def _measured(results: str | None, sweeps: list[str] | None) -> Measured:
-    """Returns what the store has measured, or nothing where --results is not given and no launch
-    has made a store."""
-    from sweepd.query.claims import Measured
+    from sweepd.query.claim_files import load_claims
+    from sweepd.query.claims import COLUMNS, ROW_COLUMNS, judged, published
     from sweepd.query.database import connect
     from sweepd.query.selection import codes
     from sweepd.store.store import Store
 
-    address = results_address(results)
+    form, address = form_of(as_json, as_csv), results_address(results)
     store = Store.find(address) if results is None else Store.open(address)
-    if store is None:
-        say(f"nothing measured: there is no {address}")
-        return Measured(None)
-    return Measured(connect(store, code=codes("current", store), sweeps=sweeps))
+    views = connect(store, code=codes("current", store), sweeps=sweep) if store else None
+    paper = load_claims(claims, views.columns if views else ())
+    for note in views.notes if views else [f"nothing measured: there is no {address}"]:
+        say(note)
+    report_damage(views.damaged if views else ())
+    tables = [(table.says, [*published(views, table)]) for table in paper.paper.tables]
+    rows = [*judged(views, paper)]
+    if form != "table":
+        every = [*(row for _, numbers in tables for row in numbers), *rows]
+        columns = dict.fromkeys([*(every[0] if tables else ()), *COLUMNS, *ROW_COLUMNS])
+        emit(list(columns), every, form)
+        return
+    for says, numbers in tables:
+        print(says)
+        emit([name for name in numbers[0] if name != "kind"], numbers)
+        print()
+    show(_claim_lines(rows))
+
+
+def _claim_lines(rows: Sequence[Row]) -> Iterator[StyledLine]:
+    """Yields a line for each claim, and below it what would decide it and the rows it rests on."""
+    tones: dict[str, Tone] = {"supported": "settled", "contradicted": "warning"}
+    for row in rows:
+        if row["kind"] == "claim":
+            yield [
+                (f"{row['status']}: ", tones.get(row["status"], "open")),
+                (row["claim"], "title"),
+            ]
+            if row["decides"]:
+                yield [(f"  to decide it: {row['decides']}", "quiet")]
+        else:
+            elsewhere = "" if row["settings"] == "claim" else f" ({row['settings']})"
+            yield [(f"  {row['side']}{elsewhere}: {row['row']}", "plain")]

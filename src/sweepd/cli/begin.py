@@ -372,10 +372,13 @@ def init(
         list[str] | None,
         typer.Option(metavar="task|model|loop", help="A template of your own (repeatable)."),
     ] = None,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="A commented file of claims for `compare`.")
+    ] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write it.")] = Path(),
 ) -> None:
     """Write a grid to start from, and templates of a task, a model or a training loop of your own
-    beside it.
+    beside it; or a file of claims.
 
     Without --grid it is a new grid with every parameter of its task and models as a comment, and
     with --own loop that of the loop alone.
@@ -383,15 +386,17 @@ def init(
     from sweepd.grid import starters
     from sweepd.grid.spec import json_schema
 
-    if grid and (task or model or own):
-        raise UserError("--grid names a whole grid: leave out --task, --model and --own")
+    if (grid or claims) and (task or model or own or (grid and claims)):
+        raise UserError(f"--{'grid' if grid else 'claims'} is a whole file: leave out the others")
     if "loop" in (own or ()) and (task or model or set(own or ()) != {"loop"}):
         raise UserError(
             "--own loop is the whole training: leave out --task, --model and other --own"
         )
     found = {kind: starters.template(kind) for kind in own or ()}
     files = {template.file: text for template, text in found.values()}
-    if grid:
+    if claims:
+        files["claims.yaml"] = (starters.TEMPLATE_FOLDER / "claims.yaml").read_text("utf-8")
+    elif grid:
         files[f"{grid}.yaml"] = starters.shipped_grid(grid)
     elif "loop" in found:
         files["grid.yaml"] = starters.template_grid(found["loop"][0].grid)
@@ -403,7 +408,8 @@ def init(
         raise UserError(
             f"{out} has {', '.join(there)} already: nothing was written; name another --out"
         )
-    files[starters.SCHEMA] = json.dumps(json_schema())
+    if not claims:
+        files[starters.SCHEMA] = json.dumps(json_schema())
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
@@ -411,4 +417,5 @@ def init(
     except OSError as error:
         raise EnvironmentFailure(f"cannot write {out}: {error.strerror}") from error
     say(f"wrote {', '.join(str(out / name) for name in files)}")
-    say(f"next: sweepd plan {out / (grid or 'grid')}.yaml")
+    next_ = f"compare {out / 'claims'}" if claims else f"plan {out / (grid or 'grid')}"
+    say(f"next: sweepd {next_}.yaml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -96,6 +96,10 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .html file.")],
     where: Where = None,
     of: Of = "",
+    claims: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Claims of your own beside those that ship."),
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Write it again and again until nothing runs.")
     ] = False,
@@ -104,7 +108,7 @@ def report(
 ) -> None:
     """Write one page about a sweep (default: the whole store) that opens without a network.
 
-    It has the answer and what is not certain about it, all figures, the paper's claims, failures,
+    It has the answer and what is not certain about it, all figures, papers' claims, failures,
     costs, where the results came from and the commands to repeat them.
     """
     from sweepd.store.store import Store
@@ -114,7 +118,7 @@ def report(
     store = Store.open(results_address(results))
     while True:
         runs = watch and bool(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
-        made = _report(store, sweep, where, of, code)
+        made = _report(store, sweep, where, of, claims or (), code)
         with _notes_said(made.asked):
             write(out, made.page())
         say(f"report written to {out}")
@@ -136,11 +140,17 @@ def _notes_said(asked: Questions) -> Iterator[None]:
 
 
 def _report(
-    store: Store, sweep: str | None, where: str | None, of: str, code: CodeOption
+    store: Store,
+    sweep: str | None,
+    where: str | None,
+    of: str,
+    claims: Sequence[str],
+    code: CodeOption,
 ) -> Report:
     from sweepd.figures.kinds import Questions
     from sweepd.figures.report import Launches, Report, points_each
-    from sweepd.query.claims import Measured, claims
+    from sweepd.query.claim_files import load_claims, shipped_claims
+    from sweepd.query.claims import judged
     from sweepd.query.database import connect
     from sweepd.query.selection import codes
 
@@ -153,6 +163,11 @@ def _report(
         name=f"Sweep {sweep}" if sweep else f"Results in {store.address}",
         asked=Questions(views, where=where, of=of, points=points_each(trials)),
         launches=Launches(names, {name: store.load_grid(name) for name in names}, launched),
-        claims=lambda: claims(Measured(views)),
+        claims=lambda: [
+            row
+            for name in (*shipped_claims(), *claims)
+            for row in judged(views, load_claims(name, views.columns))
+            if row["kind"] == "claim" and row["status"] != "not measured"
+        ],
         command=shlex.join(["sweepd", *sys.argv[1:]]),
     )

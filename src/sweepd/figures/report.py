@@ -41,7 +41,8 @@ MOST_FAILURES = 200
 """The most failed trials that the page lists."""
 
 Claims = Callable[[], Sequence[Row]]
-"""A function that returns what the store says about the claims of the paper."""
+"""A function that returns what the store says about papers' claims, without those that it has not
+measured."""
 
 
 def points_each(trials: int) -> int:
@@ -85,8 +86,10 @@ class Report:
             return table([*answer.group, *LAW_COLUMNS], answer.rows, self.asked.texts["fit"])
 
         def claims() -> str:
-            rows = [{name: row[name] for name in row if name != "kind"} for row in self.claims()]
-            return table(list(rows[0]), rows, "The claims of Yang et al. (arXiv 2402.13934).")
+            columns = ("paper", "claim", "status", "evidence", "control", "decides")
+            if not (rows := self.claims()):
+                return "<p>No claim that comes with sweepd is about what was measured here.</p>"
+            return table(columns, rows, "What papers claim, judged by these results.")
 
         def shown(kind: str) -> str:
             if kind in figures:
@@ -98,7 +101,7 @@ class Report:
             "Answer": lambda: _answer(least, self.asked.texts["min"]),
             "Figures": lambda: "".join(map(shown, KINDS)),
             "Laws": laws,
-            "Beside the paper": claims,
+            "Beside the papers": claims,
             "Failures": lambda: _failures(views),
             "Cost": lambda: _cost(views),
             "Where it came from": lambda: _origin(self.launches),

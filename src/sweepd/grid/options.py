@@ -52,7 +52,7 @@ OF_ANSWERS = {
         *("exponent", "low", "high", "growth", "factor", "points", "censored", "predicted"),
         *("weight_constant", "weight_log", "weight_power", "weight_sqrt", "weight_plateau"),
         *("over_standard", "over_standard_low", "over_standard_high"),
-        *("at_hand", "agrees", "reason"),
+        *("slope_log", "slope_sqrt", "reason"),
     ),
     **dict.fromkeys(("frontier", "best", "max"), _OF_A_CELL),
 }

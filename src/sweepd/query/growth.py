@@ -11,10 +11,11 @@ from typing import Any
 
 from sweepd.errors import UserError
 from sweepd.query.cells import Cell
+from sweepd.query.claim_files import predictions
 from sweepd.query.database import Views
 from sweepd.query.expressions import Column, Node
 from sweepd.query.grouping import Grouping
-from sweepd.query.laws import LAW_NAMES, Point, Slope, Tried, difference, fit, refusal, weights
+from sweepd.query.laws import LAW_NAMES, Point, Tried, difference, fit, refusal, weights
 from sweepd.query.minima import Merit, min_rows
 from sweepd.query.parser import Question
 from sweepd.query.settled import settled_marks
@@ -23,7 +24,8 @@ from sweepd.query.verbs import VerbRows, deciding_of, merged_notes
 OVER_STANDARD = ("over_standard", "over_standard_low", "over_standard_high")
 COLUMNS = (
     *("exponent", "low", "high", "growth", "factor", *(f"weight_{name}" for name in LAW_NAMES)),
-    *("points", "censored", "seeds", *OVER_STANDARD, "predicted", "at_hand", "agrees", "reason"),
+    *("points", "censored", "seeds", *OVER_STANDARD, "slope_log", "slope_sqrt", "predicted"),
+    "reason",
 )
 """The columns of a row of `fit` besides those of its group."""
 PER_HALVING = ("per_halving", "per_halving_low", "per_halving_high")
@@ -75,17 +77,19 @@ def growth(
         points[tuple(key)].append(Point(x, tuple(tried)))
 
     laws = []
+    known_exponents = predictions() if cells and (node, along) == (Column("d"), "L") else {}
     for where, members in grouping.rows(cells):
         own = points[tuple(where.values())]
-        of_width = (node, along) == (Column("d"), "L")
         chained = all(cell.row.get("cot") is not False for cell in members)
-        predicted = PREDICTED.get((where["task"], where["model"])) if of_width and chained else None
         known = [point for point in own if point.informative]
+        slope_log, slope_sqrt = slopes([point.x for point in known])
         law: dict[str, Any] = {
             "points": len(known),
             "censored": sum(not point.bracketed for point in known),
             "seeds": min((c.decided for c in members if c.outcome is not None), default=0),
-            "predicted": predicted,
+            "slope_log": slope_log,
+            "slope_sqrt": slope_sqrt,
+            "predicted": known_exponents.get((where["task"], where["model"])) if chained else None,
             "reason": refusal(own),
         }
         if not law["reason"]:
@@ -93,9 +97,6 @@ def growth(
             law |= {name: getattr(fitted, name) for name in ("exponent", "low", "high", "factor")}
             law |= {f"weight_{name}": weight for name, weight in weights(own).items()}
             law["growth"] = fitted.direction
-            if predicted:
-                law["at_hand"] = at_hand(predicted, [point.x for point in known])
-                law["agrees"] = agrees(predicted, law["at_hand"], fitted)
         if where["model"] != "standard":
             standard = points.get(tuple((where | {"model": "standard"}).values()), [])
             if over := difference(own, standard):
@@ -111,6 +112,16 @@ def growth(
             "bounds from above; their fails may be due to the training budget"
         )
     return VerbRows([*grouping.group, *COLUMNS], laws, deciding_of(rows, merit), notes)
+
+
+def slopes(xs: Sequence[float]) -> tuple[float | None, float | None]:
+    """Returns the exponents that ln x and √(x / ln x), laws of theory, have on average from the
+    least x to the largest. Each is None where its law does not rise over all of these xs."""
+    first, last = min(xs, default=1), max(xs, default=1)
+    if first <= 1 or first == last:
+        return None, None
+    of_log = log2(log(last) / log(first)) / log2(last / first)
+    return of_log, 0.5 * (1 - of_log) if first > e else None
 
 
 # What a smaller width costs
@@ -169,54 +180,3 @@ def cost_of_halving(cells: Sequence[Cell]) -> dict[str, float]:
     law = fit(points)
     ends = (law.exponent, law.high, law.low)
     return dict(zip(PER_HALVING, (2**-end for end in ends), strict=True))
-
-
-# What theory predicts
-
-PREDICTED = {
-    **{(task, "standard"): "0" for task in ("lis", "edit_distance", "ed_local", "arithmetic")},
-    ("lis", "sparse"): "1/2",
-    ("lis", "linear"): "1/2",
-    ("edit_distance", "sparse"): "0",
-    ("edit_distance", "linear"): ">= 1/4",
-    ("ed_local", "sparse"): "0",
-    ("ed_local", "linear"): ">= 1/4",
-    ("arithmetic", "sparse"): "0",
-    ("arithmetic", "linear"): ">= 1/4",
-}
-"""The exponents of min d in L that theory predicts, by task and model. They follow from the bounds
-of Yang et al. 2024 (Table 1).
-
-`0` is an upper bound, `>= 1/4` is a lower bound, and `1/2` is both. They hold up to logarithms,
-with chains of thought. Both kinds of edit distance have a locality of the order of n, and their L
-is of the order of n². Their bound for the sparse model takes B of the order of n.
-"""
-
-
-def at_hand(predicted: str, xs: Sequence[float]) -> float:
-    """Returns the least exponent that a prediction allows over these xs.
-
-    The bounds hold up to logarithms, and at small L those matter: √(L / ln L) rises more slowly
-    than √L. For `1/2` the exponent is the mean slope of √(L / ln L) from the least x to the
-    largest, and for `>= 1/4` it is half of that. It is 0 for `0`, and where an x is e or less.
-    """
-    first, last = min(xs), max(xs)
-    if predicted == "0" or first <= e:
-        return 0.0
-    of_half = 0.5 * (1 - log2(log(last) / log(first)) / log2(last / first))
-    return of_half if predicted == "1/2" else of_half / 2
-
-
-def agrees(predicted: str, least: float, slope: Slope) -> bool | None:
-    """Returns whether a measured exponent agrees with a prediction. `least` is what `at_hand`
-    returns for the prediction.
-
-    The result is False only where the whole interval lies below a lower bound. It is None where the
-    whole interval lies above an upper bound. That contradicts nothing, since a trained model may
-    need more width than the best possible weights do.
-    """
-    if predicted == "0":
-        return True if slope.low <= 0 else None
-    if slope.high < least:
-        return False
-    return None if predicted == "1/2" and slope.low > 0.5 else True

@@ -52,7 +52,7 @@ def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
         return [], []
     if answer.verb == "fit":
         law = ("exponent", "95%", "growth", "likely laws", "points", "censored", "seeds")
-        beside = ("over standard", "predicted", "at_hand", "agrees", "reason")
+        beside = ("over standard", "predicted", "reason")
         return [*answer.group, *law, *beside], [_law(row) for row in answer.rows]
     scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
     for score in sorted(answer.about - {"acc"}):
@@ -134,7 +134,6 @@ def _law(row: Row) -> dict[str, Any]:
         "95%": between("low", "high"),
         "likely laws": ", ".join(f"{name} {-w:.2f}" for w, name in heavy),
         "over standard": over,
-        "at_hand": row["at_hand"] and round(row["at_hand"], 2),
     }
 
 

@@ -82,7 +82,7 @@ def test_everything_wrong_is_said_at_once_with_its_place(tmp_path: Path) -> None
         ("mine.yaml:13: claims[1].bound:", "'lower', 'upper' or 'both'"),
         ("mine.yaml:18: claims[2].control.hols:", "no such key (did you mean holds?)"),
         ("mine.yaml:21: claims[3].holds:", "no exponnt (did you mean exponent?)"),
-        ("mine.yaml:21: claims[3].holds:", "`other` is the row that `beside` names"),
+        ("mine.yaml:21: claims[3].holds:", "`other` needs a row"),
         ("mine.yaml:22: claims[3].every:", "say in `at` which values of size"),
         ("mine.yaml:23: claims[3].control.ask:", "a question is `min EXPR"),
         ("mine.yaml:24: claims[4].ask:", "say when a cell passes"),

@@ -134,7 +134,8 @@ def test_every_shipped_grid_says_what_it_answers(path: Path) -> None:
     assert "?" in comment or "sweepd compare paper" in comment
     assert asked or "sweepd compare paper" in comment
     axes = {name for trial in shipped(path).trials for name in trial.axes}
-    columns = [*axes, "task", "model", "size", "L", "params", "flops", "train_flops", "acc", "loss"]
+    columns = [*axes, "task", "model", "size", "L", "params", "flops", "state_bytes"]
+    columns += ["train_flops", "acc", "loss"]
     for text in asked:
         assert set(parse(text, columns, {}, sandbox()).by or ()) <= set(columns)
 

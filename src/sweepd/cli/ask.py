@@ -229,7 +229,7 @@ def compare(
     for note in views.notes if views else [f"nothing measured: there is no {address}"]:
         say(note)
     report_damage(views.damaged if views else ())
-    tables = [(table.says, [*published(views, table)]) for table in paper.paper.tables]
+    tables = [(table.says, [*published(views, table)]) for table in paper.tables]
     rows = [*judged(views, paper)]
     if form != "table":
         every = [*(row for _, numbers in tables for row in numbers), *rows]

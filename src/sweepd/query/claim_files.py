@@ -67,9 +67,13 @@ class Claim(_Part):
 
 class PublishedTable(_Part):
     says: str
+    grid: str
+    """A grid that ships and plans each row's trial: our count of its FLOPs stands beside it."""
     ask: str
-    """A question whose rows are matched with those below by the columns that both have."""
+    """A question for the least d, whose rows are matched with those below by the columns that both
+    have."""
     rows: tuple[dict[str, Any], ...]
+    """Each with `d`, and with `published_gflops` of one forward pass."""
 
 
 class Paper(_Part):
@@ -86,8 +90,9 @@ class Paper(_Part):
 class Claims:
     """The checked claims of one paper."""
 
-    paper: Paper
+    paper: str
     claims: tuple[Claim, ...]
+    tables: tuple[PublishedTable, ...]
 
 
 def shipped_claims() -> dict[str, Path]:
@@ -131,7 +136,7 @@ def load_claims(where: str, columns: Collection[str] = ()) -> Claims:
                     document.refuse((*keys, *inner), message)
     if document.problems:
         raise GridError(document.problems)
-    return Claims(paper, tuple(claims))
+    return Claims(paper.paper, tuple(claims), paper.tables)
 
 
 def _checked(document: Document, keys: Keys, raw: Any, kind: type[BaseModel]) -> Any:

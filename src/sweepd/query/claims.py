@@ -96,7 +96,7 @@ def judged(views: Views | None, claims: Claims) -> Iterator[AnswerRow]:
         decides = "; ".join(filter(None, [*list(whys)[:MOST_SHOWN], plan]))
         yield {
             "kind": "claim",
-            "paper": claims.paper.paper,
+            "paper": claims.paper,
             "claim": claim.says,
             "status": status,
             "evidence": ". ".join(filter(None, told)) or "no row to judge it by",
@@ -327,16 +327,36 @@ def _in_words(row: AnswerRow, known: Known) -> str:
 
 
 def published(views: Views | None, table: PublishedTable) -> Iterator[AnswerRow]:
-    """Yields each row of a published table, with what the store has measured beside it."""
+    """Yields each row of a published table, with our counts of one forward pass beside it and the
+    least d that the store has measured.
+
+    gflops_weights counts the products with weights only, as Yang et al. do, and ratio is what they
+    published over that. gflops counts attention's own products too.
+    """
+    from sweepd.grid.plan import plan  # imports torch, which takes a while
+    from sweepd.grid.spec import load_grid
+
+    trials = plan(load_grid(shipped_grids()[table.grid], ["seeds=[0]", "settle=off"])).trials
+    planned = [(trial, trial.row()) for trial in trials]
     rows: list[AnswerRow] = []
     if views is not None and views.axes:
         rows, _ = _rows(views, parsed(table.ask, views.connection), {})
     for one in table.rows:
         alike = (row for row in rows if all(row[n] == one[n] for n in one.keys() & row.keys()))
         own = next(alike, {})
-        measured = {
-            "measured": own.get("value"),
-            "verdict": own.get("verdict"),
-            "at": own.get("at"),
+        by_d = {
+            row["d"]: trial
+            for trial, row in planned
+            if all(row[n] == one[n] for n in one.keys() & row.keys() - {"d"})
         }
-        yield {"kind": "table", **one, **measured}
+        weights = {d: (trial.flops_weights or 0) / 1e9 for d, trial in by_d.items()}
+        yield {
+            "kind": "table",
+            **one,
+            "gflops_weights": weights[one["d"]],
+            "ratio": one["published_gflops"] / weights[one["d"]],
+            "gflops": (by_d[one["d"]].flops or 0) / 1e9,
+            "measured_d": own.get("value"),
+            "measured_gflops_weights": weights.get(own.get("value")),
+            "verdict": own.get("verdict"),
+        }

@@ -100,8 +100,8 @@ class Results:
         each claim, and after it one for each row on which it rests (docs/query.md). Raises
         GridError if the file is wrong.
 
-        >>> open().compare("bhattamishra2024", sweep="quickstart")["status"][0]
-        'not measured'
+        >>> open().compare("bhattamishra2024")["status"][0]  # see what decides it
+        'cannot tell'
         """
         from sweepd.query.claim_files import load_claims
         from sweepd.query.claims import COLUMNS, ROW_COLUMNS, judged

@@ -44,7 +44,7 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
     for name in ("grids", "clusters"):
         shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "grids" / "quickstart.yaml", folder)
-    for example in (ROOT / "docs" / "examples").glob("*.py"):
+    for example in [*(ROOT / "docs" / "examples").glob("*.py"), ROOT / "docs/examples/claims.yaml"]:
         shutil.copy(example, folder)
     [grid] = [
         "\n".join(block.lines)

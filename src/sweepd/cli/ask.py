@@ -207,6 +207,7 @@ def compare(
     ],
     sweep: Sweeps = None,
     results: Results = None,
+    code: CodeOption = "current",
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -224,7 +225,7 @@ def compare(
 
     form, address = form_of(as_json, as_csv), results_address(results)
     store = Store.find(address) if results is None else Store.open(address)
-    views = connect(store, code=codes("current", store), sweeps=sweep) if store else None
+    views = connect(store, code=codes(code, store), sweeps=sweep) if store else None
     paper = load_claims(claims, views.columns if views else ())
     for note in views.notes if views else [f"nothing measured: there is no {address}"]:
         say(note)

@@ -1,5 +1,5 @@
-"""Files of claims: those that ship, a user's own from the command line, and all that is wrong with a
-file at once."""
+"""Files of claims: those that ship, a user's own from the command line, and all that is wrong with
+a file at once."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ COLUMNS = ("kind", "paper", "claim", "status", "evidence", "control", "decides")
 """The columns of a claim. `decides` says what would decide it, where it is not decided."""
 ROW_COLUMNS = ("kind", "claim", "settings", "side", "row", "why")
 """The columns of a row on which a claim rests. settings: `claim`, `other` or `control`. side:
-`for`, `against` or `cannot tell`. row: in words, with the training budgets. why: what the row leaves
-open."""
+`for`, `against` or `cannot tell`. row: in words, with the training budgets. why: what the row
+leaves open."""
 SIDES = {True: "for", False: "against", None: "cannot tell"}
 MOST_SHOWN = 6
 """How many rows of one side the evidence spells out at most."""

@@ -23,10 +23,10 @@ class Model(ABC):
     """Hyper-parameters of a causal sequence model: a frozen dataclass, one a file.
 
     A subclass has fields and defines `build`. Nothing else is required. `__post_init__` raises
-    ValueError for impossible values. A cost below that a subclass does not define is counted,
-    except for `state_bytes`. A module that has `prefill` and `step` (`Decoder`) decodes by them.
-    Any other module is run on the whole prefix for every token. A model whose width is its
-    embedding dimension `d` derives from `Architecture`.
+    ValueError for impossible values. A cost below that a subclass does not define is counted, and
+    `state_bytes` is measured if the module can decode. A module that has `prefill` and `step`
+    (`Decoder`) decodes by them. Any other module is run on the whole prefix for every token. A
+    model whose width is its embedding dimension `d` derives from `Architecture`.
     """
 
     if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Model(ABC):
 
     def state_bytes(self, vocab: int, L: int) -> int | None:
         """Returns the bytes (float32) of the decoding state after L tokens of one sequence, or
-        None where it is not known."""
+        None where it is to be measured."""
         return None
 
     def kept_floats(self, vocab: int, L: int) -> tuple[int, int]:

@@ -197,6 +197,21 @@ IN_MODELS = {
         "def step",
         "decoding",
     ),
+    "a state counted by hand, and wrongly": Mistake(
+        "@dataclass(frozen=True)\n"
+        "class Mine(Architecture):\n"
+        "    def build(self, vocab, L, capacity, generator):\n"
+        "        return Net(vocab, self.d)\n",
+        "from sweepd.models.lstm import Lstm\n"
+        "\n"
+        "\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Lstm):\n"
+        "    def state_bytes(self, vocab, L):\n"
+        "        return 16 * super().state_bytes(vocab, L)\n",
+        "def state_bytes",
+        "state",
+    ),
     "FLOPs counted by hand, and wrongly": Mistake(
         "class Net(nn.Module):",
         "    def parts(self, vocab, L):\n"

@@ -4,19 +4,25 @@ mistakes, each with its line, are in `test_mistakes.py`."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
 from mistakes import LOOP
 
-from sweepd.check.cases import Finding, cases_of
+from sweepd.check.cases import Finding, Wrong, cases_of
 from sweepd.check.inspection import inspect
 from sweepd.check.models import MODEL_CHECKS, Network
 from sweepd.check.tasks import TASK_CHECKS
 from sweepd.grid import registry
+from sweepd.grid.costs import costs
 from sweepd.grid.registry import REQUIRED, parameters
 from sweepd.grid.spec import parse_grid
+from sweepd.models.standard import Standard
+from sweepd.tasks.lis import LIS
 
 GRID = """
 name: a
@@ -193,6 +199,42 @@ def test_our_models_pass(model: str, task: str) -> None:
     with torch.no_grad():
         for check in MODEL_CHECKS.values():
             assert check(network)
+
+
+@dataclass(frozen=True)
+class Told(Standard):
+    """States another number of bytes than its decoder keeps, which is 2dL floats a layer."""
+
+    law: Literal["right", "once too large", "no values", "no growth", "none"] = "right"
+
+    def state_bytes(self, vocab: int, L: int) -> int | None:  # type: ignore[override]
+        right = super().state_bytes(vocab, L)
+        floats = {"right": right, "once too large": right + 4, "no values": right // 2}
+        return {**floats, "no growth": 4 * 2 * 8 * 19, "none": None}[self.law]
+
+
+@pytest.mark.parametrize(
+    ("law", "said"),
+    [
+        ("right", "1,216 bytes after 19 tokens, 2,432 bytes after 38 tokens, as stated"),
+        ("once too large", "states 1,220 bytes .* after 19 tokens, and 1,216 are measured"),
+        ("no values", "states 608 bytes .* after 19 tokens, and 1,216 are measured"),
+        ("no growth", "states 1,216 bytes .* after 38 tokens, and 2,432 are measured"),
+        ("none", "1,216 bytes after 19 tokens, 2,432 bytes after 38 tokens$"),
+    ],
+)
+def test_a_state_is_measured(law: Any, said: str) -> None:
+    """A model that states nothing gets what is measured, where results tell it too."""
+    architecture = Told(8, layers=1, heads=2, law=law)
+    network = Network(architecture, LIS(8))
+    with torch.no_grad():
+        assert MODEL_CHECKS["weights"](network)
+        if "states" in said:
+            with pytest.raises(Wrong, match=said):
+                MODEL_CHECKS["state"](network)
+        else:
+            assert re.match(said, MODEL_CHECKS["state"](network))
+            assert costs(architecture, 7, 19, 20).state_bytes == 1216
 
 
 def test_the_cases_of_a_grid(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Checks of a model: it is causal, keeps rows apart, decodes as it trains, and costs what it says.
+"""Checks of a model: it is causal, keeps rows apart, decodes as it trains, and costs and remembers
+what it says.
 
 A model that sees later tokens would still run, and its numbers would mean nothing.
 """
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from sweepd.check.cases import Wrong
 from sweepd.check.tasks import seed_all
-from sweepd.grid.costs import sparing_the_compiler
+from sweepd.grid.costs import FLOAT_BYTES, costs, held_after, occupied, sparing_the_compiler
 from sweepd.models.base import Model, Part, can_decode, decoder
 from sweepd.tasks.base import ChainTask, Split, Task
 from sweepd.trial.training import Stream, generator, torch_seed
@@ -28,6 +29,8 @@ JITTER = 0.05
 start at zero hide leaks."""
 COUNTED = 0.02
 """The share by which FLOPs may differ from torch's count."""
+STEPPED = 3
+"""The number of tokens that are fed one by one before a state is measured."""
 TORCHS_OWN = vars(nn.Module()).keys()
 """The attributes that every module has."""
 
@@ -262,6 +265,44 @@ class Network:
             return False
         return True
 
+    def check_state(self) -> str:
+        """Checks that the decoding state after T and after 2T tokens has the bytes that results
+        will tell: no more than it occupies after `prefill`, and no fewer than its different numbers
+        take after `step`. It may hold a number twice, and have room for what comes."""
+        if not self._can_decode():
+            return "not measured without `prefill` and `step`"
+        found: list[str] = []
+        for length in (self.task.L, 2 * self.task.L):
+            asked = self.vocab, length, length + 1
+            row = self.rows.flatten()
+            row = row.repeat(-(-length // len(row)))[None, :length]
+            try:
+                stated = costs(self.architecture, *asked).state_bytes
+                model = self.architecture.build(*asked, torch.Generator())
+                _stir(model)
+                most = occupied(held_after(model, row, length))
+                tensors = held_after(model, row, max(1, length - STEPPED))
+            except Exception:  # it may be for rows of at most T tokens
+                if not found:
+                    raise
+                break
+            if stated is None:
+                return f"cannot be measured for {length} tokens: results will not tell it"
+            floats = [part.flatten().float() for part in tensors if part.is_floating_point()]
+            numbers = set(torch.cat([torch.zeros(0), *floats]).tolist()) - {0.0}  # not written to
+            least = FLOAT_BYTES * len(numbers)
+            if not least <= stated <= most:
+                raise Wrong(
+                    f"states {stated:,} bytes of decoding state after {length} tokens, and "
+                    f"{most if stated > most else least:,} are measured",
+                    "let `state_bytes` count 4 bytes for each float that `prefill` and `step` keep "
+                    "of one row, over all layers, or leave it out",
+                    "state_bytes",
+                )
+            found.append(f"{stated:,} bytes after {length} tokens")
+        is_stated = self.architecture.state_bytes(self.vocab, self.task.L) is not None
+        return ", ".join(found + ["as stated"] * is_stated)
+
     def check_cost(self) -> str:
         """Checks that the FLOPs that the architecture states are those that torch counts."""
         asked = self.vocab, self.task.L
@@ -323,6 +364,7 @@ MODEL_CHECKS: dict[str, Callable[[Network], str]] = {
     "rows apart": Network.check_rows_apart,
     "causal": Network.check_causal,
     "decoding": Network.check_decoding,
+    "state": Network.check_state,
     "cost": Network.check_cost,
 }
 """The checks of a model in their order. Each may rely on those before it."""

@@ -39,7 +39,7 @@ MOST_SECONDS = 120
 LONG_SECONDS = 10
 """The seconds after which people are told where the inspection of a case stands."""
 PROGRAM = "from sweepd.check.own_process import main; main()"
-VERSION = 3
+VERSION = 4
 """The version of the checks. A class that an earlier version held right is inspected again."""
 
 

@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from sweepd.models.base import Model, Part
 
@@ -18,6 +18,8 @@ BACKWARD = 2
 """The FLOPs of a backward pass as a multiple of those of its forward pass. It is 2, since each
 product has two gradients."""
 FLOAT_BYTES = 4
+MOST_BUILT = 10**8
+"""The most parameters of a model that is built in earnest to measure its state."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class Costs:
     flops_weights: int
     """The FLOPs of products with weights only. This is the paper's count."""
     state_bytes: int | None
-    """The bytes of the decoding state (float32) after L tokens of one sequence; None where the
-    model does not say."""
+    """The bytes of the decoding state (float32) after L tokens of one sequence. They are measured
+    where the model does not say; None if it has no `prefill` and `step` either."""
     row_floats: int
     """The number of floats that training holds for each sequence of L tokens. Those of
     `batch_floats` are not included."""
@@ -80,7 +82,7 @@ def _count(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs
         params=sum(parameter.numel() for parameter in model.parameters()),
         flops=sum(part.flops for part in parts),
         flops_weights=sum(part.flops_weights for part in parts),
-        state_bytes=architecture.state_bytes(vocab_size, L),
+        state_bytes=_state_bytes(architecture, model, vocab_size, L, capacity),
         row_floats=kept + 2 * L * (vocab_size or 1),
         batch_floats=shared,
         parts=parts,
@@ -100,6 +102,81 @@ def _on_meta(architecture: Model, vocab_size: int, L: int, capacity: int) -> nn.
 
     with on_meta():
         return architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
+
+
+def _state_bytes(
+    architecture: Model, model: nn.Module, vocab_size: int, L: int, capacity: int
+) -> int | None:
+    """Returns the bytes of the decoding state that an architecture states. Where it states none,
+    the state of `model`, which lies on the meta device, is measured, or that of a real one where
+    decoding needs numbers."""
+    import torch
+
+    from sweepd.models._meta import on_meta
+    from sweepd.models.base import can_decode
+
+    stated = architecture.state_bytes(vocab_size, L)
+    if stated is not None or not can_decode(model):
+        return stated
+    rows = torch.zeros(1, L, dtype=torch.long if vocab_size else torch.float32)
+    try:
+        with on_meta():
+            return occupied(held_after(model, rows.to("meta"), L))
+    except Exception:  # a user's code may raise anything
+        if sum(parameter.numel() for parameter in model.parameters()) > MOST_BUILT:
+            return None
+    try:
+        real = architecture.build(vocab_size, L, capacity, torch.Generator())
+        return occupied(held_after(real, rows, L))
+    except Exception:  # such as NotImplementedError, for a task that decodes nothing
+        return None
+
+
+def held_after(model: nn.Module, tokens_1T: Tensor, prefix: int) -> list[Tensor]:
+    """Returns the tensors that a decoder's state holds of one row: after its first `prefix` tokens,
+    with the others fed one by one. Weights, and where the row stands, are no part of them."""
+    import numpy as np
+    import torch
+    from torch import Tensor, nn
+
+    from sweepd.models.base import decoder
+
+    decoding = decoder(model.eval())
+    with torch.inference_mode():
+        state = decoding.prefill(tokens_1T[:, :prefix], torch.tensor([prefix]))
+        for token in range(prefix, tokens_1T.size(1)):
+            decoding.step(tokens_1T[:, token], state)
+    found: list[Tensor] = []
+    seen: dict[int, object] = {}
+    waiting: list[object] = [state]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen[id(part)] = part
+        match part:
+            case nn.Module() | nn.Parameter() | type():
+                pass
+            case Tensor():
+                is_position = part.numel() <= 1 and not part.is_floating_point()
+                found += [] if is_position else [part.detach()]
+            case np.ndarray():
+                waiting.append(torch.from_numpy(part))
+            case dict():
+                waiting += part.values()
+            case list() | tuple() | set():
+                waiting += part
+            case _:
+                waiting += getattr(part, "__dict__", {}).values()
+    return found
+
+
+def occupied(tensors: list[Tensor]) -> int:
+    """Returns the bytes of a state, with FLOAT_BYTES for each float."""
+    return sum(
+        tensor.numel() * (FLOAT_BYTES if tensor.is_floating_point() else tensor.element_size())
+        for tensor in tensors
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@ when it is told to."""
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import threading
@@ -10,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -35,10 +37,14 @@ class Objects:
     long as its answer."""
 
     def __init__(self) -> None:
-        from moto.moto_server.werkzeug_app import create_backend_app
         from werkzeug.test import Client
 
-        self._moto = Client(create_backend_app("s3"), use_cookies=False)
+        self._moto = Client(self.application(), use_cookies=False)
+
+    def application(self) -> Any:
+        from moto.moto_server.werkzeug_app import create_backend_app
+
+        return create_backend_app("s3")
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         answer = self._moto.open(path, method=method, headers=headers, data=body)
@@ -55,15 +61,15 @@ class Proxy:
     """The way to objects over HTTP. `requests` holds the method and path of each request, in the
     order in which they came."""
 
-    def __init__(self, to: Objects | None = None) -> None:
+    def __init__(self, to: Objects | None = None, at: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.requests: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
         self.fault: Fault = lambda method, path: None
         self.to = to
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Relay", (_Relay,), {"by": self}))
+        self._server = ThreadingHTTPServer(at, type("Relay", (_Relay,), {"by": self}))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{at[0]}:{self._server.server_port}"
 
     def close(self) -> None:
         self._server.shutdown()
@@ -83,23 +89,43 @@ class Proxy:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
 
-class Amazon(Proxy):
-    """As strict about regions as Amazon, and moto is not: who signs for another region than the
-    bucket's is sent away, and whoever asks learns the region, also without credentials."""
+class Services(Objects):
+    """All that moto plays of Amazon."""
 
-    def __init__(self, to: Objects, region: str) -> None:
-        super().__init__(to)
+    def application(self) -> Any:
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+        return DomainDispatcherApplication(create_backend_app)
+
+
+class Amazon(Proxy):
+    """Amazon as it is where moto is kinder. Who signs for another region than the bucket's is sent
+    away, and whoever asks learns the region, also without credentials. `refused` names operations
+    of EC2, and the error with which each is answered. `quota` is what an account may start."""
+
+    def __init__(self, to: Objects, region: str, at: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        super().__init__(to, at)
         self.region = region
         self.tells = True
         """Whether it says which region that is."""
+        self.refused: dict[str, str] = {}
+        self.quota = 64.0
 
     def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         given = {name.lower(): value for name, value in headers.items()}
         there = {"x-amz-bucket-region": self.region} if self.tells else {}
-        if "authorization" not in given:
+        signed = given.get("authorization")
+        if signed is None:
             return 403, there, FORBIDDEN
-        if f"/{self.region}/s3/" not in given["authorization"]:
+        if "/s3/" in signed and f"/{self.region}/s3/" not in signed:
             return 301, there, ELSEWHERE
+        if "/servicequotas/" in signed:
+            quota = {"Quota": {"Value": self.quota, "QuotaName": "Some Instances"}}
+            return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(quota).encode()
+        for operation, code in self.refused.items():
+            if f"Action={operation}&".encode() in body:
+                said = f"<Error><Code>{code}</Code><Message>refused by the test</Message></Error>"
+                return 403, {}, f"<Response><Errors>{said}</Errors></Response>".encode()
         return super().relay(method, path, headers, body)
 
 

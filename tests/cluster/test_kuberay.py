@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cluster.ready import filled, written
 
 from sweepd.cluster import kuberay, load_cluster
 from sweepd.cluster.base import Work
@@ -25,14 +26,13 @@ from sweepd.grid.placement import Resources
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.yamlfile import GridError
 
-READY = Path(__file__).parents[2] / "clusters/kuberay.yaml"
 GRID = "{name: A_Sweep.1, task: {name: lis, n: 4}, model: {name: standard, d: 8}}"
 RESULTS = "s3://bucket/results"
 
 
 @pytest.fixture
-def cluster() -> KubeRay:
-    cluster = load_cluster(READY)
+def cluster(tmp_path: Path) -> KubeRay:
+    cluster = load_cluster(written(tmp_path, "kuberay"))
     assert isinstance(cluster, KubeRay)
     return cluster
 
@@ -179,7 +179,7 @@ def test_what_the_pods_hold_and_cost(cluster: KubeRay) -> None:
     ],
 )
 def test_what_a_cluster_file_may_not_say(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    text = READY.read_text()
+    text = filled("kuberay")
     assert old in text
     (tmp_path / "cluster.yaml").write_text(text.replace(old, new))
     with pytest.raises(GridError) as refused:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,22 @@ import pytest
 import yaml
 from botocore.session import Session
 from botocore.validate import ParamValidator
+from cluster.ready import CLUSTERS, written
 from googleapiclient.discovery_cache import get_static_doc
 from inprocess import sweepd
 from packaging.requirements import Requirement
 
 from sweepd.cluster import autoscaler, load_cluster
+from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Work
-from sweepd.cluster.launcher import AWS, GCP, Cloud, OnPrem
+from sweepd.cluster.launcher import GCP, Cloud, OnPrem
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes, Resources
 from sweepd.grid.yamlfile import GridError
 
-CLUSTERS = Path(__file__).parents[2] / "clusters"
 KINDS = ("aws", "gcp", "onprem")
+Ready = Callable[[str], AWS | GCP | OnPrem]
+"""Reads a ready file that was filled in."""
 GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: 8}\nseeds: [0, 1]\n"
 
 
@@ -41,24 +45,18 @@ def load(path: Path) -> AWS | GCP | OnPrem:
     return cluster
 
 
-def ready(kind: str) -> AWS | GCP | OnPrem:
-    return load(CLUSTERS / f"{kind}.yaml")
-
-
-def changed(folder: Path, kind: str, old: str, new: str) -> Path:
-    text = (CLUSTERS / f"{kind}.yaml").read_text()
-    assert text.count(old) == 1
-    path = folder / "cluster.yaml"
-    path.write_text(text.replace(old, new))
-    return path
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], AWS | GCP | OnPrem]:
+    folder = tmp_path_factory.mktemp("ready")
+    return lambda kind: load(written(folder, kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ready_files_pass_rays_validator(kind: str) -> None:
+def test_ready_files_pass_rays_validator(kind: str, ready: Ready) -> None:
     assert ready(kind).kind == kind
 
 
-def test_ready_files_grow_from_a_head_that_runs_no_trials() -> None:
+def test_ready_files_grow_from_a_head_that_runs_no_trials(ready: Ready) -> None:
     for kind in ("aws", "gcp"):
         cluster = ready(kind)
         assert isinstance(cluster, Cloud)
@@ -72,7 +70,7 @@ def test_ready_files_grow_from_a_head_that_runs_no_trials() -> None:
             cluster.slots(Resources(1, 8))
 
 
-def test_amazon_knows_every_field_of_the_ready_nodes() -> None:
+def test_amazon_knows_every_field_of_the_ready_nodes(ready: Ready) -> None:
     shape = Session().get_service_model("ec2").operation_model("RunInstances").input_shape
     for one in ready("aws").ray["available_node_types"].values():
         asked = {**one["node_config"], "MinCount": 1, "MaxCount": 1}
@@ -80,7 +78,7 @@ def test_amazon_knows_every_field_of_the_ready_nodes() -> None:
         assert not report.has_errors(), report.generate_report()
 
 
-def test_google_knows_every_field_of_the_ready_nodes() -> None:
+def test_google_knows_every_field_of_the_ready_nodes(ready: Ready) -> None:
     schemas = json.loads(get_static_doc("compute", "v1"))["schemas"]
     types: dict[str, type | tuple[type, ...]] = {"boolean": bool, "string": (str, int)}
 
@@ -105,7 +103,7 @@ def test_google_knows_every_field_of_the_ready_nodes() -> None:
 @pytest.mark.parametrize(
     ("kind", "old", "new", "where", "why"),
     [
-        ("aws", "after: keep", "zone: a", "zone", "no such key"),
+        ("aws", "kind: aws", "kind: aws\nzone: a", "zone", "no such key"),
         ("aws", "  max_workers: 8\n  idle", "  max_worker: 8\n  idle", "ray", "max_worker"),
         ("aws", "  idle_timeout_minutes: 5", "  idle_timeout_minutes: soon", "minutes", "soon"),
         ("aws", "{CPU: 4, GPU: 1}", "{CPU: four}", "gpu.resources.CPU", "four"),
@@ -118,21 +116,42 @@ def test_google_knows_every_field_of_the_ready_nodes() -> None:
         ("aws", "head_node_type: head", "head_node_type: boss", "ray", "head_node_type"),
         ("aws", "cluster_name: sweepd", "cluster_name: ../up", "ray.cluster_name", "letters"),
         ("gcp", "  cluster_name: sweepd\n", "", "ray", "cluster_name"),
+        ("aws", "{Name: sweepd}      #", "{Name: other}  #", "gpu.node_config", "name it for head"),
         ("onprem", ", worker_ips: [192.168.1.11, 192.168.1.12]", "", "ray", "worker_ips"),
         ("onprem", "ssh_user: me", "user: me", "ray.auth", "user"),
-        ("onprem", "after: keep", "prices: {machine: 1}", "prices", "no such key"),
+        ("onprem", "kind: onprem", "kind: onprem\nprices: {machine: 1}", "prices", "no such key"),
     ],
 )
 def test_refused_with_the_place(
     tmp_path: Path, kind: str, old: str, new: str, where: str, why: str
 ) -> None:
-    path = changed(tmp_path, kind, old, new)
+    path = written(tmp_path, kind, old, new)
     with pytest.raises(GridError) as refused:
         load_cluster(path)
     assert any(
         f"{path}:" in line and where in line and why in line
         for line in str(refused.value).splitlines()
     ), refused.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("aws", ("my-bucket", "ami-00000000000000000")),
+        ("gcp", ("my-bucket", "my-project")),
+        ("kuberay", ("my-bucket", "my-registry")),
+    ],
+)
+def test_a_ready_file_that_was_not_filled_in_is_refused(
+    tmp_path: Path, kind: str, names: tuple[str, ...]
+) -> None:
+    (tmp_path / "grid.yaml").write_text(GRID)
+    where = (str(tmp_path / "grid.yaml"), "--cluster", str(CLUSTERS / f"{kind}.yaml"))
+    for command in (["plan"], ["launch", "--dry-run"], ["launch", "--yes"]):
+        answer = sweepd(*command, *where, watched=True)
+        assert answer.code == 2 and "socket" not in str(answer.deeds), answer
+        for name in names:
+            assert f"{name} stands for one of yours" in answer.err
 
 
 @pytest.mark.parametrize("rubbish", ["3", "[]", "{}", "{provider: 3}", "{provider: {type: [a]}}"])
@@ -145,7 +164,7 @@ def test_rubbish_is_refused(tmp_path: Path, kind: str, rubbish: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind: str) -> None:
+def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind: str, ready: Ready) -> None:
     cluster = ready(kind)
     config = autoscaler.prepared(cluster.config())
     name = cluster.ray["cluster_name"]
@@ -158,7 +177,7 @@ def test_ray_starts_with_the_token_and_is_seen_on_the_head_alone(kind: str) -> N
 
 
 def test_start_commands_of_ones_own_run_with_the_token_too(tmp_path: Path) -> None:
-    path = changed(
+    path = written(
         tmp_path,
         "onprem",
         "  setup_commands:",
@@ -169,7 +188,7 @@ def test_start_commands_of_ones_own_run_with_the_token_too(tmp_path: Path) -> No
 
 
 def test_a_cluster_has_a_folder_with_its_token_and_its_packages(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, ready: Ready, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = ready("aws")
     monkeypatch.setattr(autoscaler, "machines", lambda config: [])
@@ -195,7 +214,9 @@ def test_a_cluster_has_a_folder_with_its_token_and_its_packages(
         cluster._fill_folder()
 
 
-def test_a_launch_restarts_no_ray_that_others_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_restarts_no_ray_that_others_may_use(
+    ready: Ready, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = ready("onprem")
     there = autoscaler.Machine("h", "10.0.0.1", "", "up-to-date", head=True)
 
@@ -215,7 +236,8 @@ def test_a_launch_restarts_no_ray_that_others_may_use(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_asks_no_cloud(tmp_path: Path, kind: str) -> None:
     (tmp_path / "grid.yaml").write_text(GRID)
-    where = ("--cluster", str(CLUSTERS / f"{kind}.yaml"), "--results", str(tmp_path / "results"))
+    cluster = written(tmp_path, kind)
+    where = ("--cluster", str(cluster), "--results", str(tmp_path / "results"))
     for command in (["plan"], ["launch", "--dry-run"]):
         answer = sweepd(*command, str(tmp_path / "grid.yaml"), *where, watched=True)
         assert answer.code == 0 and answer.deeds is not None, answer

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cluster.ready import written
 from object_store import Objects, Proxy
 from pages import ROOT, blocks
 from trained import run, save
@@ -43,6 +44,8 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
     folder = tmp_path_factory.mktemp("docs")
     for name in ("grids", "clusters"):
         shutil.copytree(ROOT / name, folder / name)
+    for kind in ("aws", "gcp", "kuberay"):
+        written(folder / "clusters", kind)
     shutil.copy(ROOT / "grids" / "quickstart.yaml", folder)
     for example in [*(ROOT / "docs" / "examples").glob("*.py"), ROOT / "docs/examples/claims.yaml"]:
         shutil.copy(example, folder)
@@ -68,7 +71,8 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
     trial = run(store, folder / "grids" / "quickstart.yaml", overrides)
 
     proxy = Proxy(objects)
-    objects.ask("PUT", "/my-bucket", {}, b"")
+    for name in ("my-bucket", "ours"):
+        objects.ask("PUT", f"/{name}", {}, b"")
     with pytest.MonkeyPatch.context() as patch:
         proxy.lead_s3(patch)
         save(Store.create("s3://my-bucket/sweeps"), folder / "grid.yaml", TINY)

@@ -20,6 +20,7 @@ NOT_RUN = {
     "ls ": "no command of ours",
     "sweepd plot fit": "needs three sizes that something is known of; tests/figures draw it",
     "sweepd cluster ": "needs a cluster; tests/cluster and tests/machines run them",
+    "sweepd doctor --cluster": "needs an account; tests/cluster/test_aws.py runs it",
     "sweepd resume example --cluster": "needs a cluster; tests/machines runs it",
 }
 TABLES = ("plan", "query", "sql", "status", "gc", "tasks", "models", "compare", "doctor")

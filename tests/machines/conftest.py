@@ -17,6 +17,8 @@ from e2e.conftest import running as running
 from shell import SWEEPD, TASKS, Shell
 from waiting import wait_until
 
+from sweepd.cluster.aws import SPOT_ROLE
+
 Amazon = Callable[..., Any]
 """Asks: a service, an operation of it and its arguments."""
 PATIENCE = 900
@@ -27,8 +29,14 @@ VARIABLES = {
     "AWS_ENDPOINT_URL": AMAZON,
     "AWS_ACCESS_KEY_ID": "someone",
     "AWS_SECRET_ACCESS_KEY": "secret",
-    "AWS_DEFAULT_REGION": "us-west-2",
 }
+"""No region: on machines that somebody has just started there is none."""
+SERVER = """
+import time
+from object_store import Amazon, Services
+Amazon(Services(), "us-west-2", ("10.99.0.1", 5000))
+time.sleep(1e6)
+"""
 NEEDED = ("sshd", "ssh", "rsync", "ip", "unshare", "nsenter")
 
 
@@ -61,10 +69,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 @pytest.fixture
 def amazon(lab: Shell) -> Iterator[Amazon]:
-    """A client for EC2 as moto plays it, which the machines reach, and S3 with a bucket `mine`."""
+    """A client for Amazon as moto plays it, which the machines reach: EC2, S3 with a bucket `mine`,
+    and the role for spot instances. It is as strict about regions as Amazon."""
+    tests = str(Path(__file__).parents[1])
     server = subprocess.Popen(
-        [*lab.command[:-1], sys.executable, "-m", "moto.server", "-H", "10.99.0.1", "-p", "5000"],
-        env={**os.environ, "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"},  # Ray's roles have them
+        [*lab.command[:-1], sys.executable, "-c", SERVER],
+        # Ray's roles have managed policies.
+        env={**os.environ, "MOTO_IAM_LOAD_MANAGED_POLICIES": "true", "PYTHONPATH": tests},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -74,7 +85,7 @@ def amazon(lab: Shell) -> Iterator[Amazon]:
         program = (
             "import boto3, json, sys\n"
             "service, operation, arguments = json.loads(sys.argv[1])\n"
-            "answer = getattr(boto3.client(service), operation)(**arguments)\n"
+            "answer = getattr(boto3.client(service, 'us-west-2'), operation)(**arguments)\n"
             "print(json.dumps(answer, default=str))"
         )
         request = json.dumps([service, operation, arguments])
@@ -90,6 +101,7 @@ def amazon(lab: Shell) -> Iterator[Amazon]:
     probe = [*lab.command[:-1], "bash", "-c", ": >/dev/tcp/10.99.0.1/5000"]
     wait_until(lambda: not subprocess.run(probe, stderr=subprocess.DEVNULL).returncode, 60, server)
     configuration = {"LocationConstraint": "us-west-2"}
+    ask("iam", "create_role", RoleName=SPOT_ROLE, AssumeRolePolicyDocument="{}")
     ask("s3", "create_bucket", Bucket="mine", CreateBucketConfiguration=configuration)
     yield ask
     server.kill()

@@ -1,6 +1,6 @@
 """A sweep on instances that Ray's launcher asks EC2 for. moto plays EC2 and hands out the addresses
 of machines that exist already. Workers come when trials wait, and go when they are idle. The
-results are on S3. Covers `cluster/leaving.py`."""
+results are on S3, in a region that only the bucket tells. Covers `cluster/leaving.py`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from waiting import wait_until
 
 CLUSTER = """
 kind: aws
+after: keep
 results: s3://mine/sweeps
 prices: {head: 0.5, worker: 0.25}
 ray:
@@ -65,6 +66,7 @@ def test_from_no_instance_to_none(lab: Shell, amazon: Amazon, running: Running) 
     lab.write("aws.yaml", text.replace("BIN", str(Path(sys.executable).parent)))
     lab.write("cloudy.yaml", GRID)
     assert lab.rows("cluster", "status", "aws.yaml") == []
+    assert all(row["ok"] for row in lab.rows("doctor", "--cluster", "aws.yaml"))
 
     told = lab.run("launch", "cloudy.yaml", "--cluster", "aws.yaml", "--yes").stderr
     assert "2 at once" in told and "4 of 4 trials done" in told
@@ -79,7 +81,7 @@ def test_from_no_instance_to_none(lab: Shell, amazon: Amazon, running: Running) 
 
     # Nobody follows the next sweep, and its worker does not come: moto gives no address twice. When
     # it is cancelled, the head takes down all that there is, itself at last.
-    lab.write("down.yaml", f"after: down{(lab.folder / 'aws.yaml').read_text()}")
+    lab.write("down.yaml", (lab.folder / "aws.yaml").read_text().replace("after: keep", ""))
     lab.write("grid.yaml", GRID.replace("steps: 200", "steps: 201"))
     client = running(lab.start("launch", "grid.yaml", "--cluster", "down.yaml", "--yes"))
     assert client.stderr and any("was handed over" in line for line in client.stderr)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,7 @@ from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.limits import LARGEST_INT
 
 if TYPE_CHECKING:
+    from sweepd.cluster import Check, Cluster
     from sweepd.grid.registry import Entry
     from sweepd.models.base import Part
     from sweepd.store.storage import Damaged
@@ -189,14 +190,25 @@ def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also read every byte of the metrics stored.")
     ] = False,
+    cluster: Annotated[
+        Path | None,
+        typer.Option("--cluster", metavar="FILE", help="Also check what a launch there needs."),
+    ] = None,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Check what this machine can do. Exits with 3 if something that launch needs is missing."""
+    """Check what this machine can do. Exits with 3 if something that launch needs is missing.
+
+    What is asked of a cluster costs nothing and starts nothing.
+    """
+    from sweepd.cluster import load_cluster
+
     form = form_of(as_json, as_csv)
-    address = results_address(results)
+    site = load_cluster(cluster) if cluster else None
+    address = results_address(results or (site.results if site else None))
     checks = [*_checks(address), *(_deep_checks(address) if deep else ())]
+    checks += [asdict(check) for check in (_cluster_checks(site, address) if site else ())]
     emit(["check", "ok", "detail"], checks, form)
     if not all(check["ok"] for check in checks):
         raise typer.Exit(EnvironmentFailure.exit_code)
@@ -236,6 +248,23 @@ def _checks(address: str) -> Iterator[dict[str, Any]]:
         yield from _damage("results", detail, damaged, address)
     except SweepdError as error:
         yield check("results", False, str(error))
+
+
+def _cluster_checks(site: Cluster, address: str) -> Iterator[Check]:
+    """Yields what a launch on a cluster needs, and whether the results can be written from here."""
+    from sweepd.cluster import Check, Local
+    from sweepd.store.store import Store
+
+    if isinstance(site, Local):
+        return
+    try:
+        site.check_results(address)
+        if "://" in address:  # of a folder that all nodes share, this machine need not be one
+            Store.prospect(address).check_writable()
+        yield Check("results", True, f"{address} can be written from here")
+    except SweepdError as error:
+        yield Check("results", False, str(error))
+    yield from site.checks()
 
 
 def _deep_checks(address: str) -> Iterator[dict[str, Any]]:

@@ -5,19 +5,23 @@ Each kind of cluster is a class here; `base` says what they have in common.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from sweepd.closest import closest
-from sweepd.cluster.base import Local, Remote
+from sweepd.cluster.aws import AWS
+from sweepd.cluster.base import Check, Local, Remote
 from sweepd.cluster.jobs import Address
 from sweepd.cluster.kuberay import KubeRay
-from sweepd.cluster.launcher import AWS, GCP, OnPrem
+from sweepd.cluster.launcher import GCP, OnPrem
 from sweepd.cluster.slurm import Slurm
-from sweepd.grid.yamlfile import GridError, parse, read
+from sweepd.grid.yamlfile import GridError, Keys, parse, read
 
-__all__ = ["Cluster", "Local", "Remote", "load_cluster"]
+__all__ = ["Check", "Cluster", "Local", "Remote", "load_cluster"]
 
 Cluster = Local | Remote
 
@@ -30,6 +34,9 @@ KINDS: dict[str, type[Local] | type[Remote]] = {
     "kuberay": KubeRay,
     "slurm": Slurm,
 }
+
+PLACEHOLDER = re.compile(r"\bmy-(bucket|project|registry)\b|\bami-0{8,}")
+"""A pattern of the names that stand for the user's own in the ready files."""
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -52,6 +59,18 @@ def load_cluster(path: Path) -> Cluster:
     else:
         for keys, message in cluster.faults():
             document.refuse(keys, message)
+    for keys, text in _texts(document.data, ()):
+        if name := PLACEHOLDER.search(text):
+            document.refuse(keys, f"{name[0]} stands for one of yours: write it in its place")
     if document.problems:
         raise GridError(document.problems)
     return cluster
+
+
+def _texts(value: Any, keys: Keys) -> Iterator[tuple[Keys, str]]:
+    """Yields the texts of a file, each with where it stands."""
+    if isinstance(value, str):
+        yield keys, value
+    elif isinstance(value, dict | list):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(one, (*keys, key))

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,16 @@ from sweepd.grid.yamlfile import Keys
 
 Note = Callable[[str], None]
 """A function that is called with each line that tells people what is going on."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that a launch depends on, and whether it is as it must be."""
+
+    check: str
+    ok: bool
+    detail: str
+    """What was found, and what to do where it is not `ok`."""
 
 
 class ClusterFile(BaseModel, ABC):
@@ -107,10 +118,19 @@ class Remote(ClusterFile):
     lasting: ClassVar[bool] = True
     """Whether the cluster is there before and after the sweeps that run on it."""
 
-    after: Literal["keep", "down"] = "keep"
+    after: Literal["keep", "down"] = "down"
     """What happens to the cluster when a sweep has ended, however it ended."""
     python: str = "python"
     """The name or path of the command that runs Python on the cluster's nodes."""
+
+    def checks(self) -> Iterator[Check]:
+        """Yields what a launch depends on outside this program and can be looked at for nothing."""
+        yield from ()
+
+    def refuse_what_fails(self) -> None:
+        """Raises EnvironmentFailure if one of the checks fails."""
+        if wrong := [f"{one.check}: {one.detail}" for one in self.checks() if not one.ok]:
+            raise EnvironmentFailure("\n".join(("nothing was started:", *wrong)))
 
     @abstractmethod
     def up(self, note: Note) -> None:
@@ -216,6 +236,13 @@ def job_name(sweep: str, longest: int = 47) -> str:
     """Returns a name that no other job has, of small letters, digits and hyphens."""
     readable = re.sub("[^a-z0-9]+", "-", sweep.lower())
     return f"sweepd-{readable}"[: longest - 9].rstrip("-") + f"-{secrets.token_hex(4)}"
+
+
+def has(*commands: str) -> Iterator[Check]:
+    """Yields a check for each of these commands."""
+    for name in commands:
+        found = shutil.which(name)
+        yield Check(name, bool(found), found or "there is no such command here: install it")
 
 
 def tell(*command: str, text: str | None = None) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from sweepd.cluster.base import Note, Remote, Work
+from sweepd.cluster.base import Check, Note, Remote, Work
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Nodes
 
@@ -135,6 +135,13 @@ class Address(Remote):
 
     def types(self) -> Mapping[str, Nodes]:
         return self.nodes
+
+    def checks(self) -> Iterator[Check]:
+        try:
+            connect(self.address)
+            yield Check("address", True, f"a Ray cluster answers at {self.address}")
+        except EnvironmentFailure as failure:
+            yield Check("address", False, str(failure))
 
     def up(self, note: Note) -> None:
         connect(self.address)

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from sweepd.closest import closest
-from sweepd.cluster.base import Batch, Note, Work, tell
+from sweepd.cluster.base import Batch, Check, Note, Work, tell
 from sweepd.cluster.jobs import STOPPING
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes
@@ -137,6 +137,14 @@ class KubeRay(Batch):
             "head": self.ray.head_group_spec.nodes(1, 1, self.prices.get("head", 0.0)),
             **workers,
         }
+
+    def checks(self) -> Iterator[Check]:
+        try:
+            self._get("rayjobs")
+            self._kubectl("auth", "can-i", "create", "rayjobs")
+            yield Check("kuberay", True, f"RayJobs can be made in namespace {self.namespace}")
+        except EnvironmentFailure as failure:
+            yield Check("kuberay", False, str(failure))
 
     def up(self, note: Note) -> None:
         self._get("rayjobs")

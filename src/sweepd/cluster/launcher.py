@@ -1,5 +1,5 @@
 """Clusters that Ray's own launcher brings up, by `ray up` over SSH, with its autoscaler on the
-head: Amazon Web Services, Google Cloud, and machines of one's own."""
+head: Google Cloud, machines of one's own, and what they have in common with Amazon's (aws.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydantic import Field, PrivateAttr
 
 from sweepd.cluster import autoscaler, jobs
 from sweepd.cluster.autoscaler import HOME
-from sweepd.cluster.base import Note, Remote, Work
+from sweepd.cluster.base import Check, Note, Remote, Work, has
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys
@@ -90,10 +90,15 @@ class Launcher(Remote):
                 made[name] = [f"{token}{command}" for command in made[name]]
         return made
 
+    def checks(self) -> Iterator[Check]:
+        yield from has("ssh", "rsync")
+
     def up(self, note: Note) -> None:
         self._fill_folder()
         options = []
-        if self._head_is_there():
+        if not self._head_is_there():
+            self.refuse_what_fails()
+        else:
             if failure := self._silent():
                 note(f"{failure}: Ray is started there anew")
             else:
@@ -266,22 +271,6 @@ class Cloud(Launcher):
         }
 
 
-class AWS(Cloud):
-    """Instances of EC2. Credentials and network are found as boto3 and Ray find them."""
-
-    provider: ClassVar[str] = "aws"
-    extra: ClassVar[str] = "aws"
-
-    kind: Literal["aws"]
-
-    def config(self) -> dict[str, Any]:
-        made = super().config()
-        if isinstance(made["provider"], dict):
-            # Ray would only stop nodes. Their disks would go on costing, and be listed nowhere.
-            made["provider"].setdefault("cache_stopped_nodes", False)
-        return made
-
-
 class GCP(Cloud):
     """Instances of Compute Engine. Credentials and network are found as Google's library and Ray
     find them."""
@@ -290,6 +279,18 @@ class GCP(Cloud):
     extra: ClassVar[str] = "gcp"
 
     kind: Literal["gcp"]
+
+    def checks(self) -> Iterator[Check]:
+        yield from super().checks()
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError
+
+        try:
+            google.auth.default()
+            yield Check("credentials", True, "Google's library finds some")
+        except GoogleAuthError as error:
+            do = "`gcloud auth application-default login` makes them"
+            yield Check("credentials", False, f"{error}; {do}")
 
 
 class OnPrem(Launcher):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import secrets
 import shlex
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Literal, TextIO
 
 from pydantic import Field, StrictInt
 
-from sweepd.cluster.base import Batch, Note, Work, tell
+from sweepd.cluster.base import Batch, Check, Note, Work, has, tell
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Nodes
 from sweepd.grid.yamlfile import Keys
@@ -109,6 +110,11 @@ class Slurm(Batch):
 
     def types(self) -> Mapping[str, Nodes]:
         return {"node": Nodes(self.nodes, self.cpus, self.gpus, self.price, self.nodes)}
+
+    def checks(self) -> Iterator[Check]:
+        yield from has("sbatch", "squeue", "scancel", "scontrol")
+        can = os.access(self.folder, os.W_OK) or not Path(self.folder).exists()
+        yield Check("folder", can, f"{self.folder}{'' if can else ' cannot be written from here'}")
 
     def up(self, note: Note) -> None:
         note(f"{tell('scontrol', 'ping').strip()}; it brings nodes up as jobs start")

@@ -1,0 +1,29 @@
+"""The ready files of clusters, filled in as a user would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CLUSTERS = Path(__file__).parents[2] / "clusters"
+OURS = {
+    "my-bucket": "ours",
+    "my-project": "ours",
+    "my-registry": "ours",
+    "ami-00000000000000000": "ami-12345678901234567",
+}
+
+
+def filled(kind: str) -> str:
+    text = (CLUSTERS / f"{kind}.yaml").read_text()
+    for name, ours in OURS.items():
+        text = text.replace(name, ours)
+    return text
+
+
+def written(folder: Path, kind: str, old: str = "", new: str = "") -> Path:
+    """The path of a ready file in a folder, filled in and with one change."""
+    text = filled(kind)
+    assert not old or text.count(old) == 1
+    path = folder / f"{kind}.yaml"
+    path.write_text(text.replace(old, new) if old else text)
+    return path

@@ -1,0 +1,114 @@
+"""What is asked of Amazon before anything costs money. moto plays it, on loopback, behind a proxy
+that refuses what Amazon may refuse. Covers `cluster/aws.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from cluster.ready import CLUSTERS, written
+from inprocess import sweepd
+from object_store import Amazon, Services
+
+from sweepd.cluster.aws import SPOT_ROLE
+
+
+@pytest.fixture(scope="module")
+def services() -> Services:
+    return Services()
+
+
+@pytest.fixture
+def account(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Amazon]:
+    """What the head of the ready file says has been done to an account."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    proxy = Amazon(services, "us-west-2")
+    proxy.lead_s3(monkeypatch)
+    for service, operation, arguments in (
+        ("iam", "create_role", {"RoleName": SPOT_ROLE, "AssumeRolePolicyDocument": "{}"}),
+        ("iam", "create_instance_profile", {"InstanceProfileName": "sweepd"}),
+        (
+            *("s3", "create_bucket"),
+            {"Bucket": "ours", "CreateBucketConfiguration": {"LocationConstraint": "us-west-2"}},
+        ),
+    ):
+        getattr(boto3.client(service, "us-west-2"), operation)(**arguments)
+    yield proxy
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+    from moto.iam.models import iam_backends
+    from moto.s3.models import s3_backends
+
+    for backends in (iam_backends, s3_backends):
+        backends[DEFAULT_ACCOUNT_ID]["aws"].reset()
+    proxy.close()
+
+
+def refused(path: Path) -> dict[str, str]:
+    """The checks that fail, and what they say."""
+    answer = sweepd("doctor", "--cluster", str(path), "--json")
+    rows = [row for row in json.loads(answer.out) if not row["ok"]]
+    assert answer.code == (3 if rows else 0), answer
+    return {row["check"]: row["detail"] for row in rows}
+
+
+def test_an_account_that_has_all_passes(account: Amazon, tmp_path: Path) -> None:
+    assert refused(written(tmp_path, "aws")) == {}
+    assert not any(b"RunInstances" in path.encode() for _, path in account.requests)
+    assert not boto3.client("ec2", "us-west-2").describe_instances()["Reservations"]
+
+
+@pytest.mark.parametrize(
+    ("said", "check", "told"),
+    [
+        ("UnauthorizedOperation", "node type gpu", "UnauthorizedOperation"),
+        ("quota", "quota of gpu", "2 vCPUs (Some Instances); a node takes 4: ask Amazon for more"),
+        ("no role", "spot", "aws iam create-service-linked-role --aws-service-name spot.amazonaws"),
+        ("no bucket", "results", "s3://theirs/sweeps: there is no such bucket"),
+        ("no key", "credentials", "`aws configure` sets them"),
+    ],
+)
+def test_what_is_missing_is_told_and_nothing_is_started(
+    account: Amazon,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    check: str,
+    told: str,
+) -> None:
+    path = written(tmp_path, "aws")
+    if said == "UnauthorizedOperation":
+        account.refused["RunInstances"] = said
+    elif said == "quota":
+        account.quota = 2.0
+    elif said == "no role":
+        boto3.client("iam", "us-west-2").delete_role(RoleName=SPOT_ROLE)
+    elif said == "no bucket":
+        path.write_text(path.read_text().replace("s3://ours", "s3://theirs"))
+    else:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert told in refused(path)[check]
+    if said in ("UnauthorizedOperation", "quota", "no role"):
+        answer = sweepd("cluster", "up", str(path), "--yes")
+        assert answer.code == 3 and "nothing was started:\n" in answer.err, answer
+        assert f"{check}: " in answer.err and told in answer.err
+        account.refused.clear()
+        assert not boto3.client("ec2", "us-west-2").describe_instances()["Reservations"]
+
+
+def test_the_policy_lets_the_head_pass_on_the_role_of_the_ready_file(tmp_path: Path) -> None:
+    policy = json.loads((CLUSTERS / "aws-policy.json").read_text())
+    allowed = {
+        action: one["Resource"]
+        for one in policy["Statement"]
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+    }
+    assert allowed["iam:PassRole"] == "arn:aws:iam::*:role/sweepd"
+    assert {"ec2:RunInstances", "ec2:TerminateInstances", "ec2:CreateTags"} <= allowed.keys()
+    assert allowed["s3:PutObject"] == "arn:aws:s3:::my-bucket/*"

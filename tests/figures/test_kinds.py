@@ -19,6 +19,7 @@ from sweepd.figures.panels import MOST_PANELS, NothingToDraw
 from sweepd.figures.render import drawn
 from sweepd.figures.style import OTHERS, SHIPPED, WIDTHS, Look, marks, ordered
 from sweepd.grid.options import Settle
+from sweepd.grid.registry import shipped_models
 from sweepd.listing import Row
 from sweepd.query.database import connect
 
@@ -151,10 +152,21 @@ def test_curves_have_every_check_and_the_end_of_what_ended_early(asked: Question
 
 def test_models_look_the_same_in_all_figures() -> None:
     assert len({colour for colour, _ in (*SHIPPED.values(), *OTHERS)}) == len(SHIPPED) + len(OTHERS)
+    assert len({shape for _, shape in SHIPPED.values()}) == len(SHIPPED)
+    assert set(SHIPPED) == {entry.name for entry in shipped_models()}
     models = ordered(["mine", "linear", "standard", "mine", "a"])
     assert models == ["standard", "linear", "a", "mine"]
     for models in (["linear"], ["standard", "linear"], ["linear", "mine"]):
         assert marks(models)[models.index("linear")] == SHIPPED["linear"]
+
+
+def test_a_figure_of_all_models_is_no_wider_than_its_columns() -> None:
+    trials = [planned(n, d, model=m) for n in (8, 16, 32) for d in (8, 16) for m in SHIPPED]
+    asked = of(ran(trials, lambda trial: 0.95 if trial["d"] > 8 else 0.5))
+    picture = drawn(KINDS["min"].draw(asked), "t", "svg", "two").decode()
+    found = re.search(r'width="([\d.]+)pt"', picture)
+    assert found and float(found[1]) == pytest.approx(WIDTHS["two"], abs=4)
+    assert all(f">{model}</text>" in picture for model in SHIPPED)
 
 
 def test_a_column_that_differs_makes_a_problem_of_its_own() -> None:

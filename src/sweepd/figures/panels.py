@@ -137,11 +137,12 @@ def by_model(
     import altair as alt
 
     entry = max(map(len, models), default=1) * 0.55 * SMALL + LEGEND_SYMBOL
+    room = look.width if look.narrow else look.width / 2  # a wide figure has other legends beside
     legend = alt.Legend(
         title=note,
         titleOrient="bottom" if look.narrow else "right",
         titlePadding=3 if look.narrow else 12,
-        columns=max(1, min(len(models), int(look.width / entry))),
+        columns=max(1, min(len(models), int(room / entry))),
         symbolOpacity=1,
     )
 

@@ -26,9 +26,22 @@ SHIPPED: dict[str, ModelMark] = {
     "dot_free": ("#56B4E9", "cross"),
     "tmx": ("#7F7F7F", "triangle-left"),
     "tmx_scale": ("#000000", "triangle-down"),
+    "window": ("#8C4A1F", "M-1,-.45L1,-.45L1,.45L-1,.45Z"),  # a bar
+    "lstm": (
+        "#C2185B",
+        "M0,-1.1L.26,-.35L1.05,-.34L.42,.13L.65,.89L0,.44L-.65,.89L-.42,.13L-1.05,-.34L-.26,-.35Z",
+    ),  # a star
+    "gla": ("#CBC350", "M-1,.5A1,1,0,0,1,1,.5Z"),  # half a disc
+    "delta": ("#3D2BD6", "M-.9,-.9L.9,-.9L-.9,.9L.9,.9Z"),  # an hourglass
+    "mamba2": ("#30CFC0", "M0,-1L1,.8L0,.3L-1,.8Z"),  # a dart
+    "hybrid": (
+        "#402000",
+        "M-.65,-1L0,-.35L.65,-1L1,-.65L.35,0L1,.65L.65,1L0,.35L-.65,1L-1,.65L-.35,0L-1,-.65Z",
+    ),  # a diagonal cross
 }
 """The models that ship with sweepd, in the order in which figures show them. Each has a colour and
-a shape. The colours are those of Okabe and Ito, which colour-blind readers can tell apart."""
+a shape: one of Vega's, or the outline of one. The first eight colours are those of Okabe and Ito,
+and the others were chosen so that colour-blind readers can tell all of them apart as well."""
 OTHERS: tuple[ModelMark, ...] = (
     ("#882255", "circle"),
     ("#117733", "diamond"),

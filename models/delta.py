@@ -32,6 +32,8 @@ class Delta(RecurrentArchitecture):
     for the chunks by the WY form; Grazzi et al. 2024 (arXiv 2411.12537) for eigenvalues in [-1, 1],
     which state tracking needs. Ours: no short convolution.
 
+    Family: recurrence
+
     Examples:
         x (B, T, d) → q, k (length 1), v (B, H, T, E), β (B, H, T) → state (B, H, E, E), read by q →
         RMSNorm of each head → (B, T, d)

@@ -21,6 +21,8 @@ class DotFree(TransformerArchitecture):
     Source: Wang & E 2024 (P2, arXiv 2402.00522), dot-product-free attention. Ours: as for
     `log_rpe`.
 
+    Family: attention by distance
+
     Examples:
         x (B, T, d) → v (B, H, T, E), weighted by softmax(-p·distance) (1, H, T, T) → (B, T, d)
     """

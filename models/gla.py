@@ -38,6 +38,8 @@ class Gla(RecurrentArchitecture):
     1/16; fixed: Sun et al. 2023 (RetNet, arXiv 2307.08621), 1 - 2^(-5-h) for head h = 0, 1, ….
     Ours: keys as wide as values, and a gate is at least .08.
 
+    Family: recurrence
+
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E), α (B, H, T, E) → decaying sum of kᵀ v (B, H, E, E), read
         by q → RMSNorm of each head, times silu(gate) → (B, T, d)

@@ -45,6 +45,8 @@ class Hybrid(TransformerArchitecture):
     Source: Arora et al. 2024 ("Based", arXiv 2402.18668), which alternates linear attention with a
     sliding window; De et al. 2024 (Griffin, arXiv 2402.19427).
 
+    Family: several kinds
+
     Examples:
         x (B, T, d) → with mixers = "linear window(width=8)" and 4 layers: linear → window → linear
         → window → (B, T, d)

@@ -15,6 +15,8 @@ class LinRpe(Standard):
 
     Source: Wang & E 2024 (P2, arXiv 2402.00522), lin-RPE. Ours: where p starts.
 
+    Family: attention by distance
+
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → softmax(q·k / √E - p·(t - s)) (B, H, T, T) → (B, T, d)
     """

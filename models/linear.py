@@ -47,6 +47,8 @@ class Linear(TransformerArchitecture):
 
     Source: Katharopoulos et al. 2020 (arXiv 2006.16236), sections 3.2 and 3.3.
 
+    Family: recurrence
+
     Examples:
         x (B, T, d) → φ(q), φ(k), v (B, H, T, E) → running sum of φ(k)ᵀ [v, 1] (B, H, E, E + 1),
         read by φ(q) → numerator and denominator (B, H, T, E + 1) → (B, T, d)

@@ -16,6 +16,8 @@ class LogRpe(Standard):
     Source: Wang & E 2024 (P2, arXiv 2402.00522), log-RPE. Ours: 1 + t - s in place of t - s, and
     where p starts.
 
+    Family: attention by distance
+
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → softmax(q·k / √E - p·log(1 + t - s)) (B, H, T, T)
         → (B, T, d)

@@ -21,6 +21,8 @@ class Lstm(Architecture):
     Source: Hochreiter & Schmidhuber 1997, with forget gates (Gers et al. 2000). First weights are
     torch's; forget gates begin with a bias of 1 (Jozefowicz et al. 2015).
 
+    Family: recurrence
+
     Examples:
         x (B, T, d) → for each layer, gates i, f, g, o (B, T, 4d) → cell f · c + i · g → o ·
         tanh(cell) → (B, T, d)

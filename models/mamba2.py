@@ -36,6 +36,8 @@ class Mamba2(RecurrentArchitecture):
     Source: Dao & Gu 2024 (arXiv 2405.21060), sections 6 and 7. Ours: each layer is followed by the
     feed-forward part that all models here have, where Mamba-2 has another such layer.
 
+    Family: recurrence
+
     Examples:
         x (B, T, d) → z, x (B, T, 2d), b, c (B, T, N), Δ (B, T, H) → convolution → state (B, H, N,
         2d / H), read by c → RMSNorm(y · silu(z)) → (B, T, d)

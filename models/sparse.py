@@ -44,6 +44,8 @@ class Sparse(TransformerArchitecture):
     al. 2024 (P1, arXiv 2402.13934). Ours: k = 1, which P1 does not give; a key that is both near
     and a summary counts once.
 
+    Family: attention
+
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → tiles of queries (B, H, N, Q, E) against the keys that
         each tile may see (B, H, N, K, E) → softmax (B, H, N, Q, K) → (B, T, d)

@@ -17,6 +17,8 @@ class Standard(TransformerArchitecture):
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), equation 1.
 
+    Family: attention
+
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → softmax(q·k / √E) (B, H, T, T) → (B, T, d)
     """

@@ -31,6 +31,8 @@ class Tmx(DotFree):
 
     Source: Wang & E 2024 (P2, arXiv 2402.00522), TMX, by its role. Ours: the formula.
 
+    Family: attention by distance
+
     Examples:
         x (B, T, d) → u, v (B, H, T, E) → softmax(u_t·φ(t - s) / √E - p·distance) (B, H, T, T)
         → (B, T, d)

@@ -29,6 +29,8 @@ class TmxScale(DotFree):
 
     Source: Wang & E 2024 (P2, arXiv 2402.00522), TMX, by its role. Ours: the formula.
 
+    Family: attention by distance
+
     Examples:
         x (B, T, d) → u (B, H, T, 1), v (B, H, T, E) → softmax(-(p + u_t)·distance) (B, H, T, T)
         → (B, T, d)

@@ -17,6 +17,8 @@ class Window(TransformerArchitecture):
 
     Source: Beltagy et al. 2020 (Longformer, arXiv 2004.05150), section 3.1, made causal.
 
+    Family: attention
+
     Examples:
         x (B, T, d) → q, k, v (B, H, T, E) → tiles of w queries (B, H, N, w, E) against their own
         and the tile before (B, H, N, 2w, E) → (B, T, d)

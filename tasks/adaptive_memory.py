@@ -35,6 +35,8 @@ class AdaptiveMemory(SumOfMemories):
     Source: Wang & E 2024 (P2, arXiv 2402.00522), K-adaptive memories. Ours: the functions that
     choose the lags and give the target.
 
+    Family: memory
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample adaptive_memory --set longest=8 --set length=14 --count 1
         0 7 3 7 3 2 3 7 0 6 3 6 7 0 <sep> . . . . . . . . 2 2 5 2 1 5 <eos>

@@ -63,6 +63,8 @@ class Arithmetic(ChainTask):
     Source: Feng et al. 2023 (arXiv 2305.15408). The leftmost rule and the lengths L are from Yang
     et al. 2024 (P1, arXiv 2402.13934).
 
+    Family: chain of thought
+
     Examples:
         $ sweepd sample arithmetic --set operators=3 --count 2
         4 * 6 * ( 7 + 0 ) = 2 * ( 7 + 0 ) = 2 * 7 = 3 <eos>

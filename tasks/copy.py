@@ -25,6 +25,8 @@ class Copy(ChainTask):
     copies strings exponentially longer than it is large; a model of fixed state has to hold the
     string. Ours: strings of exactly n letters, where the paper trains on all lengths up to n.
 
+    Family: recall
+
     Examples:
         $ sweepd sample copy --set n=4 --count 1
         q g w n <sep> q g w n <eos>

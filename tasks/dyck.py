@@ -30,6 +30,8 @@ class Dyck(RowTask):
     size recognises the language of 2 types and depth 2, while the size of a one-layer transformer
     has to grow like n. Ours: the answer at every prefix, and how rows are drawn.
 
+    Family: state tracking
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample dyck --set n=6 --count 1
         ( ) ( [ ] ] <sep> open whole open open open broken <eos>

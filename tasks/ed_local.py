@@ -28,6 +28,8 @@ class LocalEditDistance(EditDistance):
     Source: Yang et al. 2024 (P1, arXiv 2402.13934) names an edit distance of higher locality.
     Ours: the format, which P1 does not publish.
 
+    Family: chain of thought
+
     Examples:
         $ sweepd sample ed_local --set n=3 --count 1
         z | m m z <sep> z | m 3 m 5 z 4 , <sep> 4 <eos>

@@ -49,6 +49,8 @@ class EditDistance(ChainTask):
     Source: Feng et al. 2023 (arXiv 2305.15408), and Yang et al. 2024 (P1, arXiv 2402.13934).
     Ours: no pair is a string twice.
 
+    Family: chain of thought
+
     Examples:
         $ sweepd sample edit_distance --set n=3 --count 2
         z | m m z <sep> 3 5 4 , <sep> 4 <eos>

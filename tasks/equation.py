@@ -53,6 +53,8 @@ class Equation(ChainTask):
     Source: Feng et al. 2023 (arXiv 2305.15408). Ours: systems are drawn evenly among those with
     one solution.
 
+    Family: chain of thought
+
     Examples:
         $ sweepd sample equation --set unknowns=2 --count 1
         10 a + 0 b = 7 , 2 a + 9 b = 3 <sep> a + 0 b = 4 , 9 b = 6 <sep> a = 4 , b = 8 <eos>

@@ -21,6 +21,8 @@ class FixedMemory(SumOfMemories):
 
     Source: Wang & E 2024 (P2, arXiv 2402.00522), fixed long but sparse memories. Ours: the sum.
 
+    Family: memory
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample fixed_memory --set longest=4 --set length=10 --count 1
         3 0 6 0 2 0 2 4 4 7 <sep> . . . . 1 0 0 0 4 4 <eos>

@@ -29,6 +29,8 @@ class KHop(RowTask):
     up to 16; they prove that depth of order log k is needed and enough. Ours: all rows have the
     same k, and a position from which k hops leave the row has no target.
 
+    Family: recall
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample k_hop --set k=1 --set length=8 --count 1
         d a c a b d b c <sep> . . . c . a d a <eos>

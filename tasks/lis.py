@@ -41,6 +41,8 @@ class LIS(ChainTask):
 
     Source: Feng et al. 2023 (arXiv 2305.15408), and Yang et al. 2024 (P1, arXiv 2402.13934).
 
+    Family: chain of thought
+
     Examples:
         $ sweepd sample lis --set n=4 --set value_range=10 --count 2
         9 5 7 6 <sep> 1 1 2 2 <sep> 2 <eos>

@@ -29,6 +29,8 @@ class Lookup(RowTask):
     one-layer transformer grow like log N, and the state of a recurrent model like N. Ours: several
     positions a row, which all differ where N allows.
 
+    Family: recall
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample lookup --set n=6 --set queries=2 --count 1
         n l n n h g 5 6 <sep> . . . . . . h g <eos>

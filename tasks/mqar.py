@@ -26,6 +26,8 @@ class Mqar(RowTask):
     128 and 256 tokens with 4, 8 and 16 pairs, 8192 words, alpha .01, blanks between the keys. Keys
     of a row differ, and so do values. Ours: fewer words unless `vocabulary` says otherwise.
 
+    Family: recall
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample mqar --set pairs=2 --set per_pair=6 --count 1
         k61 v38 k43 v50 k61 _ k43 _ _ _ _ _ <sep> . . . . v38 . v50 . . . . . <eos>

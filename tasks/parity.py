@@ -24,6 +24,8 @@ class Parity(RowTask):
     a grid scores trained models beyond the length that they were trained on. Ours: a target at
     every position.
 
+    Family: state tracking
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample parity --set n=6 --count 1
         0 0 0 1 0 0 <sep> 0 0 0 1 1 1 <eos>

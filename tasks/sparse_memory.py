@@ -25,6 +25,8 @@ class SparseMemory(MemoryTask):
     Source: Wang & E 2024 (P2, arXiv 2402.00522), essentially sparse memories. Ours: the kernel's
     scale.
 
+    Family: memory
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample sparse_memory --set length=3 --count 1
         -0.20611556 -0.7731889 -0.85384214 <sep> -0.1681126 -0.7325961 -1.1407554 <eos>

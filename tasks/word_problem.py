@@ -29,6 +29,8 @@ class WordProblem(RowTask):
     NC1, so the depth of transformers and of diagonal state-space models has to grow with n, while
     one layer of a recurrent network is enough. Z60, of as many elements as A5, is easy.
 
+    Family: state tracking
+
     Examples (inputs and, behind <sep>, the target of each position):
         $ sweepd sample word_problem --set n=4 --set group=S3 --count 1
         132 312 132 213 <sep> 132 321 231 132 <eos>

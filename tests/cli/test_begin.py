@@ -40,6 +40,22 @@ def run(*words: str, exits: int = 0) -> inprocess.Answer:
     return answer
 
 
+@pytest.mark.parametrize("kind", ["tasks", "models"])
+def test_what_there_is_stands_by_family(kind: str) -> None:
+    rows = json.loads(run(kind, "--json").out)
+    lines = run(kind).out.splitlines()
+    assert max(map(len, lines)) <= 100
+    titles = [line for line in lines if line and not line.startswith(" ")]
+    assert titles == sorted({row["family"] for row in rows})
+    for row in rows:
+        at = lines.index(row["family"])
+        until = next((i for i in range(at, len(lines)) if not lines[i]), len(lines))
+        text = " ".join(" ".join(lines[at:until]).split())
+        field, value = list(json.loads(row["parameters"]).items())[-1]
+        value = value if isinstance(value, str) else json.dumps(value)
+        assert f"{row['name']} {row['summary']} " in text and f"{field}: {value}" in text
+
+
 def test_init_writes_a_grid_that_can_be_planned_and_replaces_nothing(folder: Path) -> None:
     told = run("init", "--grid", "quickstart", "--out", "first").err
     assert "sweepd plan first/quickstart.yaml" in told

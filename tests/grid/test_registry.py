@@ -65,7 +65,7 @@ def test_shipped() -> None:
     assert not any(name.startswith("_") for name in tasks.keys() | models.keys())
     for name, found in (tasks | models).items():
         assert found.source.name == f"{name}.py"
-        assert found.summary
+        assert found.summary and found.family
     assert models["standard"].parameters["d"].default is REQUIRED
     assert models["standard"].parameters["heads"].default == 4
     assert models["standard"].parameters["heads"].type is int

@@ -8,7 +8,8 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -27,6 +28,8 @@ from sweepd.cli.output import (
     form_of,
     results_address,
     say,
+    show,
+    width,
 )
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.limits import LARGEST_INT
@@ -35,12 +38,17 @@ if TYPE_CHECKING:
     from sweepd.cluster import Check, Cluster
     from sweepd.grid.registry import Entry
     from sweepd.models.base import Part
+    from sweepd.query.readable import StyledLine, Tone
     from sweepd.store.storage import Damaged
 
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="key=value", help="A parameter (repeatable)."),
 ]
+
+
+PROSE = 100
+"""The length of lines of text off a terminal, in characters."""
 
 
 def register(app: typer.Typer) -> None:
@@ -295,22 +303,57 @@ def _damage(
         yield {"check": name, "ok": False, "detail": detail}
 
 
-def _list(found: Iterable[Entry], form: Form) -> None:
+def _list(found: Sequence[Entry], form: Form) -> None:
+    """Prints the tasks or the models. For people they stand by family, each with its fields and
+    their defaults below it."""
     from sweepd.grid.registry import REQUIRED
 
-    rows = []
-    for entry in found:
-        defaults = {
+    defaults = {
+        entry.name: {
             field: "required" if p.default is REQUIRED else p.default
             for field, p in entry.parameters.items()
         }
-        if form == "table":
-            parameters = " ".join(f"{field}={value}" for field, value in defaults.items())
-        else:
-            parameters = json.dumps(defaults)
-        row = {"name": entry.name, "summary": entry.summary, "parameters": parameters}
-        rows.append({**row, "source": str(entry.source)})
-    emit(["name", "summary", "parameters", "source"], rows, form)
+        for entry in found
+    }
+    if form != "table":
+        columns = ("name", "summary", "parameters", "source", "family")
+        parameters = {name: json.dumps(fields) for name, fields in defaults.items()}
+        emit(
+            columns,
+            [
+                {**vars(one), "parameters": parameters[one.name], "source": str(one.source)}
+                for one in found
+            ],
+            form,
+        )
+        return
+    margin = 4 + max(len(entry.name) for entry in found)
+    lines: list[StyledLine] = []
+    family = None
+    for entry in sorted(found, key=lambda entry: (entry.family, entry.name)):
+        if entry.family != family:
+            family = entry.family
+            lines += [[], [(family, "title")]] if lines else [[(family, "title")]]
+        shown = {
+            field: value if isinstance(value, str) else json.dumps(value)
+            for field, value in defaults[entry.name].items()
+        }
+        # A no-break space, so that no line ends between a field and its value.
+        fields = ", ".join(f"{field}:\N{NO-BREAK SPACE}{value}" for field, value in shown.items())
+        about: list[tuple[str, str, Tone]] = [
+            (f"  {entry.name}".ljust(margin), entry.summary, "plain"),
+            (" " * margin, fields, "quiet"),
+        ]
+        for begin, text, tone in about:
+            folded = textwrap.wrap(
+                text,
+                width() or PROSE,
+                initial_indent=begin,
+                subsequent_indent=" " * margin,
+                break_on_hyphens=False,
+            )
+            lines += [[(part.replace("\N{NO-BREAK SPACE}", " "), tone)] for part in folded]
+    show(lines)
 
 
 def parsed(settings: list[str] | None) -> dict[str, Any]:

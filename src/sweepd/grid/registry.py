@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -53,10 +54,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Entry:
-    """What there is to know of a task or model. summary: the first line of its docstring."""
+    """What there is to know of a task or model. summary: the first line of its docstring. family:
+    what its docstring gives as `Family:`."""
 
     name: str
     summary: str
+    family: str
     parameters: dict[str, Parameter]
     source: Path
 
@@ -142,8 +145,15 @@ def shipped_models() -> list[Entry]:
 
 def entry(name: str, found: type) -> Entry:
     """Returns the description of a class that was found under `name`."""
-    summary = (inspect.getdoc(found) or "").partition("\n")[0]
-    return Entry(name, summary, parameters(found), Path(inspect.getfile(found)))
+    text = inspect.getdoc(found) or ""
+    family = re.search(r"(?m)^Family: (.+)$", text)
+    return Entry(
+        name,
+        text.partition("\n")[0],
+        family[1] if family else "",
+        parameters(found),
+        Path(inspect.getfile(found)),
+    )
 
 
 _held: dict[tuple[Kind, str, Path], type] = {}

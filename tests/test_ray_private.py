@@ -50,6 +50,8 @@ NEEDED = {
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_RAYLET": ray_private.dead_processes,
+    "ray._private.node:Node.get_logs_dir_path": ray_private.workers_that_did_not_start,
+    "ray._private.node:Node.is_head": ray_private.workers_that_did_not_start,
     "ray.autoscaler._private.util:prepare_config": ray_private.prepare_cluster,
     "ray.autoscaler._private.util:validate_config": ray_private.validate_cluster,
     "ray.autoscaler._private.providers:_get_node_provider": ray_private.node_provider,
@@ -186,6 +188,7 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
 
 def test_without_a_private_ray_nothing_has_died() -> None:
     assert ray_private.dead_processes() == []
+    assert ray_private.workers_that_did_not_start() == (0, "")
 
 
 def test_the_schema_and_the_defaults_of_cluster_files() -> None:

@@ -175,6 +175,28 @@ def dead_processes() -> list[tuple[str, int]]:
     return [(name, code) for name, code in found if name in vital]
 
 
+def workers_that_did_not_start() -> tuple[int, str]:
+    """Returns how often a Ray that this process started has given up on a worker that did not
+    start, and the end of what they and Ray said of it. Ray starts another each time, for ever, and
+    tells nobody.
+
+    Without the private parts, returns 0. A launch then waits for ever, and says so on its line.
+    """
+    from ray._private import worker
+
+    node: Any = getattr(worker, "_global_node", None)
+    with suppress(AttributeError, OSError):
+        if node.is_head():
+            said = Path(node.get_logs_dir_path(), "raylet.err").read_text(errors="replace")
+            return said.count(_NOT_STARTED), said.strip()[-_MOST_SAID:]
+    return 0, ""
+
+
+_NOT_STARTED = "have not registered within the timeout"
+"""What Ray's raylet says of such a worker, a minute after it was started."""
+_MOST_SAID = 1000
+
+
 def actor_of(tune_trial: Any) -> Any:
     """Returns the handle of the actor that runs one of Tune's trials.
 

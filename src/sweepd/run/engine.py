@@ -11,7 +11,9 @@ import contextlib
 import logging
 import os
 import secrets
+import shlex
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -84,6 +86,9 @@ def start_ray(address: str | None) -> None:
         use_short_tmpdir()
         job = ray_private.job_without_driver_path()
         where = {"address": "local", "job_config": job, "include_dashboard": False}
+        # Ray hands the path of the interpreter to a shell as it is.
+        if (quoted := shlex.quote(sys.executable)) != sys.executable:
+            where["runtime_env"] = {"py_executable": quoted}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:

@@ -24,7 +24,12 @@ from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
-from sweepd.ray_private import actor_of, forget_ended, give_time_to_save
+from sweepd.ray_private import (
+    actor_of,
+    forget_ended,
+    give_time_to_save,
+    workers_that_did_not_start,
+)
 from sweepd.run.worker import LaunchSpec
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
@@ -115,7 +120,7 @@ class Suggestions(Disposable, Searcher):
         if error:
             return  # Watchdog knows why, and tells the search
         if result and result["failure"]:
-            self.end.failure = self.end.failure or result["failure"]
+            self.end.fail(result["failure"])
         elif result and result["status"] is None:  # signals end the run without this call
             self.search.ended(trial, Outcome("stopped"))
             unscored = dict.fromkeys(trial.metrics)
@@ -150,6 +155,10 @@ class Watchdog(Disposable, tune.Callback):
         self.moved: dict[TuneTrial, float] = {}
         """For each trial that runs, the time at which it last made a step."""
         self.hung: set[TuneTrial] = set()
+        self.worked = False
+        """Whether a worker of this run has been set up."""
+        self.not_started: int | None = None
+        """How often Ray had given up on a worker when one last ran."""
 
     def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         # The clock passes at most a second while the driver is held up, since what its workers have
@@ -157,16 +166,23 @@ class Watchdog(Disposable, tune.Callback):
         looked = time.monotonic()
         self.now += min(looked - self.looked, 1.0)
         self.looked = looked
-        most = self.spec.hang_seconds
-        if most and self.now - self.checked >= HANG_CHECK_SECONDS:
-            self.checked = self.now
+        if self.now - self.checked < HANG_CHECK_SECONDS:
+            return
+        self.checked = self.now
+        if most := self.spec.hang_seconds:
             for trial in [t for t, moved in self.moved.items() if self.now - moved > most]:
                 self.hung.add(trial)
                 del self.moved[trial]
                 ray.kill(actor_of(trial))
+        count, said = workers_that_did_not_start()
+        if self.moved or self.not_started is None:
+            self.not_started = count
+        elif count > self.not_started:
+            self.end.fail(f"Ray's workers do not start: {said}")
 
     def on_trial_start(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved[trial] = self.now
+        self.worked = True
 
     def on_trial_result(
         self, iteration: int, trials: Any, trial: TuneTrial, result: Any, **info: Any
@@ -197,12 +213,14 @@ class Watchdog(Disposable, tune.Callback):
             status, error = "interrupted", f"its node was lost: {error}"
         ending = {"status": status, "acc": None, "loss": None, "error": error}
         self.search.ended(lost, Outcome(status))
+        if not self.worked and lost.id in self.search.abandoned:
+            self.end.fail(f"no worker can be set up: {error}")
         try:
             self.store.append_log(lost.id, log_line(number, account))
             columns = ledger_columns(lost, number, self.spec.sweep)
             self.store.write_trials([{**columns, **ending}])
         except EnvironmentFailure as failure:
-            self.end.failure = self.end.failure or str(failure)
+            self.end.fail(str(failure))
         else:
             self.listener.ended(lost, ending)
 
@@ -317,6 +335,10 @@ class EndOfRun(Disposable, tune.Stopper):
     def __init__(self, stopping: threading.Event) -> None:
         self.stopping = stopping
         self.failure: str | None = None
+
+    def fail(self, reason: str) -> None:
+        """Ends the run for this reason, the first to come."""
+        self.failure = self.failure or reason
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False

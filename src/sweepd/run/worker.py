@@ -26,7 +26,7 @@ from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
 from sweepd.run.own_code import as_launched
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt
+from sweepd.trial.attempt import Attempt, log_line
 
 PR_SET_PDEATHSIG = 1
 """The option of Linux's prctl(2) that sets which signal a process gets when its parent dies."""
@@ -100,10 +100,8 @@ class Worker(tune.Trainable):
             take_share(config["gpus"])
         self.attempt: Attempt | None = None
         self.reached = False
+        self.base: Path | None = None
         self.held = ExitStack()
-        self.base, self.note = as_launched(
-            spec.sweep, spec.trials, spec.base, spec.codes, self.store, self.held
-        )
         faulthandler.cancel_dump_traceback_later()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -145,19 +143,31 @@ class Worker(tune.Trainable):
         if self.spec.record and not self.reached:  # a node may have come after the probe
             reach(self.spec.address, self.spec.launch, self.spec.record)
             self.reached = True
-        trial = self.spec.trials[self.config["index"]]
-        if self.note:
-            self.store.append_log(trial.id, f"{self.note}\n")
-        attempt = self.spec.attempt(
-            self.store,
-            trial,
-            self.config["attempt"],
-            self.spec.sweep,
-            self.base,
-            self.device,
-            self.spec.checkpoint_seconds,
-        )
-        with stepping(self.spec.hang_seconds, attempt.note):
+        spec, number = self.spec, self.config["attempt"]
+        trial = spec.trials[self.config["index"]]
+
+        def note(line: str) -> None:
+            self.store.append_log(trial.id, log_line(number, line))
+            self.store.flush_logs()
+
+        # The user's code is loaded here and not in `setup`, where it is no trial's fault if the
+        # worker dies.
+        with stepping(spec.hang_seconds, note):
+            if self.base is None:
+                self.base, self.said = as_launched(
+                    spec.sweep, spec.trials, spec.base, spec.codes, self.store, self.held
+                )
+            if self.said:
+                note(self.said)
+            attempt = spec.attempt(
+                self.store,
+                trial,
+                number,
+                spec.sweep,
+                self.base,
+                self.device,
+                spec.checkpoint_seconds,
+            )
             attempt.begin()
         return attempt
 

@@ -69,6 +69,9 @@ class Clock:
     def preparing(self, what: str) -> None:
         pass
 
+    def spent(self, dollars: float, an_hour: float) -> None:
+        """Nothing costs."""
+
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         """A no-op never reports before its end."""
 

@@ -191,6 +191,22 @@ def test_without_a_private_ray_nothing_has_died() -> None:
     assert ray_private.workers_that_did_not_start() == (0, "")
 
 
+def test_why_no_node_comes_is_read_from_the_autoscalers_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines are those of Ray 2.60, whose `ray status` names the type that failed alone."""
+    assert ray_private.autoscaler_news() == []
+    node = SimpleNamespace(get_logs_dir_path=lambda: str(tmp_path))
+    monkeypatch.setattr("ray._private.worker._global_node", node)
+    assert ray_private.autoscaler_news() == []
+    refused = "Failed to launch 1 nodes of type core: An error occurred (VcpuLimitExceeded) when …"
+    lines = ["INFO node_provider.py:485 -- Launching 1 nodes of type core."]
+    lines += [f"2026-11-26 18:33:56,215\tINFO node_provider.py:491 -- {refused}"] * 2
+    (tmp_path / "monitor.log").write_text("\n".join(lines))
+    (tmp_path / "monitor.out").write_text("[1/7]\n\x1b[36mcurl\x1b[39m: (6) no host\n\n")
+    assert ray_private.autoscaler_news() == [refused, "[1/7]", "curl: (6) no host"]
+
+
 def test_the_schema_and_the_defaults_of_cluster_files() -> None:
     schema = ray_private.cluster_schema()
     assert {"cluster_name", "provider", "auth"} <= schema["properties"].keys()

@@ -7,6 +7,7 @@ the functions: the engine makes settings that Ray reads when it is imported.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -291,6 +292,57 @@ def node_provider(config: Mapping[str, Any]) -> Any:
     from ray.autoscaler._private.providers import _get_node_provider
 
     return _get_node_provider(config["provider"], config["cluster_name"])
+
+
+def autoscaler_news() -> list[str]:
+    """Returns what the autoscaler of the Ray that was joined last said about nodes that it could
+    not start, and the last lines of what it runs on those that it sets up. Only the machine on
+    which it runs knows, which is the head's.
+
+    `ray status` and the State API name the nodes that failed, and leave out why. Without the
+    private part, returns an empty list.
+    """
+    from ray._private import worker
+
+    folder = getattr(getattr(worker, "_global_node", None), "get_logs_dir_path", lambda: "")()
+    told: dict[str, None] = {}
+    for line in _end_of(Path(folder, "monitor.log")):
+        if said := _NO_NODE.search(line):
+            told.pop(said[0], None)
+            told[said[0]] = None
+    running = [line for line in _end_of(Path(folder, "monitor.out")) if line.strip()]
+    return [*list(told)[-3:], *(line[-200:].strip() for line in running[-3:])]
+
+
+_NO_NODE = re.compile(r"Failed to launch .*|failed to install ray.*|Ray installation failed.*")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def _end_of(file: Path) -> list[str]:
+    try:
+        return _COLOUR.sub("", file.read_bytes()[-100_000:].decode(errors="replace")).splitlines()
+    except OSError:
+        return []
+
+
+def nodes_and_types() -> list[tuple[str, Mapping[str, float]]]:
+    """Returns the nodes of the Ray that was joined, those that its autoscaler is starting among
+    them: the type of each, and its resources, which nobody knows before it is up.
+
+    The public `ray.nodes` says no types, and nothing of nodes that are starting. Without the
+    private part only nodes that are up are returned, and "" as their types.
+    """
+    import ray
+
+    try:
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        found = get_cluster_status(ray.get_runtime_context().gcs_address)
+        every = (*found.active_nodes, *found.idle_nodes, *found.pending_nodes)
+        return [(one.ray_node_type_name, one.total_resources()) for one in every]
+    except Exception:  # Ray raises whatever it likes, and this is asked again
+        nodes: list[Any] = ray.nodes()  # type: ignore[no-untyped-call]
+        return [("", node["Resources"]) for node in nodes if node["Alive"]]
 
 
 @contextmanager

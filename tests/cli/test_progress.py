@@ -8,7 +8,7 @@ import pytest
 from simulated import simulated
 
 from sweepd.cli import run
-from sweepd.cli.progress import Progress
+from sweepd.cli.progress import QUIET_SECONDS, Progress
 from sweepd.cluster import Local
 from sweepd.listing import duration
 from sweepd.run.driver import Launched
@@ -46,7 +46,10 @@ def test_what_takes_the_time_before_the_first_step_is_said(
     shown.preparing("starting Ray")
     assert capsys.readouterr().err == "starting Ray (after 0 s)\n"
     assert shown.board().waiting == "starting Ray" and shown.board().seconds == 0
+    shown.spent(1.25, 2.0)
+    shown.spoken -= QUIET_SECONDS
     shown.running(TRIALS[0], {"step": 1, "acc": None})
+    assert capsys.readouterr().err.endswith("; $1.25 spent, $2.00 an hour\n")
     assert shown.board().waiting == "" and len(shown.board().running()) == 1
 
 

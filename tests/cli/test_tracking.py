@@ -28,6 +28,9 @@ class Silent:
     def preparing(self, what: str) -> None:
         self.seen.append("preparing")
 
+    def spent(self, dollars: float, an_hour: float) -> None:
+        self.seen.append("spent")
+
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         self.seen.append("running")
 

@@ -24,10 +24,11 @@ Running = Callable[[subprocess.Popen[str]], subprocess.Popen[str]]
 
 class Raylets(NamedTuple):
     """A cluster of this machine: the program that runs it (a node dies for each line that it
-    reads), the address of its dashboard, and the environment that it lets in."""
+    reads), the addresses of its dashboard and of Ray, and the environment that it lets in."""
 
     program: subprocess.Popen[str]
     address: str
+    ray: str
     token: dict[str, str]
 
 
@@ -121,7 +122,8 @@ def raylets(request: pytest.FixtureRequest) -> Iterator[Raylets]:
     )
     assert process.stdin and process.stdout
     try:
-        yield Raylets(process, process.stdout.readline().strip(), token)
+        address, ray = process.stdout.readline().split()
+        yield Raylets(process, address, ray, token)
         process.stdin.close()
         process.wait(timeout=200)
     finally:

@@ -1,9 +1,9 @@
 """A Ray cluster of several raylets on this machine. The arguments are the cores of the head, and
-those of each node.
+those of each node, where `4/8` is a node of four cores that claims to have eight cards.
 
-It prints the address of its dashboard. It kills a node for each line that it reads, and all of them
-at the end of its input. It is a program of its own so that it has an environment of its own, and
-leaves nothing behind in the process of a test.
+It prints the address of its dashboard, and that of Ray. It kills a node for each line that it
+reads, and all of them at the end of its input. It is a program of its own so that it has an
+environment of its own, and leaves nothing behind in the process of a test.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def free_port() -> int:
 
 
 def main() -> None:
-    head, *others = map(int, sys.argv[1:])
+    head, *others = [tuple(map(int, one.split("/"))) for one in sys.argv[1:]]
     port = free_port()
     cluster = Cluster(
         initialize_head=True,
         head_node_args={
-            "num_cpus": head,
+            "num_cpus": head[0],
             "include_dashboard": True,
             "dashboard_host": "127.0.0.1",
             "dashboard_port": port,
@@ -41,8 +41,11 @@ def main() -> None:
         },
     )
     # A folder each: Ray unpacks what a job brings below it, once a node.
-    nodes = [cluster.add_node(num_cpus=n, temp_dir=mkdtemp(dir=gettempdir())) for n in others]
-    print(f"http://127.0.0.1:{port}", flush=True)  # noqa: T201
+    nodes = [
+        cluster.add_node(num_cpus=cpus, num_gpus=sum(gpus), temp_dir=mkdtemp(dir=gettempdir()))
+        for cpus, *gpus in others
+    ]
+    print(f"http://127.0.0.1:{port} {cluster.address}", flush=True)  # noqa: T201
     for _ in sys.stdin:
         cluster.remove_node(nodes.pop(), allow_graceful=False)
     cluster.shutdown()  # type: ignore[no-untyped-call]

@@ -36,15 +36,18 @@ def test_trials_at_once_are_those_that_the_nodes_hold_now_or_later(
     assert at_once(Placement(Resources(1))) == 7
     assert at_once(Placement(Resources(2))) == 3
     assert at_once(Placement(Resources(0.5, 0.25))) == 4
-    assert at_once(Placement(Resources(2), nodes=(Nodes(10, 4),))) == 20, "it may grow"
-    assert at_once(Placement(Resources(2), nodes=(Nodes(1, 2),))) == 3, "it is larger than told"
+    assert at_once(Placement(Resources(2), nodes={"a": Nodes(10, 4)})) == 20, "it may grow"
+    assert at_once(Placement(Resources(2), nodes={"a": Nodes(1, 2)})) == 3, "it is larger than told"
 
 
 def test_a_trial_that_no_node_holds_is_refused(alive: list[dict[str, Any]]) -> None:
     with pytest.raises(EnvironmentFailure, match="Ray has no node: start one"):
         at_once(Placement(Resources(1)))
     alive += [node(CPU=4.0), node(CPU=2.0, GPU=1.0)]
-    for placement in (Placement(Resources(8)), Placement(Resources(1, 2), nodes=(Nodes(9, 4),))):
+    for placement in (
+        Placement(Resources(8)),
+        Placement(Resources(1, 2), nodes={"a": Nodes(9, 4)}),
+    ):
         with pytest.raises(EnvironmentFailure, match=r"largest node has .*change `resources`"):
             at_once(placement)
 

@@ -178,7 +178,8 @@ def test_a_worker_runs_the_code_of_the_launch(
     def worker() -> tuple[Path, str | None]:
         forget_imports()
         registry._held.clear()
-        return as_launched("s", made.trials, folder, made.codes, store, stack)
+        every = {trial.classes for trial in made.trials}
+        return as_launched("s", every, folder, made.codes, store, stack)
 
     def spoil() -> None:
         if edit == "gone":

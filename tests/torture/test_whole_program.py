@@ -186,7 +186,7 @@ def test_driver_worker_node_and_head_of_a_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the head is gone, the rest of the sweep is done without a cluster."""
-    cluster, address, token = raylets
+    cluster, address, _, token = raylets
     for name, value in token.items():
         monkeypatch.setenv(name, value)
     sweep = Sweep(tmp_path)

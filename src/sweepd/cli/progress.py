@@ -74,7 +74,7 @@ class Progress:
             plan.minimized,
         )
         self.maker.states |= {id_: _earlier(one) for id_, one in search.outcomes.items()}
-        self.waiting, self.interrupt = "", INTERRUPT
+        self.waiting, self.interrupt, self.cost = "", INTERRUPT, ""
         self.began: float | None = None
         self.entered = self.spoken = time.monotonic()
         self.guard = threading.Lock()
@@ -89,7 +89,11 @@ class Progress:
         console = Console(stderr=True)
         self.live = Live(
             console=console,
-            get_renderable=lambda: drawn(self.board(), console.width - 1, self.interrupt),
+            get_renderable=lambda: drawn(
+                self.board(),
+                console.width - 1,
+                "; ".join(filter(None, (self.cost, self.interrupt))),
+            ),
             refresh_per_second=REFRESHES,
             vertical_overflow="crop",
             redirect_stdout=False,
@@ -124,10 +128,14 @@ class Progress:
             say(text)
 
     def preparing(self, what: str) -> None:
-        """Shows what is being prepared. Nothing runs yet, as this comes first."""
+        """Shows what is being prepared. Nothing runs now."""
         self.waiting = what
         if not self.live:
             self._say(f"{what} (after {duration(time.monotonic() - self.entered)})")
+
+    def spent(self, dollars: float, an_hour: float) -> None:
+        """Shows what the nodes cost."""
+        self.cost = f"${dollars:.2f} spent, ${an_hour:.2f} an hour"
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         self.waiting, self.began = "", self.began or time.monotonic()
@@ -135,7 +143,7 @@ class Progress:
             score = report.get(self.metric)
             self.maker.states[trial.id] = TrialState(RUNNING, report["step"], score)
         if not self.live and time.monotonic() - self.spoken > QUIET_SECONDS:
-            self._say(line(self.board()))
+            self._say("; ".join(filter(None, (line(self.board()), self.cost))))
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.waiting, self.began = "", self.began or time.monotonic()

@@ -39,6 +39,9 @@ class Told:
     def preparing(self, what: str) -> None:
         self.progress.preparing(what)
 
+    def spent(self, dollars: float, an_hour: float) -> None:
+        self.progress.spent(dollars, an_hour)
+
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         self.progress.running(trial, report)
         self._log(trial, report)

@@ -3,6 +3,7 @@ this machine, and what queues have in common to which each sweep is handed as a 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -12,9 +13,8 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -45,6 +45,12 @@ class ClusterFile(BaseModel, ABC):
     """The folder or address of the results, if `--results` does not say."""
     per_trial: Resources = Resources()
     """The resources that one trial occupies where the grid says `resources: auto`."""
+    start_seconds: Annotated[float, Field(gt=0)] = 1200.0
+    """The seconds for which no trial may run, since no node comes, until the launch ends."""
+    max_dollars: Annotated[float, Field(gt=0)] | None = None
+    """The most dollars that the nodes of one launch may cost, by the prices that the file names."""
+    max_hours: Annotated[float, Field(gt=0)] | None = None
+    """The most hours that one launch may take."""
 
     def faults(self) -> Iterator[tuple[Keys, str]]:
         """Yields what is wrong with the file besides its types: where, and why. Uses no network."""
@@ -176,7 +182,7 @@ def _an_hour(nodes: Iterable[Nodes], per_trial: Resources, at_once: int) -> floa
     """Returns the dollars an hour of the nodes that hold `at_once` trials, taken in this order."""
     price = 0.0
     for one in nodes:
-        count = max(one.least, min(one.most, ceil(at_once / one.held(per_trial))))
+        count = max(one.least, min(one.most, math.ceil(at_once / one.held(per_trial))))
         at_once = max(0, at_once - count * one.held(per_trial))
         price += count * one.price
     return price
@@ -196,7 +202,14 @@ class Local(ClusterFile):
         return self.nodes
 
     def placement(self, per_trial: Resources) -> Placement:
-        return Placement(per_trial, self.ray, tuple(self.nodes.values()))
+        return Placement(
+            per_trial,
+            self.ray,
+            self.nodes,
+            self.start_seconds,
+            self.max_dollars or math.inf,
+            self.max_hours or math.inf,
+        )
 
     def slots(self, per_trial: Resources) -> int:
         if self.nodes or self.ray:

@@ -51,6 +51,9 @@ def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
     (base / ORIGIN).write_text(json.dumps(origin))
     nodes = {name: asdict(one) for name, one in cluster.types().items()}
     place = {"kind": "local", "ray": "auto", "per_trial": asdict(cluster.per_trial), "nodes": nodes}
+    for name in ("start_seconds", "max_dollars", "max_hours"):
+        if (limit := getattr(cluster, name)) is not None:
+            place[name] = limit
     (folder / PLACE).write_text(dump(place))
     sizes = {file: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
     if sum(sizes.values()) > MOST_BYTES:

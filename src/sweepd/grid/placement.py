@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,11 @@ class Placement:
     per_trial: Resources
     ray: str | None = None
     """The address of the Ray cluster to join; None starts a private one on this machine."""
-    nodes: tuple[Nodes, ...] = ()
-    """The nodes to which that Ray cluster may grow. If empty, it has what is there when the driver
-    joins."""
+    nodes: Mapping[str, Nodes] = field(default_factory=dict)
+    """The nodes to which that Ray cluster may grow, by type. If empty, it has what is there when
+    the driver joins."""
+    start_seconds: float = math.inf
+    """The seconds for which no trial may run there until the launch ends."""
+    max_dollars: float = math.inf
+    max_hours: float = math.inf
+    """What one launch may cost there, and how long it may take."""

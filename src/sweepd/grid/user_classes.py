@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os.path import normpath
@@ -55,6 +57,27 @@ def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
             root = path.parents[module.count(".") + (path.name == "__init__.py")]
             for file in _imported(path, root):
                 found.packages[file.relative_to(root).as_posix()] = file
+    return found
+
+
+def imports_of_others(grid: Grid) -> dict[str, Path]:
+    """Returns the modules that the user's files import as soon as they are loaded, and that come
+    with neither Python, sweepd nor these files, each with a file that imports it. What an `if` or a
+    `try` guards does not count."""
+    own = own_files([(kind, block.where) for kind, block in own_blocks(grid)], grid.base)
+    files = {*own.beside.values(), *own.packages.values()}
+    ours = {*sys.stdlib_module_names, PACKAGE.name, *(file.stem for file in files)}
+    ours |= {file.parent.name for file in files} | {name.split("/")[0] for name in own.packages}
+    found: dict[str, Path] = {}
+    for file in sorted(files):
+        for statement in ast.parse(file.read_bytes()).body:
+            if isinstance(statement, ast.Import):
+                names = [alias.name for alias in statement.names]
+            elif isinstance(statement, ast.ImportFrom) and not statement.level:
+                names = [statement.module or ""]
+            else:
+                continue
+            found |= {top: file for top in (n.partition(".")[0] for n in names) if top not in ours}
     return found
 
 

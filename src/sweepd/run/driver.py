@@ -15,9 +15,10 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.grid.placement import Placement
 from sweepd.grid.plan import Plan
 from sweepd.grid.trials import Trial
-from sweepd.grid.user_classes import own_classes
+from sweepd.grid.user_classes import imports_of_others, own_classes
 from sweepd.provenance import home, provenance
 from sweepd.run.own_code import keep_sources
+from sweepd.run.spending import within_limits
 from sweepd.search.base import Search
 from sweepd.search.ledger import Standing, outcomes, standing
 from sweepd.store.store import Store, SweepInfo
@@ -66,7 +67,8 @@ def launch(
     can't be written.
     """
     plan = search.plan
-    with driving(plan, store, stopping, note) as number:
+    limits = within_limits(placement, listener, stopping, note)
+    with limits, driving(plan, store, stopping, note) as number:
         search.learn(outcomes(plan, store.read_trials().table), ())
         waiting = 0
         while search.wanted() and not stopping.is_set():
@@ -224,5 +226,6 @@ def _run_round(
             tune=grid.tune,
             in_full=frozenset(search.in_full),
             hang_seconds=grid.hang_seconds,
+            imports=tuple(imports_of_others(grid)),
         )
         engine.run(spec, search, store, placement, listener, stopping)

@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -127,31 +127,26 @@ def at_once(placement: Placement) -> int:
     EnvironmentFailure if no node can hold one: Ray itself would wait for larger nodes and say
     nothing.
     """
-    here = [_size(node) for node in _alive().values()]
-    count = max(slots(here, placement.per_trial), slots(placement.nodes, placement.per_trial))
+    here, grown = [_size(node) for node in _alive().values()], placement.nodes.values()
+    count = max(slots(here, placement.per_trial), slots(grown, placement.per_trial))
     if not count:
-        raise EnvironmentFailure(no_room(placement.per_trial, [*here, *placement.nodes]))
+        raise EnvironmentFailure(no_room(placement.per_trial, [*here, *grown]))
     return count
 
 
-def _probe(store: Store, launch: int, placement: Placement, stopping: threading.Event) -> None:
-    """Checks that all nodes reach the results of this launch. Raises EnvironmentFailure with the
-    name of one that does not.
-
-    Where no node can hold a trial yet, waits for the first that can, or until `stopping` is set.
-    """
+def _probe(store: Store, launch: int, imports: Collection[str], stopping: threading.Event) -> None:
+    """Checks that all nodes that are there reach the results of this launch and have these modules.
+    Raises EnvironmentFailure with the name of one that does not. Nodes that come later are asked by
+    their workers."""
     nodes = _alive()
     asking = ray.remote(reach)
-    question = (store.address, launch, store.launch(launch))
+    question = (store.address, launch, store.launch(launch), imports)
     asked = {
         asking.options(
             num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(id_, soft=False)
         ).remote(*question): id_
         for id_ in nodes
     }
-    if not slots(map(_size, nodes.values()), placement.per_trial):
-        needs = {"num_cpus": placement.per_trial.cpus, "num_gpus": placement.per_trial.gpus}
-        asked[asking.options(**needs).remote(*question)] = ""
     while asked and not stopping.is_set():
         answered, _ = ray.wait(list(asked), timeout=1.0)
         for answer in answered:
@@ -159,8 +154,8 @@ def _probe(store: Store, launch: int, placement: Placement, stopping: threading.
             try:
                 ray.get(answer)
             except RayError as error:
-                if not id_ or id_ in _alive():  # a node that is lost by now is no obstacle
-                    name = nodes[id_]["NodeManagerHostname"] if id_ else "the first to come up"
+                if id_ in _alive():  # a node that is lost by now is no obstacle
+                    name = nodes[id_]["NodeManagerHostname"]
                     reason = getattr(error, "cause", None)  # by the node, without its traceback
                     raise EnvironmentFailure(str(reason or f"node {name}: {error}")) from error
 
@@ -211,8 +206,9 @@ def run(
         listener.preparing(f"joining Ray at {placement.ray}" if placement.ray else "starting Ray")
         start_ray(placement.ray)
     if placement.ray:
-        _probe(store, spec.launch, placement, stopping)
-        spec = replace(spec, record=store.launch(spec.launch))
+        _probe(store, spec.launch, spec.imports, stopping)
+        record, start_seconds = store.launch(spec.launch), placement.start_seconds
+        spec = replace(spec, record=record, start_seconds=start_seconds)
     per_trial = placement.per_trial
     worker = {
         "threads": max(1, int(per_trial.cpus)),
@@ -224,10 +220,14 @@ def run(
     # All slots fill at once. Older Tunes wait for each worker before they start the next.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(most)
     end = EndOfRun(stopping)
+
+    def has_room() -> bool:
+        return bool(slots(map(_size, _alive().values()), per_trial))
+
     with tempfile.TemporaryDirectory(prefix="sweepd-tune-") as scratch:
         tuner = tune.Tuner(
             tune.with_resources(
-                tune.with_parameters(Worker, spec=spec),
+                tune.with_parameters(Worker, spec=spec.for_workers()),
                 {"cpu": per_trial.cpus, "gpu": per_trial.gpus},
             ),
             tune_config=tune.TuneConfig(
@@ -240,7 +240,7 @@ def run(
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                callbacks=[Watchdog(spec, search, store, listener, end), NoProgress()],
+                callbacks=[Watchdog(spec, search, store, listener, end, has_room), NoProgress()],
                 stop=end,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),

@@ -13,11 +13,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.fingerprint import current_code, fingerprint, source, trial_code, trial_files
+from sweepd.grid.fingerprint import (
+    Class,
+    current_code,
+    fingerprint,
+    source,
+    trial_code,
+    trial_files,
+)
 from sweepd.grid.plan import Plan
 from sweepd.grid.registry import hold, is_own
 from sweepd.grid.spec import Grid
-from sweepd.grid.trials import Trial
 from sweepd.grid.user_classes import KINDS, own_blocks, own_files
 from sweepd.provenance import ORIGIN
 from sweepd.store.store import Store, SweepInfo
@@ -86,19 +92,18 @@ def folder_of(
 
 def as_launched(
     sweep: str,
-    trials: Iterable[Trial],
+    every: Iterable[tuple[Class, ...]],
     base: Path,
     codes: Collection[str],
     store: Store,
     stack: ExitStack,
 ) -> tuple[Path, str | None]:
-    """Loads the user's classes of these trials as the launch found them, once for this process.
+    """Loads the user's classes among these as the launch found them, once for this process.
 
     Returns the folder where their paths start, and what to note about it or None. The folder is
     that of the grid, `base`. Where the code of a class is none of the launch's versions, `codes`,
     it is a temporary folder with the files that the store keeps. That one lasts as long as `stack`.
     """
-    every = dict.fromkeys(trial.classes for trial in trials)
     own = [classes for classes in every if any(is_own(where) for _, where in classes)]
     note = None
     for classes in own:

@@ -5,9 +5,11 @@ Tune schedules, places and supervises. Everything that must survive is in the st
 
 from __future__ import annotations
 
+import pickle
 import re
 import threading
 import time
+from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,8 +26,10 @@ from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.trials import Trial, competitors
+from sweepd.listing import duration
 from sweepd.ray_private import (
     actor_of,
+    autoscaler_news,
     forget_ended,
     give_time_to_save,
     workers_that_did_not_start,
@@ -49,6 +53,10 @@ HANG_CHECK_SECONDS = 1.0
 SAVE_SECONDS = 10.0
 """The seconds that a worker gets to save its trial once its slice is over."""
 
+MOST_UNFIT = 3
+"""The number of workers in a row, whose cards cannot be used, that ends a launch."""
+TELL_SECONDS = 60.0
+"""The seconds after which it is said again why no trial runs."""
 MOST_STEPS = 2**31
 """The number of steps that is assumed where nobody says after how many steps a trial ends."""
 
@@ -57,7 +65,10 @@ class Listener(Protocol):
     """Is told what happens to the trials, from the driver's thread."""
 
     def preparing(self, what: str) -> None:
-        """Nothing runs yet, since this comes first. `what` says in a few words what takes time."""
+        """Nothing runs now. `what` says in a few words what takes time."""
+
+    def spent(self, dollars: float, an_hour: float) -> None:
+        """What the nodes have cost until now, and cost an hour. Another thread calls this."""
 
     def running(self, trial: Trial, report: dict[str, Any]) -> None:
         """A trial has trained on. `report` has the `step` and the scores of its latest check."""
@@ -100,6 +111,8 @@ class Suggestions(Disposable, Searcher):
         self.end = end
         self.index = {trial.id: i for i, trial in enumerate(spec.trials)}
         self.in_flight: dict[str, Trial] = {}
+        self.unfit = 0
+        """How many workers in a row could not use their cards."""
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
         trial = self.search.next()
@@ -107,10 +120,12 @@ class Suggestions(Disposable, Searcher):
             return Searcher.FINISHED if self.search.finished else None
         self.in_flight[trial_id] = trial
         attempt = attempt_number(self.spec.launch, self.search.tries[trial.id])
-        return {"index": self.index[trial.id], "attempt": attempt, **self.worker}
+        sent = {"index": self.index[trial.id], "trial": pickle.dumps(trial), "attempt": attempt}
+        return {**sent, **self.worker}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         if result["status"] is None:
+            self.unfit = 0
             self.listener.running(self.in_flight[trial_id], result)
 
     def on_trial_complete(
@@ -121,6 +136,11 @@ class Suggestions(Disposable, Searcher):
             return  # Watchdog knows why, and tells the search
         if result and result["failure"]:
             self.end.fail(result["failure"])
+        elif result and result.get("unfit"):
+            self.unfit += 1
+            if self.unfit == MOST_UNFIT:
+                self.end.fail(result["unfit"])
+            self.search.ended(trial, Outcome("interrupted"))
         elif result and result["status"] is None:  # signals end the run without this call
             self.search.ended(trial, Outcome("stopped"))
             unscored = dict.fromkeys(trial.metrics)
@@ -145,10 +165,17 @@ class Watchdog(Disposable, tune.Callback):
     """
 
     def __init__(
-        self, spec: LaunchSpec, search: Search, store: Store, listener: Listener, end: EndOfRun
+        self,
+        spec: LaunchSpec,
+        search: Search,
+        store: Store,
+        listener: Listener,
+        end: EndOfRun,
+        has_room: Callable[[], bool],
     ) -> None:
+        """has_room: whether there is a node that can hold a trial, be it busy or not."""
         self.spec, self.search, self.store = spec, search, store
-        self.listener, self.end = listener, end
+        self.listener, self.end, self.has_room = listener, end, has_room
         self.now, self.looked = 0.0, time.monotonic()
         self.checked = 0.0
         """When it was last looked which trials hang."""
@@ -159,6 +186,11 @@ class Watchdog(Disposable, tune.Callback):
         """Whether a worker of this run has been set up."""
         self.not_started: int | None = None
         """How often Ray had given up on a worker when one last ran."""
+        self.idle_since = self.told = self.looked
+        """When a trial last ran, and when it was last said why none does."""
+        self.reached: dict[str, tuple[int, int]] = {}
+        """For each trial that has lost a node, the step of its newest checkpoint when it last did,
+        and how often it had lost one since there was a newer one."""
 
     def on_step_begin(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
         # The clock passes at most a second while the driver is held up, since what its workers have
@@ -169,6 +201,14 @@ class Watchdog(Disposable, tune.Callback):
         if self.now - self.checked < HANG_CHECK_SECONDS:
             return
         self.checked = self.now
+        if self.moved or not self.search.in_flight or not self.spec.record:
+            self.idle_since = self.told = looked
+        elif looked - self.told >= min(TELL_SECONDS, self.spec.start_seconds):
+            self.told = looked
+            if self.has_room():  # its workers are starting, or it is busy with other sweeps
+                self.idle_since = looked
+            else:
+                self._tell_why_none_runs(looked - self.idle_since)
         if most := self.spec.hang_seconds:
             for trial in [t for t, moved in self.moved.items() if self.now - moved > most]:
                 self.hung.add(trial)
@@ -179,6 +219,16 @@ class Watchdog(Disposable, tune.Callback):
             self.not_started = count
         elif count > self.not_started:
             self.end.fail(f"Ray's workers do not start: {said}")
+
+    def _tell_why_none_runs(self, seconds: float) -> None:
+        why = "; ".join(autoscaler_news()) or "Ray's autoscaler says nothing of it"
+        waits = f"no node that can run a trial has come for {duration(seconds)}: {why}"
+        self.listener.preparing(waits)
+        if seconds >= self.spec.start_seconds:
+            self.end.fail(
+                f"{waits}; `sweepd doctor --cluster FILE` looks for what is missing, and "
+                "`start_seconds` in that file says how long to wait"
+            )
 
     def on_trial_start(self, iteration: int, trials: Any, trial: TuneTrial, **info: Any) -> None:
         self.moved[trial] = self.now
@@ -209,7 +259,7 @@ class Watchdog(Disposable, tune.Callback):
                 "Ray killed its worker, since {} of its node's {} of memory were used: give trials "
                 "more cores (resources.cpus), so that fewer run at once".format(*low.groups())
             )
-        elif NODE_LOST.search(error) and self.search.moves[lost.id] < MOST_MOVES:
+        elif NODE_LOST.search(error) and self._may_move(lost, trial.last_result.get("saved", 0)):
             status, error = "interrupted", f"its node was lost: {error}"
         ending = {"status": status, "acc": None, "loss": None, "error": error}
         self.search.ended(lost, Outcome(status))
@@ -223,6 +273,13 @@ class Watchdog(Disposable, tune.Callback):
             self.end.fail(str(failure))
         else:
             self.listener.ended(lost, ending)
+
+    def _may_move(self, trial: Trial, saved: int) -> bool:
+        """Returns whether a trial that has lost its node goes on elsewhere. saved: the step of its
+        newest checkpoint."""
+        before, count = self.reached.get(trial.id, (0, 0))
+        self.reached[trial.id] = max(saved, before), 0 if saved > before else count + 1
+        return self.reached[trial.id][1] <= MOST_MOVES
 
 
 class NoProgress(Disposable, TrialProgressCallback):

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import math
+import pickle
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ import ray
 from ray import tune
 
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
+from sweepd.grid.fingerprint import Class
 from sweepd.grid.options import Goal
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
@@ -36,6 +41,8 @@ REPORTS_SHARE = 1 / 3
 """The most of the driver's time that reports are to take."""
 REPORT_SECONDS = 1.1e-3
 """The seconds of the driver's CPU that a report takes (docs/performance.md)."""
+UNFIT_SECONDS = 2.0
+"""The seconds that a worker whose card cannot be used takes to say so, besides a slice."""
 SLICES_TO_HANG = 4
 """The least number of slices that fit into `hang_seconds`. The driver tells from the reports
 between slices which trial hangs."""
@@ -49,7 +56,7 @@ def slice_seconds(slots: int, hang_seconds: float) -> float:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What the workers of a launch need: where the store is, and every trial by its index."""
+    """What a launch runs, and where. Its workers get all of it but the trials (`for_workers`)."""
 
     address: str
     sweep: str
@@ -75,6 +82,18 @@ class LaunchSpec:
     record: Mapping[str, Any] | None = None
     """The store's record of this launch; None where all workers run on this machine. By this
     record, a worker on another machine sees that it reaches the same store."""
+    imports: tuple[str, ...] = ()
+    """The modules of others that the user's files import."""
+    start_seconds: float = math.inf
+    """The seconds for which no trial may run, before the first or later, until the launch ends."""
+    classes: tuple[tuple[Class, ...], ...] = ()
+    """The classes of the trials, each combination once."""
+
+    def for_workers(self) -> LaunchSpec:
+        """Returns what every worker gets. Each trial goes to its own worker alone: 100,000 have
+        some 160 MB."""
+        classes = tuple(dict.fromkeys(trial.classes for trial in self.trials))
+        return replace(self, trials=(), in_full=frozenset(), classes=classes)
 
 
 class Worker(tune.Trainable):
@@ -94,10 +113,15 @@ class Worker(tune.Trainable):
         self.store = Store.open(spec.address)
         self.device = config["device"]
         torch.set_num_threads(config["threads"])
+        self.unfit = ""
         if config["gpus"]:
-            from sweepd.trial.gpu import take_share
+            from sweepd.trial.gpu import take_share, try_card
 
-            take_share(config["gpus"])
+            try:
+                take_share(config["gpus"])
+                try_card()
+            except (RuntimeError, AssertionError) as error:
+                self.unfit = f"{here()}: torch {torch.__version__} cannot use its card: {error}"
         self.attempt: Attempt | None = None
         self.reached = False
         self.base: Path | None = None
@@ -109,6 +133,17 @@ class Worker(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
+        if self.unfit:
+            # Slower than the reports of trials that run elsewhere, so that one such node among
+            # others does not end the launch.
+            time.sleep(self.spec.slice_seconds + UNFIT_SECONDS)
+            return {
+                "status": None,
+                "failure": None,
+                "unfit": self.unfit,
+                "checks": [],
+                "done": True,
+            }
         try:
             attempt = self.attempt = self.attempt or self._begin()
             news = attempt.news()  # checks of an earlier attempt are reported before any training
@@ -123,6 +158,7 @@ class Worker(tune.Trainable):
             **attempt.report(),
             "checks": [(check.step, check.scores.get(self.spec.goal.metric)) for check in news],
             "failure": None,
+            "saved": attempt.saved,
             "done": attempt.status is not None,
         }
 
@@ -141,10 +177,10 @@ class Worker(tune.Trainable):
 
     def _begin(self) -> Attempt:
         if self.spec.record and not self.reached:  # a node may have come after the probe
-            reach(self.spec.address, self.spec.launch, self.spec.record)
+            reach(self.spec.address, self.spec.launch, self.spec.record, self.spec.imports)
             self.reached = True
         spec, number = self.spec, self.config["attempt"]
-        trial = spec.trials[self.config["index"]]
+        trial: Trial = pickle.loads(self.config.pop("trial"))  # of which no report tells
 
         def note(line: str) -> None:
             self.store.append_log(trial.id, log_line(number, line))
@@ -155,7 +191,7 @@ class Worker(tune.Trainable):
         with stepping(spec.hang_seconds, note):
             if self.base is None:
                 self.base, self.said = as_launched(
-                    spec.sweep, spec.trials, spec.base, spec.codes, self.store, self.held
+                    spec.sweep, spec.classes, spec.base, spec.codes, self.store, self.held
                 )
             if self.said:
                 note(self.said)
@@ -172,11 +208,23 @@ class Worker(tune.Trainable):
         return attempt
 
 
-def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
-    """Checks that this node reads in the results the `record` that the driver of a launch wrote
-    there, and that the node can write. Raises EnvironmentFailure, with this node's name, if not."""
+def here() -> str:
+    """Returns the name of this node, as people look for it."""
     ip = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-    here = f"node {socket.gethostname()} ({ip})"
+    return f"node {socket.gethostname()} ({ip})"
+
+
+def reach(
+    address: str, launch: int, record: Mapping[str, Any], imports: Collection[str] = ()
+) -> None:
+    """Checks that this node reads in the results the `record` that the driver of a launch wrote
+    there, that the node can write, and that it has the modules that the user's files import. Raises
+    EnvironmentFailure, with this node's name, if not."""
+    if missing := [name for name in imports if find_spec(name) is None]:
+        raise EnvironmentFailure(
+            f"{here()} has no module {', '.join(missing)}, which your code imports: name what to "
+            "install in the cluster file (`packages`), or have it in the node's image"
+        )
     try:
         store = Store.open(address)
         same = store.launch(launch) == record
@@ -184,10 +232,10 @@ def reach(address: str, launch: int, record: Mapping[str, Any]) -> None:
     except (FileNotFoundError, UserError):
         same = False
     except SweepdError as error:
-        raise EnvironmentFailure(f"{here}: {error}") from None
+        raise EnvironmentFailure(f"{here()}: {error}") from None
     if not same:
         raise EnvironmentFailure(
-            f"{here}: {address} is another folder there than where the driver runs; name storage "
+            f"{here()}: {address} is another folder there than where the driver runs; name storage "
             "that every node shares"
         )
 

@@ -20,7 +20,8 @@ from sweepd.search.stairs import Stair, stairs
 
 MOST_MOVES = 10
 """The number of times in a launch that a trial may lose its node without this counting as a
-failure. There is a limit because a trial that itself brings nodes down must end."""
+failure. There is a limit because a trial that itself brings nodes down must end. So a trial that
+has reached a newer checkpoint since it last lost one is counted anew."""
 
 
 class Allowance:

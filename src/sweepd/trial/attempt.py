@@ -85,6 +85,8 @@ class Attempt:
         self.pending: list[dict[str, Any]] = []
         """The metric rows that are not written yet."""
         self.own_checkpoints: list[str] = []
+        self.saved = 0
+        """The step of the newest checkpoint."""
         self.started = datetime.now(UTC)
         self.flushed = self.checkpointed = time.monotonic()
         self.printed = Printed()
@@ -240,6 +242,7 @@ class Attempt:
             if older != checkpoint.name:
                 self.store.delete_checkpoint(self.trial.trunk, older)
         self.own_checkpoints = [checkpoint.name]
+        self.saved = checkpoint.step
 
     def _keep(self, run: Run) -> None:
         """Saves a state that every trial of the trunk passes through. It stays until `gc`."""
@@ -263,7 +266,7 @@ class Attempt:
                 run.restore(state)
                 if not own:
                     run.parent = checkpoint.trial
-                self.start = checkpoint.step
+                self.start = self.saved = checkpoint.step
                 self._log(f"continuing from step {checkpoint.step} ({checkpoint.name})")
                 return
 

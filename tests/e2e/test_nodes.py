@@ -1,0 +1,66 @@
+"""What a cluster lacks is told before the first trial, once, and ends the launch: a node, a card
+that torch can use, a module. What a launch may spend ends it, too. The cluster is a Ray of this
+machine whose node claims to have eight cards. Covers `run/spending.py`."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.conftest import Raylets
+from shell import SharedShell
+
+TASK = """
+import only_here
+from dataclasses import dataclass
+from sweepd.tasks.lis import LIS
+
+@dataclass(frozen=True)
+class Far(LIS):
+    pass
+"""
+GRID = """
+name: far
+task: {name: lis, n: 2, value_range: 64}
+model: {name: standard, d: 4, layers: 1, heads: 1}
+train: {steps: 1000000, batch_size: 4}
+evaluate: {check_samples: 8, verdict_samples: 8}
+seeds: [0, 1, 2, 3]
+"""
+PLACE = """
+kind: local
+ray: RAY
+nodes: {head: {most: 1, cpus: 0, price: 60}, large: {most: 1, cpus: 9, gpus: 8, price: 7200}}
+"""
+
+
+@pytest.mark.parametrize("raylets", [(0, "1/8")], indirect=True, ids=["a node with cards"])
+def test_what_ends_a_launch(shell: SharedShell, raylets: Raylets) -> None:
+    shell.environment |= raylets.token
+    launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
+    shell.write("grid.yaml", GRID)
+
+    def ended(more: str, exits: int) -> str:
+        shell.write("cluster.yaml", f"{PLACE.replace('RAY', raylets.ray)}{more}\n")
+        return shell.run_alone(*launch, exits=exits).stderr
+
+    # No node has so many cores, and Ray waits for one that never comes.
+    told = ended("per_trial: {cpus: 5}\nstart_seconds: 4", 3)
+    assert "no node that can run a trial has come for" in told and "sweepd doctor" in told, told
+
+    # torch here knows no CUDA.
+    told = ended("per_trial: {cpus: .25, gpus: .5}", 3)
+    assert "cannot use its card: Torch not compiled with CUDA enabled" in told, told
+    assert "creation task" not in told and told.count("cannot use its card") == 1
+
+    # Both nodes count.
+    told = ended("per_trial: {cpus: .5}\nmax_dollars: 1", 130)
+    assert "max_dollars: " in told and "of 1 are spent: saving what runs" in told, told
+
+    # The driver has a module that the node lacks.
+    (shell.folder / "driver").mkdir()
+    shell.write("driver/only_here.py", "")
+    shell.write("far.py", TASK)
+    own = GRID.replace("name: far", "name: own").replace("name: lis", "name: far.py:Far")
+    shell.write("grid.yaml", own)
+    shell.environment["PYTHONPATH"] = str(shell.folder / "driver")
+    told = ended("per_trial: {cpus: .5}", 3)
+    assert "has no module only_here, which your code imports" in told and "packages" in told, told

@@ -130,6 +130,21 @@ def test_how_a_job_ends(
             cluster.follow(job, print)
 
 
+def test_pods_that_find_no_place_are_told_and_given_up(
+    cluster: KubeRay, work: Work, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kubectl / "stuck").touch()
+    monkeypatch.setattr(kuberay, "TELL_SECONDS", 0.2)
+    hasty = cluster.model_copy(update={"start_seconds": 1.0})
+    told: list[str] = []
+    job = hasty.start(work, told.append)
+    why = "pod pod-1 waits: 0/3 nodes are available: 3 Insufficient cpu."
+    with pytest.raises(EnvironmentFailure, match="had no head within 1 s") as failed:
+        hasty.follow(job, told.append)
+    assert why in told and why in str(failed.value)
+    assert not list(kubectl.glob("*.json")), "pods would come later, and cost"
+
+
 def test_what_kubernetes_refuses_is_told(cluster: KubeRay, work: Work, kubectl: Path) -> None:
     (kubectl / "refused").write_text("RayJob")
     with pytest.raises(EnvironmentFailure, match="no such thing"):

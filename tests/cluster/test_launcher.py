@@ -5,8 +5,11 @@ and `cluster/launcher.py`."""
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from cluster.ready import CLUSTERS, written
 from googleapiclient.discovery_cache import get_static_doc
 from inprocess import sweepd
 from packaging.requirements import Requirement
+from waiting import wait_until
 
 from sweepd.cluster import autoscaler, load_cluster
 from sweepd.cluster.aws import AWS
@@ -117,6 +121,7 @@ def test_google_knows_every_field_of_the_ready_nodes(ready: Ready) -> None:
         ("aws", "cluster_name: sweepd", "cluster_name: ../up", "ray.cluster_name", "letters"),
         ("gcp", "  cluster_name: sweepd\n", "", "ray", "cluster_name"),
         ("aws", "{Name: sweepd}      #", "{Name: other}  #", "gpu.node_config", "name it for head"),
+        ("onprem", "kind: onprem", "kind: onprem\npackages: [a b]", "packages[0]", "a b"),
         ("onprem", ", worker_ips: [192.168.1.11, 192.168.1.12]", "", "ray", "worker_ips"),
         ("onprem", "ssh_user: me", "user: me", "ray.auth", "user"),
         ("onprem", "kind: onprem", "kind: onprem\nprices: {machine: 1}", "prices", "no such key"),
@@ -212,6 +217,53 @@ def test_a_cluster_has_a_folder_with_its_token_and_its_packages(
     (folder / "token").unlink()
     with pytest.raises(UserError, match="copy it from"):
         cluster._fill_folder()
+
+
+@pytest.mark.parametrize("minutes", [0, 3])
+def test_a_node_without_a_raylet_shuts_itself_down(
+    tmp_path: Path, ready: Ready, minutes: int
+) -> None:
+    """Here a minute is no time, and a raylet runs for the first minutes."""
+    for name, text in (
+        ("sleep", "echo $1 >> slept"),
+        ("pgrep", f"test $(wc -l < slept) -le {minutes}"),
+        ("sudo", "test $2 = shutdown && touch down"),
+    ):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/bash\ncd {tmp_path}\n{text}\n")
+        program.chmod(0o755)
+    [command] = ready("aws").config()["initialization_commands"]
+    command = command.replace("/tmp/sweepd-alone", str(tmp_path / "lock"))
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for _ in range(2):  # `ray up` may run it again
+        subprocess.run(["bash", "-c", command], check=True, env=path)
+    wait_until((tmp_path / "down").exists, 20)
+    left = 20 if not minutes else minutes + 10
+    assert (tmp_path / "slept").read_text() == "60\n" * left
+
+
+def test_packages_of_ones_own_are_installed_and_others_are_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment of the tests has scikit-learn, and sweepd asks for no such thing."""
+    monkeypatch.setattr(autoscaler, "machines", lambda config: [])
+    (tmp_path / "far.py").write_text(
+        "import json, numpy\nfrom sklearn import svm\nfrom dataclasses import dataclass\n"
+        "from sweepd.tasks.lis import LIS\n@dataclass(frozen=True)\nclass Far(LIS):\n    pass\n"
+    )
+    (tmp_path / "grid.yaml").write_text(GRID.replace("lis", "far.py:Far"))
+    launch = ("launch", "--dry-run", str(tmp_path / "grid.yaml"), "--cluster")
+    answer = sweepd(*launch, str(written(tmp_path, "onprem")))
+    assert answer.code == 2 and "far.py imports sklearn, which no node will have" in answer.err
+    assert "write `packages: [scikit-learn]` in the cluster file" in answer.err
+    named = "kind: onprem\npackages: [scikit-learn, 'einops>=0.7', 'numpy<1']"
+    path = written(tmp_path, "onprem", "kind: onprem", named)
+    assert sweepd(*launch, str(path)).code == 0
+    cluster = load(path)
+    cluster._fill_folder()
+    wanted = (tmp_path / ".sweepd/clusters/lab/requirements.txt").read_text().split()
+    assert f"scikit-learn=={version('scikit-learn')}" in wanted
+    assert {"einops>=0.7", "numpy<1"} <= {*wanted}
 
 
 def test_a_launch_restarts_no_ray_that_others_may_use(

@@ -160,6 +160,10 @@ class Remote(ClusterFile):
         """Returns the text that hands a sweep over, or "" where no text does."""
         return ""
 
+    def check_imports(self, modules: Mapping[str, Path]) -> None:
+        """Raises UserError if it is known from here that the nodes lack one of these modules, which
+        come with the file of the user's that imports each."""
+
     @abstractmethod
     def status(self) -> list[dict[str, Any]]:
         """Returns the nodes and jobs of the cluster: rows of `what` (node, job), `name`, `type`,

@@ -7,9 +7,11 @@ import io
 import json
 import re
 import subprocess
+import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,6 +37,8 @@ ENDED = ("Complete", "Failed", "ValidationFailed")
 """The stages of jobs that are over. Before a job's submitter has run there is no output."""
 GONE = "gone"
 POLL_SECONDS = 2.0
+TELL_SECONDS = 60.0
+"""The seconds after which it is said again which pods wait, and for what."""
 
 
 class _Part(BaseModel):
@@ -182,22 +186,56 @@ class KubeRay(Batch):
         return f"{dump(self._job(work, job))}---\n{dump(_code(job, package))}"
 
     def follow(self, job: str, note: Note) -> int:
-        told, shown = "", 0
-        while True:
-            try:
-                named = (one for one in self._jobs() if one["metadata"]["name"] == job)
-                found = next(named, {})
-                stage = _stage(found)
-            except EnvironmentFailure as failure:  # the job goes on although it can't be seen
-                found, stage = {}, str(failure)
-            if stage != told:
-                note(f"KubeRay: job {job}: {stage}")
-                told = stage
-            if stage in ("Running", *ENDED):
-                shown = self._pass_on(job, shown, note)
-            if stage in (GONE, *ENDED):
-                return _exit_code(job, found.get("status", {}))
-            time.sleep(POLL_SECONDS)
+        told, shown, began, over = "", 0, time.monotonic(), threading.Event()
+        threading.Thread(target=self._tell_of_pods, args=(job, note, over), daemon=True).start()
+        try:
+            while True:
+                try:
+                    found = self._job_now(job)
+                    stage = _stage(found)
+                except EnvironmentFailure as failure:  # the job goes on although it can't be seen
+                    found, stage = {}, str(failure)
+                if stage != told:
+                    note(f"KubeRay: job {job}: {stage}")
+                    told = stage
+                if stage in ("Running", *ENDED):
+                    shown = self._pass_on(job, shown, note)
+                if stage in (GONE, *ENDED):
+                    return _exit_code(job, found.get("status", {}))
+                if found and stage != "Running" and time.monotonic() - began > self.start_seconds:
+                    why = "; ".join(self._waiting(found)) or stage
+                    self._kubectl("delete", "rayjob", job)
+                    raise EnvironmentFailure(
+                        f"job {job} had no head within {self.start_seconds:g} s (start_seconds): "
+                        f"{why}; it was deleted, so that no pod comes later"
+                    )
+                time.sleep(POLL_SECONDS)
+        finally:
+            over.set()
+
+    def _tell_of_pods(self, job: str, note: Note, over: threading.Event) -> None:
+        """Tells `note` once a minute which pods of a job wait, and for what, until `over` is
+        set."""
+        while not over.wait(TELL_SECONDS):
+            with suppress(EnvironmentFailure):
+                for line in self._waiting(self._job_now(job)):
+                    note(line)
+
+    def _waiting(self, job: Mapping[str, Any]) -> Iterator[str]:
+        """Yields the pods of a job that wait, each with the last warning about it."""
+        cluster = job.get("status", {}).get("rayClusterName")
+        pods = self._get("pods", f"--selector=ray.io/cluster={cluster}") if cluster else []
+        waiting = {p["metadata"]["name"] for p in pods if p["status"]["phase"] == "Pending"}
+        warned = {
+            event["involvedObject"]["name"]: event["message"]
+            for event in (self._get("events") if waiting else [])
+            if event["type"] == "Warning"
+        }
+        for name in sorted(waiting):
+            yield f"pod {name} waits: {warned.get(name, 'Kubernetes does not say why')}"
+
+    def _job_now(self, job: str) -> dict[str, Any]:
+        return next((one for one in self._jobs() if one["metadata"]["name"] == job), {})
 
     def status(self) -> list[dict[str, Any]]:
         jobs = self._jobs()

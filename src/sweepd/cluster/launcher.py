@@ -3,18 +3,28 @@ head: Google Cloud, machines of one's own, and what they have in common with Ama
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import secrets
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from importlib.metadata import requires, version
+from importlib.metadata import (
+    PackageNotFoundError,
+    packages_distributions,
+    requires,
+    version,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 from pydantic import Field, PrivateAttr
 
 from sweepd.cluster import autoscaler, jobs
@@ -46,6 +56,8 @@ SETUP: dict[str, list[str]] = {
     "worker_setup_commands": [],
 }
 """The setup commands. They are empty, since the packages of Ray's examples are not needed."""
+REQUIREMENTS = "requirements.txt"
+"""The file in the cluster's folder that says what its nodes need."""
 START_SECONDS = 60.0
 """The seconds that the dashboard of a cluster that has just come up may take to answer."""
 
@@ -59,6 +71,8 @@ class Launcher(Remote):
     extra: ClassVar[str] = "cluster"
     """The extra of sweepd that the nodes and the launching machine need."""
 
+    packages: tuple[str, ...] = ()
+    """What to install on the nodes besides the packages of sweepd, as pip is told."""
     ray: dict[str, Any]
 
     _tunnel: autoscaler.Tunnel | None = PrivateAttr(default=None)
@@ -73,6 +87,12 @@ class Launcher(Remote):
 
     def own_faults(self) -> Iterator[tuple[Keys, str]]:
         """Yields what is wrong although Ray accepts it: where, and why."""
+        for number, line in enumerate(self.packages):
+            try:
+                Requirement(line)
+            except InvalidRequirement as error:
+                said = str(error).partition("\n")[0]
+                yield ("packages", number), f"{line!r}: {said}"
         if not re.fullmatch("[A-Za-z0-9_-]+", self._name):
             yield ("ray", "cluster_name"), "letters, digits, - and _ only: a folder is named so"
 
@@ -106,6 +126,19 @@ class Launcher(Remote):
         autoscaler.run(self.config(), note, "up", "--no-config-cache", *options)
         self._tunnel = None  # the head may be another one now
         self._client(START_SECONDS)
+
+    def check_imports(self, modules: Mapping[str, Path]) -> None:
+        if REQUIREMENTS not in json.dumps(self.ray):
+            return  # what its nodes install, or have already, only they know
+        had = {*_all_packages(self._wanted())}
+        owners = packages_distributions()
+        for module, file in modules.items():
+            names = owners.get(module, [])
+            if names and not had.intersection(map(canonicalize_name, names)):
+                raise UserError(
+                    f"{file} imports {module}, which no node will have: write `packages: "
+                    f"[{names[0]}]` in the cluster file"
+                )
 
     def find(self, sweep: str, results: str) -> str | None:
         return jobs.find(self._client(), sweep, results)
@@ -178,7 +211,14 @@ class Launcher(Remote):
         if not self._token.exists():
             with open(self._token, "x", opener=_private) as file:
                 file.write(secrets.token_hex(32))
-        (self._folder / "requirements.txt").write_text("\n".join(_pinned(self.extra)) + "\n")
+        pinned = "".join(f"{_pinned(one)}\n" for one in self._wanted())
+        (self._folder / REQUIREMENTS).write_text(pinned)
+
+    def _wanted(self) -> list[Requirement]:
+        """Returns what the nodes need: the packages of sweepd, and those that the file names."""
+        own = [Requirement(line) for line in requires("sweepd") or []]
+        own = [one for one in own if not one.marker or one.marker.evaluate({"extra": self.extra})]
+        return [*own, *map(Requirement, self.packages)]
 
     def _client(self, patience: float = 0.0) -> JobSubmissionClient:
         """Returns a client of Ray's Jobs API on the head. Waits up to `patience` seconds for it to
@@ -215,24 +255,62 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _pinned(extra: str) -> Iterator[str]:
-    """Yields the packages that sweepd with an extra asks for, at the versions installed here."""
-    from packaging.requirements import Requirement
-    from packaging.version import Version
+def _pinned(wanted: Requirement) -> str:
+    """Returns a package at the version installed here, unless the file asks for another one."""
+    extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
+    try:
+        here = version(wanted.name)
+    except PackageNotFoundError:
+        return str(wanted)
+    if wanted.url or not wanted.specifier.contains(here, prereleases=True):
+        return str(wanted)
+    # Without what follows a +, which names a build for this machine's hardware.
+    return f"{wanted.name}{extras}=={Version(here).public}"
 
-    for line in requires("sweepd") or []:
-        wanted = Requirement(line)
-        if not wanted.marker or wanted.marker.evaluate({"extra": extra}):
-            extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
-            # Without what follows a +, which names a build for this machine's hardware.
-            yield f"{wanted.name}{extras}=={Version(version(wanted.name)).public}"
+
+def _all_packages(wanted: Iterable[Requirement]) -> Iterator[str]:
+    """Yields the names of these packages and of all that they need, as far as these are installed
+    here."""
+    seen: set[tuple[str, str]] = set()
+    waiting = [(one.name, extra) for one in wanted for extra in ("", *one.extras)]
+    while waiting:
+        name, extra = waiting.pop()
+        if (canonicalize_name(name), extra) in seen:
+            continue
+        seen.add((canonicalize_name(name), extra))
+        yield canonicalize_name(name)
+        try:
+            needs = map(Requirement, requires(name) or [])
+        except PackageNotFoundError:
+            continue
+        for one in needs:
+            if not one.marker or one.marker.evaluate({"extra": extra}):
+                waiting += [(one.name, more) for more in ("", *one.extras)]
+
+
+ALONE = (
+    "(setsid flock -n /tmp/sweepd-alone bash -c 'left={first}; while [ $left -gt 0 ]; do sleep 60; "
+    "if pgrep -x raylet; then left=10; else left=$((left - 1)); fi; done; "
+    "sudo -n shutdown -h now || shutdown -h now' > /dev/null 2>&1 < /dev/null &)"
+)
+"""A command that leaves a process behind, which shuts the machine down once no raylet has run there
+for ten minutes, or since its start for `first` minutes. So no machine goes on costing whose setup
+failed, or whose head is gone."""
 
 
 class Cloud(Launcher):
-    """Nodes that cost money: the head while the cluster is up, and each worker while it is up."""
+    """Nodes that cost money: the head while the cluster is up, and each worker while it is up. One
+    without a raylet shuts itself down."""
 
     prices: dict[str, float]
     """The price in dollars an hour of each of the section's `available_node_types`."""
+
+    def config(self) -> dict[str, Any]:
+        made = super().config()
+        alone = ALONE.replace("{first}", str(math.ceil(self.start_seconds / 60)))
+        if isinstance(commands := made.get("initialization_commands", []), list):
+            made["initialization_commands"] = [alone, *commands]
+        return made
 
     def own_faults(self) -> Iterator[tuple[Keys, str]]:
         yield from super().own_faults()

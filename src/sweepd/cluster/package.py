@@ -13,7 +13,7 @@ from sweepd.cluster.base import Remote
 from sweepd.errors import UserError
 from sweepd.grid.fingerprint import PACKAGE
 from sweepd.grid.spec import Grid
-from sweepd.grid.user_classes import own_blocks, own_files
+from sweepd.grid.user_classes import imports_of_others, own_blocks, own_files
 from sweepd.grid.yamlfile import dump
 from sweepd.provenance import ORIGIN, home, provenance
 
@@ -29,7 +29,8 @@ def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
     """Fills an empty folder with what a sweep needs to run elsewhere. Returns the path of the grid
     in it.
 
-    Raises UserError for a task or model that is named by an absolute path, or for too much code.
+    Raises UserError for a task or model that is named by an absolute path, for one that imports
+    what the nodes will not have, or for too much code.
     """
     shutil.copytree(PACKAGE, folder / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
     classes = [(kind, block.where) for kind, block in own_blocks(grid)]
@@ -38,6 +39,7 @@ def pack(grid: Grid, cluster: Remote, folder: Path) -> str:
             raise UserError(
                 f"{where}: another machine has no such path; name it relative to the grid"
             )
+    cluster.check_imports(imports_of_others(grid))
     own = own_files(classes, grid.base)
     top = Path(commonpath([grid.base, *own.beside.values()]))
     for file in own.beside.values():

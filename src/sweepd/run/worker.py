@@ -115,11 +115,13 @@ class Worker(tune.Trainable):
         torch.set_num_threads(config["threads"])
         self.unfit = ""
         if config["gpus"]:
-            from sweepd.trial.gpu import take_share, try_card
+            from sweepd.trial.gpu import take_share
 
             try:
                 take_share(config["gpus"])
-                try_card()
+                ones = torch.ones(64, 64, device="cuda")
+                if (ones @ ones).sum().item() != 64**3:
+                    raise RuntimeError("a product of ones came out wrong")
             except (RuntimeError, AssertionError) as error:
                 self.unfit = f"{here()}: torch {torch.__version__} cannot use its card: {error}"
         self.attempt: Attempt | None = None

@@ -37,14 +37,6 @@ def take_share(gpus: float) -> None:
     torch.cuda.set_per_process_memory_fraction(min(1.0, gpus))
 
 
-def try_card() -> None:
-    """Allocates on this process's card and multiplies there, as the first thing that is done on it.
-    Raises RuntimeError or AssertionError, with torch's reason, where torch cannot use the card."""
-    ones = torch.ones(64, 64, device="cuda")
-    if (ones @ ones).sum().item() != 64**3:
-        raise RuntimeError("a product of ones came out wrong")
-
-
 def repeat(*, strictly: bool) -> None:
     """Makes torch use deterministic algorithms from now on, which repeat bit for bit.
 

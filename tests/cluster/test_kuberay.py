@@ -180,7 +180,8 @@ def test_what_the_pods_hold_and_cost(cluster: KubeRay) -> None:
     ]
     assert cluster.slots(Resources(1, 0.5)) == 8
     low, high = cluster.cost(Resources(1, 0.5), 8, 3600, 3600)
-    assert low == high == pytest.approx(0.1 + 4 * 1.2)
+    assert low == pytest.approx((0.1 + 4 * 1.2) * (1 + 30 / 3600))
+    assert high == pytest.approx((0.1 + 4 * 1.2) * (1 + (600 + 120) / 3600))
 
 
 @pytest.mark.parametrize(

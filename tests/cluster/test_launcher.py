@@ -68,8 +68,12 @@ def test_ready_files_grow_from_a_head_that_runs_no_trials(ready: Ready) -> None:
         assert types["head"] == Nodes(1, 0, 0, cluster.prices["head"], least=1)
         assert types["gpu"] == Nodes(8, 4, 1, cluster.prices["gpu"], least=0)
         assert cluster.slots(cluster.per_trial) == 32
-        hour = cluster.cost(cluster.per_trial, 32, 3600, 3600)[0]
-        assert hour == pytest.approx(cluster.prices["head"] + 8 * cluster.prices["gpu"])
+        # All of them also while they start, and the workers while they are idle.
+        an_hour = cluster.prices["head"] + 8 * cluster.prices["gpu"]
+        low, high = cluster.cost(cluster.per_trial, 32, 3600, 7200)
+        assert low == pytest.approx(an_hour * (1 + 180 / 3600))
+        assert high == pytest.approx(an_hour * (2 + (900 + 5 * 60) / 3600))
+        assert cluster.cost(cluster.per_trial, 0, 0, 0) == (0, 0)
         with pytest.raises(UserError, match="8 GPUs"):
             cluster.slots(Resources(1, 8))
 
@@ -296,7 +300,11 @@ def test_a_plan_asks_no_cloud(tmp_path: Path, kind: str) -> None:
         assert "socket" not in str(answer.deeds), answer
     [row] = json.loads(sweepd("plan", str(tmp_path / "grid.yaml"), *where, "--json").out)
     assert row["slots"] == (12 if kind == "onprem" else 32)
-    assert (row["cost_high"] > 0) == (kind != "onprem")
+    # No trial on a GPU was recorded, so its time is not known. What starts and ends costs already.
+    assert row["seconds_high"] is None and (row["cost_low"] > 0.04) == (kind != "onprem")
+    on_cores = ("--set", "resources={cpus: 1}", "--json")
+    [row] = json.loads(sweepd("plan", str(tmp_path / "grid.yaml"), *where, *on_cores).out)
+    assert row["seconds_high"] < 2000 and (row["cost_high"] > 0.2) == (kind != "onprem")
 
 
 def test_the_ready_files_share_their_setup() -> None:

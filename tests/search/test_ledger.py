@@ -5,10 +5,12 @@ search hands trials out, and tries failed ones again. Covers `search/base.py` an
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,9 +159,14 @@ def test_estimates_follow_recorded_times() -> None:
         for i in range(ENOUGH)
     ]  # fmt: skip
     low, high = sweep_seconds(TRIALS.table(rows))
+    # Trials on cores say nothing of trials on a card, nor the other way round.
+    assert sweep_seconds(TRIALS.table(rows), gpus=0.25) == (0, inf)
+    on_cards = TRIALS.table([{**row, "card": "NVIDIA H100", "seconds": middle} for row in rows])
+    assert sweep_seconds(on_cards, gpus=0.25)[1] == pytest.approx(6 * middle / 2)
+    assert sweep_seconds(on_cards) == (6 * one_low / 2, 6 * one_high / 2)
     assert abs(low / (6 * 7 * middle / 2) - 1) < 1e-9 and abs(high / low - 1) < 1e-9
 
 
-def sweep_seconds(recorded: pa.Table) -> tuple[float, float]:
-    bill = bills(searching([]), 2, recorded)["grid"]
+def sweep_seconds(recorded: pa.Table, gpus: float = 0.0) -> tuple[float, float]:
+    bill = bills(searching([]), 2, recorded, gpus)["grid"]
     return bill.seconds_low, bill.seconds_high

@@ -121,8 +121,10 @@ def test_fixed_column_of_another_type_is_refused(column: str, value: object) -> 
 
 @pytest.mark.parametrize("layout", [TRIALS, PLAN])
 def test_files_from_before_a_column_was_added_are_read_and_others_refused(layout: Layout) -> None:
-    of_scores = {"independent", "commonest", "loss_at", "acc_at"} if layout is TRIALS else set()
-    assert layout.added - {"on_demand"} == {"state_bytes", "train_bytes"} | of_scores
+    of_endings = (
+        {"independent", "commonest", "loss_at", "acc_at", "card"} if layout is TRIALS else set()
+    )
+    assert layout.added - {"on_demand"} == {"state_bytes", "train_bytes"} | of_endings
     table = layout.table([{"id": "a", "sweep": "s", "attempt": 1, "params": 5}])
     old = layout.conform(table.drop_columns(list(layout.added)))
     assert set(old.schema) == set(table.schema)

@@ -326,7 +326,7 @@ def _announce(expected: Forecast) -> None:
 def _span(bill: Bill) -> str:
     """Returns how long it takes, as text for people."""
     if math.isinf(bill.seconds_high):
-        return "an unknown time (no trial of this loop has ended here)"
+        return "an unknown time (no trial like these has ended here)"
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
 
 
@@ -436,7 +436,9 @@ def _show(expected: Forecast, cluster: Path | None) -> None:
 
 def _dollars(expected: Forecast) -> str:
     low, high = expected.cost_low, expected.cost_high
-    return f", ${low:.2f} to ${high:.2f}" if 0 < high < math.inf else ""
+    if math.isinf(high):
+        return f", at least ${low:.2f}: how much more is not known; `max_dollars` limits it"
+    return f", ${low:.2f} to ${high:.2f}" if high else ""
 
 
 def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:

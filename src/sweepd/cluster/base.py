@@ -41,6 +41,10 @@ class ClusterFile(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    starting: ClassVar[tuple[float, float]] = (0.0, 0.0)
+    """The seconds that a node takes from when it is asked for until it runs trials, low and high.
+    It is paid for meanwhile."""
+
     results: str | None = None
     """The folder or address of the results, if `--results` does not say."""
     per_trial: Resources = Resources()
@@ -86,8 +90,10 @@ class ClusterFile(BaseModel, ABC):
 
         The least is that of `seconds_low` on the nodes that are cheapest per trial. The most is
         that of `seconds_high` on the dearest. Nodes that are always there count even if they run no
-        trials. The time in which other nodes start or idle does not count.
+        trials. Both count the time in which nodes start, and the most also that in which they idle.
         """
+        if not at_once:
+            return 0.0, 0.0
         types = self.types().values()
         able = [one for one in types if one.held(per_trial)]
         able.sort(key=lambda one: one.price / one.held(per_trial))
@@ -95,7 +101,14 @@ class ClusterFile(BaseModel, ABC):
         low, high = (
             (idle + _an_hour(order, per_trial, at_once)) / 3600 for order in (able, able[::-1])
         )
-        return low * seconds_low, high * seconds_high
+        starting, longest = self.starting
+        most = high * (seconds_high + longest + self.idle_seconds()) if high else 0.0
+        return low * (seconds_low + starting), most
+
+    def idle_seconds(self) -> float:
+        """Returns the seconds for which a node stays, and is paid for, that runs nothing any
+        more."""
+        return 0.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -112,6 +112,8 @@ class RayCluster(_Part):
 class KubeRay(Batch):
     """KubeRay, by kubectl as it is set up on this machine."""
 
+    starting: ClassVar[tuple[float, float]] = (30.0, 600.0)
+
     kind: Literal["kuberay"]
     context: str | None = None
     """The context of kubectl; None stands for the current one."""
@@ -149,6 +151,10 @@ class KubeRay(Batch):
             yield Check("kuberay", True, f"RayJobs can be made in namespace {self.namespace}")
         except EnvironmentFailure as failure:
             yield Check("kuberay", False, str(failure))
+
+    def idle_seconds(self) -> float:
+        options = (self.ray.model_extra or {}).get("autoscalerOptions", {})
+        return float(options.get("idleTimeoutSeconds", 60))
 
     def up(self, note: Note) -> None:
         self._get("rayjobs")

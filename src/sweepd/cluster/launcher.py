@@ -302,6 +302,8 @@ class Cloud(Launcher):
     """Nodes that cost money: the head while the cluster is up, and each worker while it is up. One
     without a raylet shuts itself down."""
 
+    starting: ClassVar[tuple[float, float]] = (180.0, 900.0)
+
     prices: dict[str, float]
     """The price in dollars an hour of each of the section's `available_node_types`."""
 
@@ -311,6 +313,9 @@ class Cloud(Launcher):
         if isinstance(commands := made.get("initialization_commands", []), list):
             made["initialization_commands"] = [alone, *commands]
         return made
+
+    def idle_seconds(self) -> float:
+        return 60.0 * float(autoscaler.prepared(self.config())["idle_timeout_minutes"])
 
     def own_faults(self) -> Iterator[tuple[Keys, str]]:
         yield from super().own_faults()

@@ -51,6 +51,8 @@ class Site(Protocol):
 
     @property
     def per_trial(self) -> Resources: ...
+    @property
+    def starting(self) -> tuple[float, float]: ...
     def slots(self, per_trial: Resources) -> int: ...
     def cost(
         self, per_trial: Resources, at_once: int, seconds_low: float, seconds_high: float
@@ -119,14 +121,17 @@ class Forecast:
     cost_low: float
     cost_high: float
     bills: Mapping[str, Bill]
+    starting: tuple[float, float] = (0.0, 0.0)
+    """The seconds in which the nodes come up, low and high."""
 
     @property
     def expected(self) -> Bill:
         """What is likely left, with half of the most that settling adds. The low time is without
-        settling, the high time with all of it. Both include the start-up until the first step."""
+        settling, the high time with all of it. Both include the start of nodes and of Ray."""
         likely, most = self.bills.get("likely", self.bills["grid"]), self.bill(SETTLING)
         trials = likely.trials + most.trials / 2
-        startup = STARTUP_SECONDS if trials else (0.0, 0.0)
+        pairs = zip(STARTUP_SECONDS, self.starting, strict=True)
+        startup = [sum(pair) if trials else 0.0 for pair in pairs]
         flops = likely.train_flops
         return Bill(
             trials,
@@ -222,7 +227,7 @@ def forecast(planned: Planned, site: Site) -> Forecast:
     plan = planned.plan
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
-    by_name = bills(planned.search, slots, planned.ended)
+    by_name = bills(planned.search, slots, planned.ended, resources.gpus)
     likely = by_name.get("likely", by_name["grid"])
     at_once = min(slots, round(likely.trials))
     low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
@@ -238,6 +243,7 @@ def forecast(planned: Planned, site: Site) -> Forecast:
         cost_low=low,
         cost_high=high,
         bills=by_name,
+        starting=site.starting,
     )
 
 

@@ -6,8 +6,8 @@ range between its low and its high time is wide because machines differ. Where t
 enough trials, another range replaces it. That one goes from the 10th to the 90th percentile of
 the ratio of their times to the middle of the model's range.
 
-Nothing is known beforehand of a user's own loop. Its time is judged by its trials that the store
-holds.
+Nothing is known beforehand of a user's own loop, and nothing of a GPU. Their times are judged by
+trials of theirs that the store holds.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ class Bill:
     seconds_high: float
 
 
-def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
+def bills(search: Search, slots: int, recorded: pa.Table, gpus: float = 0.0) -> dict[str, Bill]:
     """Returns what is left to run, by name. `grid` is the whole grid. If the search is a
     staircase, `least`, `likely` and `worst` are what it may run of the grid. If the grid asks for
     settling, `settle_most` is about the most that this adds. At the least it adds nothing.
 
     slots: how many trials run at once. recorded: the store's `trials` table, by which the times
-    are judged.
+    are judged. gpus: how much of a GPU each trial has. One with a share is judged by trials that
+    ran on a GPU, and one without by the others.
     """
     grid = search.plan.grid
     first = set(grid.seeds[: grid.first_seeds])
@@ -68,7 +69,8 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
         for trial in search.plan.planned
         if trial.seed in first and trial.id not in search.outcomes
     ]
-    factors, of_loops = _factors(recorded), _seconds_of_loops(recorded)
+    alike = [row for row in _completed(recorded) if bool(row.get("card")) == bool(gpus)]
+    factors, of_loops = _factors(alike), _seconds_of_loops(alike)
 
     def seconds(trial: Trial) -> tuple[float, float]:
         if trial.loop_where:
@@ -79,6 +81,8 @@ def bills(search: Search, slots: int, recorded: pa.Table) -> dict[str, Bill]:
             if factors:
                 middle = (low + high) / 2
                 low, high = middle * factors[0], middle * factors[1]
+            elif gpus:
+                low, high = 0.0, inf
         budget = trial.values.stop.seconds or inf
         return min(low, budget), min(high, budget)
 
@@ -146,13 +150,12 @@ def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float]) -> Bi
     return Bill(trials, train_flops, max(low / slots, longest[0]), max(high / slots, longest[1]))
 
 
-def _factors(recorded: pa.Table) -> tuple[float, float] | None:
+def _factors(completed: Sequence[dict[str, Any]]) -> tuple[float, float] | None:
     """Returns the 10th and the 90th percentile of real over modelled time, of trials that ran
-    their budget. Returns None if the store has fewer than `ENOUGH` such trials. Loops do not
-    count."""
+    their budget. Returns None if there are fewer than `ENOUGH` such trials. Loops do not count."""
     ratios = [
         row["seconds"] / (sum(trial_seconds(row["step"], row["train_flops"])) / 2)
-        for row in _completed(recorded)
+        for row in completed
         if row["L"] is not None
     ]
     if len(ratios) < ENOUGH:
@@ -161,11 +164,11 @@ def _factors(recorded: pa.Table) -> tuple[float, float] | None:
     return deciles[0], deciles[-1]
 
 
-def _seconds_of_loops(recorded: pa.Table) -> dict[str, tuple[float, float]]:
+def _seconds_of_loops(completed: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """Returns, by a loop's name, the least and the most seconds that its trials took for each
     unit of effort."""
     seen: dict[str, list[float]] = defaultdict(list)
-    for row in _completed(recorded):
+    for row in completed:
         if row["L"] is None:  # a loop, which has no tokens
             effort = row["train_flops"] or row.get("steps") or 1
             seen[row["model"]].append(row["seconds"] / effort)
@@ -174,7 +177,7 @@ def _seconds_of_loops(recorded: pa.Table) -> dict[str, tuple[float, float]]:
 
 def _completed(recorded: pa.Table) -> Iterator[dict[str, Any]]:
     """Yields the rows of the trials that ran their budget."""
-    names = ("status", "L", "model", "step", "steps", "train_flops", "seconds")
+    names = ("status", "L", "model", "step", "steps", "train_flops", "seconds", "card")
     columns = [name for name in names if name in recorded.column_names]
     for row in recorded.select(columns).to_pylist():
         if row["status"] == "completed" and row["step"] and row["seconds"]:

@@ -362,17 +362,18 @@ TRIALS = Layout(
         "host": TEXT,
         "torch": TEXT,
         "threads": INT,
+        "card": TEXT,
         "started": UTC_TIME,
         "ended": UTC_TIME,
     },
     key=("id", "attempt"),
     first_by="ended",
     filed_by="config",
-    added=frozenset(_MEMORY.keys() | _OF_SCORE.keys()),
+    added=frozenset({*_MEMORY, *_OF_SCORE, "card"}),
 )
-"""The table of endings, with one row for each attempt that ended. `started` and `ended` are UTC. If
-an attempt wrote its own ending and was then reported lost, by a row without `ended`, its own ending
-counts."""
+"""The table of endings, with one row for each attempt that ended. `card` is the kind of GPU on
+which it trained, and null on a CPU. `started` and `ended` are UTC. If an attempt wrote its own
+ending and was then reported lost, by a row without `ended`, its own ending counts."""
 METRICS = Layout(
     "metrics",
     before={"id": TEXT, "attempt": INT, "step": INT},

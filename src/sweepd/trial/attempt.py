@@ -316,6 +316,7 @@ class Attempt:
             "ended": datetime.now(UTC),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
+            "card": torch.cuda.get_device_name() if self.device == "cuda" else None,
         }
         self._log(f"{status} at step {row['step']}")
         self.store.write_trials([row])

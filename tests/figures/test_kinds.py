@@ -101,11 +101,25 @@ def test_min_draws_bars_arrows_and_laws(asked: Questions) -> None:
     assert ends[-1]["y"] / ends[0]["y"] == pytest.approx((ends[-1]["x"] / ends[0]["x"]) ** 0.5)
 
 
+def test_a_law_that_is_drawn_leaves_no_bar() -> None:
+    """5 to 8, 9 to 16 twice and 17 to 32: the fitted line runs above 16 at the third size."""
+    least = {8: 8, 16: 16, 32: 16, 64: 32}
+    cells = {(n, d): 0.95 if d >= least[n] else 0.5 for n in least for d in (4, 8, 16, 32, 64)}
+    found = rows(of(grid(cells)), "min")
+    bars = {row["x"]: (row["to"], row["y"]) for row in parts(found, "bar")}
+    line = {row["x"]: row["y"] for row in parts(found, "fitted law")}
+    (first, low), *_, (last, high) = sorted(line.items())
+    slope = math.log(high / low) / math.log(last / first)
+    for x, (failed, passed) in bars.items():
+        assert failed <= low * (x / first) ** slope <= passed * (1 + 1e-9)
+
+
 def test_open_ends_and_contradictions_are_marked() -> None:
     passing = {(8, 16), (8, 32), (10, 16)}
     cells = {(n, d): 0.95 if (n, d) in passing else 0.5 for n in (8, 10, 12) for d in (8, 16, 32)}
     found = rows(of(grid({**cells, (8, 8): None})), "min")
-    assert [(row["part"], row["y"]) for row in found if row["part"] != "bar"] == [
+    lines = ("bar", "band", "fitted law", "theory's exponent")
+    assert [(row["part"], row["y"]) for row in found if row["part"] not in lines] == [
         ("point", 16), ("at most", 16), ("point", 16), ("contradiction", 16), ("above", 32),
     ]  # fmt: skip
 

@@ -19,8 +19,10 @@ WIDTHS = (8, 16, 32, 64, 128, 256)
 COLUMNS = [
     "task", "model", "exponent", "low", "high", "growth", "factor",
     "weight_constant", "weight_log", "weight_power", "weight_sqrt", "weight_plateau",
-    "points", "censored", "seeds", "over_standard", "over_standard_low", "over_standard_high",
-    "slope_log", "slope_sqrt", "predicted", "reason",
+    "points", "censored", "seeds", "least_steps", "most_steps",
+    "first_exponent", "first_low", "first_high",
+    "over_standard", "over_standard_low", "over_standard_high", "slope_log", "slope_sqrt",
+    "predicted", "reason",
 ]  # fmt: skip
 
 
@@ -75,27 +77,32 @@ def test_what_a_smaller_size_failed_with_counts_there_alone() -> None:
         store.end(planned(n, d), "completed", 0.95 if d == 16 else 0.5)
     [row] = question(store, "fit d ~ L where acc > 0.9").rows
     assert (row["points"], row["censored"]) == (3, 2)
-    assert row["reason"].startswith("all points but 1 are censored")
+    assert row["low"] < 0 < row["high"]
 
 
-@pytest.mark.parametrize(("settled", "censored"), [(True, 0), (False, 4)])
-def test_where_a_sweep_settles_an_unsettled_size_is_a_bound_from_above(
-    settled: bool, censored: int
-) -> None:
-    budgets = (1000, 2000, 4000)
+def test_a_law_is_about_the_budgets_that_were_tried() -> None:
+    """With 1000 steps d = 2n is needed, with more n. That of the least budget stands beside it."""
     trials = [
         planned(n, d, seed, steps=steps)
         for n in (8, 16, 32, 64)
-        for d in WIDTHS[:4]
+        for d in WIDTHS
         for seed in range(3)
-        for steps in (budgets if settled else budgets[:1])
+        for steps in (1000, 4000)
     ]
-    trials += [planned(n, 32, seed, steps=1000) for n in (8, 16, 32, 64) for seed in (7, 8)]
     settle = {"factor": 4, "least": 2000, "most": 4000, "share": None}
-    store = ran(trials, lambda t: 0.95 if t["d"] >= 32 else 0.5, settle=settle, fresh_seeds=[7, 8])
-    answer = question(store, "fit d ~ L where acc > 0.9")
-    assert [row["censored"] for row in answer.rows] == [censored]
-    assert any(note.startswith("not settled: in 4 of 4") for note in answer.notes) != settled
+
+    def acc(trial: Row) -> float:
+        need = 2 * trial["n"] if trial["steps"] == 1000 else 16
+        return 0.95 if trial["d"] >= need else 0.5
+
+    store = ran(trials, acc, settle=settle)
+    [row] = question(store, "fit d ~ n where acc > 0.9").rows
+    assert (row["least_steps"], row["most_steps"], row["censored"]) == (1000, 4000, 0)
+    assert row["exponent"] == pytest.approx(0, abs=0.1)
+    assert row["first_exponent"] == pytest.approx(1, abs=0.1)
+    assert row["first_low"] < 1 < row["first_high"]
+    [at_first] = question(store, "fit d ~ n where acc > 0.9 and steps = 1000").rows
+    assert at_first["exponent"] == row["first_exponent"] and at_first["first_exponent"] is None
 
 
 def test_costs_and_expressions_along_the_size() -> None:

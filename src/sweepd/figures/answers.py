@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from math import ceil, floor, log10, sqrt
+from math import ceil, floor, inf, log10, sqrt
 from typing import TYPE_CHECKING, Any
 
 from sweepd.errors import UserError
@@ -51,9 +51,9 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
     `along` is the column of the horizontal axis, L or the size. A bar reaches from the largest
     value that failed to the least that passed, where the point is. An arrow down says that nothing
     smaller was tried to its end, an arrow up that nothing passed. Points of unsettled rows are
-    hollow. `laws` are the rows of a `fit` along the same column. Each law is drawn with a band. The
-    band lies between the lines through the law's middle that have the ends of the exponent's 95%
-    interval as their slopes.
+    hollow. `laws` are the rows of a `fit` along the same column. Each is drawn as the nearest line
+    that leaves no bar of its model, and not at all if its 95% interval has none. Its band lies
+    between the lines through its middle that have the ends of that interval as their slopes.
     """
     import altair as alt
 
@@ -175,16 +175,32 @@ def _laws(rows: Sequence[Row], laws: Sequence[Row], along: str) -> Iterator[dict
     line of theory's exponent. Three points are enough for each, since on logarithmic axes all of
     their lines are straight."""
     for law in laws:
-        xs = [row[along] for row in rows if row["model"] == law["model"]]
-        if law["exponent"] is None or not xs:
+        own = [row for row in rows if row["model"] == law["model"]]
+        if law["exponent"] is None or not own:
             continue
+        xs = [row[along] for row in own]
         middle = sqrt(min(xs) * max(xs))
-        level = law["factor"] * middle ** law["exponent"]
+        known = [
+            (x / middle, row["fail"] or 0, inf if row["value"] is None else row["value"])
+            for x, row in zip(xs, own, strict=True)
+        ]
+        # The law that is drawn stays within what is known of each size: of all such laws in the
+        # interval, the one that is nearest to the fit.
+        fitted = law["factor"] * middle ** law["exponent"]
+        steps = [law["low"] + (law["high"] - law["low"]) * step / 200 for step in range(201)]
+        for slope in sorted([law["exponent"], *steps], key=lambda s: abs(s - law["exponent"])):
+            low = max(low / x**slope for x, low, _ in known)
+            high = min(high / x**slope for x, _, high in known)
+            if low < high:
+                break
+        else:
+            continue
+        level = min(max(fitted, low), high)
         for x in (min(xs), middle, max(xs)):
             ends = [level * (x / middle) ** law[end] for end in ("low", "high")]
             place = {"model": law["model"], "x": x}
             yield {**place, "part": "band", "y": min(ends), "to": max(ends)}
-            yield {**place, "part": "fitted law", "y": level * (x / middle) ** law["exponent"]}
+            yield {**place, "part": "fitted law", "y": level * (x / middle) ** slope}
             if law["predicted"]:
                 at = level * (x / middle) ** _number(law["predicted"])
                 yield {**place, "part": "theory's exponent", "y": at}

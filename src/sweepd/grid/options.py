@@ -51,6 +51,7 @@ OF_ANSWERS = {
     "fit": (
         *("exponent", "low", "high", "growth", "factor", "points", "censored", "predicted"),
         *("weight_constant", "weight_log", "weight_power", "weight_sqrt", "weight_plateau"),
+        *("least_steps", "most_steps", "first_exponent", "first_low", "first_high"),
         *("over_standard", "over_standard_low", "over_standard_high"),
         *("slope_log", "slope_sqrt", "reason"),
     ),

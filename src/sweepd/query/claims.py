@@ -318,7 +318,8 @@ def _in_words(row: AnswerRow, known: Known) -> str:
         if row["exponent"] is None:
             return f"no exponent ({row['reason']})"
         exponent = Range(row["low"], row["high"], row["exponent"])
-        return f"exponent {exponent} over {row['points']} sizes"
+        budget = f" at up to {row['most_steps']} steps" if row["most_steps"] else ""
+        return f"exponent {exponent} over {row['points']} sizes{budget}"
     passed, failed = row.get("steps"), row.get("fail_steps")
     if isinstance(known, Range) and known.middle is None:
         passed, failed = passed if known.high < inf else None, failed if known.low else None

@@ -16,18 +16,19 @@ from sweepd.query.database import Views
 from sweepd.query.expressions import Column, Node
 from sweepd.query.grouping import Grouping
 from sweepd.query.laws import LAW_NAMES, Point, Tried, difference, fit, refusal, weights
-from sweepd.query.minima import Merit, min_rows
+from sweepd.query.minima import Merit, MinRow, min_rows
 from sweepd.query.parser import Question
-from sweepd.query.settled import settled_marks
 from sweepd.query.verbs import VerbRows, deciding_of, merged_notes
 
 OVER_STANDARD = ("over_standard", "over_standard_low", "over_standard_high")
 COLUMNS = (
     *("exponent", "low", "high", "growth", "factor", *(f"weight_{name}" for name in LAW_NAMES)),
-    *("points", "censored", "seeds", *OVER_STANDARD, "slope_log", "slope_sqrt", "predicted"),
-    "reason",
+    *("points", "censored", "seeds", "least_steps", "most_steps"),
+    *("first_exponent", "first_low", "first_high"),
+    *(*OVER_STANDARD, "slope_log", "slope_sqrt", "predicted", "reason"),
 )
-"""The columns of a row of `fit` besides those of its group."""
+"""The columns of a row of `fit` besides those of its group. A law is about what was tried, with
+least_steps to most_steps; first_exponent is that of what ran with least_steps alone."""
 PER_HALVING = ("per_halving", "per_halving_low", "per_halving_high")
 """The columns of `min … by steps` that say how many times as many steps one halving of the
 minimised value costs, with the ends of the 95% interval."""
@@ -57,29 +58,23 @@ def growth(
         if least := [value for value in values if value <= 0]:
             raise UserError(f"`{name}` is {least[0]} somewhere: power laws are of positive numbers")
 
-    # A point for each group and each value of the column to fit along. Where a sweep settles its
-    # answers and more training may change a row of `min`, the fails there may be due to the
-    # training budget, so only passes count.
+    # A point for each group and each value of the column to fit along. A pass is proof, and a fail
+    # is only as good as its training budget. So the law is about the budgets that were tried, and
+    # the law of the least of them stands beside it: the two show what more training has changed.
     finer = replace(grouping, group=(*grouping.group, along))
     rows = min_rows(views, finer, cells)
-    passes_only = [False for _ in rows]
-    if views.selection.settles:
-        passes_only = [mark.settled != "yes" for mark in settled_marks(views, rows, condition)]
-    points: dict[tuple[Any, ...], list[Point]] = defaultdict(list)
-    for row, only in zip(rows, passes_only, strict=True):
-        *key, x = row.columns.values()
-        tried = []
-        for value, same in row.by_value.items():
-            best = max(
-                same, key=lambda cell: (cell.outcome is True, cell.passed / (cell.decided or 1))
-            )
-            tried.append(Tried(value, best.passed, 0 if only else best.decided - best.passed))
-        points[tuple(key)].append(Point(x, tuple(tried)))
+    by_group: dict[tuple[Any, ...], list[MinRow]] = defaultdict(list)
+    for row in rows:
+        by_group[tuple(row.columns.values())[:-1]].append(row)
+    points = {key: [_point(row, along) for row in same] for key, same in by_group.items()}
 
     laws = []
     known_exponents = predictions() if cells and (node, along) == (Column("d"), "L") else {}
     for where, members in grouping.rows(cells):
-        own = points[tuple(where.values())]
+        key = tuple(where.values())
+        own = points.get(key, [])
+        budgets = {p.steps for cell in members for p in cell.points if p.decided and p.steps}
+        first, last = min(budgets, default=None), max(budgets, default=None)
         chained = all(cell.row.get("cot") is not False for cell in members)
         known = [point for point in own if point.informative]
         slope_log, slope_sqrt = slopes([point.x for point in known])
@@ -87,6 +82,8 @@ def growth(
             "points": len(known),
             "censored": sum(not point.bracketed for point in known),
             "seeds": min((c.decided for c in members if c.outcome is not None), default=0),
+            "least_steps": first,
+            "most_steps": last,
             "slope_log": slope_log,
             "slope_sqrt": slope_sqrt,
             "predicted": known_exponents.get((where["task"], where["model"])) if chained else None,
@@ -97,6 +94,11 @@ def growth(
             law |= {name: getattr(fitted, name) for name in ("exponent", "low", "high", "factor")}
             law |= {f"weight_{name}": weight for name, weight in weights(own).items()}
             law["growth"] = fitted.direction
+        if first != last:
+            of_first = [_point(row, along, first) for row in by_group[key]]
+            if not refusal(of_first):
+                at = fit(of_first)
+                law |= {"first_exponent": at.exponent, "first_low": at.low, "first_high": at.high}
         if where["model"] != "standard":
             standard = points.get(tuple((where | {"model": "standard"}).values()), [])
             if over := difference(own, standard):
@@ -106,12 +108,20 @@ def growth(
     notes = merged_notes(finer, cells)
     if any(law["seeds"] == 1 for law in laws):
         notes.append("one seed: how far seeds lie apart is guessed from what widths and sizes show")
-    if any(passes_only):
-        notes.append(
-            f"not settled: in {sum(passes_only)} of {len(rows)} points only passes count, as "
-            "bounds from above; their fails may be due to the training budget"
-        )
     return VerbRows([*grouping.group, *COLUMNS], laws, deciding_of(rows, merit), notes)
+
+
+def _point(row: MinRow, along: str, steps: int | None = None) -> Point:
+    """Returns what was tried at one value of the column to fit along: at each value the best cell,
+    of those with this budget of steps if one is given."""
+    tried = []
+    for value, same in row.by_value.items():
+        if steps is not None:
+            same = [point for cell in same for point in cell.points if point.steps == steps]
+        if same:
+            best = max(same, key=lambda c: (c.outcome is True, c.passed / (c.decided or 1)))
+            tried.append(Tried(value, best.passed, best.decided - best.passed))
+    return Point(row.columns[along], tuple(tried))
 
 
 def slopes(xs: Sequence[float]) -> tuple[float | None, float | None]:

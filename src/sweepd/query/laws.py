@@ -41,10 +41,14 @@ where that would take more than MOST steps."""
 MOST = 200
 MARGIN = 3.0
 """How far, in octaves, the levels reach beyond the tried values on either side."""
+BELOW = 1.0
+"""How far, in octaves, a level may lie below the smallest value that was tried anywhere. Where that
+value passes at several sizes, nothing else says how small a value would do, and a law as steep as
+one likes would fit. So growth that happens below the grid is not counted."""
 LEAST_POINTS = 3
-LEAST_BRACKETED = 2
-"""The number of points with both passes and fails that a fit needs. With fewer, a slope fits as
-well as any steeper one."""
+LEAST_BRACKETED = 1
+"""The numbers of points that a fit needs, and of those with both passes and fails. With only passes
+or only fails, the interval would say what was held beforehand and nothing else."""
 
 ERRORS = (0.0, 0.1, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5)
 """The standard deviations, in octaves, that the error of a size may have."""
@@ -138,6 +142,7 @@ class Levels:
         share = STRAY + (1 - 2 * STRAY) * (1 + np.tanh(z / 2)) / 2
         log = (passed * np.log(share) + failed * np.log1p(-share)).sum(axis=1)
         likelihood: Array = np.exp(log - log.max())
+        likelihood[:, self.grid < self.low - BELOW] = 0
         return likelihood
 
 
@@ -269,10 +274,13 @@ class _Sizes:
         grid: (levels,). likelihoods: (scales, levels) at each x.
         """
         # The shares (errors, levels, levels) of the levels that a size may have (last axis) where
-        # the law says a level (middle axis).
+        # the law says a level (middle axis). What lies above the grid counts at its top, where
+        # every width fails as well. What lies below it is impossible.
         apart = grid[:, None] - grid
         normal = np.array([np.exp(-0.5 * (apart / (error or TINY)) ** 2) for error in ERRORS])
-        kernels = normal / normal.sum(axis=2, keepdims=True)
+        kernels = normal / normal.sum(axis=2, keepdims=True).max(axis=1, keepdims=True)
+        upper = slice(len(grid) // 2, None)
+        kernels[:, upper, -1] += 1 - kernels[:, upper].sum(axis=2)
         likelihood = np.array([np.einsum("ejk,sk->jse", kernels, each) for each in likelihoods])
         # The prior: of a scale its inverse, and of an error the share of the range around it.
         rising = np.array(ERRORS)
@@ -299,6 +307,7 @@ class _Sizes:
             rest = np.clip(at - below, 0, 1)[..., None].astype(np.float32)
             log = (log - log.max()).astype(np.float32)
             total += log[below] * (1 - rest) + log[below + 1] * rest
+            total[at < 0] += np.log(TINY)
         likelihood: Array = np.exp(total, dtype=np.float64).sum(axis=2)
         return likelihood
 

@@ -52,7 +52,7 @@ def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
         return [], []
     if answer.verb == "fit":
         law = ("exponent", "95%", "growth", "likely laws", "points", "censored", "seeds")
-        beside = ("over standard", "predicted", "reason")
+        beside = ("budget", "with less", "over standard", "predicted", "reason")
         return [*answer.group, *law, *beside], [_law(row) for row in answer.rows]
     scores = [name for name in ("acc", "95%", "seeds' acc") if "acc" in answer.about]
     for score in sorted(answer.about - {"acc"}):
@@ -128,11 +128,17 @@ def _law(row: Row) -> dict[str, Any]:
     if row["over_standard"] is not None:
         interval = between("over_standard_low", "over_standard_high")
         over = f"{row['over_standard']:+.2f} ({interval})"
+    less = ""
+    if row["first_exponent"] is not None:
+        interval = between("first_low", "first_high")
+        less = f"{row['first_exponent']:.2f} ({interval}) at {row['least_steps']} steps"
     return {
         **row,
         "exponent": row["exponent"] and round(row["exponent"], 2),
         "95%": between("low", "high"),
         "likely laws": ", ".join(f"{name} {-w:.2f}" for w, name in heavy),
+        "budget": row["most_steps"] and f"up to {row['most_steps']} steps",
+        "with less": less,
         "over standard": over,
     }
 

@@ -84,6 +84,28 @@ def test_a_request_to_cancel_stops_the_launch(
     assert notes == ["cancelled: saving what runs"]
 
 
+def test_a_request_to_cancel_waits_for_no_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a bucket with a million objects that may take minutes."""
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(driver, "COMPACTION_SECONDS", 0.0)
+    listing, listed = threading.Event(), threading.Event()
+
+    def compact(self: Store, at_least: int) -> int:
+        listing.set()
+        assert listed.wait(30)
+        return 0
+
+    monkeypatch.setattr(Store, "compact", compact)
+    store, stopping = Store.create(str(tmp_path)), threading.Event()
+    with driver.driving(simulated(), store, stopping, print) as number:
+        assert listing.wait(30)
+        store.request_cancel(number)
+        assert stopping.wait(30)
+        listed.set()
+
+
 def test_what_was_saved_of_a_sweep_outlives_its_next_launch() -> None:
     plan = simulated()
     first = driver.sweep_info(plan)

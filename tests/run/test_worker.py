@@ -15,6 +15,7 @@ from sweepd.run.worker import (
     REPORTS_SHARE,
     SLICES_TO_HANG,
     LaunchSpec,
+    flush_seconds,
     slice_seconds,
 )
 from sweepd.search.base import MOST_MOVES
@@ -54,6 +55,12 @@ def test_a_trial_moves_as_often_as_it_gets_on(gains: list[int]) -> None:
         step += gain
         in_vain = 0 if gain else in_vain + 1
         assert watchdog._may_move(made.trials[0], step) is (in_vain <= MOST_MOVES)
+
+
+def test_metrics_go_with_checkpoints_where_many_trials_run() -> None:
+    """With the default of 30 seconds between checkpoints, from 300 slots on."""
+    assert flush_seconds(2) == flush_seconds(100) == 10.0
+    assert all(slots / flush_seconds(slots) <= 10 for slots in (2, 100, 300, 10_000))
 
 
 def test_a_laptop_hears_once_a_second() -> None:

@@ -39,6 +39,8 @@ trials that another sweep's driver runs."""
 COMPACTION_SECONDS = 60.0
 """The seconds after which the driver of a running sweep checks again whether there are files to
 compact."""
+COMPACTION_SHARE = 0.05
+"""The most of its time that a driver spends on that."""
 FILES_WHILE_RUNNING, FILES_AT_THE_END = 1000, 64
 """The least number of new files that are compacted while a sweep runs, and at its end."""
 
@@ -90,7 +92,7 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
     """Holds a plan's sweep for the block, as its only driver. Yields the number of the launch.
 
     First, what could not be written before is taken into the store, and the sweep is saved. Until
-    the block ends, a thread looks after the store. `stopping` is set when somebody cancels the
+    the block ends, two threads look after the store. `stopping` is set when somebody cancels the
     launch, or when the store gives the sweep to another driver. Raises EnvironmentFailure where
     another driver holds the sweep.
     """
@@ -114,9 +116,9 @@ def driving(plan: Plan, store: Store, stopping: threading.Event, note: Note) -> 
             note(f"took in {moved} objects that could not be written before")
         _save(plan, store)
         number = store.new_launch({"sweep": name, **provenance(plan.grid.base)})
-        threading.Thread(
-            target=_look_after, args=(store, number, stopping, over, note), daemon=True
-        ).start()
+        heeding = (store, number, stopping, over, note)
+        threading.Thread(target=_heed, args=heeding, daemon=True).start()
+        threading.Thread(target=_compact, args=(store, over, note), daemon=True).start()
         yield number
     finally:
         over.set()
@@ -169,27 +171,32 @@ def _save(plan: Plan, store: Store) -> None:
     store.save_sweep(name, plan.grid.resolved_text(), info, plan.rows())
 
 
-def _look_after(
+def _heed(
     store: Store, number: int, stopping: threading.Event, over: threading.Event, note: Note
 ) -> None:
-    """Looks after the store until the launch is over. Stops the launch if `sweepd cancel` asks for
-    it on any machine. Compacts the many files that a long launch writes, which spares their
-    readers."""
-    looked = time.monotonic()
+    """Stops the launch if `sweepd cancel` asks for it on any machine, until the launch is over."""
     while not over.wait(POLL_SECONDS):
         with suppress(EnvironmentFailure):  # a store that does not answer now may do so later
             if store.cancel_requested(number):
                 note("cancelled: saving what runs")
                 stopping.set()
                 return
-        if time.monotonic() - looked > COMPACTION_SECONDS:
-            try:
-                store.compact(FILES_WHILE_RUNNING)
-            except EnvironmentFailure:
-                continue  # as above
-            except Exception as error:  # the sweep goes on without it, and can still be cancelled
-                note(f"files cannot be compacted, which is tried again: {error!r}")
-            looked = time.monotonic()
+
+
+def _compact(store: Store, over: threading.Event, note: Note) -> None:
+    """Compacts the many files that a long launch writes, which spares their readers, until the
+    launch is over."""
+    pause = COMPACTION_SECONDS
+    while not over.wait(pause):
+        began = time.monotonic()
+        try:
+            store.compact(FILES_WHILE_RUNNING)
+        except EnvironmentFailure:
+            pass  # as above
+        except Exception as error:  # the sweep goes on without it
+            note(f"files cannot be compacted, which is tried again: {error!r}")
+        # Of a million objects on S3 a listing alone takes minutes.
+        pause = max(COMPACTION_SECONDS, (time.monotonic() - began) / COMPACTION_SHARE)
 
 
 def _run_round(

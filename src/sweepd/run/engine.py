@@ -60,7 +60,7 @@ from sweepd.run.tune_hooks import (  # noqa: E402
     Suggestions,
     Watchdog,
 )
-from sweepd.run.worker import LaunchSpec, Worker, reach, slice_seconds  # noqa: E402
+from sweepd.run.worker import LaunchSpec, Worker, flush_seconds, reach, slice_seconds  # noqa: E402
 from sweepd.search.base import Search  # noqa: E402
 from sweepd.store.store import Store  # noqa: E402
 
@@ -216,7 +216,8 @@ def run(
         "gpus": per_trial.gpus,
     }
     most = at_once(placement)
-    spec = replace(spec, slice_seconds=slice_seconds(most, spec.hang_seconds))
+    slices, flushes = slice_seconds(most, spec.hang_seconds), flush_seconds(most)
+    spec = replace(spec, slice_seconds=slices, flush_seconds=flushes)
     # All slots fill at once. Older Tunes wait for each worker before they start the next.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(most)
     end = EndOfRun(stopping)

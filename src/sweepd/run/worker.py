@@ -31,7 +31,7 @@ from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
 from sweepd.run.own_code import as_launched
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt, log_line
+from sweepd.trial.attempt import FLUSH_SECONDS, Attempt, log_line
 
 PR_SET_PDEATHSIG = 1
 """The option of Linux's prctl(2) that sets which signal a process gets when its parent dies."""
@@ -41,6 +41,8 @@ REPORTS_SHARE = 1 / 3
 """The most of the driver's time that reports are to take."""
 REPORT_SECONDS = 1.1e-3
 """The seconds of the driver's CPU that a report takes (docs/performance.md)."""
+FLUSHES_A_SECOND = 10.0
+"""The most objects of metrics a second that are to be written besides those at checkpoints."""
 UNFIT_SECONDS = 2.0
 """The seconds that a worker whose card cannot be used takes to say so, besides a slice."""
 SLICES_TO_HANG = 4
@@ -52,6 +54,12 @@ def slice_seconds(slots: int, hang_seconds: float) -> float:
     """Returns how long a trial trains between two reports where `slots` trials run at once."""
     seconds = max(LEAST_SLICE_SECONDS, slots * REPORT_SECONDS / REPORTS_SHARE)
     return min(seconds, hang_seconds / SLICES_TO_HANG) if hang_seconds else seconds
+
+
+def flush_seconds(slots: int) -> float:
+    """Returns how long metric rows wait to be written where `slots` trials run at once. Each write
+    is an object, to which all later listings come."""
+    return max(FLUSH_SECONDS, slots / FLUSHES_A_SECOND)
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,8 @@ class LaunchSpec:
     hang_seconds: float = 0.0
     """The seconds that a trial may go without a step before its worker is killed; 0 means for
     ever."""
+    flush_seconds: float = FLUSH_SECONDS
+    """The seconds that metric rows wait for others or for a checkpoint, with which they go too."""
     slice_seconds: float = LEAST_SLICE_SECONDS
     """The seconds that a trial trains between two reports, unless a rule waits for a check."""
     record: Mapping[str, Any] | None = None
@@ -206,6 +216,7 @@ class Worker(tune.Trainable):
                 self.device,
                 spec.checkpoint_seconds,
             )
+            attempt.flush_seconds = spec.flush_seconds
             attempt.begin()
         return attempt
 

@@ -38,7 +38,8 @@ from sweepd.trial.runs import Check, Run, StepRow
 from sweepd.trial.training import Training
 
 FLUSH_SECONDS = 10.0
-"""The seconds that metric rows wait for others, so that they are written together."""
+"""The seconds that metric rows wait for others, so that they are written together, if few enough
+trials run at once."""
 REPORTED = ("status", "step", "acc", "chain_acc", "loss", "total", "independent", "error")
 """The columns of an attempt's row that are reported, besides the metrics of its trial."""
 MOST_PRINTED = 2**20
@@ -89,6 +90,7 @@ class Attempt:
         """The step of the newest checkpoint."""
         self.started = datetime.now(UTC)
         self.flushed = self.checkpointed = time.monotonic()
+        self.flush_seconds = FLUSH_SECONDS
         self.printed = Printed()
         self.failure: EnvironmentFailure | None = None
         """Why the store could not be written. The attempt is over then."""
@@ -199,7 +201,7 @@ class Attempt:
             now = time.monotonic()
             if now - self.checkpointed >= self.checkpoint_seconds:
                 self._checkpoint(run)
-            elif now - self.flushed > FLUSH_SECONDS:
+            elif now - self.flushed > self.flush_seconds:
                 self._flush()
             if now >= until or (ruled and len(run.checks) > checks):
                 return

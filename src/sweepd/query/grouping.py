@@ -82,12 +82,18 @@ def group(
     sizes = {"size", "L", *(size_fields.get(cell.row["task"], "size") for cell in selected)}
     ranked = _ranked(views, question, sizes)
     of_problems = views.axes
+    # Codes are told apart only where a task and a model have run with several.
+    code = views.code_column
+    if code and len({(c.row["task"], c.row["model"], c.row["code"]) for c in cells}) == len(
+        {(c.row["task"], c.row["model"]) for c in cells}
+    ):
+        code = []
     if question.verb in ("frontier", "max"):
         of_problems = tuple(axis for axis in views.axes if axis in views.selection.task_fields)
     if question.by is None:
-        named = _default(views, [axis for axis in varying if axis in of_problems], ranked)
+        named = _default(views, code, [axis for axis in varying if axis in of_problems], ranked)
     else:
-        named = _asked(views, question.by, along)
+        named = _asked(views, code, question.by, along)
     group = tuple(dict.fromkeys(named))
     tuned = tuple(axis for axis in varying if axis in views.selection.tune - ranked.union(group))
     in_columns = {*group, *(n.name for _, n in question.expressions if isinstance(n, Column))}
@@ -141,15 +147,17 @@ def _ranked(views: Views, question: Question, sizes: set[str]) -> set[str]:
     return ranked | sizes if ranked & sizes else ranked
 
 
-def _default(views: Views, varying: Sequence[str], ranked: set[str]) -> list[str]:
+def _default(
+    views: Views, code: Sequence[str], varying: Sequence[str], ranked: set[str]
+) -> list[str]:
     """Returns the columns that group a question without `by`. They are task, size, L, model, the
     code where cells differ by it, and the `varying` axes. Nuisance axes and what the question ranks
     are left out."""
-    names = ["task", "size", "L", "model", *views.code_column, *varying]
+    names = ["task", "size", "L", "model", *code, *varying]
     return [name for name in names if name not in ranked | views.selection.tune]
 
 
-def _asked(views: Views, by: Sequence[str], along: str | None) -> list[str]:
+def _asked(views: Views, code: Sequence[str], by: Sequence[str], along: str | None) -> list[str]:
     """Returns the columns that group a question with `by`: those that it names, besides task, model
     and, where cells differ by it, code. Raises UserError for a column that cannot group."""
     allowed = ["task", "size", "L", "model", *views.code_column, *views.axes, *COSTS]
@@ -158,7 +166,7 @@ def _asked(views: Views, by: Sequence[str], along: str | None) -> list[str]:
             raise UserError(f"by {name}: group by one of {', '.join(sorted(allowed))}")
         if name == along:
             raise UserError(f"by {name}: a fit along {name} needs several values in a group")
-    return ["task", *by, "model", *views.code_column]
+    return ["task", *by, "model", *code]
 
 
 def _sizes_vary(cells: Sequence[Cell]) -> bool:

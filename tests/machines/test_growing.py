@@ -49,16 +49,22 @@ from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeP
 together = parameter.RayParams
 # Each raylet unpacks and deletes what a job brings: they must not share a folder.
 parameter.RayParams = lambda **given: together(**given, temp_dir=mkdtemp(dir="/tmp"))
+
+
+class Refusing(FakeMultiNodeProvider):
+    def create_node_with_resources_and_labels(self, *_, **__):
+        raise RuntimeError("An error occurred (VcpuLimitExceeded) when …")
 """
 START = f"""
 export RAY_FAKE_CLUSTER=1 AUTOSCALER_UPDATE_INTERVAL_S=1 RAY_enable_autoscaler_v2=1
 export RAY_CLOUD_INSTANCE_ID={HEAD} RAY_OVERRIDE_NODE_ID_FOR_TESTING={HEAD}
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=0123456789abcdef PATH={BIN}:$PATH PYTHONPATH=/mnt
-ray start --head --num-cpus=0 --autoscaling-config=/mnt/fake.json --dashboard-host=10.99.0.11
+ray start --head --num-cpus=0 --autoscaling-config=/mnt/MODULE.json --dashboard-host=ADDRESS
 """
 CLUSTER = """
 kind: address
-address: http://10.99.0.11:8265
+address: http://ADDRESS:8265
+start_seconds: 20
 results: /mnt/sweepd-results
 nodes: {core: {most: 2, cpus: 1}}
 """
@@ -71,13 +77,29 @@ seeds: [0, 1]
 """
 
 
-def test_from_no_worker_to_none(lab: Shell) -> None:
-    lab.write("fake.json", json.dumps(CONFIG))
+def start(lab: Shell, address: str, module: str) -> None:
+    """Starts Ray on a machine, with one of Ray's providers of nodes."""
+    provider = {**CONFIG["provider"], "module": f"apart.{module}"}  # type: ignore[dict-item]
+    lab.write(f"{module}.json", json.dumps({**CONFIG, "provider": provider}))
     lab.write("apart.py", APART)
-    lab.write("cluster.yaml", CLUSTER)
+    lab.write("cluster.yaml", CLUSTER.replace("ADDRESS", address))
     lab.write("grid.yaml", GRID)
-    ssh = ("ssh", "-q", "-o", "StrictHostKeyChecking=no", "-i", "/mnt/key", "10.99.0.11")
-    subprocess.run([*lab.command[:-1], *ssh, START], check=True, capture_output=True)
+    ssh = ("ssh", "-q", "-o", "StrictHostKeyChecking=no", "-i", "/mnt/key", address)
+    command = START.replace("MODULE", module).replace("ADDRESS", address)
+    subprocess.run([*lab.command[:-1], *ssh, command], check=True, capture_output=True)
+
+
+def test_a_refused_node_is_told_and_ends_the_launch(lab: Shell) -> None:
+    start(lab, "10.99.0.12", "Refusing")
+    lab.environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef"}
+    told = lab.run("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes", exits=3).stderr
+    assert "Failed to launch 1 nodes of type core: An error occurred (VcpuLimitExceeded)" in told
+
+
+def test_from_no_worker_to_none(lab: Shell) -> None:
+    start(lab, "10.99.0.11", "FakeMultiNodeProvider")
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        lab.environment.pop(name, None)
 
     def nodes() -> list[str]:
         rows = lab.rows("cluster", "status", "cluster.yaml")

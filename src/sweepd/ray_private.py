@@ -326,14 +326,16 @@ def _end_of(file: Path) -> list[str]:
 
 
 def nodes_and_types() -> list[tuple[str, Mapping[str, float]]]:
-    """Returns the nodes of the Ray that was joined, those that its autoscaler is starting among
-    them: the type of each, and its resources, which nobody knows before it is up.
+    """Returns the nodes of the Ray that was joined, if any, those that its autoscaler is starting
+    among them: the type of each, and its resources, which nobody knows before it is up.
 
     The public `ray.nodes` says no types, and nothing of nodes that are starting. Without the
     private part only nodes that are up are returned, and "" as their types.
     """
     import ray
 
+    if not ray.is_initialized():
+        return []
     try:
         from ray.autoscaler.v2.sdk import get_cluster_status
 

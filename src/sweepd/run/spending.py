@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sweepd.grid.placement import Nodes, Placement
+from sweepd.ray_private import nodes_and_types
 
 if TYPE_CHECKING:
     from sweepd.run.tune_hooks import Listener
@@ -58,14 +59,8 @@ def within_limits(
 def _an_hour(types: Mapping[str, Nodes]) -> float:
     """Returns what the nodes of the Ray that was joined cost in dollars an hour. A node of a type
     that the cluster file does not name costs what the dearest of its size does."""
-    import ray
-
-    from sweepd.ray_private import nodes_and_types
-
-    if not types or not ray.is_initialized():
-        return 0.0
     price = 0.0
-    for name, resources in nodes_and_types():
+    for name, resources in nodes_and_types() if types else ():
         size = resources.get("CPU", 0), resources.get("GPU", 0)
         alike = [one for one in types.values() if (one.cpus, one.gpus) == size]
         known = [types[name]] if name in types else alike or types.values()

@@ -58,6 +58,9 @@ class Truth:
     sizes: int = 6
     search: str = "staircase"
     shared: bool = False
+    lowest: bool = False
+    """Whether the level of the first size lies within an octave of the smallest width, on either
+    side, so that the grid sees some sizes from above alone."""
 
     @property
     def lengths(self) -> list[float]:
@@ -73,7 +76,7 @@ class Truth:
     @property
     def name(self) -> str:
         steps = "½" if self.widths == HALVES else "1"
-        shared = " shared" if self.shared else ""
+        shared = " shared" if self.shared else " lowest" if self.lowest else ""
         return (
             f"{self.exponent:4.1f}{self.noise:7.1f}{shared:7}{self.error:6.2f}"
             f"{self.sizes:5}/{self.reach:.0f} {steps:>4}{self.seeds:6}  {self.search:10}"
@@ -104,6 +107,8 @@ def found(truth: Truth, count: int, rng: np.random.Generator, shape: str = "") -
     climbs = bends(truth, shape)
     for _ in range(count):
         start = rng.uniform(least, max(least, most - max(climbs)))
+        if truth.lowest:
+            start = rng.uniform(least - 2, least)
         levels = start + np.array(climbs) + truth.error * rng.normal(size=truth.sizes)
         level = dict(zip(lengths, levels, strict=True))
         needs: dict[object, float] = {}
@@ -227,6 +232,9 @@ GROWTH = (
     replace(HALF, widths=OCTAVES),
     replace(HALF, shared=True),
     replace(HALF, sizes=4),
+    replace(NOISY, lowest=True),
+    replace(NOISY, noise=0.3, lowest=True),
+    replace(HALF, lowest=True),
 )
 WIDE = Truth(0.0, 0.3, reach=3.0, search="grid")
 INTERVALS = tuple(

@@ -126,7 +126,7 @@ def _panels(
     dash = alt.StrokeDash(
         "settled:N",
         scale=alt.Scale(domain=SETTLED, range=[[1, 0], [3, 2]]),
-        legend=alt.Legend(title="frontier", symbolType="stroke", symbolStrokeColor=LINE),
+        legend=alt.Legend(title="boundary", symbolType="stroke", symbolStrokeColor=LINE),
     )
     for part in sorted(line_parts):
         _, *edges = part.split()

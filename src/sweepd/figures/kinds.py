@@ -121,7 +121,7 @@ KINDS = {
         lambda asked: partial(least, asked.least, asked.laws.answer.rows, asked.against),
     ),
     "heatmap": FigureKind(
-        "The score of each cell, and the frontier between what passed and what failed.",
+        "The score of each cell, and the boundary between what passed and what failed.",
         lambda asked: partial(heatmap, asked.least),
     ),
     "settle": FigureKind(

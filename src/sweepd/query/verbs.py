@@ -125,7 +125,7 @@ def frontier(
     if solved := sum(cell.row["solved"] > 0 for cell in cells):
         notes.append(
             f"censored: {solved} of {len(cells)} cells have seeds that stopped as solved; their "
-            "score is a bound from below, so one that is not shown may belong here"
+            "score is at least that, so one that is not shown may belong here"
         )
     if tied:
         notes.append(f"tied: {tied} more cells have the cost and the score of a row that is shown")

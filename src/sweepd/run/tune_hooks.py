@@ -5,7 +5,6 @@ Tune schedules, places and supervises. Everything that must survive is in the st
 
 from __future__ import annotations
 
-import pickle
 import re
 import threading
 import time
@@ -34,7 +33,7 @@ from sweepd.ray_private import (
     give_time_to_save,
     workers_that_did_not_start,
 )
-from sweepd.run.worker import LaunchSpec
+from sweepd.run.worker import LaunchSpec, Sent
 from sweepd.search.base import MOST_MOVES, Search
 from sweepd.search.seeds import Outcome
 from sweepd.store.names import attempt_number
@@ -120,8 +119,8 @@ class Suggestions(Disposable, Searcher):
             return Searcher.FINISHED if self.search.finished else None
         self.in_flight[trial_id] = trial
         attempt = attempt_number(self.spec.launch, self.search.tries[trial.id])
-        sent = {"index": self.index[trial.id], "trial": pickle.dumps(trial), "attempt": attempt}
-        return {**sent, **self.worker}
+        index = self.index[trial.id]
+        return {"index": index, "sent": Sent(trial), "attempt": attempt, **self.worker}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         if result["status"] is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import math
-import pickle
 import signal
 import socket
 import sys
@@ -106,6 +105,20 @@ class LaunchSpec:
         return replace(self, trials=(), in_full=frozenset(), classes=classes)
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A trial on its way to its worker. Tune copies and prints what it hands on, and this is one
+    short name to it."""
+
+    trial: Trial
+
+    def __deepcopy__(self, memo: object) -> Sent:
+        return self
+
+    def __repr__(self) -> str:
+        return self.trial.id
+
+
 class Worker(tune.Trainable):
     """An actor that runs one attempt after another.
 
@@ -192,7 +205,7 @@ class Worker(tune.Trainable):
             reach(self.spec.address, self.spec.launch, self.spec.record, self.spec.imports)
             self.reached = True
         spec, number = self.spec, self.config["attempt"]
-        trial: Trial = pickle.loads(self.config.pop("trial"))  # of which no report tells
+        trial = self.config.pop("sent").trial  # of which no report tells
 
         def note(line: str) -> None:
             self.store.append_log(trial.id, log_line(number, line))

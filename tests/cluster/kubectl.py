@@ -28,6 +28,8 @@ def main() -> None:
         made["metadata"]["uid"] = f"uid of {made['kind']}"
         (folder / f"{made['kind']}.json").write_text(json.dumps(made))
         answer = made
+    elif verb == "auth" and (folder / "refused").read_text() == verb:
+        sys.exit("E1126 memcache.go:265] a log\nError from server (Forbidden): no")
     elif verb == "get" and arguments == ["rayjobs"]:
         for name, job in kept.items():
             if job["kind"] == "RayJob":

@@ -165,6 +165,14 @@ def test_more_code_than_a_configmap_holds(cluster: KubeRay, work: Work, kubectl:
         cluster.start(work, print)
 
 
+def test_what_a_launch_needs_of_kubernetes(cluster: KubeRay, kubectl: Path) -> None:
+    [check] = cluster.checks()
+    assert check.ok and check.detail == "RayJobs can be made in namespace default"
+    (kubectl / "refused").write_text("auth")
+    [check] = cluster.checks()
+    assert not check.ok and check.detail == "Error from server (Forbidden): no"
+
+
 def test_no_kubectl(cluster: KubeRay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EnvironmentFailure, match="no command kubectl"):

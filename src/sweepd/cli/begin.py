@@ -267,11 +267,11 @@ def _cluster_checks(site: Cluster, address: str) -> Iterator[Check]:
         return
     try:
         site.check_results(address)
-        if "://" in address:  # of a folder that all nodes share, this machine need not be one
+        if "://" in address:  # a folder that the nodes share need not be one of this machine
             Store.prospect(address).check_writable()
-        yield Check("results", True, f"{address} can be written from here")
+            yield Check("write", True, f"{address} can be written from here")
     except SweepdError as error:
-        yield Check("results", False, str(error))
+        yield Check("write", False, str(error))
     yield from site.checks()
 
 

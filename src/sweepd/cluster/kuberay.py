@@ -150,7 +150,7 @@ class KubeRay(Batch):
             self._kubectl("auth", "can-i", "create", "rayjobs")
             yield Check("kuberay", True, f"RayJobs can be made in namespace {self.namespace}")
         except EnvironmentFailure as failure:
-            yield Check("kuberay", False, str(failure))
+            yield Check("kuberay", False, str(failure).splitlines()[-1])  # before it stands a log
 
     def idle_seconds(self) -> float:
         options = (self.ray.model_extra or {}).get("autoscalerOptions", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +49,7 @@ def within_limits(
                     stopping.set()
                     return
 
-    if placement.ray:
+    if placement.ray or placement.max_hours < math.inf:
         threading.Thread(target=look, daemon=True).start()
     try:
         yield

@@ -4,6 +4,7 @@ that refuses what Amazon may refuse. Covers `cluster/aws.py`."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,8 @@ def test_an_account_that_has_all_passes(account: Amazon, tmp_path: Path) -> None
         ("no role", "spot", "aws iam create-service-linked-role --aws-service-name spot.amazonaws"),
         ("no bucket", "write", "s3://theirs/sweeps: there is no such bucket"),
         ("no key", "credentials", "`aws configure` sets them"),
+        ("no profile", "credentials", "The config profile (mine) could not be found"),
+        ("no boto3", "boto3", "pip install 'sweepd[aws]'"),
     ],
 )
 def test_what_is_missing_is_told_and_nothing_is_started(
@@ -87,6 +90,10 @@ def test_what_is_missing_is_told_and_nothing_is_started(
         account.quota = 2.0
     elif said == "no role":
         boto3.client("iam", "us-west-2").delete_role(RoleName=SPOT_ROLE)
+    elif said == "no profile":
+        monkeypatch.setenv("AWS_PROFILE", "mine")
+    elif said == "no boto3":
+        monkeypatch.setitem(sys.modules, "boto3", None)
     elif said == "no bucket":
         path.write_text(path.read_text().replace("s3://ours", "s3://theirs"))
     else:

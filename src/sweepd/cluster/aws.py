@@ -15,10 +15,10 @@ SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 """The role by which Amazon starts spot instances. An account has it once somebody has made it."""
 QUOTAS = {
     ("G", "VT"): ("L-DB2E81BA", "L-3819A6DF"),
-    ("P",): ("L-417A185B", "L-7212CCBC"),
     ("A", "C", "D", "H", "I", "M", "R", "T", "Z"): ("L-1216C47A", "L-34B43A08"),
 }
-"""Amazon's quotas of cores by the first letters of types of instances: on demand, and spot."""
+"""Amazon's quotas of cores by the first letters of types of instances: on demand, and spot. Those
+of the largest cards differ by generation, and are not looked at."""
 
 
 class AWS(Cloud):
@@ -55,15 +55,17 @@ class AWS(Cloud):
 
     def checks(self) -> Iterator[Check]:
         yield from super().checks()
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-
+        try:
+            import boto3
+            from botocore.exceptions import BotoCoreError, ClientError
+        except ImportError as error:
+            yield Check("boto3", False, f"{error}: `pip install 'sweepd[aws]'`")
+            return
         section = autoscaler.prepared(self.config())["available_node_types"]
         provider = self.ray["provider"]
-        session = boto3.Session(
-            region_name=provider["region"], **provider.get("aws_credentials", {})
-        )
+        where = {"region_name": provider["region"], **provider.get("aws_credentials", {})}
         try:
+            session = boto3.Session(**where)
             who = session.client("sts").get_caller_identity()["Arn"]
         except (BotoCoreError, ClientError) as error:
             yield Check("credentials", False, f"{error}; `aws configure` sets them")
@@ -108,11 +110,11 @@ def _started(session: Any, name: str, node_config: Mapping[str, Any]) -> Check:
 def _within_quota(session: Any, name: str, node_config: Mapping[str, Any]) -> Check:
     """Returns whether one such node fits into the account's quota. Amazon looks at that only when a
     node is to be started for real."""
-    kind = node_config["InstanceType"]
-    family = re.match("[a-z]+", kind)[0].upper()  # type: ignore[index]  # all begin with letters
+    kind = node_config.get("InstanceType", "")  # else a launch template names it
+    family = re.sub("[^a-z].*", "", kind).upper()
     codes = next((codes for of, codes in QUOTAS.items() if family in of), None)
     if codes is None:
-        return Check(f"quota of {name}", True, f"not known for {kind}")
+        return Check(f"quota of {name}", True, f"not known for {kind or 'a launch template'}")
     asked = session.client("ec2").describe_instance_types(InstanceTypes=[kind])
     cores = asked["InstanceTypes"][0]["VCpuInfo"]["DefaultVCpus"]
     asking = {"ServiceCode": "ec2", "QuotaCode": codes[_is_spot(node_config)]}

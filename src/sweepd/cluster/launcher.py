@@ -365,9 +365,12 @@ class GCP(Cloud):
 
     def checks(self) -> Iterator[Check]:
         yield from super().checks()
-        import google.auth
-        from google.auth.exceptions import GoogleAuthError
-
+        try:
+            import google.auth
+            from google.auth.exceptions import GoogleAuthError
+        except ImportError as error:
+            yield Check("google.auth", False, f"{error}: `pip install 'sweepd[gcp]'`")
+            return
         try:
             google.auth.default()
             yield Check("credentials", True, "Google's library finds some")

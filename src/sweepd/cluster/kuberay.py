@@ -33,6 +33,8 @@ MOST_BYTES = 1_000_000
 LABEL = "app.kubernetes.io/managed-by=sweepd"
 SWEEP, RESULTS = "sweepd/sweep", "sweepd/results"
 """The annotations of a job that name its sweep and its results."""
+COMING = ("new", "Initializing")
+"""The stages of jobs whose head has not come. One that a queue of Kubernetes' holds has others."""
 ENDED = ("Complete", "Failed", "ValidationFailed")
 """The stages of jobs that are over. Before a job's submitter has run there is no output."""
 GONE = "gone"
@@ -208,7 +210,7 @@ class KubeRay(Batch):
                     shown = self._pass_on(job, shown, note)
                 if stage in (GONE, *ENDED):
                     return _exit_code(job, found.get("status", {}))
-                if found and stage != "Running" and time.monotonic() - began > self.start_seconds:
+                if stage in COMING and time.monotonic() - began > self.start_seconds:
                     why = "; ".join(self._waiting(found)) or stage
                     self._kubectl("delete", "rayjob", job)
                     raise EnvironmentFailure(

@@ -108,6 +108,8 @@ def test_what_could_not_be_handed_over_leaves_nothing(
         ("{kind: slurm, folder: /a b, cpus: 8}", ["folder: String should match"]),
         ("{kind: slurm, folder: /a}", ["cpus: Field required"]),
         ("{kind: slurm, folder: /a, cpus: 8, after: keep}", ["after: Input should be 'down'"]),
+        ("{kind: slurm, folder: /a, cpus: 8, max_dollars: 5}", ["max_dollars: no node has a pri"]),
+        ("{kind: slurm, folder: /a, cpus: 8, max_hours: -1}", ["max_hours: Input should be great"]),
         ("{kind: slurm, folder: /a, cpus: 8, gpu: 1}", ["gpu: no such key"]),
         ("{kind: slurm, folder: /a, cpus: 8, sbatch: {nodes: 2}}", ["sbatch.nodes: sweepd sets"]),
         ("{kind: slurm, folder: /a, cpus: 8, sbatch: {exclusive: false}}", ["sbatch.exclusive"]),

@@ -59,6 +59,9 @@ def load_cluster(path: Path) -> Cluster:
     else:
         for keys, message in cluster.faults():
             document.refuse(keys, message)
+        limited = cluster.max_dollars and not document.problems
+        if limited and not any(nodes.price for nodes in cluster.types().values()):
+            document.refuse(("max_dollars",), "no node has a price here: name what each costs")
     for keys, text in _texts(document.data, ()):
         if name := PLACEHOLDER.search(text):
             document.refuse(keys, f"{name[0]} stands for one of yours: write it in its place")

@@ -241,6 +241,24 @@ IN_MODELS = {
         "def forward",
         "checkpoint",
     ),
+    "a buffer that no checkpoint holds": Mistake(
+        "x, _ = self.memory(x)",
+        "if self.training:\n"
+        "            self.kept = (self.kept or 0) + 1\n"
+        "            if self.kept % 10 == 1:\n"
+        "                noise = torch.randn(8) if self.kept > 1 else torch.zeros(8)\n"
+        "                self.register_buffer('noise', noise, persistent=False)\n"
+        "            x = x + self.noise\n"
+        "        x, _ = self.memory(x)",
+        "def forward",
+        "checkpoint",
+    ),
+    "a count that no checkpoint holds": Mistake(
+        "x, _ = self.memory(x)",
+        "self.kept = (self.kept or 0) + self.training\n        x, _ = self.memory(x)",
+        "def forward",
+        "checkpoint",
+    ),
     "numpy's noise in training": Mistake(
         "x, _ = self.memory(x)",
         "x, _ = self.memory(x)\n"

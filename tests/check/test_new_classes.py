@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweepd.check import own_process
+from sweepd.check.cases import cases_of
 from sweepd.check.own_process import inspect_new
 from sweepd.errors import UserError
 from sweepd.grid.spec import parse_grid
@@ -125,3 +126,53 @@ def test_classes_that_come_with_sweepd_are_not_inspected(
     monkeypatch.setattr(os, "posix_spawn", None)
     assert inspected(tmp_path, store, "pass", "pass", "task.name=lis", "model.name=standard") == []
     assert not Path(store.address, "checked").exists()
+
+
+LEAVES = """
+from dataclasses import dataclass
+from sweepd.models.standard import Standard
+
+BEFORE = []
+
+@dataclass(frozen=True)
+class Net(Standard):
+    def build(self, vocab, L, capacity, generator):
+        model = super().build(vocab, L, capacity, generator)
+        BEFORE.append(generator.initial_seed())
+        model.head.weight.data *= 1 + BEFORE[0] % 1000
+        return model
+
+@dataclass(frozen=True)
+class Loop:
+    n: int = 2
+    task = "walking"
+    size_field = "n"
+    metrics = {"acc": "up"}
+
+    def start(self, seed, device):
+        BEFORE.append(seed)
+        return self
+
+    def advance(self):
+        return {"acc": 1 / BEFORE[0]}
+"""
+
+
+def test_what_one_trial_leaves_to_the_next_is_found(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LEAVES)
+    task, cases = "task: {name: lis, n: 4}", []
+    net, lstm = (f"{task}\nmodel: {{name: {name}, d: 8}}" for name in ("mine.py:Net", "lstm"))
+    for given in (net, "loop: {name: mine.py:Loop}", lstm):
+        all_cases = cases_of(parse_grid(f"name: s\n{given}\n", "grid.yaml", [], tmp_path))
+        cases += [case for case in all_cases if case.kind in ("trial", "loop")]
+    of_model, of_loop, of_shipped = own_process.inspected(cases, tmp_path, print)
+    for findings, what in (
+        (of_model, "the loss of step 1 is "),
+        (of_loop, "acc of row 1 is "),
+    ):
+        *right, wrong = findings
+        assert all(finding.ok for finding in right), right
+        assert (wrong.check, wrong.ok, wrong.raised) == ("fresh", False, False)
+        assert f"gives other numbers after other trials in its process: {what}" in wrong.detail
+    [seen] = [finding for finding in of_shipped if finding.check == "fresh"]
+    assert seen.detail == "after other trials it gives the same numbers as in a fresh process"

@@ -16,7 +16,14 @@ import torch
 from sweepd.check.cases import Case, CaseKind, Finding, Wrong
 from sweepd.check.models import MODEL_CHECKS, Network
 from sweepd.check.tasks import TASK_CHECKS, commonest
-from sweepd.check.training import LOOP_CHECKS, TRIAL_CHECKS, Diverged, Rehearsal, Tryout
+from sweepd.check.training import (
+    LOOP_CHECKS,
+    TRIAL_CHECKS,
+    Diverged,
+    Elsewhere,
+    Rehearsal,
+    Tryout,
+)
 from sweepd.errors import SweepdError
 from sweepd.grid import registry
 from sweepd.grid.spec import Grid
@@ -50,29 +57,22 @@ Begin = Callable[[str], None]
 or end the process."""
 
 
-def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterator[Finding]:
+def inspect(
+    case: Case,
+    base: Path,
+    begin: Begin = lambda check: None,
+    elsewhere: Elsewhere | None = None,
+) -> Iterator[Finding]:
     """Yields what each check of a case says. The first that sees something wrong is the last."""
     begin("made")
+    make = maker(case, base, elsewhere)
     subject: type
     if case.kind == "loop":
-        subject = loop = registry.find_loop(case.where, base)
+        subject = registry.find_loop(case.where, base)
+    elif case.kind == "task":
+        subject = registry.find_task(case.where, base)
     else:
-        task_class = registry.find_task(case.task_where, base)
-        model_class = registry.find_model(case.model_where, base)
-        subject = task_class if case.kind == "task" else model_class
-
-    def make() -> Any:
-        """Returns what the checks look at. The user's code may raise in it."""
-        if case.kind == "loop":
-            return Tryout(loop(**case.model))
-        task = task_class(**case.task)
-        if case.kind == "task":
-            return task
-        architecture = model_class(**case.model)
-        if case.kind == "model":
-            return Network(architecture, task)
-        return Rehearsal(task, architecture, case.batch_size, case.lengths)
-
+        subject = registry.find_model(case.where, base)
     with preserved(), torch.set_grad_enabled(case.kind in ("trial", "loop")):
         looked_at: Any = None
         for name, check in CHECKS[case.kind].items():
@@ -99,6 +99,27 @@ def inspect(case: Case, base: Path, begin: Begin = lambda check: None) -> Iterat
                     place, statement = _place(subject, looked_at, *methods), ""
                 yield Finding(*about, False, error_text(error), place, True, statement)
             return
+
+
+def maker(case: Case, base: Path, elsewhere: Elsewhere | None = None) -> Callable[[], Any]:
+    """Returns a function that makes what the checks of a case look at. The user's code may raise in
+    it. Raises UserError for a class that cannot be used."""
+    if case.kind == "loop":
+        loop = registry.find_loop(case.where, base)
+        return lambda: Tryout(loop(**case.model), elsewhere)
+    task_class = registry.find_task(case.task_where, base)
+    model_class = registry.find_model(case.model_where, base)
+
+    def make() -> Any:
+        task = task_class(**case.task)
+        if case.kind == "task":
+            return task
+        architecture = model_class(**case.model)
+        if case.kind == "model":
+            return Network(architecture, task)
+        return Rehearsal(task, architecture, case.batch_size, case.lengths, elsewhere)
+
+    return make
 
 
 def _place(subject: type, looked_at: object, *culprits: object) -> str:

@@ -3,7 +3,8 @@
 
 `inspected` starts that process, and `main` is what it runs. The two speak by files: the one writes
 the cases, and the other a line of JSON for each check that begins, each case that takes long and
-each finding. So what was seen before a crash is not lost.
+each finding. So what was seen before a crash is not lost. Before any of the user's code runs,
+`main` forks a process for each trial and loop, in which the same trial runs afresh.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -19,8 +21,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweepd import cache
 from sweepd.check.cases import Case, Finding, cases_of
@@ -29,17 +32,22 @@ from sweepd.grid.axes import canonical
 from sweepd.grid.fingerprint import fingerprint, source, trial_files
 from sweepd.grid.registry import is_own
 from sweepd.grid.spec import Grid
-from sweepd.grid.user_files import is_own_file
+from sweepd.grid.user_files import error_text, is_own_file
 from sweepd.run.hanging import watched
 from sweepd.store.storage import failure
 from sweepd.store.store import Store
+
+if TYPE_CHECKING:
+    from sweepd.check.training import Elsewhere, Numbers
 
 MOST_SECONDS = 120
 """The seconds that the inspection of one case may take."""
 LONG_SECONDS = 10
 """The seconds after which people are told where the inspection of a case stands."""
+FRESH_SECONDS = 30
+"""The seconds that the same trial may take in a fresh process."""
 PROGRAM = "from sweepd.check.own_process import main; main()"
-VERSION = 4
+VERSION = 5
 """The version of the checks. A class that an earlier version held right is inspected again."""
 
 
@@ -175,6 +183,8 @@ def main() -> None:
     torch.set_num_threads(1)  # more would not pay for what is so small
     asked, answers, stack = map(Path, sys.argv[1:])
     given = json.loads(asked.read_text())
+    base, cases = Path(given["base"]), [Case(**data) for data in given["cases"]]
+    fresh = [_forked(case, base) if case.kind in ("trial", "loop") else None for case in cases]
     wrong: set[str] = set()
     with answers.open("a") as file, stack.open("w") as trace:
 
@@ -189,13 +199,52 @@ def main() -> None:
             tell(long=number, at=at)
 
         faulthandler.enable(trace)
-        for number, case in enumerate(Case(**data) for data in given["cases"]):
+        for number, (case, elsewhere) in enumerate(zip(cases, fresh, strict=True)):
             if {case.task_name, case.name} & wrong:
                 continue
             faulthandler.dump_traceback_later(given["seconds"], exit=True, file=trace)
             with watched(given["long"], partial(tell_long, number)):
-                for finding in inspect(case, Path(given["base"]), partial(tell_check, number)):
+                for finding in inspect(case, base, partial(tell_check, number), elsewhere):
                     tell(case=number, **asdict(finding))
                     if not finding.ok:
                         wrong.add(case.name)
             faulthandler.cancel_dump_traceback_later()
+
+
+def _forked(case: Case, base: Path) -> Elsewhere:
+    """Returns a function that runs a trial or a loop in a process that is forked now. It ends with
+    this one."""
+    ours, theirs = multiprocessing.Pipe()
+    context = multiprocessing.get_context("fork")
+    context.Process(target=_run_afresh, args=(theirs, case, base), daemon=True).start()
+    theirs.close()
+
+    def answer() -> Numbers | str:
+        try:
+            if not ours.poll(FRESH_SECONDS):
+                return f"it took more than {FRESH_SECONDS} s"
+            found: Numbers | str = ours.recv()
+            return found
+        except EOFError:
+            return "it died"
+
+    def elsewhere(steps: int) -> Callable[[], Numbers | str]:
+        ours.send(steps)
+        return answer
+
+    return elsewhere
+
+
+def _run_afresh(pipe: Connection, case: Case, base: Path) -> None:
+    """Waits until it is asked for so many steps or rows of a case, and answers with their
+    numbers."""
+    from sweepd.check.inspection import maker
+
+    try:
+        steps = pipe.recv()
+    except EOFError:  # the process that would ask has ended
+        return
+    try:
+        pipe.send(maker(case, base)().numbers(steps))
+    except Exception as error:  # a user's code may raise anything
+        pipe.send(error_text(error))

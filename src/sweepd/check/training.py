@@ -1,22 +1,29 @@
 """Checks of training itself: that of a model on a task, and that of a loop of the user's own.
 
-A trial in small takes three steps, is continued from a checkpoint and gives a few answers. A loop's
+A trial in small takes some steps, is continued from a checkpoint and gives a few answers. A loop's
 rows are read as a trial reads them: they can be used, they depend on the seed alone, and a loop
-that was saved and loaded goes on as if it had never stopped. What fails a check would still run,
-and its numbers would mean nothing.
+that was saved and loaded goes on as if it had never stopped. Both give the same numbers in a fresh
+process as after other trials. What fails a check would still run, and its numbers would mean
+nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import pickle
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sweepd.check.cases import Wrong
+from sweepd.check.models import TORCHS_OWN
 from sweepd.check.tasks import seed_all
 from sweepd.grid import metrics
 from sweepd.grid.settings import Evaluate, Stop, Train
@@ -30,6 +37,9 @@ from sweepd.trial.user_values import Unusable, unusable
 STEPS, SAVED = 3, 2
 """The number of steps that are trained, and the number of steps after which the checkpoint is
 made."""
+LONG, LONG_SECONDS = 24, 2.0
+"""The most steps, or rows of a loop, after which a continued run is compared with one that was
+never interrupted, and the seconds after which no more of them are trained."""
 ANSWERS = 16
 """The number of rows of the test sample."""
 SEED = 1
@@ -41,6 +51,13 @@ QUICK_SECONDS = 2.0
 """The seconds that the first row of a loop may take for it to be run with another seed too."""
 
 
+Numbers = Mapping[str, str]
+"""What a trial gives, by name: the same texts for the same bits."""
+Elsewhere = Callable[[int], Callable[[], Numbers | str]]
+"""Begins so many steps or rows of the same trial in a process in which nothing has run yet. Returns
+a function that waits for its numbers, or for a text that says why there are none."""
+
+
 class Rehearsal:
     """Trains a model on a task as a trial does. The checks are its methods: each returns what it
     saw, in words, and raises Wrong for what is wrong."""
@@ -49,15 +66,21 @@ class Rehearsal:
     """The model that is trained."""
 
     def __init__(
-        self, task: Task, architecture: Model, batch_size: int, lengths: Sequence[float]
+        self,
+        task: Task,
+        architecture: Model,
+        batch_size: int,
+        lengths: Sequence[float],
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.task, self.architecture, self.lengths = task, architecture, lengths
-        self.train = Train(steps=STEPS, batch_size=batch_size, warmup=0, decay=0.0)
+        self.train = Train(steps=LONG + 1, batch_size=batch_size, warmup=0, decay=0.0)
         self.step_seconds = 0.0
+        self.elsewhere = elsewhere
 
-    def _training(self) -> ScoredLonger:
-        few = Evaluate(check_every=STEPS, check_samples=ANSWERS, verdict_samples=ANSWERS)
-        settings = self.task, self.architecture, self.train, few, Stop(), 0, 0.0, "cpu"
+    def _training(self, seed: int = 0) -> ScoredLonger:
+        few = Evaluate(check_every=LONG + 1, check_samples=ANSWERS, verdict_samples=ANSWERS)
+        settings = self.task, self.architecture, self.train, few, Stop(), seed, 0.0, "cpu"
         return ScoredLonger(self.lengths, *settings)
 
     def check_training(self) -> str:
@@ -90,21 +113,35 @@ class Rehearsal:
         return "losses " + ", ".join(f"{loss:.3f}" for loss in losses)
 
     def check_checkpoint(self) -> str:
-        """Checks that a restored state trains on as if it had never stopped, bit for bit."""
+        """Checks that a restored state trains on as if it had never stopped, bit for bit, and that
+        the model keeps nothing else that changes from step to step."""
+        until = time.monotonic() + LONG_SECONDS
+        while self.straight.step < LONG and time.monotonic() < until:
+            seed_all(self.straight.step)
+            self.straight.train_step()
         resumed = self._training()
         resumed.restore(resumed.read(self.snapshot))
         seed_all(99)  # in another process the global generators have other states
-        while resumed.step < STEPS:
+        while resumed.step < self.straight.step:
             resumed.train_step()
-        straight = self.made.state_dict()
-        for name, value in resumed.model.state_dict().items():
-            if not torch.equal(value, straight[name]):
-                raise Wrong(
-                    f"trains on otherwise after a checkpoint: {name} differs after one step",
-                    "keep what `forward` changes in a buffer (register_buffer), and draw random "
-                    "numbers from torch alone",
-                )
-        return f"restored after {SAVED} steps, the next gives the same weights bit for bit"
+        cut = self.straight.step - SAVED
+        steps = f"{cut} steps" if cut > 1 else "one step"
+        weights = resumed.model.state_dict()
+        differing = [
+            k for k, value in self.made.state_dict().items() if not _same(value, weights[k])
+        ]
+        others = dict(_unsaved(resumed.model))
+        unsaved = [k for k, value in _unsaved(self.made) if not _same(value, others.get(k))]
+        what = [f"{name} differs after {steps}" for name in differing[:1]]
+        if unsaved:
+            what.append(f"it keeps {', '.join(unsaved[:3])}, which no checkpoint holds")
+        if what:
+            raise Wrong(
+                f"trains on otherwise after a checkpoint: {'; '.join(what)}",
+                "keep what `forward` changes in a buffer (register_buffer), and draw random "
+                "numbers from torch alone",
+            )
+        return f"restored after {SAVED} steps, it has the same weights {steps} later, bit for bit"
 
     def check_scores(self) -> str:
         """Checks that a test sample can be scored. Says what the grid's `lengths` give, and which
@@ -117,6 +154,24 @@ class Rehearsal:
         longer = [f"{name} {value:.3f}" for name, value in scores.items()]
         return "; ".join([f"{ANSWERS} rows in {seconds:.2f} s, {measured}", *longer, *missing])
 
+    def numbers(self, steps: int) -> Numbers:
+        """Returns what so many steps of another seed give: each loss, a hash of the weights, and
+        the test score."""
+        training = self._training(seed=1)
+        found: dict[str, str] = {}
+        for step in range(1, steps + 1):
+            seed_all(step)
+            found[f"the loss of step {step}"] = repr(float(training.train_step()[1]))
+        held = hashlib.sha256()
+        for value in training.model.state_dict().values():
+            held.update(value.numpy().tobytes())
+        score = training.test_score()
+        found["the hash of the weights"] = held.hexdigest()[:12]
+        return found | {"the test's loss": repr(score.loss), "the test's acc": repr(score.acc)}
+
+    def check_fresh(self) -> str:
+        return _compared(self.numbers, self.elsewhere, self.straight.step)
+
     def check_time(self) -> str:
         """Returns how long the fastest step took. In the first one libraries warm up."""
         rows = self.train.batch_size
@@ -125,10 +180,70 @@ class Rehearsal:
         )
 
 
+def _compared(numbers: Callable[[int], Numbers], elsewhere: Elsewhere | None, steps: int) -> str:
+    """Checks that a trial gives the same here, where other trials ran before it, as in a fresh
+    process."""
+    if elsewhere is None:
+        return "not compared with a fresh process"
+    asked = elsewhere(steps)
+    here = numbers(steps)
+    there = asked()
+    if isinstance(there, str):
+        return f"not compared with a fresh process: {there}"
+    for name, value in here.items():
+        if there[name] != value:
+            raise Wrong(
+                f"gives other numbers after other trials in its process: {name} is {value}, and "
+                f"{there[name]} in a fresh process",
+                "keep nothing from trial to trial: no global, no cache and no generator outside of "
+                "the objects that sweepd makes",
+            )
+    return "after other trials it gives the same numbers as in a fresh process"
+
+
+def _unsaved(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yields what a model keeps outside of its state_dict, by name: attributes, and buffers that
+    are not persistent."""
+    for path, module in model.named_modules():
+        kept = {k: value for k, value in vars(module).items() if k not in TORCHS_OWN}
+        buffers = dict(module.named_buffers(recurse=False))
+        kept |= {k: buffers[k] for k in buffers.keys() & module._non_persistent_buffers_set}
+        for name, value in kept.items():
+            yield ".".join(filter(None, (path, name))), value
+
+
+def _same(one: Any, other: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Returns whether two values hold the same numbers and texts, bit for bit. Weights and modules
+    are compared elsewhere."""
+    if one is other or id(one) in seen or isinstance(one, nn.Module | nn.Parameter):
+        return True
+    if type(one) is not type(other):
+        return False
+    inside = partial(_same, seen=seen | {id(one)})
+    match one:
+        case Tensor():
+            return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
+        case np.ndarray():
+            return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+        case torch.Generator():
+            return torch.equal(one.get_state(), other.get_state())
+        case random.Random() | np.random.Generator() | np.random.RandomState():
+            return pickle.dumps(one) == pickle.dumps(other)
+        case list() | tuple():
+            return len(one) == len(other) and all(map(inside, one, other))
+        case dict():
+            return one.keys() == other.keys() and all(inside(one[k], other[k]) for k in one)
+        case bool() | int() | float() | complex() | str() | bytes() | set() | np.generic():
+            return repr(one) == repr(other)
+        case _:
+            return inside(getattr(one, "__dict__", {}), getattr(other, "__dict__", {}))
+
+
 TRIAL_CHECKS: dict[str, Callable[[Rehearsal], str]] = {
     "training": Rehearsal.check_training,
     "checkpoint": Rehearsal.check_checkpoint,
     "scores": Rehearsal.check_scores,
+    "fresh": Rehearsal.check_fresh,
     "time": Rehearsal.check_time,
 }
 """The checks of a trial in their order. Each may rely on those before it."""
@@ -150,8 +265,8 @@ class Tryout:
     saved: bytes | None
     """The state after the first row; None where the loop has no `save`."""
 
-    def __init__(self, loop: Any) -> None:
-        self.loop = loop
+    def __init__(self, loop: Any, elsewhere: Elsewhere | None = None) -> None:
+        self.loop, self.elsewhere = loop, elsewhere
         self.made: Any = None
         """What the loop's `start` returned the last time."""
         self.seconds = 0.0
@@ -169,10 +284,11 @@ class Tryout:
         if self.slow:
             self._check_finite(run)
             return f"the first row can be used, and took {self.seconds:.0f} s"
-        self.saved = run.snapshot()
-        self.rows += [_next(run) for _ in range(ROWS - 1)]
+        self.saved, until = run.snapshot(), began + LONG_SECONDS
+        while len(self.rows) < ROWS or (len(self.rows) < LONG and time.monotonic() < until):
+            self.rows.append(_next(run))
         self._check_finite(run)
-        return f"the first {ROWS} rows can be used; the first took {self.seconds:.2g} s"
+        return f"the first {len(self.rows)} rows can be used; the first took {self.seconds:.2g} s"
 
     def _check_finite(self, run: OwnLoop) -> None:
         for step, row in enumerate(self.rows, 1):
@@ -223,6 +339,20 @@ class Tryout:
             )
         return "saved and loaded, it gives the same rows"
 
+    def numbers(self, rows: int) -> Numbers:
+        """Returns what so many rows of another seed give."""
+        run = self._run(SEED + 1)
+        return {
+            f"{name} of row {row}": repr(value)
+            for row in range(1, rows + 1)
+            for name, value in _next(run).items()
+        }
+
+    def check_fresh(self) -> str:
+        if self.seconds > QUICK_SECONDS:
+            return "not compared with a fresh process, as it is slow"
+        return _compared(self.numbers, self.elsewhere, len(self.rows))
+
     def _run(self, seed: int = SEED) -> OwnLoop:
         reported = metrics.directions(self.loop.metrics)
         run = OwnLoop(self.loop, reported, 0, Stop(), seed, None, "cpu")
@@ -231,7 +361,7 @@ class Tryout:
 
 
 def _next(run: OwnLoop) -> Scores:
-    """Returns the scores of a run's next row. They are empty at its end."""
+    """Returns the scores of a run's next row. They are empty once it has ended."""
     row = next(run.advance(), None)
     return row.scores if row else {}
 
@@ -251,5 +381,6 @@ LOOP_CHECKS: dict[str, Callable[[Tryout], str]] = {
     "rows": Tryout.check_rows,
     "seed": Tryout.check_seed,
     "checkpoint": Tryout.check_checkpoint,
+    "fresh": Tryout.check_fresh,
 }
 """The checks of a loop in their order. Each relies on those before it."""

@@ -57,7 +57,7 @@ def check(
 ) -> None:
     """Look whether a task, a model, a training loop or all of a grid keeps its promises.
 
-    A task and a model are also trained for three steps together, and a loop for two rows.
+    A task and a model are also trained for some steps together, and a loop for some rows.
     Exits with 2 if something is wrong, and says where and what to do.
     """
     from sweepd.check.cases import cases_of

@@ -25,12 +25,13 @@ DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLES = DOCS / "examples"
 PAGES = {
     "own.md": {"parity.py": 30, "lstm.py": 70, "grid.yaml": 12, "digits.py": 60, "digits.yaml": 12},
-    "own_examples.md": {"mqar.py": 40, "mqar.yaml": 12, "retnet.yaml": 12},
+    "own_examples.md": {"selective.py": 40, "selective.yaml": 12, "retnet.yaml": 12},
 }
 """The pages, and how many lines each file that they show has at most."""
 SHOWN = [(page, name, most) for page, files in PAGES.items() for name, most in files.items()]
 LINKED = {"own.md": {"script.yaml": 12, "script.py": 60},
-          "own_examples.md": {"retnet.py": 50, "mixer.py": 70, "ssm.py": 70}}  # fmt: skip
+          "own_examples.md": {"retnet.py": 50, "mixer.py": 70, "ssm.py": 70},
+          "query.md": {"claims.yaml": 30}}  # fmt: skip
 """Those that they link to."""
 
 
@@ -56,12 +57,12 @@ def test_every_other_example_is_linked_and_is_short() -> None:
 def test_the_scores_that_a_page_adds_to_a_task(tmp_path: Path) -> None:
     page = (DOCS / "own_examples.md").read_text().partition("## Scores of its own")[2]
     added = page.partition("```python\n")[2].partition("```")[0]
-    (tmp_path / "mqar.py").write_text((EXAMPLES / "mqar.py").read_text() + "\n\n" + added)
-    grid = "task: {name: mqar.py:Whole}\nmodel: {name: standard, d: 8}\ngoal: no_value < 0.1"
+    (tmp_path / "selective.py").write_text((EXAMPLES / "selective.py").read_text() + "\n\n" + added)
+    grid = "task: {name: selective.py:Whole}\nmodel: {name: standard, d: 8}\ngoal: no_letter < 0.1"
     case = cases_of(parse_grid(grid, "grid.yaml", [], tmp_path))[0]
     found = {finding.check: finding for finding in inspect(case, tmp_path)}
     assert all(finding.ok for finding in found.values())
-    assert found["metrics"].detail == "the right answers have acc 1, no_value 0"
+    assert found["metrics"].detail == "the right answers have acc 1, no_letter 0"
 
 
 def trained(
@@ -85,7 +86,7 @@ def trained(
 
 
 @pytest.mark.parametrize(
-    ("task", "fields"), [("parity.py:Parity", {"n": 6}), ("mqar.py:Mqar", {"pairs": 2})]
+    ("task", "fields"), [("parity.py:Parity", {"n": 6}), ("selective.py:Selective", {"n": 2})]
 )
 @pytest.mark.parametrize("model", ["lstm.py:Lstm", "standard"])
 def test_each_pair_of_them_trains_and_is_scored(
@@ -104,7 +105,7 @@ def test_each_pair_of_them_trains_and_is_scored(
     [
         ("lstm.py:Lstm", "lis", 300, 1e-2, {"n": 2, "value_range": 16}, 0.8),
         ("mixer.py:Mixer", "parity.py:Parity", 150, 1e-2, {"n": 7}, 0.95),
-        ("ssm.py:Ssm", "mqar.py:Mqar", 250, 5e-3, {"pairs": 2, "length": 8}, 0.8),
+        ("ssm.py:Ssm", "selective.py:Selective", 150, 5e-3, {"n": 2, "room": 6}, 0.8),
         ("retnet.py:RetNet", "lis", 250, 5e-3, {"n": 3, "value_range": 16}, 0.8),
     ],
 )
@@ -115,7 +116,7 @@ def test_each_model_learns_a_task(
     assert score and score.acc is not None and score.acc >= least
 
 
-TASKS = ["parity.py:Parity", "mqar.py:Mqar"]
+TASKS = ["parity.py:Parity", "selective.py:Selective"]
 
 
 @pytest.mark.parametrize(

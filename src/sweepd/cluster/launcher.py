@@ -289,11 +289,11 @@ def _all_packages(wanted: Iterable[Requirement]) -> Iterator[str]:
 
 
 ALONE = (
-    "(setsid flock -n /tmp/sweepd-alone bash -c 'left={first}; while [ $left -gt 0 ]; do sleep 60; "
+    "setsid flock -n /tmp/sweepd-alone bash -c 'left={first}; while [ $left -gt 0 ]; do sleep 60; "
     "if pgrep -x raylet; then left=10; else left=$((left - 1)); fi; done; "
-    "sudo -n shutdown -h now || shutdown -h now' > /dev/null 2>&1 < /dev/null &)"
+    "sudo -n shutdown -h now || shutdown -h now' > /dev/null 2>&1 < /dev/null &"
 )
-"""A command that leaves a process behind, which shuts the machine down once no raylet has run there
+"""A command, which Ray puts in parentheses, that leaves a process behind, which shuts the machine down once no raylet has run there
 for ten minutes, or since its start for `first` minutes. So no machine goes on costing whose setup
 failed, or whose head is gone."""
 

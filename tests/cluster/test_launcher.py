@@ -240,7 +240,8 @@ def test_a_node_without_a_raylet_shuts_itself_down(
     command = command.replace("/tmp/sweepd-alone", str(tmp_path / "lock"))
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     for _ in range(2):  # `ray up` may run it again
-        subprocess.run(["bash", "-c", f"true && ({command})"], check=True, env=path)  # as Ray does
+        as_ray_does = f"true && ({command})"
+        subprocess.run(["bash", "-c", as_ray_does], check=True, env=path)
     wait_until((tmp_path / "down").exists, 20)
     left = 20 if not minutes else minutes + 10
     assert (tmp_path / "slept").read_text() == "60\n" * left

@@ -293,9 +293,9 @@ ALONE = (
     "if pgrep -x raylet; then left=10; else left=$((left - 1)); fi; done; "
     "sudo -n shutdown -h now || shutdown -h now' > /dev/null 2>&1 < /dev/null &"
 )
-"""A command, which Ray puts in parentheses. It leaves a process behind, which shuts the machine down
-once no raylet has run there for ten minutes, or since its start for `first` minutes. So no machine
-goes on costing whose setup failed, or whose head is gone."""
+"""A command, which Ray puts in parentheses. It leaves a process behind, which shuts the machine
+down once no raylet has run there for ten minutes, or since its start for `first` minutes. So no
+machine goes on costing whose setup failed, or whose head is gone."""
 
 
 class Cloud(Launcher):

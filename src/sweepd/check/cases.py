@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sweepd.grid.axes import Block, Point
+from sweepd.grid.fingerprint import is_program
 from sweepd.grid.registry import fields_of
 from sweepd.grid.spec import Grid
 
@@ -93,13 +94,15 @@ Chosen = tuple[Block, Point]
 
 def cases_of(grid: Grid) -> list[Case]:
     """Returns the cases of a grid: each task and each model at its smallest and its largest size,
-    and each in the smallest trial. A grid of loops has each loop at its smallest size.
+    and each in the smallest trial. A grid of loops has each loop at its smallest size. A program is
+    no case (`check.programs`).
 
     A model's width is always the smallest. What is wrong with a wide model is wrong with a narrow
     one too, and is seen sooner there.
     """
     if grid.blocks["loop"]:
-        return [_loop_case(block) for block in grid.blocks["loop"]]
+        loops = [block for block in grid.blocks["loop"] if not is_program(block.where)]
+        return [_loop_case(block) for block in loops]
     tasks = sorted(_choices(grid, "task"), key=lambda choice: choice[1].value.size)
     # A model without a width counts as the narrowest.
     models = sorted(_choices(grid, "model"), key=lambda c: float(getattr(c[1].value, "d", 0)))

@@ -22,6 +22,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sweepd.closest import closest
+from sweepd.grid.fingerprint import is_program
 from sweepd.grid.options import column
 from sweepd.grid.registry import REQUIRED, Parameter, fields_of, parameters
 from sweepd.grid.user_files import error_text, raised_at
@@ -96,7 +97,8 @@ class Block:
     keys: Keys
     where: str = ""
     """The class of the task or model as the grid writes it, such as `lis` or
-    `path/to/file.py:Name`; "" for a block of settings."""
+    `path/to/file.py:Name`; of a program its block (`program.Program`); "" for a block of
+    settings."""
     alias: str | None = None
     """The name that `as:` gives to the task or model, if there is an `as:`."""
 
@@ -104,6 +106,7 @@ class Block:
         """Returns the block as it may be written in a grid."""
         values = {name: [plain(value) for value in axis] for name, axis in self.axes.items()}
         named = {"name": self.where} if self.where else {}
+        named = json.loads(self.where) if is_program(self.where) else named
         named |= {"as": self.alias} if self.alias else {}
         return named | {name: axis[0] if len(axis) == 1 else axis for name, axis in values.items()}
 

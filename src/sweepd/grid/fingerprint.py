@@ -16,6 +16,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,6 +40,10 @@ LOOP = ("trial/own_loop.py",)
 """The files of sweepd that a trial of a user's own loop runs besides the loop. What these files
 import runs too."""
 INSTALLED = {"site-packages", "dist-packages"}
+LOCKS = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "requirements.txt")
+"""The files that say which libraries a program uses. Those beside its files are part of it."""
+MOST_BYTES = 2**26
+"""The largest size of a file of a program, in bytes. A larger file holds data."""
 Parsed = tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]
 _THIS_FILE = Path(__file__).read_text(encoding="utf-8")
 
@@ -75,8 +80,14 @@ def source(kind: Kind, name: str, base: Path) -> Path:
     """Returns the file that defines a task, a model or a loop. It is found without importing it.
 
     `lis` is one of ours. `path/to/file.py:Name` is relative to `base`. `package.module:Name` is
-    looked for as Python would. Raises FileNotFoundError if there is no such file.
+    looked for as Python would. Of a program it is its first file, or `base` if it names none.
+    Raises FileNotFoundError if there is no such file, or not all of a program's.
     """
+    if is_program(name):
+        files = program_files(name, base).values()
+        if gone := [file for file in files if not file.is_file()]:
+            raise FileNotFoundError(f"there is no {gone[0]}")
+        return next(iter(files), base)
     where, colon, _ = name.rpartition(":")
     path: Path | None = None
     if where.endswith(".py"):
@@ -121,9 +132,69 @@ def fingerprint(files: Iterable[Path], base: Path) -> Code:
     return Code(_hex(" ".join(sorted(digests.values()))), digests)
 
 
+def is_program(where: str) -> bool:
+    """Returns whether a loop is a program (`grid.program`), by what says where it is."""
+    return where.startswith("{")
+
+
+def called(where: str) -> str:
+    """Returns what a message calls a class or a program, by what says where it is."""
+    return str(json.loads(where)["program"]) if is_program(where) else where
+
+
+def program_files(where: str, base: Path) -> dict[str, Path]:
+    """Returns the files of a program by their paths from `base`: those that its command and its
+    `files` name, what Python files among them import beside them, and LOCKS beside any of these.
+
+    Raises FileNotFoundError for what is not there, and UserError for what is no Python.
+    """
+    block = json.loads(where)
+    words = (word for word in shlex.split(block["program"]) if word[:1] != "/")
+    named = [*map(Path, filter(os.path.isfile, (f"{base}/{word}" for word in words)))]
+    for path in (base / name for name in block.get("files", ())):
+        if base.is_relative_to(os.path.normpath(path)):
+            raise UserError(f"{path} has all of the grid's folder; name what the program reads")
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        named += [file for file in inside if not (file.is_dir() or _left_out(file, path))]
+    found: dict[str, Path] = {}
+    for path in map(Path, map(os.path.normpath, named)):
+        beside = trial_files(path, roots=()) if path.suffix == ".py" else [path]
+        beside += [folder / lock for folder in (path.parent, base) for lock in LOCKS]
+        for file in beside:
+            if file == path or (file.is_file() and not file.is_relative_to(PACKAGE)):
+                found[Path(os.path.relpath(file, base)).as_posix()] = file
+    return found
+
+
+def _left_out(path: Path, folder: Path) -> bool:
+    """Returns whether a file of a folder is hidden there, or made by Python."""
+    parts = path.relative_to(folder).parts
+    return any(part.startswith(".") or part == "__pycache__" for part in parts)
+
+
+def _program_code(where: str, base: Path) -> Code:
+    """Returns the code of a program: its block without its fields, and the content of its files."""
+    block = json.loads(where)
+    block.pop("files", None)
+    digests = {"the grid's `program`": _hex(json.dumps(block, sort_keys=True))}
+    for name, path in program_files(where, base).items():
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no {path}")
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(
+                f"{path}: more than {MOST_BYTES:,} bytes, of which results would keep a copy; give "
+                "the program its data by a field or an absolute path"
+            )
+        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return Code(_hex(json.dumps(digests, sort_keys=True)), digests)
+
+
 def trial_code(classes: Iterable[Class], base: Path) -> Code:
     """Returns the code that trials of a task and a model, or of a loop, run. Raises
     FileNotFoundError as `source` does, and UserError as `fingerprint` does."""
+    for _, where in classes:
+        if is_program(where):
+            return _program_code(where, base)
     sources = {kind: source(kind, where, base) for kind, where in classes}
     roots = LOOP if "loop" in sources else TRAINING
     return fingerprint(trial_files(*sources.values(), roots=roots), base)

@@ -30,7 +30,7 @@ from sweepd.grid.axes import (
     shown,
     value_schema,
 )
-from sweepd.grid.fingerprint import FOLDERS, Kind
+from sweepd.grid.fingerprint import FOLDERS, Kind, is_program
 from sweepd.grid.metrics import Better, directions, is_share
 from sweepd.grid.options import (
     CONFIRMING,
@@ -44,6 +44,7 @@ from sweepd.grid.options import (
     TrackerName,
 )
 from sweepd.grid.placement import Resources
+from sweepd.grid.program import read_program
 from sweepd.grid.registry import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
@@ -387,6 +388,8 @@ class _Reader:
         if not isinstance(raw, dict):
             self.refuse(keys, f"{shown(raw)} is not a mapping; write {kind}: {{name: …, …}}")
             return []
+        if kind == "loop" and "program" in raw:
+            return [self.program(raw, keys)]
         if "name" not in raw:
             self.refuse(keys, f"which {kind}? Write `name: …`")
             return []
@@ -412,6 +415,22 @@ class _Reader:
                 )
             )
         return found
+
+    def program(self, raw: dict[str, Any], keys: Keys) -> Block | None:
+        """Returns the block of a program (`loop: {program: …}`)."""
+        seeds = self.raw.get("seeds")
+        many = len(seeds) if isinstance(seeds, list) else 2 if isinstance(seeds, dict) else 1
+        found = read_program(self.document, raw, keys, self.base, seeds=many)
+        if not found:
+            return None
+        where, cls, axes = found
+        alias = Point(raw["as"], (*keys, "as"))
+        if not self.may_be_called("loop", where, alias):
+            return None
+        self.kinds.setdefault("loop", {})[alias.value] = cls
+        return read_block(
+            self.document, cls, axes, keys, name=alias.value, where=where, alias=alias.value
+        )
 
     def read_aliases(self, raw: dict[str, Any], names: int, keys: Keys) -> Sequence[Point | None]:
         """Returns the alias of each of a block's names, or None for each if it gives none."""
@@ -440,6 +459,7 @@ class _Reader:
         elif own and (file := folder / f"{called}.py").is_file():
             message = f"the name of what comes with sweepd ({file}); choose another"
         elif other != name:
+            other = "another program" if is_program(other) else other
             message = f"{other} is called so already ({self.document.place(place)}); choose another"
         if message:
             self.refuse(alias.keys, f"{shown(called)}: {message}")

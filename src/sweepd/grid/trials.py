@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf, isfinite
-from typing import Any, ClassVar
+from typing import Any
 
 from sweepd.grid import lengths, metrics
 from sweepd.grid.axes import Point, canonical, columns, composed
 from sweepd.grid.costs import Costs, train_flops
-from sweepd.grid.fingerprint import Class
+from sweepd.grid.fingerprint import Class, is_program
 from sweepd.grid.metrics import BETTER, Better
 from sweepd.grid.options import column
+from sweepd.grid.program import COSTS, Program
 from sweepd.grid.registry import fields_of
 from sweepd.grid.settings import Evaluate, Stop, Train
 
-COSTS = ("params", "flops", "train_flops")
-"""The costs that a loop's `cost()` may state."""
 DIGITS = 20
 """The number of hex digits of a hash."""
 Texts = Mapping[str, str]
@@ -51,9 +50,9 @@ class LoopBudget:
     steps: int
     lr: float
 
-    extensible: ClassVar[bool] = False
-    """Whether a longer run passes through the same weights. A loop's need not, since the loop may
-    do with its `steps` what it likes."""
+    extensible: bool = False
+    """Whether a longer run may begin where a shorter one ended. A loop's can't, since the loop may
+    do with its `steps` what it likes. A program says so by the file `done` in its folder."""
 
     @property
     def trunk_end(self) -> int:
@@ -162,6 +161,11 @@ class Trial:
         if self.loop_where:
             return (("loop", self.loop_where),)
         return ("task", self.task_where), ("model", self.model_where)
+
+    @property
+    def program(self) -> Program | None:
+        """The program that it runs, if it runs one."""
+        return Program(self.loop_where) if is_program(self.loop_where) else None
 
     @property
     def effort(self) -> float:
@@ -277,10 +281,12 @@ def loop_trials(
         loop_where=loop.where,
         metrics=metrics.directions(loop.value.metrics),
     )
-    weights = {"loop": loop.identity}
-    whole = {**weights, "stop": canonical(stop.rules)}
+    whole = {"loop": loop.identity, "stop": canonical(stop.rules)}
+    parting = {"steps"} if facts.budget.extensible else set()
+    common = {name: value for name, value in loop.axes.items() if name not in parting}
+    trunk = {"loop": canonical({"name": loop.name, **common})}
     for seed in seeds:
-        yield _seeded(of_cell, seed, code, whole, weights)
+        yield _seeded(of_cell, seed, code, whole, trunk)
 
 
 def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
@@ -344,7 +350,9 @@ def loop_facts(loop: Any) -> LoopFacts:
     return LoopFacts(
         task,
         size,
-        LoopBudget(_steps(loop), _number(getattr(loop, "lr", 0.0))),
+        LoopBudget(
+            _steps(loop), _number(getattr(loop, "lr", 0.0)), getattr(loop, "continues", False)
+        ),
         params=None if (params := costs.get("params")) is None else int(params),
         flops=None if (flops := costs.get("flops")) is None else int(flops),
         train_flops=costs.get("train_flops"),

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from sweepd.grid.axes import Block
-from sweepd.grid.fingerprint import PACKAGE, Kind, source, trial_files
+from sweepd.grid.fingerprint import (
+    PACKAGE,
+    Kind,
+    is_program,
+    program_files,
+    source,
+    trial_files,
+)
 from sweepd.grid.registry import REQUIRED, is_own, parameters
 from sweepd.grid.spec import Grid
 
@@ -46,6 +53,9 @@ def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
     """
     found = OwnFiles()
     for kind, where in classes:
+        if is_program(where):
+            found.beside.update(program_files(where, base))
+            continue
         if not is_own(where):
             continue
         module, _, _ = where.rpartition(":")

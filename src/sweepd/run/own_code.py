@@ -15,8 +15,10 @@ from tempfile import TemporaryDirectory
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.fingerprint import (
     Class,
+    called,
     current_code,
     fingerprint,
+    is_program,
     source,
     trial_code,
     trial_files,
@@ -47,13 +49,13 @@ def keep_sources(plan: Plan, store: Store) -> Sources:
             continue
         code = trial_code(classes, base).digest
         if code not in plan.codes:
-            names = " or ".join(where for _, where in classes)
+            names = " or ".join(called(where) for _, where in classes)
             raise UserError(f"a file of {names} was changed meanwhile; launch again")
         of_code = sources.setdefault(code, {"beside": {}, "packages": {}})
         for place, paths in (("beside", files.beside), ("packages", files.packages)):
             for name, file in paths.items():
                 data = file.read_bytes()
-                if len(data) > MOST_BYTES:
+                if len(data) > MOST_BYTES and not is_program(classes[0][1]):
                     raise UserError(
                         f"{file}: {len(data):,} bytes are too many for code, of which results keep "
                         f"a copy; move its data to a file of its own (at most {MOST_BYTES:,})"
@@ -85,7 +87,8 @@ def folder_of(
     with TemporaryDirectory(prefix="sweepd-code-") as folder:
         base = _restore(info, store, Path(folder))
         base.joinpath(ORIGIN).write_text(json.dumps({**origin, "base": info.base}))
-        say(f"{info.base} lacks {gone[0]}: going on with the code that {store.address} keeps")
+        lacks = f"{info.base} lacks {called(gone[0])}"
+        say(f"{lacks}: going on with the code that {store.address} keeps")
         with _importable(folder):
             yield base
 
@@ -109,7 +112,7 @@ def as_launched(
     for classes in own:
         code = current_code(classes, base)
         if code is None or code.digest not in codes:
-            names = " or ".join(where for _, where in classes)
+            names = " or ".join(called(where) for _, where in classes)
             note = f"the code of {names} was changed since the launch: running the "
             note += f"launch's, which {store.address} keeps"
     if note:
@@ -118,7 +121,7 @@ def as_launched(
         stack.enter_context(_importable(folder))
     for classes in own:
         for kind, where in classes:
-            if is_own(where):
+            if is_own(where) and not is_program(where):
                 with suppress(UserError):  # the trial will raise it again, and record it
                     hold(kind, where, base)
     return base, note
@@ -142,6 +145,7 @@ def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
                 raise EnvironmentFailure(f"{store.address}: {name} lies outside of its grid")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(store.read_source(kept))
+            target.chmod(0o755)  # a program may be run
     return base
 
 
@@ -175,11 +179,17 @@ def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
                 theirs = source(kind, where, Path(info.base))
             except FileNotFoundError:
                 continue  # it has moved, or was on another machine
-            same_name = where.rpartition(":")[2] == block.where.rpartition(":")[2]
-            if not same_name or not (ours.samefile(theirs) or _code(ours) == _code(theirs)):
+            if is_program(block.where) or is_program(where):
+                mine = current_code([(kind, block.where)], grid.base)
+                same = mine == current_code([(kind, where)], Path(info.base))
+                same = same or (is_program(where) and ours.samefile(theirs))
+            else:
+                same = where.rpartition(":")[2] == block.where.rpartition(":")[2]
+                same = same and (ours.samefile(theirs) or _code(ours) == _code(theirs))
+            if not same:
                 raise UserError(
-                    f"{grid.document.place(block.keys)}: in sweep {sweep}, {block.name} is another "
-                    f"class, that of {theirs}; tell them apart by an alias (`as: …`), or by "
+                    f"{grid.document.place(block.keys)}: in sweep {sweep}, {block.name} is "
+                    f"another, that of {theirs}; tell them apart by an alias (`as: …`), or by "
                     "another results folder"
                 )
 

@@ -24,6 +24,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import TrialPlateauStopper
 
 from sweepd.errors import EnvironmentFailure
+from sweepd.grid.fingerprint import is_program
 from sweepd.grid.trials import Trial, competitors
 from sweepd.listing import duration
 from sweepd.ray_private import (
@@ -39,6 +40,7 @@ from sweepd.search.seeds import Outcome
 from sweepd.store.names import attempt_number
 from sweepd.store.store import Store
 from sweepd.trial.attempt import ledger_columns, log_line, storable
+from sweepd.trial.program import GRACE_SECONDS
 
 NODE_LOST = re.compile("[Nn]ode has (died|crashed)|The actor .* is unavailable")
 """A pattern of Ray's errors about an actor that was lost with its node. It also matches the error
@@ -316,7 +318,9 @@ class Rules(Disposable, FIFOScheduler):
         """Trials that Tune may forget, in the order in which they ended."""
 
     def on_trial_add(self, tune_controller: Any, trial: TuneTrial) -> None:
-        give_time_to_save(tune_controller, self.spec.slice_seconds + SAVE_SECONDS)
+        program = is_program(self.spec.trials[trial.config["index"]].loop_where)
+        seconds = SAVE_SECONDS + GRACE_SECONDS if program else SAVE_SECONDS
+        give_time_to_save(tune_controller, self.spec.slice_seconds + seconds)
 
     def choose_trial_to_run(self, tune_controller: Any) -> None:
         forget_ended(tune_controller, self.ended)

@@ -24,8 +24,9 @@ import ray
 from ray import tune
 
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
-from sweepd.grid.fingerprint import Class
+from sweepd.grid.fingerprint import Class, is_program
 from sweepd.grid.options import Goal
+from sweepd.grid.placement import Resources
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
 from sweepd.run.own_code import as_launched
@@ -137,7 +138,8 @@ class Worker(tune.Trainable):
         self.device = config["device"]
         torch.set_num_threads(config["threads"])
         self.unfit = ""
-        if config["gpus"]:
+        of_programs = all(is_program(where) for classes in spec.classes for _, where in classes)
+        if config["gpus"] and not of_programs:  # a program uses its cards itself
             from sweepd.trial.gpu import take_share
 
             try:
@@ -212,11 +214,12 @@ class Worker(tune.Trainable):
             self.store.flush_logs()
 
         # The user's code is loaded here and not in `setup`, where it is no trial's fault if the
-        # worker dies.
+        # worker dies. A program's files are read anew by each trial.
         with stepping(spec.hang_seconds, note):
-            if self.base is None:
+            if self.base is None or trial.program:
+                classes = (trial.classes,) if trial.program else spec.classes
                 self.base, self.said = as_launched(
-                    spec.sweep, spec.classes, spec.base, spec.codes, self.store, self.held
+                    spec.sweep, classes, spec.base, spec.codes, self.store, self.held
                 )
             if self.said:
                 note(self.said)
@@ -228,6 +231,8 @@ class Worker(tune.Trainable):
                 self.base,
                 self.device,
                 spec.checkpoint_seconds,
+                Resources(self.config["threads"], self.config["gpus"]),
+                spec.hang_seconds,
             )
             attempt.flush_seconds = spec.flush_seconds
             attempt.begin()

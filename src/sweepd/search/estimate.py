@@ -128,13 +128,14 @@ def _settling(
         for (size, _), ladders in stair.ladders.items():
             longer = 0.0
             for ladder in [one for one in ladders if not one.in_reserve][:BEST_RATES]:
-                start = ladder.base.trials[0].train.trunk_end
+                first = ladder.base.trials[0].train
+                start = first.trunk_end if first.extensible else 0
                 for rung in ladder.rungs[1:]:
                     train = rung.trials[0].train
                     share = 1.0 if whole else 1 - start / train.steps
                     left = (t for t in rung.trials[: rung.first] if t.id not in search.outcomes)
                     longer += share * sum(map(weight, left))
-                    start = train.trunk_end
+                    start = train.trunk_end if train.extensible else 0
                     if train.steps >= most:
                         break
             seeds = stair.confirming(ladders[0], ladders[0].base, search.outcomes)

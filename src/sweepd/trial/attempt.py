@@ -24,6 +24,7 @@ import torch
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import registry
+from sweepd.grid.placement import Resources
 from sweepd.grid.settings import Train
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_files import raised_at
@@ -34,6 +35,7 @@ from sweepd.trial import gpu
 from sweepd.trial.checkpoints import reachable
 from sweepd.trial.other_lengths import ScoredLonger
 from sweepd.trial.own_loop import OwnLoop
+from sweepd.trial.program import ProgramRun
 from sweepd.trial.runs import Check, Run, StepRow
 from sweepd.trial.training import Training
 
@@ -61,7 +63,7 @@ class Attempt:
     the store can't be written, EnvironmentFailure is raised to the caller.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         store: Store,
         trial: Trial,
@@ -70,7 +72,10 @@ class Attempt:
         base: Path,
         device: str,
         checkpoint_seconds: float,
+        resources: Resources = Resources(),  # noqa: B008 (it is frozen)
+        hang_seconds: float = 0.0,
     ) -> None:
+        self.resources, self.hang_seconds = resources, hang_seconds
         self.store, self.trial, self.number, self.sweep = store, trial, number, sweep
         self.base, self.device, self.checkpoint_seconds = base, device, checkpoint_seconds
         self.training: Run | None = None
@@ -103,7 +108,10 @@ class Attempt:
     def begin(self) -> None:
         """Makes the run that trains, and continues it from where the trial stands."""
         with self._recording_failure():
-            self.training = started(self.trial, self.base, self.device)
+            if self.trial.program:
+                self.training = ProgramRun(self.trial, self.base, self.resources, self.hang_seconds)
+            else:
+                self.training = started(self.trial, self.base, self.device)
             self._restore(self.training)
 
     def advance(self, seconds: float) -> None:
@@ -146,6 +154,7 @@ class Attempt:
             if self.status is None:
                 assert self.training is not None
                 with self._recording_failure():
+                    self._stop(self.training)
                     if self._on_trunk(self.training):
                         self._keep(self.training)
                     else:
@@ -196,10 +205,14 @@ class Attempt:
                 self._record(row)
             if run.result is not None:
                 break
-            if self.trial.train.extensible and run.step == self.trial.train.trunk_end:
-                self._keep(run)
             now = time.monotonic()
-            if now - self.checkpointed >= self.checkpoint_seconds:
+            if isinstance(run, ProgramRun):  # which says itself when it can be saved
+                due = run.marked
+            else:
+                due = now - self.checkpointed >= self.checkpoint_seconds
+                if self.trial.train.extensible and run.step == self.trial.train.trunk_end:
+                    self._keep(run)
+            if due:
                 self._checkpoint(run)
             elif now - self.flushed > self.flush_seconds:
                 self._flush()
@@ -207,7 +220,16 @@ class Attempt:
                 return
         self._finish(run)
 
+    def _stop(self, run: Run) -> None:
+        """Has a program save itself and end. All other training has stopped already."""
+        if isinstance(run, ProgramRun):
+            for row in run.stop():
+                self._record(row)
+
     def _on_trunk(self, run: Run) -> bool:
+        """Whether other trials may train on from where the run stands."""
+        if isinstance(run, ProgramRun) and not run.done:
+            return False
         return run.step <= self.trial.train.trunk_end
 
     def _record(self, row: StepRow) -> None:
@@ -288,16 +310,22 @@ class Attempt:
 
     def _interrupt(self) -> None:
         assert self.training is not None
+        self._stop(self.training)
         self._checkpoint(self.training)
+        nothing = None
         if self.training.step and not self.own_checkpoints:
-            self._log("nothing is kept of it, since its loop gives no `save`; it will start again")
-        self._end("interrupted")
+            why = "program kept nothing in {dir}" if self.trial.program else "loop gives no `save`"
+            nothing = f"nothing is kept of it, since its {why}; it will start again"
+            self._log(nothing)
+        self._end("interrupted", nothing)
 
     def _end(self, status: str, error: str | None = None) -> None:
         """Writes the row that ends the attempt, and drops its checkpoints if the trial is done."""
         self._flush()
         # There is no run where the user's classes could not be made.
         run, latest = self.training, self.latest
+        if isinstance(run, ProgramRun):
+            run.close()
         result = run.result if run else None
         # The newest loss stands in for that of a missing test score. A stopped trial has no score
         # at all, since nobody knows what the rest of its budget would give.
@@ -345,7 +373,7 @@ class Attempt:
         except EnvironmentFailure:
             raise
         except Exception as error:  # a user's code may raise anything
-            account = traceback.format_exc()
+            account = str(error) if isinstance(error, UserError) else traceback.format_exc()
             self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", described(error))
         finally:

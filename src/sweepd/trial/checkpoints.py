@@ -98,7 +98,8 @@ def outlook(
         if usable := [c for c in on_the_way if _passes(trial, row, c, makers.get(c.trial))]:
             continued[trial.id] = usable[0].step
         elif left.get("status") == "interrupted" and isinstance(trial.train, LoopBudget):
-            again[trial.id] = "nothing was saved of them: their loop gives no `save` and `load`"
+            why = "program kept nothing" if trial.program else "loop gives no `save` and `load`"
+            again[trial.id] = f"nothing was saved of them: their {why}"
         elif shorter:
             again[trial.id] = _why(trial, shorter, on_the_way, saved)
     return Outlook(continued, again)
@@ -128,6 +129,8 @@ def _why(
 ) -> str:
     """Returns why a trial can't continue the shorter runs. saved: the names of the checkpoints of
     its trunk. on_the_way: those that the trial passes through."""
+    if trial.program and trial.train.extensible:
+        return "the program left no file `done` in {dir}, so it runs anew with each number of steps"
     if isinstance(trial.train, LoopBudget):
         return "a loop may do other things with other `steps`, so it runs anew with each number"
     if all(run["trunk"] != trial.trunk for run in shorter):

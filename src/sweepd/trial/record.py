@@ -15,6 +15,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import lengths
 from sweepd.grid.fingerprint import current_code
 from sweepd.grid.options import column
+from sweepd.grid.program import KEYS, is_derived
 from sweepd.grid.registry import result_name
 from sweepd.grid.spec import SETTINGS
 from sweepd.grid.yamlfile import dump, parse
@@ -128,9 +129,11 @@ def _block(written: Any, kind: str, row: Mapping[str, Any], info: SweepInfo) -> 
                 "knows its fields; the trial's rows are in the view `attempts` (`sweepd sql`)"
             )
     values: dict[str, Any] = {}
+    about = {name for name, value in blocks[0].items() if name in KEYS or is_derived(value)}
+    about = about if "program" in blocks[0] else {"name", "as"}
     for name, of_sweep in blocks[0].items():
         value = row.get(column(kind, name))
-        if kind not in SETTINGS and name in ("name", "as"):
+        if kind not in SETTINGS and name in about:
             value = of_sweep
         elif kind not in SETTINGS and value is None and "status" in row:
             continue  # an ending has no column for a field that its class got later

@@ -1,0 +1,290 @@
+"""A program as the training of a grid (`loop: {program: python train.py --width {width}, …}`): what
+its block says, how it is read, and the arguments that a trial gives it.
+
+A program stands where a class of a loop does. Its block as written, without its name in results
+and without its axes, is the text that says where it is (`Program.where`).
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import keyword
+import operator
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from sweepd.closest import closest
+from sweepd.errors import UserError
+from sweepd.grid import metrics
+from sweepd.grid.axes import has_keys, scalar, shown
+from sweepd.grid.fingerprint import trial_code
+from sweepd.grid.metrics import Better
+from sweepd.grid.registry import Parameter
+from sweepd.grid.yamlfile import Document, Keys
+
+KEYS = {
+    "program": Parameter(str),
+    "as": Parameter(str),
+    "task": Parameter(str),
+    "size": Parameter(str, None),
+    "metrics": Parameter(dict),
+    "files": Parameter(str, ()),
+}
+"""The keys of a program's block that are none of its fields."""
+GIVEN = ("seed", "dir", "cpus", "gpus")
+"""What a command may name besides fields: what each trial is given."""
+COSTS = ("params", "flops", "train_flops")
+"""The costs that a loop's `cost()` may state. Derived values of these names are those of a program,
+which need not see them."""
+OPERATORS: dict[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+}
+LARGEST_POWER = 64
+"""The largest exponent of a derived value. Without a limit, a slip of the pen could take hours."""
+Value = int | float | str | bool | None
+"""A value of a field."""
+
+
+class Program:
+    """A command with the names of fields in braces, and what is known of it.
+
+    where: its block as JSON, without its name in results and without its axes. Raises
+    ValueError for a command that a shell could not split.
+    """
+
+    def __init__(self, where: str) -> None:
+        block = json.loads(where)
+        self.where = where
+        self.command: str = block["program"]
+        self.words = shlex.split(self.command)
+        self.task: str = block["task"]
+        self.size: str | None = block.get("size")
+        self.metrics: dict[str, Better] = block["metrics"]
+        self.derived = {name: text[1:-1] for name, text in block.items() if name not in KEYS}
+
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """The names that stand in the braces of the command."""
+        return tuple(dict.fromkeys(name for word in self.words for name in names_in(word)))
+
+    @property
+    def continues(self) -> bool:
+        """Whether a longer run may go on from the folder of a shorter one, as far as the command
+        tells: the program is told of the folder and of its steps."""
+        return {"dir", "steps"} <= {*self.named}
+
+    def values(self, fields: Mapping[str, Value]) -> dict[str, Value]:
+        """Returns the fields of a point with what is derived from them. Raises ValueError."""
+        found = dict(fields)
+        for name, text in self.derived.items():
+            found[name] = computed(name, text, fields)
+        return found
+
+    def arguments(self, fields: Mapping[str, Value], given: Mapping[str, Value]) -> list[str]:
+        """Returns the words of the command for one trial. A word that is nothing but a field whose
+        value is null is left out."""
+        texts = {**self.values(fields), **given}
+        return [
+            "".join(
+                literal + ("" if name is None else written(texts[name]))
+                for literal, name, _, _ in Formatter().parse(word)
+            )
+            for word in self.words
+            if not (word[:1] == "{" and word[-1:] == "}" and texts.get(word[1:-1], "") is None)
+        ]
+
+
+def written(value: Value) -> str:
+    """Returns a value as an argument: as JSON would write it, and a text as it is."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def names_in(word: str) -> Iterator[str]:
+    """Yields the names in the braces of a word. Raises ValueError for what is no name."""
+    for _, name, spec, conversion in Formatter().parse(word):
+        if name is not None:
+            if spec or conversion or not name.isidentifier():
+                raise ValueError(
+                    f"{{{name}}} is no name of a field; a derived value is a field of its own, "
+                    'such as `ffn: "{4 * width}"`, and a brace itself is written twice'
+                )
+            yield name
+
+
+def computed(name: str, text: str, fields: Mapping[str, Value]) -> int | float:
+    """Returns a derived value. Raises ValueError where it is no arithmetic over fields, or has no
+    finite value."""
+
+    def value(node: ast.AST) -> Any:
+        match node:
+            case ast.Expression(body=body):
+                return value(body)
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return number
+            case ast.Name(id=field):
+                if field not in fields:
+                    raise ValueError(f"{name}: there is no field {field}{closest(field, fields)}")
+                if isinstance(found := fields[field], bool | str | None):
+                    raise ValueError(f"{name}: {field} = {shown(found)} is no number")
+                return found
+            case ast.UnaryOp(op=ast.USub() as sign, operand=operand):
+                return OPERATORS[type(sign)](value(operand))
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
+                one, other = value(left), value(right)
+                if isinstance(sign, ast.Pow) and abs(other) > LARGEST_POWER:
+                    raise ValueError(f"{name}: a power of {other} is too large")
+                return OPERATORS[type(sign)](one, other)
+        raise ValueError(
+            f"{name}: {text!r} is no arithmetic over fields: numbers, fields, + - * / // % ** "
+            "and parentheses"
+        )
+
+    try:
+        return scalar(int | float, value(ast.parse(text.strip(), mode="eval")))  # type: ignore[no-any-return]
+    except (SyntaxError, RecursionError):
+        raise ValueError(f"{name}: {text!r} is no arithmetic over fields") from None
+    except (ArithmeticError, TypeError) as error:
+        raise ValueError(f"{name}: {text} has no value: {error}") from None
+
+
+def class_of(program: Program, fields: Collection[str]) -> type:
+    """Returns the class that takes the place of a loop's class in a grid, with these fields."""
+
+    def check(self: Any) -> None:
+        program.values({name: getattr(self, name) for name in fields})
+
+    def cost(self: Any) -> dict[str, Value]:
+        values = program.values({name: getattr(self, name) for name in fields})
+        return {name: values[name] for name in COSTS if name in values}
+
+    about: dict[str, Any] = {
+        "program": program,
+        "task": program.task,
+        "metrics": program.metrics,
+        "size_field": program.size or "size",
+        "continues": program.continues,
+        "cost": cost,
+        "__post_init__": check,
+    }
+    if not program.size:
+        about["size"] = 1
+    return dataclasses.make_dataclass(
+        "Program", [(name, Value) for name in fields], frozen=True, namespace=about
+    )
+
+
+def read_program(
+    document: Document, raw: dict[str, Any], keys: Keys, base: Path, *, seeds: int
+) -> tuple[str, type, dict[str, Any]] | None:
+    """Returns where a program is, its class and the axes of its block, or None if the block has
+    problems, which the document then holds. seeds: how many seeds its trials have."""
+    before = len(document.problems)
+
+    def refuse(key: str, message: str) -> None:
+        document.refuse((*keys, key) if key in raw else keys, message)
+
+    has_keys(document, KEYS, {k: v for k, v in raw.items() if k in KEYS}, keys, "a program")
+    for name in ("program", "as", "task", "size"):
+        if name in raw and not (isinstance(raw[name], str) and raw[name].strip()):
+            refuse(name, f"{shown(raw[name])}: one text is needed")
+    if "metrics" in raw and (wrong := metrics.fault(raw["metrics"])):
+        refuse("metrics", f"a program {wrong}")
+    named_files = raw.get("files", [])
+    if not isinstance(named_files, list) or not all(isinstance(f, str) for f in named_files):
+        refuse("files", f"{shown(named_files)}: write a list, such as [train.py, model/]")
+    if len(document.problems) > before:
+        return None
+    about = {name: raw[name] for name in KEYS if name in raw and name != "as"}
+    about["metrics"] = metrics.directions(raw["metrics"])
+    own = {name: value for name, value in raw.items() if name not in KEYS}
+    derived = {name: value for name, value in own.items() if is_derived(value)}
+    axes = {name: with_floats(value) for name, value in own.items() if name not in derived}
+    where = json.dumps({**about, **derived}, ensure_ascii=False)
+    try:
+        program = Program(where)
+        named = program.named
+    except ValueError as error:
+        refuse("program", str(error))
+        return None
+    for name, message in (*_misnamed(own, derived), *_unseen(own, derived, named)):
+        refuse(name, message)
+    for name in named:
+        if name not in own and name not in GIVEN:
+            known = ", ".join(f"{{{one}}}" for one in (*own, *GIVEN))
+            near = closest(name, [*own, *GIVEN])
+            refuse("program", f"{{{name}}} names no field{near}; there are {known}")
+    if program.size and program.size not in axes:
+        known = ", ".join(axes)
+        refuse("size", f"{program.size} is no field{closest(program.size, axes)}; it has {known}")
+    if seeds > 1 and "seed" not in named:
+        refuse("program", f"{seeds} seeds, which the program never sees: write {{seed}}")
+    try:
+        trial_code([("loop", where)], base)
+    except (FileNotFoundError, UserError) as error:
+        refuse("files", str(error))
+    return (where, class_of(program, axes), axes) if len(document.problems) == before else None
+
+
+def _misnamed(own: Mapping[str, Any], derived: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yields each field whose name or value no field can have, with what is wrong."""
+    for name, value in own.items():
+        if not name.isidentifier() or keyword.iskeyword(name) or name in (*GIVEN, "cost"):
+            yield name, f"{name}: no field can be called so; rename it"
+        elif name in COSTS and name not in derived:
+            yield name, f'{name} is a cost; derive it, as `{name}: "{{12 * width ** 2}}"`'
+        elif isinstance(value, list) and any(map(is_derived, value)):
+            yield name, "a derived value is no axis; write a field for each"
+
+
+def _unseen(
+    own: Collection[str], derived: Mapping[str, str], named: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yields each field that the program never sees, with what to do. It may see one by what is
+    derived from it."""
+    seen = {*named, *COSTS}
+    for name in derived.keys() & seen:
+        with suppress(SyntaxError):  # refused where its value is computed
+            tree = ast.parse(derived[name][1:-1].strip(), mode="eval")
+            seen |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for name in own:
+        if name not in seen:
+            near = closest(name, [one for one in named if one not in own and one not in GIVEN])
+            yield (
+                name,
+                f"the program never sees {name}{near}: write {{{name}}} in its command, or leave "
+                "it out",
+            )
+
+
+def is_derived(value: object) -> bool:
+    """Returns whether a value is derived from fields, as `"{4 * width}"` is."""
+    return isinstance(value, str) and value[:1] == "{" and value[-1:] == "}"
+
+
+def with_floats(values: Any) -> Any:
+    """Returns an axis in which all numbers are floats if one of them is, so that results hold one
+    kind of number."""
+    if isinstance(values, list) and any(type(value) is float for value in values):
+        return [float(value) if type(value) is int else value for value in values]
+    return values
+
+
+def _nodes(text: str) -> Iterator[ast.AST]:
+    try:
+        yield from ast.walk(ast.parse(text.strip(), mode="eval"))
+    except SyntaxError:  # refused where its value is computed
+        return

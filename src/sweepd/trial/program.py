@@ -1,0 +1,400 @@
+"""A program as a run (`loop: {program: …}`): a process of its own, which is told by its arguments
+what to do and tells by rows what it has reached. docs/program.md says what a program may rely on.
+
+A row is a line of its standard output that is a JSON object with a `step`, or a call of
+`sweepd.report`. Everything else that it prints goes to the trial's log.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+from sweepd.errors import UserError
+from sweepd.grid.placement import Resources
+from sweepd.grid.program import Value
+from sweepd.grid.trials import Trial
+from sweepd.limits import LARGEST_INT
+from sweepd.trial import guard
+from sweepd.trial.runs import Check, Result, StepRow
+from sweepd.trial.user_values import TOTAL, Unusable, numbers, shown
+
+ROWS = "SWEEPD_ROWS"
+"""The environment variable with the file to which `sweepd.report` writes rows."""
+MARKS = ("done", "checkpoint")
+"""The files by which a program says that its folder may be kept: that it has finished so that a
+longer run can go on from there, and that a run that is cut off can."""
+GRACE_SECONDS = 30.0
+"""The seconds from SIGTERM to SIGKILL."""
+LOOK_SECONDS = 0.1
+"""The seconds after which it is looked again for a row, a mark or the end of the program."""
+STILL_SECONDS = 0.3
+"""The seconds for which a mark must not change before the folder is kept. It may be being
+written."""
+LAST_LINES = 50
+"""The number of lines of output that tell why a program failed."""
+LONGEST_LINE = 2**16
+MOST_WAITING = 10_000
+"""The most lines that wait to be read. A program that prints faster than that waits."""
+MOST_TOLD = 8_000
+"""The most characters of its last lines that an error tells."""
+
+
+def note(line: str) -> None:
+    """Writes a line to the trial's log, to which an attempt leads what is printed."""
+    sys.stdout.write(f"{line}\n")
+
+
+class ProgramRun:
+    """One process of a trial's program. It starts with the first step, in the folder `base`.
+
+    See `runs.Run`. hang_seconds: how long it may print nothing; 0 means for ever. Raises UserError
+    where the program fails, hangs, or prints a row that cannot be used.
+    """
+
+    def __init__(self, trial: Trial, base: Path, resources: Resources, hang_seconds: float) -> None:
+        assert trial.program is not None
+        self.trial, self.program, self.base = trial, trial.program, base
+        self.resources, self.hang_seconds = resources, hang_seconds
+        self.scratch = TemporaryDirectory(prefix="sweepd-program-")
+        self.folder = Path(self.scratch.name, "dir")
+        """`{dir}`: what the program keeps. Beside it is the file of `sweepd.report`."""
+        self.folder.mkdir()
+        self.reports: IO[bytes] | None = None
+        self.guard: subprocess.Popen[bytes] | None = None
+        self.lines: queue.Queue[tuple[bool, bytes]] = queue.Queue(MOST_WAITING)
+        """What it has printed and nobody has read yet: whether it was on standard output, and the
+        line. An empty line is the end of one of the two outputs."""
+        self.open = 2
+        """How many of its two outputs have not ended."""
+        self.last: deque[str] = deque(maxlen=LAST_LINES)
+        self.checks: list[Check] = []
+        self.step = 0
+        self.seconds = 0.0
+        self.tokens: int | None = None
+        self.parent: str | None = None
+        self.result: Result | None = None
+        self.score: dict[str, float] = {}
+        """The scores that count: those of the last row, or of the last that is marked as a test."""
+        self.tested = False
+        """Whether these are those of a test."""
+        self.fresh = True
+        """Whether no row has come from this process yet. The first may go back to a step that an
+        earlier process had passed."""
+        self.marked = False
+        """Whether the folder has a mark of which no snapshot was made yet."""
+        self.marks = False
+        """Whether the program has ever made a mark. Then no other state of its folder is kept."""
+        self.seen: tuple[Any, ...] = ()
+        """The marks as they were looked at last."""
+        self.looked = self.seen_at = 0.0
+        """When they were looked at last, and since when they are so."""
+        self.kept: tuple[Any, ...] = ()
+        """The marks as they were at the last snapshot, or at the start."""
+
+    @property
+    def train_flops(self) -> float | None:
+        """The training FLOPs so far, as a share of those of the whole budget, or None where nobody
+        knows them."""
+        flops, steps = self.trial.train_flops, self.trial.train.steps
+        if flops is None or not (steps or self.result):
+            return None
+        return flops * (self.step / steps if steps else 1.0)
+
+    @property
+    def done(self) -> bool:
+        """Whether the program has ended and has left what a longer run can go on from."""
+        return self.result is not None and (self.folder / "done").exists()
+
+    def advance(self) -> Iterator[StepRow | None]:
+        """Waits for what the program tells, and yields each row. Yields None where there is none
+        for a moment."""
+        if self.guard is None:
+            self._start()
+        while self.result is None:
+            news = self._news()
+            if news is None and not self.open:
+                self._ended()
+            elif self.result is None:
+                self._look_at_marks()
+                self._refuse_hanging()
+            if self.result is None and self.score and self._spent(self.seconds):
+                self.result = self._completed()
+            if self.result:
+                self.stop()
+            yield news if isinstance(news, StepRow) else None
+
+    def _start(self) -> None:
+        given: dict[str, Value] = {
+            "seed": self.trial.seed,
+            "dir": str(self.folder),
+            "cpus": max(1, int(self.resources.cpus)),
+            "gpus": math.ceil(self.resources.gpus),
+        }
+        command = self.program.arguments(self.trial.values.loop, given)
+        rows = Path(self.scratch.name, "rows")
+        rows.touch()
+        self.reports = rows.open("rb")
+        # Ray's own settings are not the program's, which may use a Ray of its own. Programs of
+        # Python print each row at once. Where nothing else has its interpreter, it is this one.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RAY_", "TUNE_"))
+        }
+        environment |= {ROWS: str(rows), "PYTHONUNBUFFERED": "1"}
+        paths = (os.environ.get("PATH"), str(Path(sys.executable).parent))
+        environment["PATH"] = os.pathsep.join(filter(None, paths))
+        if not self.resources.gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        self.kept = self.seen = self._marks()
+        self.before, self.started = self.seconds, time.monotonic()
+        self.heard = self.started
+        guarded = [sys.executable, "-I", "-S", guard.__file__, str(GRACE_SECONDS)]
+        self.guard = subprocess.Popen(
+            [*guarded, self.scratch.name, *command],
+            cwd=self.base,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for stream in (self.guard.stdout, self.guard.stderr):
+            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        """Puts the lines of one of the two outputs into `lines`, in a thread of its own."""
+        assert self.guard is not None
+        out = stream is self.guard.stdout
+        while line := stream.readline(LONGEST_LINE):
+            self.lines.put((out, line))
+        self.lines.put((out, b""))
+
+    def _news(self) -> StepRow | str | None:
+        """Returns the next row, a line of other output, which is printed, or None where nothing
+        came for a moment."""
+        assert self.reports is not None
+        self.seconds = self.before + time.monotonic() - self.started
+        at = self.reports.tell()
+        line = self.reports.readline()
+        if line.endswith(b"\n"):
+            self.heard = time.monotonic()
+            return self._row(json.loads(line))
+        self.reports.seek(at)  # a row may be being written
+        try:
+            out, line = self.lines.get(timeout=LOOK_SECONDS if self.open else 0.0)
+        except queue.Empty:
+            return None
+        if not line:
+            self.open -= 1
+            return ""
+        self.heard = time.monotonic()
+        if out and line.startswith(b"{"):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if isinstance(row, dict) and "step" in row:
+                return self._row(row)
+        # A progress bar writes over its own line.
+        text = line.decode(errors="replace").rstrip("\r\n").rpartition("\r")[2]
+        self.last.append(text)
+        note(text)
+        return text
+
+    def _row(self, row: dict[str, Any]) -> StepRow | str:
+        """Takes in a row. Returns it, or a text where it adds no step."""
+        told = json.dumps(row)
+        step, test = row.pop("step"), row.pop("test", False)
+        if isinstance(step, bool) or not isinstance(step, int | float) or step != step // 1:
+            raise self._unusable(told, f"has step = {shown(step)}; it must be a whole number")
+        if not 0 <= step <= LARGEST_INT:
+            raise self._unusable(told, f"has step = {step}; it must be 0 or more")
+        if not isinstance(test, bool):
+            raise self._unusable(told, f"has test = {shown(test)}; it must be true or false")
+        try:
+            scores = numbers(self, "row", row, self.trial.metrics, [TOTAL])
+        except Unusable as error:
+            raise self._unusable(told, error.message.partition(" ")[2]) from None
+        step, last = int(step), self.step
+        if self.fresh:  # it goes on from what it has kept
+            self.checks = [check for check in self.checks if check.step < step]
+            last = self.checks[-1].step if self.checks else -1
+            self.fresh = False
+        if step < last or (step == last and not test):
+            message = f"comes after step {last}; of several processes let one report"
+            raise self._unusable(told, message)
+        if test or not self.tested:
+            self.score, self.tested = scores, test
+        self.step = step
+        if bad := [name for name, value in scores.items() if not math.isfinite(value)]:
+            message = f"reported {bad[0]} = {scores[bad[0]]} at step {step}"
+            self.result = Result("diverged", error=f"{self.program.command}: {message}")
+        if step == last:
+            return ""
+        measured = {name: value for name, value in scores.items() if name != TOTAL}
+        if not test:
+            self.checks.append(Check(step, measured))
+        costs = {"seconds": self.seconds, "train_flops": self.train_flops}
+        return StepRow(step, {**measured, "step": step, **costs}, measured)
+
+    def _unusable(self, row: str, message: str) -> UserError:
+        return UserError(f"the row {row[:200]} {message}")
+
+    def _spent(self, seconds: float) -> bool:
+        return self.trial.values.stop.spent(0, seconds)
+
+    def _ended(self) -> None:
+        """Takes in the end of the program. Raises UserError where it failed."""
+        assert self.guard is not None
+        if code := self.guard.wait():
+            by = f"exit code {code}"
+            if code > 128 and code - 128 in list(signal.Signals):
+                by += f", by {signal.Signals(code - 128).name}"
+                by += ": memory may have run out" if code == guard.KILLED else ""
+            raise self._failure(f"it ended with {by}")
+        if not self.score:
+            metrics = ", ".join(f'"{name}": …' for name in self.trial.metrics)
+            raise self._failure(
+                f'it printed no row; print one a line, as {{"step": 1, {metrics}}}, or call '
+                "sweepd.report"
+            )
+        self.result = self._completed()
+
+    def _failure(self, what: str) -> UserError:
+        lines = [line for line in self.last if line.strip()]
+        last = f": {lines[-1].strip()}" if lines else ""
+        told = "\n".join(self.last)[-MOST_TOLD:]
+        return UserError(f"{what}{last}\n{told}" if told else what)
+
+    def _completed(self) -> Result:
+        scores = dict(self.score)
+        total = int(scores.pop(TOTAL)) if TOTAL in scores else None
+        acc = scores.get("acc")
+        correct = round(acc * total) if total and acc is not None else None
+        return Result("completed", {**scores, "total": total, "correct": correct})
+
+    def _refuse_hanging(self) -> None:
+        if self.hang_seconds and time.monotonic() - self.heard > self.hang_seconds:
+            self.stop()
+            raise self._failure(
+                f"it printed nothing for {self.hang_seconds:g} s (hang_seconds), so it was ended; "
+                "the last that it printed was"
+            )
+
+    def _marks(self) -> tuple[Any, ...]:
+        found = []
+        for name in MARKS:
+            try:
+                stat = (self.folder / name).stat()
+                found.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+            except OSError:
+                continue
+        return tuple(found)
+
+    def _look_at_marks(self) -> None:
+        """Sees whether the program has made a mark since the last snapshot. It is looked at once
+        all rows are read, so that those before the mark belong to the snapshot."""
+        now = time.monotonic()
+        if now - self.looked < LOOK_SECONDS or not self.lines.empty():
+            return
+        self.looked, marks = now, self._marks()
+        if marks != self.seen:
+            self.seen, self.seen_at = marks, now
+        elif marks and marks != self.kept and now - self.seen_at > STILL_SECONDS:
+            self.marked = True
+
+    def snapshot(self) -> bytes | None:
+        """Returns a line of JSON with the run's own state, followed by a tar of the program's
+        folder. Returns None where the program has not said that its folder may be kept."""
+        if self.guard is None:
+            return None
+        marks = self._marks()
+        stopped = self.guard.poll() is not None
+        self.marks = self.marks or bool(marks)
+        due = self.marked or self.done or (stopped and marks != self.kept)
+        if stopped and not self.marks:  # it knows no marks, and has had its time to save
+            due = any(self.folder.iterdir()) and self.guard.poll() != guard.KILLED
+        if not due:
+            return None
+        self.marked, self.kept = False, marks
+        head = {
+            "rows": [[check.step, check.scores] for check in self.checks],
+            "score": self.score,
+            "tested": self.tested,
+            "seconds": self.seconds,
+            "parent": self.parent,
+            "marks": self.marks,
+        }
+        buffer = io.BytesIO(json.dumps(head).encode() + b"\n")
+        buffer.seek(0, io.SEEK_END)
+        try:
+            with tarfile.open(fileobj=buffer, mode="w") as tar:
+                tar.add(self.folder, ".")
+        except OSError as error:  # the program has just deleted or cut a file
+            note(f"its folder is not kept at step {self.step}: {error}")
+            return None
+        return buffer.getvalue()
+
+    def read(self, snapshot: bytes) -> dict[str, Any]:
+        head, _, saved = snapshot.partition(b"\n")
+        with tarfile.open(fileobj=io.BytesIO(saved)) as tar:
+            tar.getmembers()  # raises where it is damaged
+        return {**json.loads(head), "saved": saved}
+
+    def passes(self, state: dict[str, Any]) -> bool:
+        return not self._spent(state["seconds"])
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Puts back the folder. The program starts there and goes on from what it finds."""
+        with tarfile.open(fileobj=io.BytesIO(state["saved"])) as tar:
+            tar.extractall(self.folder, filter="tar")
+        (self.folder / "done").unlink(missing_ok=True)  # it is not done with what is asked now
+        self.checks = [Check(step, scores) for step, scores in state["rows"]]
+        self.step = self.checks[-1].step if self.checks else 0
+        self.score, self.tested = state["score"], state["tested"]
+        self.seconds, self.parent, self.marks = state["seconds"], state["parent"], state["marks"]
+
+    def stop(self) -> list[StepRow]:
+        """Ends the program: SIGTERM, then SIGKILL after GRACE_SECONDS. Returns the rows that it
+        still had to tell."""
+        if self.guard is None or self.guard.poll() is not None:
+            return []
+        assert self.guard.stdin is not None
+        try:
+            self.guard.stdin.write(b"t")
+            self.guard.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has just ended
+        rows = []
+        while self.open:
+            try:
+                news = self._news()
+            except UserError as error:
+                note(str(error))
+            else:
+                rows += [news] if isinstance(news, StepRow) else []
+        self.guard.wait()
+        return rows
+
+    def close(self) -> None:
+        """Ends the program if it still runs, and deletes its folder."""
+        self.stop()
+        if self.reports:
+            self.reports.close()
+        self.scratch.cleanup()

@@ -47,7 +47,9 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
     for kind in ("aws", "gcp", "kuberay"):
         written(folder / "clusters", kind)
     shutil.copy(ROOT / "grids" / "quickstart.yaml", folder)
-    for example in [*(ROOT / "docs" / "examples").glob("*.py"), ROOT / "docs/examples/claims.yaml"]:
+    examples = ROOT / "docs" / "examples"
+    named = (examples / name for name in ("claims.yaml", "train.yaml"))
+    for example in [*examples.glob("*.py"), *named]:
         shutil.copy(example, folder)
     [grid] = [
         "\n".join(block.lines)

@@ -84,10 +84,7 @@ def source(kind: Kind, name: str, base: Path) -> Path:
     Raises FileNotFoundError if there is no such file, or not all of a program's.
     """
     if is_program(name):
-        files = program_files(name, base).values()
-        if gone := [file for file in files if not file.is_file()]:
-            raise FileNotFoundError(f"there is no {gone[0]}")
-        return next(iter(files), base)
+        return next(iter(program_files(name, base).values()), base)
     where, colon, _ = name.rpartition(":")
     path: Path | None = None
     if where.endswith(".py"):
@@ -158,6 +155,8 @@ def program_files(where: str, base: Path) -> dict[str, Path]:
         named += [file for file in inside if not (file.is_dir() or _left_out(file, path))]
     found: dict[str, Path] = {}
     for path in map(Path, map(os.path.normpath, named)):
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no {path}")
         beside = trial_files(path, roots=()) if path.suffix == ".py" else [path]
         beside += [folder / lock for folder in (path.parent, base) for lock in LOCKS]
         for file in beside:
@@ -178,8 +177,6 @@ def _program_code(where: str, base: Path) -> Code:
     block.pop("files", None)
     digests = {"the grid's `program`": _hex(json.dumps(block, sort_keys=True))}
     for name, path in program_files(where, base).items():
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no {path}")
         if path.stat().st_size > MOST_BYTES:
             raise UserError(
                 f"{path}: more than {MOST_BYTES:,} bytes, of which results would keep a copy; give "

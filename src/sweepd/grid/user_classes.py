@@ -73,8 +73,9 @@ def own_files(classes: Iterable[tuple[Kind, str]], base: Path) -> OwnFiles:
 def imports_of_others(grid: Grid) -> dict[str, Path]:
     """Returns the modules that the user's files import as soon as they are loaded, and that come
     with neither Python, sweepd nor these files, each with a file that imports it. What an `if` or a
-    `try` guards does not count."""
-    own = own_files([(kind, block.where) for kind, block in own_blocks(grid)], grid.base)
+    `try` guards does not count. A program may run in a Python of its own."""
+    classes = [(kind, block.where) for kind, block in own_blocks(grid)]
+    own = own_files([one for one in classes if not is_program(one[1])], grid.base)
     files = {*own.beside.values(), *own.packages.values()}
     ours = {*sys.stdlib_module_names, PACKAGE.name, *(file.stem for file in files)}
     ours |= {file.parent.name for file in files} | {name.split("/")[0] for name in own.packages}

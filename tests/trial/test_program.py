@@ -1,0 +1,257 @@
+"""A program as an attempt runs it: its rows, its output, its end, its folder, and what becomes of
+it and of all that it started when the attempt is cut off."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import finish
+
+from sweepd.grid.placement import Resources
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.store.store import Store
+from sweepd.trial import guard
+from sweepd.trial import program as programs
+from sweepd.trial.attempt import Attempt
+
+PYTHON = sys.executable
+GRID = """
+loop:
+  program: PYTHON mine.py {width} {seed} {dir} {cpus} {gpus}
+  as: mine
+  task: digits
+  metrics: {acc: up, loss: down}
+  width: 8
+goal: acc > 0.5
+"""
+ROW = 'print(\'{"step": %s, "acc": %s, "loss": 1.0}\')\n'
+
+
+def attempt(folder: Path, text: str, number: int = 1001, hang_seconds: float = 0.0) -> Attempt:
+    """An attempt that has begun, of a program with this text."""
+    (folder / "mine.py").write_text(text)
+    grid = parse_grid(GRID.replace("PYTHON", PYTHON), "grid.yaml", [], folder)
+    [trial] = plan(grid).trials
+    made = Attempt(
+        Store.create(str(folder / "results")),
+        trial,
+        number,
+        "s",
+        folder,
+        "cpu",
+        30.0,
+        Resources(2),
+        hang_seconds,
+    )
+    made.begin()
+    return made
+
+
+def ran(folder: Path, text: str, number: int = 1001, **options: Any) -> dict[str, Any]:
+    """The row of an attempt that has come to its end."""
+    made = finish(attempt(folder, text, number, **options), 9.0)
+    assert made.ending is not None
+    return made.ending
+
+
+def log(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.glob("results/logs/**/*") if path.is_file())
+
+
+def test_its_rows_are_its_curve_and_all_else_is_its_log(tmp_path: Path) -> None:
+    text = """
+import os, sys
+print(sys.argv[1:3] + sys.argv[4:], os.path.isdir(sys.argv[3]), os.environ["CUDA_VISIBLE_DEVICES"])
+print('{"no": "row"}', file=sys.stdout)
+print("{'step': 1}", file=sys.stderr)
+print('{"step": 1, "acc": 0.25, "loss": 2.0}')
+print('{"step": 2, "acc": 0.5, "loss": 1}')
+"""
+    row = ran(tmp_path, text)
+    assert (row["status"], row["step"], row["acc"], row["loss"]) == ("completed", 2, 0.5, 1)
+    told = Store.open(str(tmp_path / "results")).read_metrics().table.to_pylist()
+    assert [(one["step"], one["acc"]) for one in told] == [(1, 0.25), (2, 0.5)]
+    for line in ("['8', '0', '2', '0'] True \n", '{"no": "row"}\n', "{'step': 1}\n"):
+        assert line in log(tmp_path)
+
+
+def test_any_python_reports(tmp_path: Path) -> None:
+    text = (
+        "import numpy, sweepd\nsweepd.report(step=3, acc=numpy.float32(0.5), loss=numpy.ones(()))"
+    )
+    row = ran(tmp_path, text)
+    assert (row["status"], row["step"], row["acc"], row["loss"]) == ("completed", 3, 0.5, 1)
+    subprocess.run([PYTHON, "-c", text], check=True)  # outside of a sweep it does nothing
+
+
+def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
+    held_out = 'print(\'{"step": 1, "acc": 0.5, "loss": 1, "test": true, "total": 10}\')\n'
+    row = ran(tmp_path, ROW % (1, 0.9) + held_out + ROW % (2, 0.8))
+    assert (row["acc"], row["correct"], row["total"], row["step"]) == (0.5, 5, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "says"),
+    [
+        ("", "failed", 'it printed no row; print one a line, as {"step": 1, "acc": …, "loss": …}'),
+        ('print(\'{"step": 1, "acc": 0.5}\')', "failed", "did not report loss"),
+        (
+            'print(\'{"step": 1, "acc": 0.5, "loss": 1, "f1": 1}\')',
+            "failed",
+            "reported 'f1' (str), which its `metrics` do not name",
+        ),
+        ('print(\'{"step": 1, "acc": 2, "loss": 1}\')', "failed", "it lies between 0 and 1"),
+        ('print(\'{"step": "x", "acc": 0, "loss": 1}\')', "failed", "must be a whole number"),
+        (ROW % (2, 0.5) + ROW % (1, 0.5), "failed", "comes after step 2"),
+        (ROW % (1, "NaN"), "diverged", "reported acc = nan at step 1"),
+        ("raise SystemExit('oh')", "failed", "it ended with exit code 1: oh\noh"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            "failed",
+            "exit code 137, by SIGKILL: memory may have run out",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, text: str, status: str, says: str) -> None:
+    row = ran(tmp_path, text)
+    assert row["status"] == status and says in row["error"], row["error"]
+
+
+def test_a_failure_has_the_last_fifty_lines(tmp_path: Path) -> None:
+    error = ran(tmp_path, "for i in range(99): print(i)\nraise SystemExit(3)")["error"]
+    assert error == "\n".join(["it ended with exit code 3: 98", *map(str, range(49, 99))])
+
+
+SAVES = """
+import pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[3])
+at = folder / "at"
+start = int(at.read_text()) if at.exists() else 0
+print("from", start)
+def save(*_):
+    at.write_text(str(step)); MARK
+    sys.exit(1)
+signal.signal(signal.SIGTERM, save)
+for step in range(start + 1, 6):
+    print('{"step": %d, "acc": 0.5, "loss": 1}' % step)
+    time.sleep(60 if step == start + 2 and step < 5 else 0)
+"""
+
+
+@pytest.mark.parametrize("mark", ["pass", "(folder / 'checkpoint').touch()"])
+def test_it_goes_on_from_what_it_saved_at_sigterm(tmp_path: Path, mark: str) -> None:
+    text = SAVES.replace("MARK", mark)
+    first = attempt(tmp_path, text)
+    while first.report()["step"] != 2:
+        first.advance(0.1)
+    first.interrupt()
+    assert first.ending and (first.ending["status"], first.ending["error"]) == ("interrupted", None)
+    assert first.store.checkpoints(first.trial.trunk)
+    again = attempt(tmp_path, text, 1002)
+    assert again.start == 2
+    while again.report()["step"] != 4:
+        again.advance(0.1)
+    again.interrupt()
+    assert ran(tmp_path, text, 1003)["step"] == 5
+    assert all(f"from {step}\n" in log(tmp_path) for step in (0, 2, 4))
+    told = again.store.read_metrics().table.to_pylist()
+    assert sorted(one["step"] for one in told) == [1, 2, 3, 4, 5]
+
+
+def test_what_it_has_marked_survives_the_end_of_its_worker(tmp_path: Path) -> None:
+    text = """
+import pathlib, sys, time
+folder = pathlib.Path(sys.argv[3])
+print("found", *sorted(p.name for p in folder.iterdir()))
+print('{"step": 1, "acc": 0.5, "loss": 1}')
+(folder / "state").write_text("1"); (folder / "checkpoint").touch()
+for step in range(2, 200):
+    time.sleep(0.02)
+    (folder / "unmarked").touch()
+    print('{"step": %d, "acc": 0.5, "loss": 1}' % step)
+    if len(list(folder.iterdir())) > 2 and step > 100: break
+"""
+    first = attempt(tmp_path, text)
+    while not first.store.checkpoints(first.trial.trunk):
+        first.advance(0.1)
+    first.training.close()  # type: ignore[union-attr]  # no ending is written, as when it is killed
+    row = ran(tmp_path, text, 1002)
+    assert row["status"] == "completed" and "found checkpoint state" in log(tmp_path)
+    told = first.store.read_metrics().table.to_pylist()
+    assert {one["step"] for one in told if one["attempt"] == 1002} >= {1, 2, 3}
+
+
+def test_who_keeps_nothing_starts_anew_and_the_row_says_so(tmp_path: Path) -> None:
+    made = attempt(tmp_path, ROW % (1, 0.5) + "import time; time.sleep(60)")
+    while not made.report()["step"]:
+        made.advance(0.1)
+    made.interrupt()
+    assert made.ending and "it will start again" in made.ending["error"]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+ORPHANS = """
+import os, pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+far = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print('{"step": %d, "acc": 0.5, "loss": 1}' % far.pid)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says who descends from whom")
+def test_who_ignores_sigterm_is_killed_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "GRACE_SECONDS", 0.2)
+    made = attempt(tmp_path, ORPHANS)
+    while not (started := made.report()["step"]):
+        made.advance(0.1)
+    assert alive(started)
+    made.interrupt()
+    assert made.status == "interrupted" and not alive(started)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says who descends from whom")
+def test_nothing_of_it_outlives_its_worker(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (tmp_path / "mine.py").write_text(ORPHANS)
+    command = [PYTHON, guard.__file__, "30", str(scratch), PYTHON, "-u", str(tmp_path / "mine.py")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin and process.stdout
+    started = int(process.stdout.readline().split()[1].rstrip(b","))
+    assert alive(started)
+    process.stdin.close()
+    assert process.wait(20) == 128 + signal.SIGKILL
+    assert not alive(started) and not scratch.exists()
+
+
+def test_who_is_silent_for_too_long_is_ended(tmp_path: Path) -> None:
+    before = time.monotonic()
+    row = ran(tmp_path, ROW % (1, 0.5) + "import time; time.sleep(60)", hang_seconds=1.0)
+    assert "printed nothing for 1 s (hang_seconds)" in row["error"]
+    assert time.monotonic() - before < 20
+
+
+def test_no_program_sees_the_settings_of_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "RAY_ADDRESS", "there")
+    text = "import os, sys\nif 'RAY_ADDRESS' in os.environ: sys.exit(9)\n"
+    assert ran(tmp_path, text + ROW % (1, 0.5))["status"] == "completed"

@@ -87,4 +87,4 @@ def alive() -> set[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    raise SystemExit(main(float(sys.argv[1]), sys.argv[2], sys.argv[3:]))

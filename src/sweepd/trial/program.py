@@ -150,14 +150,14 @@ class ProgramRun:
         rows.touch()
         self.reports = rows.open("rb")
         # Ray's own settings are not the program's, which may use a Ray of its own. Programs of
-        # Python print each row at once. Where nothing else has its interpreter, it is this one.
+        # Python print each row at once. `python` and `torchrun` are those beside this interpreter.
         environment = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("RAY_", "TUNE_"))
         }
         environment |= {ROWS: str(rows), "PYTHONUNBUFFERED": "1"}
-        paths = (os.environ.get("PATH"), str(Path(sys.executable).parent))
+        paths = (str(Path(sys.executable).parent), os.environ.get("PATH"))
         environment["PATH"] = os.pathsep.join(filter(None, paths))
         if not self.resources.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""

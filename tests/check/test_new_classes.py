@@ -64,13 +64,13 @@ def test_what_is_right_is_inspected_once(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert inspected(tmp_path, store) == []
-    assert len(list(Path(store.address, "checked").iterdir())) == 4
+    assert len(list(Path(store.address, "checked").iterdir())) == 5
     monkeypatch.setattr(own_process, "inspected", lambda *_: pytest.fail("inspected again"))
     assert inspected(tmp_path, store, "pass  # a remark") == []
     assert inspected(tmp_path, store, "pass", "pass", "task.n=8", "seeds=[3]") == []
     other = Store.create(str(tmp_path / "other"))
     assert inspected(tmp_path, other) == []
-    assert len(list(Path(other.address, "checked").iterdir())) == 4
+    assert len(list(Path(other.address, "checked").iterdir())) == 5
     with pytest.raises(pytest.fail.Exception):
         inspected(tmp_path, store, "self.size")
 
@@ -176,3 +176,13 @@ def test_what_one_trial_leaves_to_the_next_is_found(tmp_path: Path) -> None:
         assert f"gives other numbers after other trials in its process: {what}" in wrong.detail
     [seen] = [finding for finding in of_shipped if finding.check == "fresh"]
     assert seen.detail == "after other trials it gives the same numbers as in a fresh process"
+
+
+def test_a_launch_tells_of_what_trials_leave_each_time(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "mine.py").write_text(LEAVES)
+    grid = "name: s\ntask: {name: lis, n: 4}\nmodel: {name: mine.py:Net, d: 8}\n"
+    said: list[str] = []
+    inspect_new(parse_grid(grid, "grid.yaml", [], tmp_path), store, said.append)
+    [one] = said
+    assert one.startswith(f"{tmp_path / 'mine.py'}:9: mine.py:Net gives other numbers after other ")
+    assert len(list(Path(store.address, "checked").iterdir())) == 1

@@ -11,9 +11,9 @@ from sweepd.grid.fingerprint import is_program
 from sweepd.grid.registry import fields_of
 from sweepd.grid.spec import Grid
 
-CaseKind = Literal["task", "model", "loop", "trial"]
-"""The kind of thing that is inspected: a task, a model, a loop, or a task and a model in a
-trial."""
+CaseKind = Literal["task", "model", "loop", "trial", "second trial"]
+"""The kind of thing that is inspected: a task, a model, a loop, a task and a model in a trial, or
+the same in a trial of which only its dependence on an earlier one is looked at."""
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,14 @@ CHECKS: dict[CaseKind, Mapping[str, Callable[[Any], str]]] = {
     "model": MODEL_CHECKS,
     "loop": LOOP_CHECKS,
     "trial": TRIAL_CHECKS,
+    "second trial": {"fresh": Rehearsal.check_second},
 }
 CULPRITS: dict[CaseKind, tuple[str, ...]] = {
     "task": ("draw", "fill", "sample", "batch"),
     "model": ("forward", "build"),
     "loop": ("start",),
     "trial": ("forward", "build"),
+    "second trial": ("forward", "build"),
 }
 """The methods that stand for a class where a check names no other. They also do where an error
 passed through none of the user's lines, as where sweepd refuses what a method returned."""
@@ -73,7 +75,7 @@ def inspect(
         subject = registry.find_task(case.where, base)
     else:
         subject = registry.find_model(case.where, base)
-    with preserved(), torch.set_grad_enabled(case.kind in ("trial", "loop")):
+    with preserved(), torch.set_grad_enabled(case.kind not in ("task", "model")):
         looked_at: Any = None
         for name, check in CHECKS[case.kind].items():
             begin(name)

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,7 +47,7 @@ LONG_SECONDS = 10
 FRESH_SECONDS = 30
 """The seconds that the same trial may take in a fresh process."""
 PROGRAM = "from sweepd.check.own_process import main; main()"
-VERSION = 5
+VERSION = 6
 """The version of the checks. A class that an earlier version held right is inspected again."""
 
 
@@ -57,7 +57,8 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
     largest size, and so does the user's cache, for stores that are new.
 
     Raises UserError with all that is wrong with them. A class whose own code raises an error is
-    left to its trials, and `say` is told so.
+    left to its trials, and `say` is told so. It is also told where one trial changes the numbers of
+    the next in its process.
     """
 
     def note(digest: str, case: Case) -> None:
@@ -65,8 +66,10 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
 
     new: dict[str, Case] = {}
     for case in cases_of(grid):
-        if case.kind == "trial" or not is_own(case.where):
+        if not (is_own(case.where) or (case.kind == "trial" and is_own(case.task_where))):
             continue
+        if case.kind == "trial":
+            case = replace(case, kind="second trial")
         digest = _digest(case, grid.base)
         if store.was_inspected(digest):
             continue
@@ -77,10 +80,19 @@ def inspect_new(grid: Grid, store: Store, say: Callable[[str], None]) -> None:
     if not new:
         return
     findings = inspected(list(new.values()), grid.base, say)
-    if wrong := [str(one) for of_case in findings for one in of_case if not (one.ok or one.raised)]:
-        raise UserError("\n".join(wrong))
+    refused: list[str] = []
+    for case, of_case in zip(new.values(), findings, strict=True):
+        wrong = [str(finding) for finding in of_case if not (finding.ok or finding.raised)]
+        if case.kind != "second trial":
+            refused += wrong
+        elif wrong:
+            say(wrong[0])
+    if refused:
+        raise UserError("\n".join(refused))
     for (digest, case), of_case in zip(new.items(), findings, strict=True):
         raised = [finding for finding in of_case if finding.raised]
+        if case.kind == "second trial" and not all(finding.ok for finding in of_case):
+            continue
         if raised:
             why = ": ".join(filter(None, (raised[0].place, raised[0].detail)))
             say(f"{case.where} could not be inspected: {why}; its trials will show")
@@ -93,13 +105,18 @@ def _digest(case: Case, base: Path) -> str:
     """Returns a digest of a class and of all code that its trials run. At its largest size the
     setting is part of it."""
     assert case.kind != "trial"
-    file = source(case.kind, case.where, base)
-    code = fingerprint(trial_files(file, file), base).digest
+    names = [case.where.rpartition(":")[2]]
+    if case.kind == "second trial":
+        files = [source("task", case.task_where, base), source("model", case.model_where, base)]
+        names.append(case.task_where.rpartition(":")[2])
+    else:
+        files = [source(case.kind, case.where, base)]
+    code = fingerprint(trial_files(*files), base).digest
     setting = [case.task, None if case.kind == "task" else case.model]
     asked = [
         VERSION,
         case.kind,
-        case.where.rpartition(":")[2],
+        names,
         code,
         setting if case.extent == "largest" else None,
     ]
@@ -184,7 +201,7 @@ def main() -> None:
     asked, answers, stack = map(Path, sys.argv[1:])
     given = json.loads(asked.read_text())
     base, cases = Path(given["base"]), [Case(**data) for data in given["cases"]]
-    fresh = [_forked(case, base) if case.kind in ("trial", "loop") else None for case in cases]
+    fresh = [_forked(case, base) if case.kind not in ("task", "model") else None for case in cases]
     wrong: set[str] = set()
     with answers.open("a") as file, stack.open("w") as trace:
 

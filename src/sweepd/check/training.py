@@ -154,10 +154,10 @@ class Rehearsal:
         longer = [f"{name} {value:.3f}" for name, value in scores.items()]
         return "; ".join([f"{ANSWERS} rows in {seconds:.2f} s, {measured}", *longer, *missing])
 
-    def numbers(self, steps: int) -> Numbers:
+    def numbers(self, steps: int, seed: int = 1) -> Numbers:
         """Returns what so many steps of another seed give: each loss, a hash of the weights, and
         the test score."""
-        training = self._training(seed=1)
+        training = self._training(seed)
         found: dict[str, str] = {}
         for step in range(1, steps + 1):
             seed_all(step)
@@ -171,6 +171,11 @@ class Rehearsal:
 
     def check_fresh(self) -> str:
         return _compared(self.numbers, self.elsewhere, self.straight.step)
+
+    def check_second(self) -> str:
+        """Checks what `check_fresh` does, with few steps, for a launch."""
+        self.numbers(STEPS, seed=0)
+        return _compared(self.numbers, self.elsewhere, STEPS)
 
     def check_time(self) -> str:
         """Returns how long the fastest step took. In the first one libraries warm up."""

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from sweepd.check import own_process
 from sweepd.check.cases import cases_of
@@ -109,6 +110,7 @@ def test_what_takes_its_process_along_is_left_to_its_trials(
         "at most 15 s are waited"
     ]
     assert not Path(store.address, "checked").exists()
+    wait_until(lambda: not left_behind(tmp_path), 30)  # nor those that waited to be asked
 
 
 def test_the_current_folder_shadows_nothing(
@@ -186,3 +188,17 @@ def test_a_launch_tells_of_what_trials_leave_each_time(tmp_path: Path, store: St
     [one] = said
     assert one.startswith(f"{tmp_path / 'mine.py'}:9: mine.py:Net gives other numbers after other ")
     assert len(list(Path(store.address, "checked").iterdir())) == 1
+
+
+def left_behind(folder: Path) -> list[int]:
+    """The processes that a test with this folder has started, and that are still there."""
+    pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+    mark = f"XDG_CACHE_HOME={folder}/".encode()  # which they inherit
+    return [pid for pid in pids if pid != os.getpid() and mark in environment(pid)]
+
+
+def environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it has ended
+        return b""

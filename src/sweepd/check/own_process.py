@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweepd import cache
 from sweepd.check.cases import Case, Finding, cases_of
@@ -232,8 +232,9 @@ def _forked(case: Case, base: Path) -> Elsewhere:
     """Returns a function that runs a trial or a loop in a process that is forked now. It ends with
     this one."""
     ours, theirs = multiprocessing.Pipe()
-    context = multiprocessing.get_context("fork")
-    context.Process(target=_run_afresh, args=(theirs, case, base), daemon=True).start()
+    if not os.fork():  # no Process, whose daemons may have no children, as a DataLoader's workers
+        ours.close()
+        _run_afresh(theirs, case, base)
     theirs.close()
 
     def answer() -> Numbers | str:
@@ -252,16 +253,18 @@ def _forked(case: Case, base: Path) -> Elsewhere:
     return elsewhere
 
 
-def _run_afresh(pipe: Connection, case: Case, base: Path) -> None:
-    """Waits until it is asked for so many steps or rows of a case, and answers with their
-    numbers."""
+def _run_afresh(pipe: Connection, case: Case, base: Path) -> NoReturn:
+    """Waits until it is asked for so many steps or rows of a case, and answers with their numbers.
+    Ends the process, also where the user's code has left threads or processes in it."""
     from sweepd.check.inspection import maker
 
     try:
         steps = pipe.recv()
-    except EOFError:  # the process that would ask has ended
-        return
-    try:
-        pipe.send(maker(case, base)().numbers(steps))
-    except Exception as error:  # a user's code may raise anything
-        pipe.send(error_text(error))
+        try:
+            pipe.send(maker(case, base)().numbers(steps))
+        except Exception as error:  # a user's code may raise anything
+            pipe.send(error_text(error))
+    finally:  # with EOFError where the process that would ask has ended
+        for child in multiprocessing.active_children():
+            child.terminate()
+        os._exit(0)

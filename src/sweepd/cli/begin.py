@@ -442,36 +442,52 @@ def init(
     ] = None,
     own: Annotated[
         list[str] | None,
-        typer.Option(metavar="task|model|loop", help="A template of your own (repeatable)."),
+        typer.Option(
+            metavar="task|model|loop|program", help="A template of your own (repeatable)."
+        ),
+    ] = None,
+    from_wandb: Annotated[
+        Path | None,
+        typer.Option("--from-wandb", metavar="FILE", help="A sweep file of Weights & Biases."),
     ] = None,
     claims: Annotated[
         bool, typer.Option("--claims", help="A commented file of claims for `compare`.")
     ] = False,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write it.")] = Path(),
 ) -> None:
-    """Write a grid to start from, and templates of a task, a model or a training loop of your own
-    beside it; or a file of claims.
+    """Write a grid to start from, and templates of a task, a model, a training loop or a program of
+    your own beside it; or a file of claims.
 
     Without --grid it is a new grid with every parameter of its task and models as a comment, and
-    with --own loop that of the loop alone.
+    with --own loop or program that of these alone. With --from-wandb it has the trials of a sweep
+    file of Weights & Biases.
     """
     from sweepd.grid import starters
     from sweepd.grid.spec import json_schema
+    from sweepd.grid.wandb import grid_of
+    from sweepd.grid.yamlfile import read
 
-    if (grid or claims) and (task or model or own or (grid and claims)):
-        raise UserError(f"--{'grid' if grid else 'claims'} is a whole file: leave out the others")
-    if "loop" in (own or ()) and (task or model or set(own or ()) != {"loop"}):
-        raise UserError(
-            "--own loop is the whole training: leave out --task, --model and other --own"
-        )
+    files_of = {"grid": grid, "claims": claims, "from-wandb": from_wandb}
+    whole = [name for name, given in files_of.items() if given]
+    if whole and (task or model or own or len(whole) > 1):
+        raise UserError(f"--{whole[0]} is a whole file: leave out the others")
+    for kind in {"loop", "program"}.intersection(own or ()):
+        if task or model or set(own or ()) != {kind}:
+            raise UserError(
+                f"--own {kind} is the whole training: leave out --task, --model and other --own"
+            )
     found = {kind: starters.template(kind) for kind in own or ()}
     files = {template.file: text for template, text in found.values()}
     if claims:
         files["claims.yaml"] = (starters.TEMPLATE_FOLDER / "claims.yaml").read_text("utf-8")
     elif grid:
         files[f"{grid}.yaml"] = starters.shipped_grid(grid)
-    elif "loop" in found:
-        files["grid.yaml"] = starters.template_grid(found["loop"][0].grid)
+    elif from_wandb:
+        files["grid.yaml"], left_out = grid_of(read(from_wandb), str(from_wandb))
+        for sentence in left_out:
+            say(sentence)
+    elif alone := [made.grid for made, _ in found.values() if made.grid]:
+        files["grid.yaml"] = starters.template_grid(alone[0])
     else:
         task = task or (found["task"][0].where if "task" in found else TASK)
         models = model or ([found["model"][0].where] if "model" in found else [*MODELS])

@@ -86,6 +86,10 @@ def check(
     cases = [one for one in cases_of(grid) if is_grid or one.kind == "trial" or one.name == target]
     for of_case in inspected(cases, grid.base, say):
         findings += of_case
+    if is_grid:
+        from sweepd.check.programs import tried
+
+        findings += tried(grid)
     if is_grid and all(finding.ok for finding in findings):
         findings += goals(grid)
     if form == "table":

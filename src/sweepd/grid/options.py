@@ -24,7 +24,7 @@ RESERVED = (
     *("independent", "commonest", "loss_at", "acc_at", "score_lengths"),
     *("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops"),
     *("flops_to_goal", "seconds", "parent", "error"),
-    *("host", "torch", "threads", "started", "ended", "on_demand"),
+    *("host", "card", "torch", "threads", "started", "ended", "on_demand"),
 )
 """The columns of results whose names no field of a task, model or loop may take, and no metric of a
 loop. A setting of such a name becomes a column with its block in front, such as `stop_tokens`."""

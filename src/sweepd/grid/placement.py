@@ -21,6 +21,8 @@ class Resources:
             raise ValueError(f"cpus = {self.cpus}: must be positive")
         if self.gpus < 0:
             raise ValueError(f"gpus = {self.gpus}: must not be negative")
+        if self.gpus > 1 and self.gpus % 1:
+            raise ValueError(f"gpus = {self.gpus}: whole cards, or a share of one card")
 
     def __str__(self) -> str:
         parts = ((self.cpus, "core"), (self.gpus, "GPU"))

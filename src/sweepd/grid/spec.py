@@ -203,7 +203,7 @@ def json_schema() -> dict[str, Any]:
     for kind, entries in shipped.items():
         known = [block_schema(e.parameters, {"name": {"const": e.name}}) for e in entries]
         blocks[kind] = {"anyOf": [*known, _OTHER_NAMES]}
-    blocks["loop"] = _OTHER_NAMES
+    blocks["loop"] = {"anyOf": [_OTHER_NAMES, _PROGRAM]}
     for kind, settings in SETTINGS.items():
         blocks[kind] = block_schema(parameters(settings), {})
     several = {
@@ -272,6 +272,18 @@ _OTHER_NAMES = {
         },
     },
     "required": ["name"],
+}
+
+
+_PROGRAM = {
+    "description": "any command (docs/program.md)",
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("program", "as", "task", "size")},
+        "metrics": {"type": ["object", "array"]},
+        "files": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["program", "as", "task", "metrics"],
 }
 
 

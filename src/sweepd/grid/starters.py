@@ -41,8 +41,8 @@ ACC_GOAL = "acc > 0.9"
 class Template:
     """A file from which users start a class of their own.
 
-    where: how a grid names the class in the file. grid: the file with the grid of a loop, since a
-    loop cannot share a grid with other classes; empty for a task or a model.
+    where: how a grid names what is in the file. grid: the file with the grid of a loop or of a
+    program, since these share no grid with other classes; empty for a task or a model.
     """
 
     file: str
@@ -54,6 +54,7 @@ TEMPLATES = {
     "task": Template("parity.py", "parity.py:Parity"),
     "model": Template("lstm.py", "lstm.py:Lstm"),
     "loop": Template("script.py", "script.py:Parity", "script.yaml"),
+    "program": Template("train.py", "train.py", "train.yaml"),
 }
 """The templates by the kind of class that they are for."""
 
@@ -74,8 +75,8 @@ def shipped_grid(name: str) -> str:
 
 
 def template(kind: str) -> tuple[Template, str]:
-    """Returns the template of a task, a model or a loop, and its text. Raises UserError for any
-    other kind."""
+    """Returns the template of a task, a model, a loop or a program, and its text. Raises UserError
+    for any other kind."""
     if kind not in TEMPLATES:
         raise UserError(f"--own {kind}{closest(kind, TEMPLATES)}: there are {', '.join(TEMPLATES)}")
     found = TEMPLATES[kind]

@@ -307,6 +307,11 @@ class ProgramRun:
                 continue
         return tuple(found)
 
+    @property
+    def has_marked(self) -> bool:
+        """Whether the program has made a mark since the last snapshot, maybe just now."""
+        return self._marks() != self.kept
+
     def _look_at_marks(self) -> None:
         """Sees whether the program has made a mark since the last snapshot. It is looked at once
         all rows are read, so that those before the mark belong to the snapshot."""
@@ -327,7 +332,7 @@ class ProgramRun:
         marks = self._marks()
         stopped = self.guard.poll() is not None
         self.marks = self.marks or bool(marks)
-        due = self.marked or self.done or (stopped and marks != self.kept)
+        due = self.marked or self.done or (stopped and self.has_marked)
         if stopped and not self.marks:  # it knows no marks, and has had its time to save
             due = any(self.folder.iterdir()) and self.guard.poll() != guard.KILLED
         if not due:

@@ -1,0 +1,51 @@
+"""A sweep file of Weights & Biases becomes a grid: its trials, its command, what is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweepd.errors import SweepdError
+from sweepd.grid.plan import plan
+from sweepd.grid.spec import parse_grid
+from sweepd.grid.wandb import grid_of
+
+SWEEP = """
+program: train.py
+method: grid
+project: p
+metric: {name: val/loss, goal: minimize}
+parameters:
+  lr: {values: [0.1, 0.01]}
+  epochs: {value: 10}
+  optimizer: {parameters: {beta: {values: [0.9, 0.99]}}}
+  dropout: {min: 0.1, max: 0.5}
+  seed: {values: [1, 2]}
+"""
+
+
+def test_its_trials(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    text, left_out = grid_of(SWEEP, "sweep.yaml")
+    trials = plan(parse_grid(text, "grid.yaml", [], tmp_path)).trials
+    assert {(t.axes["lr"], t.axes["optimizer_beta"], t.seed) for t in trials} == {
+        (lr, beta, seed) for lr in (0.1, 0.01) for beta in (0.9, 0.99) for seed in (1, 2)
+    }
+    trial = trials[0]
+    assert trial.metrics == {"val_loss": "down"} and trial.program
+    assert trial.program.arguments(trial.values.loop, {"seed": 7})[:4] == [
+        *("python", "train.py", "--lr=0.1", "--epochs=10"),
+    ]
+    assert "project is left out" in left_out and any("dropout" in one for one in left_out)
+
+
+def test_a_command_of_its_own() -> None:
+    command = 'command: ["${env}", python3, "${program}", "a b", "${args_no_hyphens}"]'
+    text, _ = grid_of(SWEEP + command, "sweep.yaml")
+    assert "program: python3 train.py 'a b' lr={lr} epochs={epochs}" in text
+
+
+def test_what_is_no_sweep_file_is_refused() -> None:
+    with pytest.raises(SweepdError, match="has `program` and `parameters`"):
+        grid_of("method: grid", "sweep.yaml")

@@ -4,9 +4,10 @@
 
 sparse and window: tiles of queries, against scaled dot-product attention over all keys, causal or
 masked. linear: chunks, against the same sum with its (T, T) weights masked. gla, delta and mamba2:
-chunks of a whole layer, against the layer's own steps, one position after the other. Both sides
-alternate in one run. A line gives the median milliseconds of each and how many times faster ours
-is. On the CPU these are milliseconds of processor time, so that a busy machine matters less.
+chunks of a whole layer, against the layer's own steps, one position after the other; lstm: torch's,
+against the same. The layers of hybrid are these. Both sides alternate in one run. A line gives the
+median milliseconds of each and how many times faster ours is. On the CPU these are milliseconds of
+processor time, so that a busy machine matters less.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sweepd.models.base import Attention, Mixer, Recurrence, TransformerArchitecture
 from sweepd.models.delta import Delta
@@ -69,6 +70,14 @@ def step_by_step(layer: Mixer, x_BTD: Tensor) -> Tensor:
     return torch.stack(reads, dim=1)
 
 
+def one_by_one(lstm: nn.LSTM, x_BTD: Tensor) -> Tensor:
+    reads, state = [], None
+    for t in range(x_BTD.size(1)):
+        read_B1D, state = lstm(x_BTD[:, t : t + 1], state)
+        reads.append(read_B1D)
+    return torch.cat(reads, dim=1)
+
+
 def milliseconds(run: Callable[[Tensor], Tensor], inputs: Tensor) -> float:
     """Returns the milliseconds of one forward and backward pass."""
     inputs = inputs.detach().requires_grad_()
@@ -114,6 +123,9 @@ def main() -> None:
             layer.initialise(torch.Generator().manual_seed(0))
             x = torch.randn(rows, T, d, device=device)
             line(kind.__name__.lower(), T, E, x, layer, partial(step_by_step, layer))
+        lstm = nn.LSTM(d, d, batch_first=True).to(device)
+        x = torch.randn(rows, T, d, device=device)
+        line("lstm", T, E, x, lambda x: lstm(x)[0], partial(one_by_one, lstm))  # noqa: B023
 
 
 if __name__ == "__main__":

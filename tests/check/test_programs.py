@@ -8,12 +8,19 @@ import inprocess
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+SLOWLY = "    loss.backward(); import time; time.sleep(0.05)"
+"""Slowly enough to be ended between two rows."""
 
 
 @pytest.mark.parametrize(
     ("was", "becomes", "code", "says"),
     [
-        ("", "", 0, ["✓ rows        step 20: acc 0.", "its next row is step 40"]),
+        (
+            "    loss.backward()",
+            SLOWLY,
+            0,
+            ["✓ rows        step 20: acc 0.", "its next row is step 40"],
+        ),
         (
             '(args.dir / "checkpoint")',
             "Path('/dev/null')",
@@ -32,7 +39,7 @@ def test_a_program_is_tried(
     says: list[str],
 ) -> None:
     for name in ("train.py", "train.yaml"):
-        (tmp_path / name).write_text((EXAMPLES / name).read_text().replace(was or "\0", becomes))
+        (tmp_path / name).write_text((EXAMPLES / name).read_text().replace(was, becomes))
     monkeypatch.chdir(tmp_path)
     answer = inprocess.sweepd("check", "train.yaml")
     assert answer.code == code, answer.err

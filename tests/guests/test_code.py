@@ -28,8 +28,19 @@ class Run:
     def advance(self):
         return {"acc": 0.5}
 """
+WITH_THREADS = """
+from threading import Thread
+from time import sleep
+
+Thread(target=sleep, args=(10_000,)).start()
+
+class Run:
+    def __init__(self):
+        Thread(target=sleep, args=(10_000,)).start()
+""" + PLAIN.partition("class Run:\n")[2]
 GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": (PLAIN, {"status": "completed", "acc": 0.5}),
+    "threads": (WITH_THREADS, {"status": "completed", "acc": 0.5}),
 }
 """The code of each file besides LOOP, and what its trial's row says."""
 
@@ -41,7 +52,7 @@ def test_what_comes_out(tmp_path: Path) -> None:
     shell = Shell(tmp_path, [str(environment / "bin" / "python"), "-m", "sweepd"])
     for name, (code, _) in GUESTS.items():
         shell.write(f"{name}.py", LOOP + code)
-    loops = ", ".join(f"{{name: {name}.py:Loop, as: {name}}}" for name in GUESTS)
+    loops = ", ".join(f"{{name: '{name}.py:Loop', as: {name}}}" for name in GUESTS)
     shell.write("grid.yaml", f"loop: [{loops}]\nseeds: [0]\nretries: 0\n")
     shell.run("launch", "grid.yaml", "--yes")
     rows = {row["model"]: row for row in shell.sql("SELECT * FROM trials")}

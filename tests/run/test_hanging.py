@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from sweepd.run.hanging import SHARE, stepping
+from sweepd.run.hanging import SHARE, stepping, watched
 
 ENOUGH = 60.0
 """Seconds after which nothing will come any more."""
@@ -37,6 +39,21 @@ def test_it_says_where_the_thread_stands(monkeypatch: pytest.MonkeyPatch) -> Non
     told_then = [f"no step for {SHARE * 0.01:g} s; it stands at {__file__}:{at}" for at in here]
     [line] = told
     assert line in told_then and len(told_then) == 2
+
+
+def test_it_says_what_processes_by_fork_may_do() -> None:
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(ENOUGH,))
+    told: list[str] = []
+    child.start()
+    try:
+        with watched(0.01, told.append):
+            until = time.monotonic() + ENOUGH
+            while not told and time.monotonic() < until:
+                time.sleep(0.01)
+    finally:
+        child.kill()
+        child.join()
+    assert "get_context('spawn')" in told[0]
 
 
 def test_what_goes_on_is_not_told_of() -> None:

@@ -192,7 +192,19 @@ def _lines(answers: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Inspects the cases of one file, and writes to another what it sees."""
+    """Inspects the cases of one file, and writes to another what it sees. Then the process ends at
+    once, since Python would wait for each thread that user code has started."""
+    status: Any = 1
+    try:
+        _inspect_cases()
+        status = 0
+    except SystemExit as end:  # of the user's code
+        status = end.code or 1
+    finally:
+        os._exit(status if isinstance(status, int) else 1)
+
+
+def _inspect_cases() -> None:
     import torch
 
     from sweepd.check.inspection import inspect

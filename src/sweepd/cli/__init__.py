@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -110,7 +111,8 @@ def main() -> None:
 
 def program() -> NoReturn:
     """Runs the command line as a program, which ends at once, as mypy does. Otherwise Python would
-    take apart piece by piece what DuckDB, Arrow and torch have made."""
+    take apart piece by piece what DuckDB, Arrow and torch have made, and wait for each thread that
+    user code has started."""
     # A plan or an answer has a million objects that stay. Python's search for cycles among them
     # would take a quarter of a large `sweepd plan`.
     gc.set_threshold(100_000, 50, 10)
@@ -119,8 +121,10 @@ def program() -> NoReturn:
         main()
     except SystemExit as end:
         status = end.code or 0
-    if not isinstance(status, int) or any(name in sys.modules for name in WITH_LAST_WORDS):
+    if not isinstance(status, int):
         sys.exit(status)
+    if any(name in sys.modules for name in WITH_LAST_WORDS):
+        atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

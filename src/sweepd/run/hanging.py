@@ -6,6 +6,7 @@ Code that holds Python's global lock all the while, as some C code does, cannot 
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +19,11 @@ SHARE = 0.5
 """The share of `hang_seconds` after which a trial without a step is noted in its log. The driver's
 clock starts earlier, when it hands the trial out. So with a larger share, the worker of a short
 `hang_seconds` would be killed before the note."""
+
+BY_FORK = (
+    ", and has started processes by fork, which hang where torch has threads: start them by spawn "
+    "(`multiprocessing.get_context('spawn')`, or `multiprocessing_context='spawn'` of a DataLoader)"
+)
 
 
 @contextmanager
@@ -43,7 +49,8 @@ def watched(seconds: float, tell: Callable[[str], None]) -> Iterator[None]:
         stack = extract_stack(sys._current_frames()[thread])
         own = [frame for frame in stack if is_own_file(frame.filename)]
         at = (own or stack)[-1]
-        tell(f"{at.filename}:{at.lineno}")
+        children = (type(child).__name__ for child in multiprocessing.active_children())
+        tell(f"{at.filename}:{at.lineno}" + BY_FORK * ("ForkProcess" in children))
 
     timer = threading.Timer(seconds, look)
     timer.daemon = True

@@ -35,11 +35,12 @@ goal: acc > 0.5
 ROW = 'print(\'{"step": %s, "acc": %s, "loss": 1.0}\')\n'
 
 
-def attempt(folder: Path, text: str, number: int = 1001, hang_seconds: float = 0.0) -> Attempt:
+def attempt(
+    folder: Path, text: str, number: int = 1001, hang_seconds: float = 0.0, grid: str = GRID
+) -> Attempt:
     """An attempt that has begun, of a program with this text."""
     (folder / "mine.py").write_text(text)
-    grid = parse_grid(GRID.replace("PYTHON", PYTHON), "grid.yaml", [], folder)
-    [trial] = plan(grid).trials
+    [trial] = plan(parse_grid(grid.replace("PYTHON", PYTHON), "grid.yaml", [], folder)).trials
     made = Attempt(
         Store.create(str(folder / "results")),
         trial,
@@ -187,6 +188,29 @@ for step in range(2, 200):
     assert row["status"] == "completed" and "found checkpoint state" in log(tmp_path)
     told = first.store.read_metrics().table.to_pylist()
     assert {one["step"] for one in told if one["attempt"] == 1002} >= {1, 2, 3}
+
+
+@pytest.mark.parametrize(("mark", "start"), [("done", 2), ("checkpoint", 0)])
+def test_a_longer_run_goes_on_where_a_shorter_one_was_done(
+    tmp_path: Path, mark: str, start: int
+) -> None:
+    text = f"""
+import pathlib, sys
+folder = pathlib.Path(sys.argv[3])
+at = folder / "at"
+first = int(at.read_text()) + 1 if at.exists() else 1
+assert not (folder / "done").exists()
+for step in range(first, int(sys.argv[6]) + 1):
+    print('{{"step": %d, "acc": 0.5, "loss": 1}}' % step)
+at.write_text(str(step)); (folder / "{mark}").touch()
+"""
+    grid = GRID.replace("{gpus}", "{gpus} {steps}").replace("  width: 8", "  width: 8\n  steps: 2")
+    assert ran(tmp_path, text, grid=grid)["step"] == 2
+    longer = attempt(tmp_path, text, 1002, grid=grid.replace("steps: 2", "steps: 4"))
+    assert longer.start == start
+    ending = finish(longer, 9.0).ending
+    assert ending and (ending["status"], ending["step"]) == ("completed", 4)
+    assert (ending["parent"] is None) == (start == 0)
 
 
 def test_who_keeps_nothing_starts_anew_and_the_row_says_so(tmp_path: Path) -> None:

@@ -97,6 +97,9 @@ def _show(record: TrialRecord, repeat: str) -> None:
         print()
         _show_curve(record)
     for name, text in record.sources.items():
+        if "\0" in text:
+            print(f"\n{name} is binary")
+            continue
         print(f"\n{name}\n" + "\n".join(f"  {line}" for line in text.splitlines()))
     changed = f"; changed since: {', '.join(record.changed)}" if record.changed else ""
     print(f"\ncode {record.code}{changed}")

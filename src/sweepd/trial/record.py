@@ -34,7 +34,8 @@ class TrialRecord:
     """What a store has of one trial.
 
     settings: the fields of each block of the grid. curve: its rows of `metrics` by step; those of
-    its parents come before its own. sources: the text of the user's files as they ran. Each file is
+    its parents come before its own. sources: the text of the user's files as they ran (bytes that
+    are none are escaped, as Python does with file names). Each file is
     named by its path from the grid's folder. A file of a package is named by its path from the
     folder from which the package is imported.
     """
@@ -108,7 +109,7 @@ def record_of(store: Store, start: str) -> TrialRecord:
         code_files=code_files,
         changed=tuple(_differing(code_files, now.files)) if now else ("its files are gone",),
         sources={
-            name: store.read_source(digest).decode(errors="replace")
+            name: store.read_source(digest).decode(errors="surrogateescape")
             for name, digest in {**files.get("beside", {}), **files.get("packages", {})}.items()
         },
         grid=dump(alone),
@@ -205,6 +206,7 @@ def write_out(record: TrialRecord, folder: Path) -> None:
                     f"{name} lies above the grid's folder; `sweepd resume` puts it back"
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_bytes(text.encode(errors="surrogateescape"))
+            path.chmod(0o755 if name in record.sources else 0o644)  # a program may be run
     except OSError as error:
         raise EnvironmentFailure(f"cannot write {folder}: {error.strerror}") from error

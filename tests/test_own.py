@@ -32,7 +32,7 @@ PAGES = {
 SHOWN = [(page, name, most) for page, files in PAGES.items() for name, most in files.items()]
 LINKED = {"own.md": {"script.yaml": 12, "script.py": 60},
           "own_examples.md": {"retnet.py": 50, "mixer.py": 70, "ssm.py": 70},
-          "program.md": {"train.py": 50},
+          "program.md": {"train.py": 50, "wandb.yaml": 12},
           "query.md": {"claims.yaml": 30}}  # fmt: skip
 """Those that they link to."""
 

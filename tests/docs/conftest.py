@@ -48,7 +48,7 @@ def docs_place(tmp_path_factory: pytest.TempPathFactory, objects: Objects) -> It
         written(folder / "clusters", kind)
     shutil.copy(ROOT / "grids" / "quickstart.yaml", folder)
     examples = ROOT / "docs" / "examples"
-    named = (examples / name for name in ("claims.yaml", "train.yaml"))
+    named = (examples / name for name in ("claims.yaml", "train.yaml", "wandb.yaml"))
     for example in [*examples.glob("*.py"), *named]:
         shutil.copy(example, folder)
     [grid] = [

@@ -11,18 +11,7 @@ from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.wandb import grid_of
 
-SWEEP = """
-program: train.py
-method: grid
-project: p
-metric: {name: val/loss, goal: minimize}
-parameters:
-  lr: {values: [0.1, 0.01]}
-  epochs: {value: 10}
-  optimizer: {parameters: {beta: {values: [0.9, 0.99]}}}
-  dropout: {min: 0.1, max: 0.5}
-  seed: {values: [1, 2]}
-"""
+SWEEP = (Path(__file__).parents[2] / "docs/examples/wandb.yaml").read_text()
 
 
 def test_its_trials(tmp_path: Path) -> None:

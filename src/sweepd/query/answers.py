@@ -112,9 +112,14 @@ def answer(views: Views, text: str) -> Answer:
             f"partial: {partial} of {len(result.deciding)} cells shown are judged by fewer seeds, "
             "or values of nuisance axes, than are planned"
         )
+    columns, rows = result.columns, result.rows
+    if views.code_column and "code" not in columns:  # each task and model has one
+        codes = {(cell.row["task"], cell.row["model"]): cell.row["code"] for cell in cells}
+        columns = [*grouping.group, "code", *columns[len(grouping.group) :]]
+        rows = [{**row, "code": codes[row["task"], row["model"]]} for row in rows]
     return Answer(
-        result.columns,
-        result.rows,
+        columns,
+        rows,
         notes,
         damaged,
         question.verb,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import pickle
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -232,8 +231,12 @@ def _same(one: Any, other: Any, seen: frozenset[int] = frozenset()) -> bool:
             return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
         case torch.Generator():
             return torch.equal(one.get_state(), other.get_state())
-        case random.Random() | np.random.Generator() | np.random.RandomState():
-            return pickle.dumps(one) == pickle.dumps(other)
+        case random.Random():
+            return bool(one.getstate() == other.getstate())
+        case np.random.Generator():
+            return inside(one.bit_generator.state, other.bit_generator.state)
+        case np.random.RandomState():
+            return inside(one.get_state(), other.get_state())
         case list() | tuple():
             return len(one) == len(other) and all(map(inside, one, other))
         case dict():

@@ -187,9 +187,10 @@ def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
                 same = where.rpartition(":")[2] == block.where.rpartition(":")[2]
                 same = same and (ours.samefile(theirs) or _code(ours) == _code(theirs))
             if not same:
+                what = "program" if is_program(block.where) else "class"
                 raise UserError(
                     f"{grid.document.place(block.keys)}: in sweep {sweep}, {block.name} is "
-                    f"another, that of {theirs}; tell them apart by an alias (`as: …`), or by "
+                    f"another {what}, that of {theirs}; tell them apart by an alias (`as: …`), or by "
                     "another results folder"
                 )
 

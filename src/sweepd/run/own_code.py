@@ -190,8 +190,8 @@ def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
                 what = "program" if is_program(block.where) else "class"
                 raise UserError(
                     f"{grid.document.place(block.keys)}: in sweep {sweep}, {block.name} is "
-                    f"another {what}, that of {theirs}; tell them apart by an alias (`as: …`), or by "
-                    "another results folder"
+                    f"another {what}, that of {theirs}; tell them apart by an alias (`as: …`), "
+                    "or by another results folder"
                 )
 
 

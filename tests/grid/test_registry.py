@@ -252,3 +252,26 @@ def test_a_model_needs_no_d(tmp_path: Path) -> None:
     run = started(trials[0], tmp_path, "cpu")
     assert [row.step for row in run.advance() if row] == [2]
     assert run.result is not None and run.result.status == "completed"
+
+
+PICKLING = """
+import pickle, sys
+from pathlib import Path
+from sweepd.grid.registry import find_loop
+
+kept, loop = Path(sys.argv[2]), find_loop("here/mine.py:Loop", Path(sys.argv[1]))()
+if kept.exists():
+    assert pickle.loads(kept.read_bytes()) == loop
+else:
+    kept.write_bytes(pickle.dumps(loop))
+"""
+
+
+def test_what_a_user_s_file_pickles_is_read_after_an_edit_and_a_move(tmp_path: Path) -> None:
+    loop = "from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Loop:\n"
+    loop += "    task, size_field, metrics = 'guest', 'n', {'acc': 'up'}\n    n: int = 2\n"
+    loop += "    def start(self, seed, device): ...\n"
+    for folder, text in (("one", loop), ("two", f"# edited\n{loop}")):
+        write(tmp_path, f"{folder}/here/mine.py", text)
+        command = [sys.executable, "-c", PICKLING, str(tmp_path / folder), str(tmp_path / "kept")]
+        subprocess.run(command, check=True)

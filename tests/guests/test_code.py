@@ -38,8 +38,21 @@ class Run:
     def __init__(self):
         Thread(target=sleep, args=(10_000,)).start()
 """ + PLAIN.partition("class Run:\n")[2]
+STARTS_OTHERS = """
+from multiprocessing import get_context
+
+def scaled(x):
+    from beside import SCALE  # beside this file, when it is called
+    return SCALE * x
+
+class Run:
+    def advance(self):
+        with get_context("spawn").Pool(1) as pool:
+            return {"acc": pool.apply(scaled, (1.0,)) * scaled(1.0)}
+"""
 GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": (PLAIN, {"status": "completed", "acc": 0.5}),
+    "starts-others": (STARTS_OTHERS, {"status": "completed", "acc": 0.25}),
     "threads": (WITH_THREADS, {"status": "completed", "acc": 0.5}),
 }
 """The code of each file besides LOOP, and what its trial's row says."""
@@ -52,6 +65,7 @@ def test_what_comes_out(tmp_path: Path) -> None:
     shell = Shell(tmp_path, [str(environment / "bin" / "python"), "-m", "sweepd"])
     for name, (code, _) in GUESTS.items():
         shell.write(f"{name}.py", LOOP + code)
+    shell.write("beside.py", "SCALE = 0.5\n")
     loops = ", ".join(f"{{name: '{name}.py:Loop', as: {name}}}" for name in GUESTS)
     shell.write("grid.yaml", f"loop: [{loops}]\nseeds: [0]\nretries: 0\n")
     shell.run("launch", "grid.yaml", "--yes")

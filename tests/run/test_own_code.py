@@ -15,7 +15,7 @@ import pytest
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid import plan as planning
-from sweepd.grid import registry
+from sweepd.grid import registry, user_files
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import parse_grid
 from sweepd.provenance import home
@@ -62,6 +62,7 @@ def forget_imports() -> None:
     """As in a new process."""
     for name in [name for name in sys.modules if name.startswith(("own_pack_b", "beside_own"))]:
         del sys.modules[name]
+    user_files._neighbours.clear()
 
 
 @pytest.fixture

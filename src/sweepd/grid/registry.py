@@ -24,7 +24,7 @@ from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import fingerprint, metrics
 from sweepd.grid.fingerprint import Kind
-from sweepd.grid.user_files import module_of, own_classes, place_of_definition
+from sweepd.grid.user_files import USERS, module_of, own_classes, place_of_definition
 
 if TYPE_CHECKING:
     from sweepd.models.base import Model
@@ -258,7 +258,8 @@ def _fault(kind: Kind, found: type) -> str | None:
         fields = parameters(found)
     except Exception as error:  # type hints are evaluated, and may be anything
         return f"has fields whose types cannot be read: {error}"
-    ours = [base for base in found.__mro__ if base.__module__.startswith("sweepd.")]
+    modules = {base: f"{base.__module__}." for base in found.__mro__}
+    ours = [base for base, of in modules.items() if of.startswith("sweepd.") and USERS not in of]
     for name, parameter in fields.items():
         if name == "name":
             return "has a field `name`, which a grid uses for the class; rename it"

@@ -8,6 +8,8 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
+import os
 import re
 import sys
 import sysconfig
@@ -15,7 +17,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -103,7 +105,7 @@ def module_of(where: str, path: Path) -> ModuleType:
     imported."""
     # What it prints meanwhile must not stand among rows that a command prints as JSON or CSV.
     with _readable_errors(path), redirect_stdout(sys.stderr):
-        return _load(path) if where.endswith(".py") else importlib.import_module(where)
+        return _load(where, path) if where.endswith(".py") else importlib.import_module(where)
 
 
 def own_classes(module: ModuleType, root: type) -> str:
@@ -113,31 +115,71 @@ def own_classes(module: ModuleType, root: type) -> str:
     return ", ".join(one.__name__ for one in own) or "none"
 
 
-def _load(path: Path) -> ModuleType:
-    """Runs a user's file as a module and returns it. The module has a name of its own, which is the
-    same in every process that has this file.
+def _load(where: str, path: Path) -> ModuleType:
+    """Runs a user's file as a module and returns it. `where` is how a grid writes its path.
 
-    As for a script, files beside it can be imported while it runs.
+    The module goes by `where`, so that what a trial pickles can be read after an edit, after the
+    grid's folder has moved, and in processes that user code starts. A second file of this name in
+    one process gets another. As for a script, files beside it can be imported.
     """
-    content = path.read_bytes()
-    digest = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:12]
-    name = f"sweepd_user_{path.stem}_{digest}"
-    if name in sys.modules:
+    key = re.sub(r"\W", "_", path.stem)
+    if Path(where).parent != Path():
+        key += "_" + hashlib.sha256(os.path.normpath(where).encode()).hexdigest()[:12]
+    if _loaded.get(key, (path,))[0] != path:
+        key += "_" + hashlib.sha256(str(path).encode()).hexdigest()[:12]
+    key = next((one for one, (file, _) in _loaded.items() if file == path), key)
+    name, now = USERS + key, (path, path.read_bytes())
+    if _loaded.get(key) == now and name in sys.modules:
         return sys.modules[name]
-    _refuse_strangers(path)
+    _find_neighbours(path)
     spec = importlib.util.spec_from_file_location(name, path, loader=_Anew(name, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    former = sys.modules.get(name)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
+        if former:
+            sys.modules[name] = former
         raise
     finally:
         sys.path.remove(str(path.parent))
+    _loaded[key] = now
+    os.environ[FOR_CHILDREN] = json.dumps(
+        {"files": {one: str(file) for one, (file, _) in _loaded.items()}, "folders": _neighbours}
+    )
     return module
+
+
+__path__: list[str] = []
+"""Makes this module a package, of users' files. `_Finder` finds its modules."""
+USERS = f"{__name__}."
+"""The beginning of the name of each module that is a user's file."""
+FOR_CHILDREN = "SWEEPD_USER_FILES"
+"""The environment variable that tells processes that user code starts where its files are."""
+_loaded: dict[str, tuple[Path, bytes]] = {}
+"""The path and the content of each file that was loaded, by the last part of its module's name."""
+_neighbours: dict[str, str] = {}
+"""The folder of each module that a user's file imports from beside it, by its name."""
+
+
+class _Finder:
+    """Finds what user code imports later than when it is first run: the files beside it, in
+    functions, and itself, in another process."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        known = json.loads(os.environ.get(FOR_CHILDREN, "{}"))
+        if name.startswith(USERS) and (file := known.get("files", {}).get(name[len(USERS) :])):
+            return importlib.util.spec_from_file_location(name, file, loader=_Anew(name, file))
+        folder = {**known.get("folders", {}), **_neighbours}.get(name)
+        return PathFinder.find_spec(name, [folder]) if folder else None
+
+
+sys.meta_path.insert(0, _Finder)
 
 
 class _Anew(SourceFileLoader):
@@ -149,9 +191,10 @@ class _Anew(SourceFileLoader):
         return compiled
 
 
-def _refuse_strangers(path: Path) -> None:
-    """Raises UserError where a module that is loaded already stands in the place of a file that
-    `path` runs: a helper beside it, or one in a package there, however deep."""
+def _find_neighbours(path: Path) -> None:
+    """Has `_Finder` find the files beside `path` that it runs. Raises UserError where another
+    module stands in the place of one: a helper beside it, or one in a package there, however
+    deep."""
     names = fingerprint.imported_names(path)
     runs = {name: path.parent / f"{name}.py" for name in names}
     for file in fingerprint.trial_files(path, roots=()):
@@ -159,14 +202,18 @@ def _refuse_strangers(path: Path) -> None:
             parts = file.relative_to(path.parent).with_suffix("").parts
             runs[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     for name, file in runs.items():
+        if not file.is_file():
+            continue
+        first = name.partition(".")[0]
+        elsewhere = Path(_neighbours.get(first, path.parent), file.relative_to(path.parent))
         loaded = sys.modules.get(name)
-        if loaded and file.is_file():
-            other = getattr(loaded, "__file__", None)
-            if other is None or not file.samefile(other):
-                raise UserError(
-                    f"{path}: `import {name}` would not read {file}: another module of this "
-                    f"name is loaded already ({other or 'built in'}); rename the file or its folder"
-                )
+        other = getattr(loaded, "__file__", None) if loaded else str(elsewhere)
+        if (loaded or elsewhere.is_file()) and (other is None or not file.samefile(other)):
+            raise UserError(
+                f"{path}: `import {name}` would not read {file}: another module of this "
+                f"name is loaded already ({other or 'built in'}); rename the file or its folder"
+            )
+        _neighbours[first] = str(path.parent)
 
 
 @contextmanager

@@ -106,6 +106,25 @@ def test_a_full_disk_behind_stdout_is_an_error(results: Path, command: str) -> N
     assert done.stderr.endswith(b"sweepd: the output cannot be written: No space left on device\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ("sweepd query 'min d' >&-", 3, b"the output cannot be written: Bad file descriptor"),
+        ("sweepd query 'min d' 2>&-", 0, b""),
+        ("rmdir ../gone; sweepd query 'min d'", 3, b"the current folder was deleted"),
+    ],
+)
+def test_a_closed_output_and_a_deleted_folder(
+    results: Path, words: str, code: int, told: bytes
+) -> None:
+    gone = results.parent / "gone"
+    gone.mkdir(exist_ok=True)
+    done = run(words, gone if "gone" in words else results.parent)
+    assert done.returncode == code and b"Traceback" not in done.stderr, done.stderr
+    assert told in done.stderr
+    assert done.stdout.startswith(b"Least d") or code
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_export_replaces_no_file_unless_it_is_told_to(results: Path, suffix: str) -> None:
     there = results.parent / f"trials.{suffix}"

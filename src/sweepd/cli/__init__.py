@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -15,7 +16,7 @@ from typer.core import TyperGroup
 
 from sweepd import __version__
 from sweepd.cli.output import say, say_everything, stdout_may_end
-from sweepd.errors import SweepdError
+from sweepd.errors import EnvironmentFailure, SweepdError
 from sweepd.statuses import INTERRUPTED_EXIT
 
 SECTIONS = {
@@ -100,6 +101,11 @@ def main() -> None:
     code."""
     say_everything()
     try:
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            told = "the current folder was deleted: go to another one"
+            raise EnvironmentFailure(told) from None
         with stdout_may_end():
             application(sys.argv[1:])(prog_name="sweepd")
     except SweepdError as error:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sweepd.store.storage import Damaged
 
 Form = Literal["table", "json", "csv"]
-NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """What the system says where a file, but no path, cannot be written."""
 MOST_NAMED = 8
 """How many columns are named at most, where a table leaves some out."""
@@ -82,9 +82,16 @@ def say(text: str) -> None:
 def say_everything() -> None:
     """Makes stdout and stderr take every character.
 
-    Where the locale knows ASCII alone they write UTF-8, as Python itself does unless it is told not
-    to. In any other encoding, a `?` stands for each character that it lacks.
+    One that was closed before the program began (`>&-`) is opened again: what goes to stderr is
+    lost, and stdout cannot be written, which `stdout_may_end` tells. Else the next file that is
+    opened would take its place. Where the locale knows ASCII alone they write UTF-8, as Python
+    itself does unless it is told not to. In any other encoding, a `?` stands for each character
+    that it lacks.
     """
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            file = os.open(os.devnull, flags)
+            setattr(sys, name, open(file, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_ascii = codecs.lookup(stream.encoding).name == "ascii"

@@ -7,39 +7,50 @@ from pathlib import Path
 import inprocess
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-SLOWLY = "    loss.backward(); import time; time.sleep(0.05)"
-"""Slowly enough to be ended between two rows."""
+PROGRAM = """
+import json, pathlib, sys, time
+steps, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
+state = folder / "state"
+first = int(state.read_text()) if state.exists() else 0
+for step in range(first + 20, steps + 1, 20):
+    time.sleep({pause})
+    print(json.dumps({{"step": step, {metric!r}: 0.5}}))
+    (folder / "new").write_text(str(step))
+    (folder / "new").replace(state)
+    (folder / {mark!r}).write_text(str(step))
+"""
+GRID = """
+name: mine
+loop:
+  program: python train.py {steps} {dir}
+  as: mine
+  task: blobs
+  metrics: {acc: up}
+  files: [train.py]
+  steps: 100
+goal: acc > 0.7
+"""
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "code", "says"),
+    ("pause", "mark", "metric", "code", "says"),
     [
-        (
-            "    loss.backward()",
-            SLOWLY,
-            0,
-            ["✓ rows        step 20: acc 0.", "its next row is step 40"],
-        ),
-        (
-            '(args.dir / "checkpoint")',
-            "Path('/dev/null')",
-            0,
-            ["it ended before it could be interrupted"],
-        ),
-        ('"acc":', '"f1":', 2, ["✗ rows        the row", "reported 'f1'"]),
+        (0.4, "checkpoint", "acc", 0, ["✓ rows        step 20: acc 0.", "its next row is step 40"]),
+        (0, "other", "acc", 0, ["it ended before it could be interrupted"]),
+        (0, "checkpoint", "f1", 2, ["✗ rows        the row", "reported 'f1'"]),
     ],
 )
 def test_a_program_is_tried(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    was: str,
-    becomes: str,
+    pause: float,
+    mark: str,
+    metric: str,
     code: int,
     says: list[str],
 ) -> None:
-    for name in ("train.py", "train.yaml"):
-        (tmp_path / name).write_text((EXAMPLES / name).read_text().replace(was, becomes))
+    (tmp_path / "train.py").write_text(PROGRAM.format(pause=pause, mark=mark, metric=metric))
+    (tmp_path / "train.yaml").write_text(GRID)
     monkeypatch.chdir(tmp_path)
     answer = inprocess.sweepd("check", "train.yaml")
     assert answer.code == code, answer.err

@@ -135,11 +135,11 @@ def test_pods_that_find_no_place_are_told_and_given_up(
 ) -> None:
     (kubectl / "stuck").touch()
     monkeypatch.setattr(kuberay, "TELL_SECONDS", 0.2)
-    hasty = cluster.model_copy(update={"start_seconds": 1.0})
+    hasty = cluster.model_copy(update={"start_seconds": 6.0})
     told: list[str] = []
     job = hasty.start(work, told.append)
     why = "pod pod-1 waits: 0/3 nodes are available: 3 Insufficient cpu."
-    with pytest.raises(EnvironmentFailure, match="had no head within 1 s") as failed:
+    with pytest.raises(EnvironmentFailure, match="had no head within 6 s") as failed:
         hasty.follow(job, told.append)
     assert why in told and why in str(failed.value)
     assert not list(kubectl.glob("*.json")), "pods would come later, and cost"

@@ -281,10 +281,3 @@ def with_floats(values: Any) -> Any:
     if isinstance(values, list) and any(type(value) is float for value in values):
         return [float(value) if type(value) is int else value for value in values]
     return values
-
-
-def _nodes(text: str) -> Iterator[ast.AST]:
-    try:
-        yield from ast.walk(ast.parse(text.strip(), mode="eval"))
-    except SyntaxError:  # refused where its value is computed
-        return

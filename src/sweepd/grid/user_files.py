@@ -172,6 +172,8 @@ class _Finder:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if not _neighbours and FOR_CHILDREN not in os.environ:
+            return None  # each import of the process asks, and nothing of the user's is loaded yet
         known = json.loads(os.environ.get(FOR_CHILDREN, "{}"))
         if name.startswith(USERS) and (file := known.get("files", {}).get(name[len(USERS) :])):
             return importlib.util.spec_from_file_location(name, file, loader=_Anew(name, file))

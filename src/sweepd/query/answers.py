@@ -206,7 +206,7 @@ def _rows(
         case "fit":
             from sweepd.query.growth import growth  # the laws take a while
 
-            return growth(views, question, grouping, valued, condition, merit)
+            return growth(views, question, grouping, valued, merit)
         case "best":
             return best(question, grouping, cells, merit, scores)
         case "max":

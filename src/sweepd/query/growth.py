@@ -13,7 +13,7 @@ from sweepd.errors import UserError
 from sweepd.query.cells import Cell
 from sweepd.query.claim_files import predictions
 from sweepd.query.database import Views
-from sweepd.query.expressions import Column, Node
+from sweepd.query.expressions import Column
 from sweepd.query.grouping import Grouping
 from sweepd.query.laws import LAW_NAMES, Point, Tried, difference, fit, refusal, weights
 from sweepd.query.minima import Merit, MinRow, min_rows
@@ -39,7 +39,6 @@ def growth(
     question: Question,
     grouping: Grouping,
     cells: Sequence[Cell],
-    condition: Node,
     merit: Merit,
 ) -> VerbRows:
     """Returns the rows of `fit`: the law of each group of the cells.

@@ -69,14 +69,6 @@ class Ends:
         return cls(rates, seconds, settles)
 
 
-def settled_marks(views: Views, rows: Sequence[MinRow], condition: Node) -> list[SettledMark]:
-    """Returns, for each of the rows, whether more training would change it."""
-    goal = goal_of(condition)
-    ends = Ends.of(views, goal, rows) if goal else None
-    slowest = _slowest(views, rows)
-    return [_settled_mark(views, slowest, row, goal, ends) for row in rows]
-
-
 def settled_columns(
     views: Views, rows: Sequence[MinRow], condition: Node, ends: Ends | None
 ) -> Iterator[dict[str, Any]]:

@@ -32,7 +32,12 @@ MOST_POINTS = 60_000
 that each curve gets only LEAST_POINTS."""
 LEAST_POINTS, ENOUGH_POINTS = 6, 200
 """The least and the greatest limit on the points of one learning curve."""
-LAW_COLUMNS = ("exponent", "low", "high", "points", "censored", "seeds", "predicted", "reason")
+LAW_COLUMNS = (
+    *("exponent", "low", "high", "growth", "most_steps", "points", "censored", "seeds"),
+    *("least_steps", "first_exponent", "predicted", "reason"),
+)
+"""The columns of a law that the page shows: with up to how many steps it holds, and what the least
+budget alone says."""
 MOST_NAMED = 12
 """The most rows that a caveat names. The table has all of them."""
 LONGEST_ERROR = 600

@@ -232,6 +232,18 @@ IN_MODELS = {
     "a layer that `forward` does not use": Mistake(
         "self.kept = None", "self.spare = nn.Linear(d, d)", "def forward", "training"
     ),
+    "a complex weight": Mistake(
+        "self.kept = None",
+        "self.phase = nn.Parameter(torch.ones(d, dtype=torch.cfloat))",
+        "def __init__",
+        "weights",
+    ),
+    "a layer without a size": Mistake(
+        "nn.Linear(d, vocab)", "nn.LazyLinear(vocab)", "def __init__", "weights"
+    ),
+    "sparse gradients": Mistake(
+        "nn.Embedding(vocab, d)", "nn.Embedding(vocab, d, sparse=True)", "def forward", "training"
+    ),
     "a running value that no checkpoint holds": Mistake(
         "x, _ = self.memory(x)",
         "if self.training:\n"

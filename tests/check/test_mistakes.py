@@ -66,6 +66,37 @@ def test_nothing_is_wrong_without_a_mistake(tmp_path: Path) -> None:
     assert {one.check for one in findings} >= {"splits", "causal", "checkpoint", "time", "seed"}
 
 
+STATED = """
+from sweepd.models.base import Architecture, Part
+
+class Stated(Architecture):
+    def parts(self, vocab, L):
+        return [Part("all", 9, 9)]
+
+    def kept_floats(self, vocab, L):
+        return 9, 9
+
+"""
+ROUTED = """
+        for i, expert in enumerate(self.experts):
+            if (here := tokens % 99 == i).any():
+                x = x + expert(x) * here[..., None]
+        return self.head(x)
+"""
+
+
+def test_an_expert_may_be_idle(tmp_path: Path) -> None:
+    experts = "self.experts = nn.ModuleList(nn.Linear(d, d) for _ in range(99))"
+    text = MODEL.replace("self.kept = None", experts).replace("        return self.head(x)", ROUTED)
+    text = text.replace("(Architecture)", "(Stated)").replace(
+        "@dataclass", f"{STATED}@dataclass", 1
+    )
+    findings = seen(tmp_path, model=text)
+    assert all(finding.ok for finding in findings), findings
+    told = {(one.check, one.subject): one.detail for one in findings}
+    assert "no row reached" in told["training", "model.py:Mine"]
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_a_mistake(tmp_path: Path, name: str) -> None:
     mistake: Mistake = EVERY[name]

@@ -4,6 +4,8 @@ The board for a terminal is tested in test_board.py, and for real in tests/e2e/t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from simulated import simulated
 
@@ -37,6 +39,11 @@ def test_a_trial_that_fails_names_its_log(capsys: pytest.CaptureFixture[str]) ->
     shown.ended(trial, {**ending, "status": "completed", "acc": 0.5, "error": None})
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("[ 1/~26]") and line.endswith("completed, acc 0.5")
+    many = replace(trial, metrics=dict.fromkeys((f"m{i}" for i in range(300)), "up"))
+    shown.ended(
+        many, {**ending, "status": "completed", "error": None, **dict.fromkeys(many.metrics, 1)}
+    )
+    assert capsys.readouterr().err.endswith(", m4 1, m5 1, and 294 more\n")
 
 
 def test_what_takes_the_time_before_the_first_step_is_said(

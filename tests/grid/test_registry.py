@@ -183,7 +183,7 @@ def test_not_found(tmp_path: Path, name: str, message: str) -> None:
 
 def test_a_task_is_no_model(tmp_path: Path) -> None:
     write(tmp_path, "mine.py", TASK)
-    with pytest.raises(UserError, match="has no model named Mine"):
+    with pytest.raises(UserError, match=r"Mine is no model: write .*Architecture"):
         find_model("mine.py:Mine", tmp_path)
     with pytest.raises(UserError, match="no model is named lis"):
         find_model("lis", tmp_path)

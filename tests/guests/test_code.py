@@ -1,8 +1,10 @@
 """Other people's code, each piece as a loop of one launch: what it does, and what must come out.
-The launch's virtual environment lies in a path that no shell takes as it is."""
+The launch's virtual environment lies in a path that no shell takes as it is, and each warning of
+Python's is an error."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ class Loop:
     metrics = {"acc": "up"}
     n: int = 2
     steps: int = 3
+    gamma: int | float | bool | str | None = None
 
     def start(self, seed, device):
         return Run()
@@ -50,28 +53,66 @@ class Run:
         with get_context("spawn").Pool(1) as pool:
             return {"acc": pool.apply(scaled, (1.0,)) * scaled(1.0)}
 """
+ENDS_ITS_DATA = """
+class Run:
+    def advance(self):
+        return {"acc": next(iter([]))}
+"""
+INTERRUPTS = """
+class Run:
+    def advance(self):
+        raise KeyboardInterrupt
+"""
 GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ends-its-data": (ENDS_ITS_DATA, {"status": "failed", "error": r"ends-its-data.py:18: .*Stop"}),
+    "interrupts": (INTERRUPTS, {"status": "failed", "error": r"interrupts.py:18: KeyboardInterr"}),
     "plain": (PLAIN, {"status": "completed", "acc": 0.5}),
     "starts-others": (STARTS_OTHERS, {"status": "completed", "acc": 0.25}),
     "threads": (WITH_THREADS, {"status": "completed", "acc": 0.5}),
 }
-"""The code of each file besides LOOP, and what its trial's row says."""
+"""The code of each file besides LOOP, and what its trial's row says, of an error a pattern."""
+FIELDS = {"plain": ", gamma: [null, 0.001, auto, 1, true]"}
+QUESTIONS = {
+    "gamma = 0.001": ["0.001"],
+    "gamma <> 1": ["0.001", "auto", "true"],
+    "gamma in (1, 'auto')": ["1", "auto"],
+    "gamma between 0 and 0.1": ["0.001"],
+    "gamma = true": ["true"],
+}
+"""Conditions on a field with values of several types, and which of them meet it."""
 
 
 def test_what_comes_out(tmp_path: Path) -> None:
     environment = tmp_path / "it's $x & (y)" / "venv"
     environment.parent.mkdir()
     environment.symlink_to(sys.prefix)
-    shell = Shell(tmp_path, [str(environment / "bin" / "python"), "-m", "sweepd"])
+    command = [str(environment / "bin" / "python"), "-m", "sweepd"]
+    shell = Shell(tmp_path, command, {"PYTHONWARNINGS": "error"})
     for name, (code, _) in GUESTS.items():
         shell.write(f"{name}.py", LOOP + code)
     shell.write("beside.py", "SCALE = 0.5\n")
-    loops = ", ".join(f"{{name: '{name}.py:Loop', as: {name}}}" for name in GUESTS)
+    loops = ", ".join(
+        f"{{name: '{name}.py:Loop', as: {name}{FIELDS.get(name, '')}}}" for name in GUESTS
+    )
     shell.write("grid.yaml", f"loop: [{loops}]\nseeds: [0]\nretries: 0\n")
-    shell.run("launch", "grid.yaml", "--yes")
+    told = shell.run("launch", "grid.yaml", "--yes", exits=1).stderr
     rows = {row["model"]: row for row in shell.sql("SELECT * FROM trials")}
+    for name, (_, wanted) in GUESTS.items():
+        if pattern := wanted.get("error"):
+            assert re.search(pattern, rows[name]["error"]), rows[name]["error"]
+            assert re.search(pattern, told), told
+            rows[name]["error"] = pattern
     came_out = {
         name: {column: rows[name][column] for column in wanted}
         for name, (_, wanted) in GUESTS.items()
     }
     assert came_out == {name: wanted for name, (_, wanted) in GUESTS.items()}
+
+    # Questions over a field of several types, and a field that differs from it in a capital alone.
+    for condition, met in QUESTIONS.items():
+        found = shell.rows("query", f"max acc by gamma where model = 'plain' and {condition}")
+        assert [row["gamma"] for row in found] == met, condition
+    shell.write("capital.py", LOOP.replace("gamma", "Gamma") + PLAIN)
+    shell.write("capital.yaml", "loop: {name: 'capital.py:Loop'}\nseeds: [0]\n")
+    said = shell.run("plan", "capital.yaml", exits=2).stderr
+    assert "a field Gamma, and these results have a column gamma" in said

@@ -173,6 +173,7 @@ def test_a_worker_runs_the_code_of_the_launch(
     monkeypatch.setattr(registry, "_held", {})
     made = planned(folder)
     driver._save(made, store)
+    (folder / "data.csv").write_text("7")
     path = folder / ("beside_own_code.py" if edit == "helper" else "v1.py")
     right = path.read_text()
 
@@ -199,6 +200,7 @@ def test_a_worker_runs_the_code_of_the_launch(
         base, note = worker()
         assert base != folder and note is not None and "was changed since the launch" in note
         assert level(base) == 3, "put back from the store"
+        assert (base / "data.csv").read_text() == "7", "data lie where they were"
         path.write_text(f"# A remark.\n{right}")
         base, note = worker()
         assert base == folder and note is None and level(base) == 3

@@ -63,6 +63,19 @@ class Network:
                 "return a torch.nn.Module from `build`",
                 "build",
             )
+        for name, weight in self.made.named_parameters():
+            if isinstance(weight, nn.UninitializedParameter):
+                remedy = "say how large it is, as nn.Linear does, in place of nn.LazyLinear"
+                raise Wrong(
+                    f"has a weight without a shape ({name})", remedy, type(self.made).__init__
+                )
+            if weight.is_complex():
+                raise Wrong(
+                    f"has a complex weight ({name}), for which torch has no fused AdamW",
+                    "keep real and imaginary part in one real weight whose last dimension is 2, "
+                    "and read it by torch.view_as_complex",
+                    type(self.made).__init__,
+                )
         for name, module in self.made.named_modules():
             for attribute, value in vars(module).items():
                 if attribute not in TORCHS_OWN and self._hides_weights(value):

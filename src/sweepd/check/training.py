@@ -25,6 +25,7 @@ from sweepd.check.cases import Wrong
 from sweepd.check.models import TORCHS_OWN
 from sweepd.check.tasks import seed_all
 from sweepd.grid import metrics
+from sweepd.grid.costs import sparing_the_compiler
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.trials import loop_facts
 from sweepd.models.base import Model
@@ -87,6 +88,7 @@ class Rehearsal:
         self.straight = self._training()
         self.made = self.straight.model
         losses: list[float] = []
+        reached: set[str] = set()
         seconds: list[float] = []
         for step in range(STEPS):
             seed_all(step)
@@ -99,17 +101,31 @@ class Rehearsal:
                     f"has the loss {float(loss)} after {step} steps of training",
                     "look for a logarithm or root of what may be 0, or a rate that is too high",
                 )
+            named = list(self.made.named_parameters())
+            reached |= {name for name, weight in named if weight.grad is not None}
             if step == SAVED - 1:
                 self.snapshot = self.straight.snapshot()
         self.step_seconds = min(seconds)
-        named = self.made.named_parameters()
-        idle = [name for name, weight in named if weight.requires_grad and weight.grad is None]
+        idle = [name for name, weight in named if weight.requires_grad and name not in reached]
+        told = "losses " + ", ".join(f"{loss:.3f}" for loss in losses)
+        if idle and self._routes():
+            return f"{told}; no row reached {len(idle)} of {len(named)} weights ({idle[0]}, …)"
         if idle:
             raise Wrong(
                 f"has weights that get no gradient ({', '.join(idle[:3])})",
                 "use them in `forward`, without .detach() on the way, or leave them out",
             )
-        return "losses " + ", ".join(f"{loss:.3f}" for loss in losses)
+        return told
+
+    def _routes(self) -> bool:
+        """Returns whether the model computes other things for other numbers, as where each row goes
+        to an expert. Such a model does not run without numbers."""
+        try:
+            with sparing_the_compiler():
+                Model.parts(self.architecture, len(self.task.vocab), self.task.L)
+        except ValueError:
+            return True
+        return False
 
     def check_checkpoint(self) -> str:
         """Checks that a restored state trains on as if it had never stopped, bit for bit, and that

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 60.0
 """For how many seconds nothing is said, where there is no terminal, before a line says what is
 running."""
+MOST_SCORES = 6
+"""The most scores of a trial that its line shows."""
 REFRESHES = 4
 """How many times a second the board is drawn."""
 INTERRUPT = "Ctrl-C saves what runs and ends; the same launch again continues it"
@@ -153,11 +155,11 @@ class Progress:
             self.maker.states[trial.id] = TrialState(
                 status, step, report.get(self.metric), error=report["error"]
             )
-        scores = "".join(
-            f", {name} {report[name]:.3g}"
-            for name in trial.metrics
-            if name != "chain_acc" and report.get(name) is not None
-        )
+        known = [name for name in trial.metrics if name != "chain_acc"]
+        known = [name for name in known if report.get(name) is not None]
+        scores = "".join(f", {name} {report[name]:.3g}" for name in known[:MOST_SCORES])
+        if len(known) > MOST_SCORES:
+            scores += f", and {len(known) - MOST_SCORES} more"
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         told = f"{self.label(trial)}: {status}{scores}{why}"
         if status == "failed":

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import re
+import traceback
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sweepd.closest import closest
-from sweepd.grid.fingerprint import is_program
+from sweepd.grid.fingerprint import PACKAGE, is_program
 from sweepd.grid.options import column
 from sweepd.grid.registry import REQUIRED, Parameter, fields_of, parameters
-from sweepd.grid.user_files import error_text, raised_at
+from sweepd.grid.user_files import error_text, is_own_file, raised_at
 from sweepd.grid.yamlfile import Document, Keys
 from sweepd.limits import LARGEST_INT
 
@@ -211,7 +212,8 @@ def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Po
         if isinstance(item, list):
             document.refuse(
                 (*keys, i),
-                "a list inside an axis; a value is one number, text, true, false or null",
+                "a list inside an axis; a value is one number, text, true, false or null: write "
+                "each list as a text, such as '8-16', which the class takes apart",
             )
         else:
             found += _read_value(document, kind, item, (*keys, i))
@@ -232,7 +234,12 @@ def _read_value(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Poi
     """Returns what one written value stands for. A scalar stands for itself. A rule is a mapping of
     fields that may be axes themselves, and it stands for each of its points."""
     scalars, rule = alternatives(kind)
-    if isinstance(raw, dict) and rule:
+    known = parameters(rule) if rule else {}
+    is_axis = isinstance(raw, dict) and any(  # as another program writes it
+        isinstance(value, list) and key not in known and not closest(key, known)
+        for key, value in raw.items()
+    )
+    if isinstance(raw, dict) and rule and not is_axis:
         choices = read_fields(document, parameters(rule), raw, keys, str(keys[-1]))
         points = choices and _points(document, rule, choices, keys)
         return [Point(point.value, keys) for point in points or ()]
@@ -263,12 +270,17 @@ def _points(
 
 
 def reason(error: Exception) -> str:
-    """Returns what to tell the user about an error. A ValueError speaks for itself. Of other errors
-    it also tells their type and where in the user's code they come from."""
-    if type(error) is ValueError:
-        return str(error)
+    """Returns what to tell the user about an error. A ValueError that the user's code or ours
+    raises speaks for itself. Of other errors it also tells where in the user's code they come from,
+    and their type."""
     frame = raised_at(error)
     at = f"{frame.filename}:{frame.lineno}: " if frame else ""
+    if type(error) is ValueError:
+        if error.__cause__:  # what ours says of an error of the user's code
+            return f"{at}{error}"
+        thrower = traceback.extract_tb(error.__traceback__)[-1].filename
+        if is_own_file(thrower) or thrower.startswith(str(PACKAGE)):
+            return str(error)
     return f"{at}{error_text(error)}"
 
 
@@ -279,7 +291,10 @@ def scalar(kind: Any, raw: Any) -> Any:
     Raises ValueError, with a message for the user, if `raw` is no such value.
     """
     if isinstance(raw, list | dict):
-        raise ValueError(f"{shown(raw)}: one value is needed here")
+        # As other programs write an axis: `{grid_search: [1, 2]}`, `{values: [1, 2]}`.
+        lists = [v for v in raw.values() if isinstance(v, list)] if isinstance(raw, dict) else []
+        hint = f"; an axis is a list alone: {shown(lists[0])}" if lists else ""
+        raise ValueError(f"{shown(raw)}: one value is needed here{hint}")
     try:
         value = adapter(kind).validate_python(raw)
     except ValidationError as error:

@@ -39,6 +39,13 @@ GIVEN = {
     "start": "`start(self, seed, device)`, which returns what trains",
 }
 """The attributes that a loop's class must have besides its fields, with what each is for."""
+BASES: dict[Kind, str] = {
+    "task": "is no task: write `from sweepd.tasks.base import RowTask` (or ChainTask), and derive "
+    "it from that, as `class Mine(RowTask):` (docs/own.md)",
+    "model": "is no model: write `from sweepd.models.base import Architecture`, derive it from "
+    "that, as `class Mine(Architecture):`, and return the torch module from `build` (docs/own.md)",
+}
+"""What is said of a class that lacks the base class of its kind."""
 NO_FIELDS = ("size_field", "vocab", "metrics")
 """The attributes that a class states about itself. They must not be fields, since no grid sets
 them."""
@@ -182,7 +189,9 @@ def _find(kind: Kind, name: str, base: Path) -> type:
     module = module_of(where, path)
     found = getattr(module, class_name, None)
     root = _root(kind)
-    if not (isinstance(found, type) and issubclass(found, root)):
+    if isinstance(found, type) and not issubclass(found, root):
+        raise UserError(f"{place_of_definition(found) or path}: {class_name} {BASES[kind]}")
+    if not isinstance(found, type):
         wanted = "" if root is object else f" (a subclass of sweepd.{kind}s.base.{root.__name__})"
         raise UserError(
             f"{path} has no {kind} named {class_name}{wanted}: {own_classes(module, root)}"
@@ -195,8 +204,14 @@ def _find(kind: Kind, name: str, base: Path) -> type:
 def _unknown(kind: Kind, name: str, base: Path) -> UserError:
     where, colon, _ = name.rpartition(":")
     if colon:
-        looked = (base / where).absolute() if where.endswith(".py") else f"module {where}"
-        return UserError(f"no {kind} {name}: there is no {looked}")
+        if where.endswith(".py"):
+            return UserError(f"no {kind} {name}: there is no {(base / where).absolute()}")
+        file = where.replace(".", "/") + ".py"
+        beside = f"write {file}:…, or " if (base / file).is_file() else ""
+        return UserError(
+            f"no {kind} {name}: there is no module {where}; {beside}put the folder that has "
+            f"{where.partition('.')[0]} into PYTHONPATH"
+        )
     if kind not in fingerprint.FOLDERS:
         return UserError(
             f"no {kind} is named {name}; write path/to/file.py:Name or package.module:Name"

@@ -175,8 +175,10 @@ class Trial:
 
     @property
     def cell(self) -> tuple[Any, ...]:
-        """What the trials of one cell, and no others, have in common."""
-        return (self.task_name, self.model_name, *self.axes.items())
+        """What the trials of one cell, and no others, have in common. To Python 1 and True are
+        equal."""
+        values = ((name, value, type(value)) for name, value in self.axes.items())
+        return (self.task_name, self.model_name, *values)
 
     def row(self) -> dict[str, Any]:
         """Returns the trial as a row of the stored plan."""
@@ -296,7 +298,8 @@ def competitors(trial: Trial, tune: Sequence[str]) -> tuple[Any, ...]:
     tune: the nuisance axes, as `train.lr`. Size and d are never among them.
     """
     nuisance = {column(*name.split(".", 1)) for name in tune}
-    same = ((name, value) for name, value in trial.axes.items() if name not in nuisance)
+    axes = trial.axes.items()
+    same = ((name, value, type(value)) for name, value in axes if name not in nuisance)
     return (trial.task_name, trial.model_name, trial.size, trial.values.model.get("d"), *same)
 
 

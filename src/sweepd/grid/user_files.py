@@ -26,8 +26,8 @@ from sweepd.errors import UserError
 from sweepd.grid import fingerprint
 from sweepd.grid.fingerprint import INSTALLED, PACKAGE
 
-MOST_TOLD = 500
-"""The most characters of an error that are shown."""
+MOST_TOLD, MOST_KNOWN = 500, 150
+"""The most characters of an error that are shown, and those of one that has advice."""
 LIBRARIES = (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(PACKAGE), "<")
 """The beginnings of the paths of files that are not the user's own. They belong to Python, to its
 libraries or to sweepd, or are no files, such as `<string>`."""
@@ -76,6 +76,22 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         for name, parameters in SIGNATURES.items()
     ),
     (r"non-frozen dataclass", "write @dataclass(frozen=True)"),
+    (
+        r"'sweepd\.grid\b|beyond top-level package",
+        "a file that a grid names by its path is in no package: write `from helper import …` for a "
+        "file beside it, or name the class as `package.module:Name`, with the folder that has the "
+        "package in PYTHONPATH",
+    ),
+    (
+        r"Sparse(?:CPU|CUDA)|sparse gradients",
+        "the optimizer takes dense gradients: leave sparse=True out",
+    ),
+    (
+        r"uninitialized parameter",
+        "say how large each layer is, as nn.Linear does: nn.LazyLinear and its like know it only "
+        "after a first row",
+    ),
+    (r"is not a package", "a file beside yours has the name of a library: rename it"),
     (r"No module named", "install it where sweepd is installed, on a cluster on each node"),
     (r"No such file or directory", "name data by an absolute path, which is right on every node"),
     (
@@ -105,7 +121,21 @@ def module_of(where: str, path: Path) -> ModuleType:
     imported."""
     # What it prints meanwhile must not stand among rows that a command prints as JSON or CSV.
     with _readable_errors(path), redirect_stdout(sys.stderr):
+        _forget_edited(path)
         return _load(where, path) if where.endswith(".py") else importlib.import_module(where)
+
+
+def _forget_edited(path: Path) -> None:
+    """Has Python import anew what a user's file runs of theirs, where any of it has changed since
+    it was imported."""
+    files = fingerprint.trial_files(path, roots=())
+    now = {str(f): f.read_bytes() for f in files if not f.is_relative_to(PACKAGE)}
+    if any(_read.get(file, data) != data for file, data in now.items()):
+        importlib.invalidate_caches()
+        for name, module in list(sys.modules.items()):
+            if name != "__main__" and getattr(module, "__file__", None) in now:
+                del sys.modules[name]
+    _read.update(now)
 
 
 def own_classes(module: ModuleType, root: type) -> str:
@@ -135,15 +165,12 @@ def _load(where: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=_Anew(name, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    former = sys.modules.get(name)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
-        if former:
-            sys.modules[name] = former
         raise
     finally:
         sys.path.remove(str(path.parent))
@@ -162,6 +189,8 @@ FOR_CHILDREN = "SWEEPD_USER_FILES"
 """The environment variable that tells processes that user code starts where its files are."""
 _loaded: dict[str, tuple[Path, bytes]] = {}
 """The path and the content of each file that was loaded, by the last part of its module's name."""
+_read: dict[str, bytes] = {}
+"""The content of each file of the user's that was imported, as it was then."""
 _neighbours: dict[str, str] = {}
 """The folder of each module that a user's file imports from beside it, by its name."""
 
@@ -171,14 +200,19 @@ class _Finder:
     functions, and itself, in another process."""
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(name: str, path: Any = None, target: object = None) -> ModuleSpec | None:
         if not _neighbours and FOR_CHILDREN not in os.environ:
             return None  # each import of the process asks, and nothing of the user's is loaded yet
         known = json.loads(os.environ.get(FOR_CHILDREN, "{}"))
         if name.startswith(USERS) and (file := known.get("files", {}).get(name[len(USERS) :])):
             return importlib.util.spec_from_file_location(name, file, loader=_Anew(name, file))
-        folder = {**known.get("folders", {}), **_neighbours}.get(name)
-        return PathFinder.find_spec(name, [folder]) if folder else None
+        folder = {**known.get("folders", {}), **_neighbours}.get(name.partition(".")[0])
+        if not folder:
+            return None
+        spec = PathFinder.find_spec(name, path if "." in name else [folder])
+        if spec and spec.origin and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Anew(name, spec.origin)
+        return spec
 
 
 sys.meta_path.insert(0, _Finder)
@@ -208,12 +242,18 @@ def _find_neighbours(path: Path) -> None:
             continue
         first = name.partition(".")[0]
         elsewhere = Path(_neighbours.get(first, path.parent), file.relative_to(path.parent))
-        loaded = sys.modules.get(name)
+        loaded, is_there = sys.modules.get(name), "loaded already"
         other = getattr(loaded, "__file__", None) if loaded else str(elsewhere)
-        if (loaded or elsewhere.is_file()) and (other is None or not file.samefile(other)):
+        if not loaded:
+            libraries = [folder for folder in sys.path if not is_own_file(folder)]
+            found = PathFinder.find_spec(first, libraries)
+            if found and found.origin and not found.origin.startswith(str(path.parent)):
+                other, is_there = found.origin, "installed"
+        if other is None or (Path(other).is_file() and not file.samefile(other)):
             raise UserError(
-                f"{path}: `import {name}` would not read {file}: another module of this "
-                f"name is loaded already ({other or 'built in'}); rename the file or its folder"
+                f"{path}: `import {name}` would not read {file}, or libraries would: another "
+                f"module of this name is {is_there} ({other or 'built in'}); rename the file or "
+                "its folder"
             )
         _neighbours[first] = str(path.parent)
 
@@ -244,14 +284,26 @@ def error_text(error: BaseException) -> str:
     except Exception:  # a user's class may do anything
         text = "(its text can't be told)"
     text = f"{type(error).__name__}: {text}"[:MOST_TOLD]
-    return "; ".join([text, *(do for sign, do in REMEDIES if re.search(sign, text))][:2])
+    if do := advice(text):
+        return f"{text if len(text) <= MOST_KNOWN else text[:MOST_KNOWN] + '…'}; {do}"
+    return text
+
+
+def advice(text: str) -> str:
+    """Returns what to do about an error with this text, or "" where that is not known."""
+    return next((do for sign, do in REMEDIES if re.search(sign, text)), "")
 
 
 def raised_at(error: BaseException) -> traceback.FrameSummary | None:
-    """Returns the innermost frame in the user's own files in which an error was raised, or through
-    which it came. Returns None if it passed through none of them."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return next((frame for frame in reversed(frames) if is_own_file(frame.filename)), None)
+    """Returns the innermost frame in the user's own files in which an error, or the one that caused
+    it, was raised, or through which it came. Returns None if it passed through none of them."""
+    cause: BaseException | None = error
+    while cause:
+        frames = traceback.extract_tb(cause.__traceback__)
+        if own := [frame for frame in frames if is_own_file(frame.filename)]:
+            return own[-1]
+        cause = cause.__cause__
+    return None
 
 
 def is_own_file(path: str) -> bool:

@@ -24,6 +24,7 @@ from sweepd.query.expressions import (
     conjuncts,
     goal_of,
     of_goal,
+    over_mixed,
 )
 from sweepd.query.grouping import Grouping, group
 from sweepd.query.minima import Merit
@@ -81,7 +82,8 @@ def answer(views: Views, text: str) -> Answer:
 
     about = condition.about.union(*(node.about for _, node in question.expressions))
     own = {name: better for name, better in views.own.items() if name in about}
-    every = judged(views, question, selection, condition, own)
+    texts = {name for name, kind in views.raw_types.items() if kind == "VARCHAR"}
+    every = judged(views, question, over_mixed(selection, texts), condition, own)
     selected = [cell for cell, is_selected in every if is_selected]
     if not selected:
         notes += _unmet(conjuncts(selection), [cell for cell, _ in every])

@@ -139,7 +139,12 @@ class Views:
     @cached_property
     def raw_columns(self) -> list[str]:
         """Columns of `raw.cells`."""
-        return [row[0] for row in self.fetch("DESCRIBE raw.cells")]
+        return list(self.raw_types)
+
+    @cached_property
+    def raw_types(self) -> dict[str, str]:
+        """DuckDB's types of the columns of `raw.cells`."""
+        return {row[0]: row[1] for row in self.fetch("DESCRIBE raw.cells")}
 
     @property
     def scores(self) -> ScoreDirections:
@@ -351,7 +356,7 @@ class Views:
         rules = self.connection.execute("SELECT DISTINCT pass FROM raw.rules ORDER BY 1").fetchall()
         known = [row[0] for row in rules] or PASS_RULES
         self.connection.execute(cells_sql(self.identity, self.member, scores, known))
-        for name in ("raw_columns", "columns", "same", "apart"):
+        for name in ("raw_types", "raw_columns", "columns", "same", "apart"):
             self.__dict__.pop(name, None)  # there are other columns now
 
 

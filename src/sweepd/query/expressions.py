@@ -9,7 +9,7 @@ the scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -195,6 +195,36 @@ def negation(condition: Node) -> Node:
         case Junction(word, conditions):
             return Junction("OR" if word == "AND" else "AND", tuple(map(negation, conditions)))
     return Not(condition)
+
+
+def over_mixed(condition: Node, texts: Collection[str]) -> Node:
+    """Returns the condition with columns of texts read as numbers where it compares them with one,
+    and true and false as texts. Such a column may be that of a field with values of several types.
+    A text that is no number is unequal to each, and neither less nor more."""
+
+    def over(part: Node) -> Node:
+        return over_mixed(part, texts)
+
+    match condition:
+        case Junction(word, conditions):
+            return Junction(word, tuple(map(over, conditions)))
+        case Not(negated):
+            return Not(over(negated))
+        case Between(Column(name) as value, low, high) if name in texts:
+            return over(Junction("AND", (Compare(value, ">=", low), Compare(value, "<=", high))))
+        case In(Column(name) as value, options) if name in texts:
+            return over(Junction("OR", tuple(Compare(value, "=", option) for option in options)))
+        case Compare(Constant() as left, operator, Column() as right) if operator in MIRRORED:
+            return over(Compare(right, MIRRORED[operator], left))
+        case Compare(Column(name) as value, operator, Constant(text, number)) if name in texts:
+            if number is None:
+                quoted_text = f"'{text}'" if text in ("true", "false") else text
+                return Compare(value, operator, Constant(quoted_text))
+            form = "TRY_CAST(CASE WHEN {0} NOT IN ('true', 'false') THEN {0} END AS DOUBLE)"
+            if operator not in RISING:  # NaN is none of the numbers that a grid can have
+                form = f"CASE WHEN {{0}} IS NOT NULL THEN coalesce({form}, 'nan') END"
+            return Compare(Other(form, (value,)), operator, Constant(text, number))
+    return condition
 
 
 def conjunction(conditions: Sequence[Node]) -> Node:

@@ -16,10 +16,13 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
+
+from sweepd.errors import EnvironmentFailure
 
 SETTINGS = {
     # Nothing reads Tune's own records, so it writes no CSV, JSON and TensorBoard files and no state
@@ -43,6 +46,13 @@ SETTINGS = {
     "RAY_timeout_ms_task_wait_for_death_info": "60000",
 }
 os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
+if sys.flags.optimize > 1:
+    raise EnvironmentFailure(
+        "PYTHONOPTIMIZE=2 (python -OO) leaves out what Ray reads: unset it, or set it to 1"
+    )
+if os.environ.pop("PYTHONWARNINGS", None):  # a warning that is an error ends Ray's processes
+    warnings.resetwarnings()
+    warnings.simplefilter("ignore")
 
 import ray  # noqa: E402 (its settings are read on import)
 from ray import tune  # noqa: E402
@@ -50,7 +60,6 @@ from ray.exceptions import RayError  # noqa: E402
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
 from sweepd import ray_private  # noqa: E402
-from sweepd.errors import EnvironmentFailure  # noqa: E402
 from sweepd.grid.placement import Nodes, Placement, no_room, slots  # noqa: E402
 from sweepd.run.tune_hooks import (  # noqa: E402
     EndOfRun,

@@ -23,6 +23,7 @@ from sweepd.grid.fingerprint import (
     trial_code,
     trial_files,
 )
+from sweepd.grid.options import column
 from sweepd.grid.plan import Plan
 from sweepd.grid.registry import hold, is_own
 from sweepd.grid.spec import Grid
@@ -129,7 +130,8 @@ def as_launched(
 
 def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
     """Writes the kept files below `folder`, each as the latest launch had it. Returns the grid's
-    folder there. Raises EnvironmentFailure for a file that would lie outside of `folder`."""
+    folder there. What lies beside the originals and is no code, as data does, is linked to. Raises
+    EnvironmentFailure for a file that would lie outside of `folder`."""
     beside: dict[str, str] = {}
     packages: dict[str, str] = {}
     for files in info.sources.values():
@@ -146,6 +148,11 @@ def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(store.read_source(kept))
             target.chmod(0o755)  # a program may be run
+    for place in {Path(name).parent for name in beside}:
+        origin, copy = (Path(os.path.normpath(root / place)) for root in (Path(info.base), base))
+        for path in origin.iterdir() if origin.is_dir() else ():
+            if path.suffix != ".py" and not (copy / path.name).exists():
+                (copy / path.name).symlink_to(path)
     return base
 
 
@@ -192,6 +199,21 @@ def refuse_namesakes(grid: Grid, sweeps: Mapping[str, SweepInfo]) -> None:
                     f"{grid.document.place(block.keys)}: in sweep {sweep}, {block.name} is "
                     f"another {what}, that of {theirs}; tell them apart by an alias (`as: …`), "
                     "or by another results folder"
+                )
+
+
+def refuse_other_spellings(grid: Grid, columns: Collection[str]) -> None:
+    """Raises UserError where a field of the user's own differs from a column of the results in its
+    capitals alone: SQL takes the two for one, so that no question could be asked over both."""
+    known = {name.lower(): name for name in columns}
+    for kind, block in own_blocks(grid):
+        for field in block.axes:
+            name = column(kind, field)
+            if name not in columns and (other := known.get(name.lower())):
+                raise UserError(
+                    f"{grid.document.place(block.keys)}: {block.name} has a field {name}, and "
+                    f"these results have a column {other}, which SQL takes for the same; rename "
+                    "the field, or use another results folder"
                 )
 
 

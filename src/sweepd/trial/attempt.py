@@ -372,7 +372,7 @@ class Attempt:
                 yield
         except EnvironmentFailure:
             raise
-        except Exception as error:  # a user's code may raise anything
+        except (Exception, KeyboardInterrupt) as error:  # a user's code may raise anything
             account = str(error) if isinstance(error, UserError) else traceback.format_exc()
             self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", described(error))
@@ -450,7 +450,7 @@ def ledger_columns(trial: Trial, number: int, sweep: str) -> dict[str, Any]:
     }
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """Returns an exception as it is stored: its class and its text. In front stands the line of the
     user's own code that raised it, if any did. Of a UserError only the text is stored, which says
     all that itself."""

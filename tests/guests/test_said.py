@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from shell import SharedShell
+from shell import SharedShell, Shell
 
 import sweepd
 
@@ -127,3 +127,9 @@ def test_a_plan_from_python_sees_what_was_edited(tmp_path: Path) -> None:
     for edited in (11, 22):  # within a second, and of one size
         shell.write("parts_of_mine/count.py", f"COUNT = {edited}\n")
         assert sweepd.plan(grid, results=tmp_path / "results").expected.train_flops == edited
+
+
+def test_a_launch_without_docstrings(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, environment={"PYTHONOPTIMIZE": "2"})
+    shell.write("grid.yaml", SHIPPED)
+    assert "PYTHONOPTIMIZE=2" in shell.run("launch", "grid.yaml", "--yes", exits=3).stderr

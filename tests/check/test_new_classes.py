@@ -91,7 +91,7 @@ def test_what_is_wrong_is_refused_and_not_remembered(tmp_path: Path, store: Stor
         ("raise RuntimeError('on purpose')", "RuntimeError: on purpose"),
         ("os._exit(3)", "its process died (3)"),
         ("os.abort()", "its process died (-6)"),
-        ("sys.exit(3)", "its process died (3)"),
+        ("sys.exit(3)", "SystemExit: 3"),
         ("import time; time.sleep(99)", "it took more than 15 s; look for a loop without an end"),
     ],
 )
@@ -103,7 +103,7 @@ def test_what_takes_its_process_along_is_left_to_its_trials(
         monkeypatch.setattr(own_process, "LONG_SECONDS", 5)
         monkeypatch.setattr(own_process, "MOST_SECONDS", 15)
     *before, last = inspected(tmp_path, store, fill, "pass", "model.name=standard")
-    at = "" if "exit" in fill else f"{tmp_path}/mine.py:10: "
+    at = "" if "_exit" in fill else f"{tmp_path}/mine.py:10: "
     assert last == f"mine.py:Problem could not be inspected: {at}{told}; its trials will show"
     assert before == hangs * [
         f"still looking at mine.py:Problem, size 4, after 5 s: it stands at {tmp_path}/mine.py:10; "

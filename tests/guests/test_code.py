@@ -58,6 +58,11 @@ class Run:
     def advance(self):
         return {"acc": next(iter([]))}
 """
+EXITS = """
+class Run:
+    def advance(self):
+        raise SystemExit(3)
+"""
 INTERRUPTS = """
 class Run:
     def advance(self):
@@ -65,6 +70,7 @@ class Run:
 """
 GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ends-its-data": (ENDS_ITS_DATA, {"status": "failed", "error": r"ends-its-data.py:18: .*Stop"}),
+    "exits": (EXITS, {"status": "failed", "error": "exits.py:18: SystemExit: 3"}),
     "interrupts": (INTERRUPTS, {"status": "failed", "error": r"interrupts.py:18: KeyboardInterr"}),
     "plain": (PLAIN, {"status": "completed", "acc": 0.5}),
     "starts-others": (STARTS_OTHERS, {"status": "completed", "acc": 0.25}),

@@ -26,9 +26,8 @@ evaluate: {check_samples: 8, verdict_samples: 8}
 hang_seconds: 30
 retries: 1
 """
-WORDS = dict.fromkeys(
-    ("killed", "terminated", "segfault", "abort", "quit", "exit", "starved"), "died"
-)
+WORDS = dict.fromkeys(("killed", "terminated", "segfault", "abort", "quit", "starved"), "died")
+WORDS["exit"] = "SystemExit: 0"
 CGROUPS = {
     "/sys/fs/cgroup/memory": "memory.limit_in_bytes",
     "/sys/fs/cgroup": "memory.max",

@@ -372,7 +372,7 @@ class Attempt:
                 yield
         except EnvironmentFailure:
             raise
-        except (Exception, KeyboardInterrupt) as error:  # a user's code may raise anything
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # a user may raise anything
             account = str(error) if isinstance(error, UserError) else traceback.format_exc()
             self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", described(error))

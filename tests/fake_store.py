@@ -6,9 +6,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweepd.errors import UserError
+from sweepd.grid.fingerprint import trial_code
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
@@ -20,10 +22,7 @@ Row = dict[str, Any]
 class FakeStore:
     def __init__(self) -> None:
         self.infos: dict[str, Row] = {}
-        self.tasks = [{"name": "lis", "n": 8, "value_range": 16}]
-        """The task blocks of every grid."""
-        self.grid = ""
-        """The text of every grid, if it is not made of these blocks."""
+        self.task_fields = {"lis": ["n", "value_range"]}
         self.plan: list[Row] = []
         self.endings: list[Row] = []
         self.steps: list[Row] = []
@@ -32,6 +31,7 @@ class FakeStore:
 
     def add_sweep(self, name: str, planned: Sequence[Row], **info: Any) -> None:
         defaults = {"goal": "acc > 0.9", "pass": "median", "size_fields": {"lis": "n"}}
+        defaults["task_fields"] = self.task_fields
         created = f"2025-01-{len(self.infos) + 1:02d}"
         self.infos[name] = {"created": created, **defaults, **info}
         self.plan += [{**row, "sweep": name} for row in planned]
@@ -52,9 +52,6 @@ class FakeStore:
         if name not in self.infos:
             raise UserError(f"no sweep {name!r}")
         return SweepInfo.from_json(self.infos[name])
-
-    def load_grid(self, name: str) -> str:
-        return self.grid or json.dumps({"task": self.tasks})
 
     def read_plans(self, sweeps: list[str] | None) -> Read:
         rows = [row for row in self.plan if sweeps is None or row["sweep"] in sweeps]
@@ -83,6 +80,12 @@ def planned(
     costs |= {"state_bytes": 8 * d * (2 * n + 3), "train_bytes": 192.0 * d * d}
     who = {"id": f"{config}-{code}", "trunk": config, "config": config, "code": code}
     return {**who, **where, **axes, **costs, "train_flops": 3000.0 * flops}
+
+
+def as_present() -> dict[str, tuple[str, ...]]:
+    """What a sweep accepts in which trials of the code `now` count as those of the present one."""
+    code = trial_code([("task", "lis"), ("model", "standard")], Path())
+    return {"now": (code.digest,)}
 
 
 def now(_task: str, _model: str) -> str:

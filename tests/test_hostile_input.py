@@ -20,7 +20,7 @@ from typing import Any
 import inprocess
 import pytest
 import yaml
-from fake_store import planned
+from fake_store import as_present, planned
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inprocess import Answer
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     store = Store.create(str(folder / "results"))
     trials = [planned(n=n, d=d, seed=seed) for n in (4, 8) for d in (8, 16) for seed in (0, 1)]
     info = SweepInfo(
-        goal="acc > 0.9", size_fields={"lis": "n"}, base=str(folder), accepted=("now",)
+        goal="acc > 0.9", size_fields={"lis": "n"}, base=str(folder), accepted_for=as_present()
     )
     store.save_sweep("small", GRID, info, trials)
     store.new_launch({"sweep": "small", "pid": 1, "host": "elsewhere"})

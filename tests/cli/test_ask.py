@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_store import FakeStore, planned
+from fake_store import FakeStore, as_present, planned
 from typer.testing import CliRunner
 
 from sweepd.cli import application
@@ -32,7 +32,7 @@ def printed(tmp_path: Path) -> Callable[..., list[str]]:
     trials = [planned(d=d, seed=seed) for d in (8, 16) for seed in range(2)]
     rates = [planned(12, lr=lr) for lr in ("0.01", "0.02")]
     info = SweepInfo(
-        goal="acc > 0.9", size_fields={"lis": "n"}, base=str(tmp_path), accepted=("now",)
+        goal="acc > 0.9", size_fields={"lis": "n"}, base=str(tmp_path), accepted_for=as_present()
     )
     for trial, acc in zip(trials, (0.5, 0.6, 0.95, 0.93), strict=True):
         fake.end(trial, "completed", acc, loss=1 - acc)

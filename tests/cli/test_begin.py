@@ -8,7 +8,7 @@ from pathlib import Path
 
 import inprocess
 import pytest
-from fake_store import FakeStore, planned
+from fake_store import FakeStore, as_present, planned
 from typer.main import get_group
 
 from sweepd import __version__
@@ -29,7 +29,7 @@ def store(folder: Path) -> None:
     trials = [planned(d=d, lr=lr) for d in (8, 16) for lr in ("0.01", "0.02")]
     for trial in trials:
         fake.end(trial, "completed", 0.95, loss=0.1)
-    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted=("now",))
+    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted_for=as_present())
     made.save_sweep("widths", "task: {name: lis, n: 8}", info, trials)
     made.write_trials(fake.endings)
 

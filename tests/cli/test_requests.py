@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 
-from fake_store import planned
+from fake_store import as_present, planned
 from object_store import Proxy
 from typer.testing import CliRunner
 
@@ -22,7 +22,9 @@ def fill(store: Store, seeds: int) -> int:
     for k in range(SWEEPS):
         mine = [{**row, "id": f"{i:04x}{k}", "config": f"{i:04x}{k}", "layers": k + 1}
                 for i, row in enumerate(rows)]  # fmt: skip
-        info = SweepInfo(goal="acc > 0.5", base="/", accepted=("now",), size_fields={"lis": "n"})
+        info = SweepInfo(
+            goal="acc > 0.5", base="/", accepted_for=as_present(), size_fields={"lis": "n"}
+        )
         store.save_sweep(f"s{k}", "", info, mine)
         for row in mine:
             ended = {"attempt": 1000, "sweep": f"s{k}", "status": "completed", "total": 100}

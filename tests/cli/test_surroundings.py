@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_store import FakeStore, planned
+from fake_store import FakeStore, as_present, planned
 
 from sweepd.store.store import Store, SweepInfo
 
@@ -26,7 +26,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store, fake = Store.create(str(folder)), FakeStore()
     trial = planned()
     fake.end(trial, "completed", 0.95)
-    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted=("now",))
+    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted_for=as_present())
     store.save_sweep("s", "task: {name: lis, n: 8}", info, [trial])
     store.write_trials(fake.endings)
     return folder

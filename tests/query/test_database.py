@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid import yamlfile
 from sweepd.query.answers import ask
 from sweepd.query.database import CELLS, VIEWS, Views, connect
 from sweepd.query.selection import Source
@@ -207,7 +206,7 @@ def test_an_extra_seed_that_another_code_ran_is_not_yet_a_member() -> None:
     store.end(planned(seed=1, code="old"), "completed", 0.1)
     seeds = "SELECT seeds FROM cells"
     assert rows(connect(store, code=now), seeds) == [{"seeds": 1}]
-    store.infos["s"]["accepted"] = ["old"]
+    store.infos["s"]["accepted_for"] = {"old": ["now"]}
     assert rows(connect(store, code=now), seeds) == [{"seeds": 2}]
 
 
@@ -252,7 +251,7 @@ def test_trials_of_another_code_count_once_accepted() -> None:
     assert views.notes == ["left out: 1 trials that another code made (--code all)"]
     assert len(rows(views, "FROM trials")) == 2, "trials show their code"
 
-    store.infos["s"]["accepted"] = ["old"]
+    store.infos["s"]["accepted_for"] = {"old": ["now"]}
     views = connect(store, code=now)
     assert rows(views, "SELECT ended, acc FROM cells") == [{"ended": 2, "acc": 0.8}]
     assert views.notes == []
@@ -432,38 +431,6 @@ def test_a_damaged_sweep_is_named_and_skipped_unless_it_was_asked_for() -> None:
         connect(store, code=now, sweeps=["broken"])
     with pytest.raises(UserError):
         connect(store, code=now, sweeps=["unknown"])
-
-
-def test_task_fields_are_read_as_grids_are_written() -> None:
-    """YAML 1.1 would read the names `on` and `no` as true and false."""
-    store = FakeStore()
-    store.add_sweep("s", [planned(on=1, no=2)])
-    store.grid = yamlfile.dump({"task": [{"name": "a", "on": 1}, {"name": "b", "no": 2}]})
-    assert connect(store, code=now).selection.task_fields == {"on", "no"}
-    answer = ask(store, 'frontier flops, acc by "on"', code=now)
-    assert answer.columns[:3] == ["task", "on", "model"]
-
-
-@pytest.mark.parametrize("grid", ["# nothing", "- a", "task: {n: ", "model: {}", "task: 3"])
-def test_a_damaged_frozen_grid_is_named(grid: str) -> None:
-    store, _ = one_cell()
-    store.grid = grid
-    with pytest.raises(EnvironmentFailure, match="frozen grid of sweep s is damaged"):
-        connect(store, code=now).selection.task_fields  # noqa: B018
-
-
-def test_the_fields_of_tasks_are_known_from_sweep_json_and_before_that_from_the_grid() -> None:
-    """`on` is a truth value to readers of YAML 1.1."""
-
-    class Switch(FakeStore):
-        def load_grid(self, name: str) -> str:
-            return "task: [{name: lis, n: 8}, {name: switch, on: 1}]"
-
-    store = Switch()
-    store.add_sweep("older", [])
-    assert connect(store, code=now).selection.task_fields == {"n", "on"}
-    store.add_sweep("newer", [], task_fields={"lis": ["n", "value_range"]})
-    assert connect(store, code=now, sweeps=["newer"]).selection.task_fields == {"n", "value_range"}
 
 
 def test_an_empty_store_has_empty_views() -> None:

@@ -78,7 +78,7 @@ def test_what_by_merges_is_said() -> None:
 
 def test_cells_of_different_problems_do_not_beat_one_another() -> None:
     store = FakeStore()
-    store.tasks = [{"name": "lis", "n": 8, "levels": [1, 2]}]
+    store.task_fields["lis"] = ["n", "levels"]
     trials = [
         planned(n, d, levels=levels, heads=heads)
         for n in (6, 8)

@@ -102,7 +102,7 @@ def test_a_goal_stands_where_the_question_names_no_threshold() -> None:
 
 def test_a_table_for_each_task_and_nothing_where_a_model_was_not_tried() -> None:
     store = FakeStore()
-    store.tasks.append({"name": "arithmetic", "operators": 4})
+    store.task_fields["arithmetic"] = ["operators"]
     trials = [
         planned(8, 16, model="linear"),
         planned(8, 16),

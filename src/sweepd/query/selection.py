@@ -35,7 +35,6 @@ class Source(Protocol):
 
     def sweeps(self) -> list[str]: ...
     def load_sweep(self, name: str) -> SweepInfo: ...
-    def load_grid(self, name: str) -> str: ...
     def read_plans(self, sweeps: list[str] | None) -> Read: ...
     def read_trials(self, configs: Collection[str] | None = None) -> Read: ...
     def live_metrics(self, ids: Collection[str] | None = None) -> Live: ...
@@ -103,13 +102,7 @@ class Selection:
     @cached_property
     def task_fields(self) -> set[str]:
         """Axes that are fields of a task."""
-        fields: set[str] = set()
-        for name, info in self.infos.items():
-            if info.task_fields is None:
-                fields |= _task_fields(name, self.source.load_grid(name))
-            else:
-                fields.update(*info.task_fields.values())
-        return fields
+        return {name for i in self.infos.values() for of in i.task_fields.values() for name in of}
 
     @cached_property
     def tune(self) -> set[str]:
@@ -157,24 +150,6 @@ class Selection:
         if current is None or made_by == current:
             return True
         return any(info.accepts(made_by, current) for info in self.infos.values())
-
-
-def _task_fields(sweep: str, grid: str) -> set[str]:
-    """Returns the fields of all task blocks of a frozen grid. Raises EnvironmentFailure if the
-    grid is damaged."""
-    from sweepd.grid.yamlfile import GridError, parse
-
-    try:
-        document = parse(grid, "grid.yaml")
-        if document.problems:
-            raise GridError(document.problems)
-        blocks = document.data["task"]
-        fields = set().union(*(blocks if isinstance(blocks, list) else [blocks]))
-    except (GridError, KeyError, TypeError) as error:
-        raise EnvironmentFailure(
-            f"the frozen grid of sweep {sweep} is damaged: {error}; launch it again"
-        ) from error
-    return fields - {"name"}
 
 
 def codes(choice: Literal["current", "all"], store: Store) -> CodeChoice:

@@ -149,7 +149,7 @@ def sweep_info(plan: Plan, past: SweepInfo | None = None) -> SweepInfo:
         extra_seeds=grid.seeds[grid.first_seeds :],
         fresh_seeds=grid.fresh_seeds,
         base=home(grid.base),
-        **accepting(plan.accepted, past.acceptances() if past else {}),
+        accepted_for=accepting(plan.accepted, past.accepted_for if past else {}),
         size_fields=plan.size_fields,
         task_fields=plan.task_fields,
         code_files={**(past.code_files if past else {}), **present},

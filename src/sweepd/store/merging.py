@@ -40,7 +40,7 @@ from sweepd.store.storage import (
 from sweepd.store.sweeps import SweepFolder, SweepInfo, accepting
 from sweepd.store.tables import MOST_ROWS, Read, TableFolder, batches
 
-JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted", "accepted_for")
+JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
 which files, and which earlier versions of the code were accepted. What both say is kept."""
 
@@ -360,7 +360,7 @@ def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
         info,
         code_files={**earlier.code_files, **info.code_files},
         sources={**earlier.sources, **info.sources},
-        **accepting(earlier.acceptances(), info.acceptances()),
+        accepted_for=accepting(earlier.accepted_for, info.accepted_for),
         own_classes={
             kind: {**earlier.own_classes.get(kind, {}), **info.own_classes.get(kind, {})}
             for kind in sorted(kinds)

@@ -334,13 +334,12 @@ def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 _WHO = {"id": TEXT, "trunk": TEXT, "config": TEXT, "code": TEXT}
 _WHERE = {"task": TEXT, "model": TEXT, "size": INT, "L": INT, "seed": INT}
-_MEMORY = {"state_bytes": INT, "train_bytes": FLOAT}
-_COST = {"params": INT, "flops": INT, "flops_weights": INT, **_MEMORY, "train_flops": FLOAT}
+_COST = {
+    **dict.fromkeys(("params", "flops", "flops_weights", "state_bytes"), INT),
+    **dict.fromkeys(("train_bytes", "train_flops"), FLOAT),
+}
 """The columns of costs. train_flops is a float64, since it passes 2^63 within the papers' own
 grids."""
-_OF_SCORE = {"independent": INT, "commonest": FLOAT, "loss_at": TEXT, "acc_at": TEXT}
-"""The columns that say what a test score is worth (independent, commonest), and those of its loss
-and accuracy by position, as JSON arrays (loss_at, acc_at). See `trial.evaluation.Score`."""
 TRIALS = Layout(
     "trials",
     before={**_WHO, "attempt": INT, "sweep": TEXT, **_WHERE},
@@ -352,7 +351,10 @@ TRIALS = Layout(
         "correct": INT,
         "chain_correct": INT,
         "total": INT,
-        **_OF_SCORE,
+        "independent": INT,
+        "commonest": FLOAT,
+        "loss_at": TEXT,
+        "acc_at": TEXT,
         "step": INT,
         "tokens": INT,
         **_COST,
@@ -369,9 +371,10 @@ TRIALS = Layout(
     key=("id", "attempt"),
     first_by="ended",
     filed_by="config",
-    added=frozenset({*_MEMORY, *_OF_SCORE, "card"}),
+    added=frozenset({"card"}),
 )
-"""The table of endings, with one row for each attempt that ended. `card` is the kind of GPU on
+"""The table of endings, with one row for each attempt that ended. `trial.evaluation.Score` says
+what the columns of a test score are, from `acc` to `acc_at`. `card` is the kind of GPU on
 which it trained, and null on a CPU. `started` and `ended` are UTC. If an attempt wrote its own
 ending and was then reported lost, by a row without `ended`, its own ending counts."""
 METRICS = Layout(
@@ -399,7 +402,6 @@ PLAN = Layout(
     key=("sweep", "id"),
     first_by="id",
     filed_by="sweep",
-    added=frozenset({*_MEMORY, "on_demand"}),
 )
 """The table of plans, with one row for each planned trial of a sweep. on_demand: whether the trial
 runs only where an answer depends on it."""

@@ -17,23 +17,20 @@ KINDS = ("metrics", "checkpoints", "trials")
 then the states after them, then the endings."""
 
 
-def places(address: str) -> tuple[Path, Path]:
-    """Returns the spill folder of the store at that address, and the one that earlier versions
-    made. They lie below $SWEEPD_RESCUE, or in a folder for temporary files that no other user can
-    write to. They need not exist. A store has one spill, whichever symbolic links lead to it;
-    earlier versions named it by the address as it was written."""
+def place(address: str) -> Path:
+    """Returns the spill folder of the store at that address, which need not exist. It lies below
+    $SWEEPD_RESCUE, or in a folder for temporary files that no other user can write to. A store has
+    one spill, whichever symbolic links lead to it."""
     given = os.environ.get("SWEEPD_RESCUE")
     root = Path(given) if given else Path(tempfile.gettempdir()) / f"sweepd-rescue-{os.getuid()}"
     real = address if "://" in address else os.path.realpath(address)
-    names = (hashlib.blake2b(one.encode(), digest_size=8).hexdigest() for one in (real, address))
-    here, before = (root.absolute() / name for name in names)
-    return here, before
+    return root.absolute() / hashlib.blake2b(real.encode(), digest_size=8).hexdigest()
 
 
 def make(address: str) -> Path:
     """Returns the spill folder of the store at that address, which it makes if it does not exist.
     Raises EnvironmentFailure if that fails, or if another user made it."""
-    folder, _ = places(address)
+    folder = place(address)
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -49,13 +46,9 @@ def take_in(folder: Folder) -> int:
     Each object is whole and has a name that tells its content. So several processes may move it
     at once, and it may be there already.
     """
-    waiting = {place for place in places(folder.address) if place.exists()}
-    return sum(_take_in(LocalFolder(_own(place)), folder) for place in waiting)
-
-
-def _take_in(spill: Folder, folder: Folder) -> int:
-    """Moves everything from one spill, and returns how many objects besides logs."""
-    moved = 0
+    if not place(folder.address).exists():
+        return 0
+    spill, moved = LocalFolder(_own(place(folder.address))), 0
     for log in spill.files("logs"):
         with suppress(FileNotFoundError):
             text = spill.read(f"logs/{log.name}").decode(errors="replace")

@@ -169,7 +169,8 @@ class Store:
     def spilled(self) -> Path | None:
         """Returns the folder on this machine where results wait that could not be written here.
         Returns None if there is none."""
-        return next(filter(Path.exists, spill.places(self.address)), None)
+        place = spill.place(self.address)
+        return place if place.exists() else None
 
     def take_in_spill(self) -> int:
         """Moves here what was written to this machine's spill folder. Returns how many objects

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sweepd.closest import closest
@@ -39,7 +39,6 @@ INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {
     **dict.fromkeys(("created", "base", "goal", "pass", "search", "minimized"), str),
     "tune": [str],
-    "accepted": [str],
     "accepted_for": {str: [str]},
     "extra_seeds": [int],
     "fresh_seeds": [int],
@@ -75,15 +74,13 @@ class SweepInfo:
     launched the sweep, and a cluster need not have it."""
     created: str = ""
     """The time at which the sweep was first saved (ISO 8601, UTC). The store fills it in."""
-    accepted: tuple[str, ...] = ()
-    """The digests of other versions of the code whose trials count."""
     accepted_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each of these, the versions in whose place its trials count. One that is missing here,
-    as in sweeps that earlier versions of sweepd saved, counts in place of any."""
+    """For each other version of the code whose trials count, the versions in whose place they do.
+    All are digests."""
     size_fields: Mapping[str, str] = field(default_factory=dict)
     """For each task, the field that is its size."""
-    task_fields: Mapping[str, tuple[str, ...]] | None = None
-    """For each task, the columns that hold its fields; None in sweeps that sweepd 0.1.0 saved."""
+    task_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each task, the columns that hold its fields."""
     code_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each code that planned the sweep, the digests of its files."""
     settle: Mapping[str, float] | None = None
@@ -107,12 +104,7 @@ class SweepInfo:
     def accepts(self, code: str, present: str) -> bool:
         """Returns whether trials of another version of the code count in place of the present
         one's."""
-        return code in self.accepted and present in self.accepted_for.get(code, (present,))
-
-    def acceptances(self) -> Mapping[str, Collection[str] | None]:
-        """Returns, for each accepted version of the code, those in whose place its trials count, or
-        None for any."""
-        return {code: self.accepted_for.get(code) for code in self.accepted}
+        return present in self.accepted_for.get(code, ())
 
     def class_of(self, kind: str, name: str) -> str:
         """Returns where the class is that results call `name`, as a grid writes it."""
@@ -135,11 +127,10 @@ class SweepInfo:
         if "goal" not in data:
             raise ValueError("it has no goal")
         known = {_FIELDS.get(key, key): data[key] for key in SHAPE if key in data}
-        for name in ("tune", "extra_seeds", "fresh_seeds", "accepted"):
+        for name in ("tune", "extra_seeds", "fresh_seeds"):
             known[name] = tuple(known.get(name, ()))
         for name in ("task_fields", "accepted_for"):
-            if listed := known.get(name):
-                known[name] = {key: tuple(values) for key, values in listed.items()}
+            known[name] = {key: tuple(values) for key, values in known.get(name, {}).items()}
         return cls(**known)
 
     def to_json(self) -> dict[str, Any]:
@@ -148,14 +139,10 @@ class SweepInfo:
         return {key: value for key, value in found.items() if value is not None}
 
 
-def accepting(*acceptances: Mapping[str, Collection[str] | None]) -> dict[str, Any]:
-    """Returns the fields of a SweepInfo that accepts what any of `SweepInfo.acceptances` does."""
-    joined: dict[str, set[str] | None] = {}
-    for code, of in chain.from_iterable(one.items() for one in acceptances):
-        before = joined.setdefault(code, set())
-        joined[code] = None if of is None or before is None else before.union(of)
-    named = {code: tuple(sorted(of)) for code, of in sorted(joined.items()) if of is not None}
-    return {"accepted": tuple(sorted(joined)), "accepted_for": named}
+def accepting(*acceptances: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
+    """Returns what a sweep accepts that accepts all of these (see `SweepInfo.accepted_for`)."""
+    codes = sorted(set().union(*acceptances))
+    return {c: tuple(sorted(set().union(*(one.get(c, ()) for one in acceptances)))) for c in codes}
 
 
 BATCH = 10_000

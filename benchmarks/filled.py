@@ -61,7 +61,7 @@ def date(folder: Path, written: float) -> None:
 
 
 def _put(folder: TableFolder, table: pa.Table) -> None:
-    folder.add(folder.pack(table))
+    folder.add(*folder.pack(table))
 
 
 def waves(ids: Sequence[str], steps: int, rng: np.random.Generator) -> Iterator[pa.Table]:

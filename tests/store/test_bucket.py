@@ -139,6 +139,29 @@ def test_a_store_that_overwrites_where_it_must_not_is_refused(
     assert [file.name for file in folder.files()] == ["present"] and folder.asides() == []
 
 
+def test_what_a_listing_shows_unchanged_is_fetched_once_while_there_is_room(
+    folder: ObjectFolder, s3: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweepd.store.bucket.MOST_KEPT", 2 * len(DATA))
+
+    def fetched(*names: str) -> int:
+        before = s3.count("GET", "/results/")
+        for file in folder.files():
+            if file.name in names:
+                assert folder.read(file.name, file.version) == expected.get(file.name, DATA)
+        return s3.count("GET", "/results/") - before
+
+    expected: dict[str, bytes] = {}
+    folder.put("a", DATA)
+    assert [fetched("a", "present") for _ in range(2)] == [2, 0]
+    expected["present"] = b"new"
+    folder.put("present", b"new")
+    assert [fetched("a", "present") for _ in range(2)] == [1, 0]
+    folder.put("b", DATA)
+    folder.put("c", DATA)
+    assert fetched("b", "c") == 2 and fetched("b", "c") == 0 and fetched("a") == 1
+
+
 def test_of_two_that_swap_one_does(folder: ObjectFolder) -> None:
     version = folder.get("present").version
     assert folder.swap("present", b"a", version)

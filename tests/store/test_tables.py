@@ -23,14 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from object_store import Proxy
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.local import LocalFolder
 from sweepd.store.parquet import load, to_parquet
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import File
-from sweepd.store.store import Store
 from sweepd.store.tables import Read, TableFolder
 
 A, B, C = "aa" * 32, "bb" * 32, "cc" * 32
@@ -484,17 +482,3 @@ def test_many_files_are_put_together_in_parts(
     assert keys(metrics.read()) == [(A, step) for step in range(5)]
     assert metrics.compact() == 5
     assert keys(metrics.read()) == [(A, step) for step in range(5)]
-
-
-def test_what_is_gone_makes_room(s3: Proxy, bucket: str) -> None:
-    """What this process has read of files that were replaced since does not count any more."""
-    store = Store.create(f"s3://{bucket}/results")
-    for n in range(3):
-        store.write_trials([{"id": f"{n}", "config": f"{n}", "attempt": 1000}])
-    store.read_trials()
-    loader = store._trials._loader
-    before = loader._room
-    store.compact()
-    store._folder.delete([f"trials/{one.name}" for one in store._trials.replaced(float("inf"))])
-    assert store.read_trials().table.num_rows == 3
-    assert len(loader._remembered) == 1 and loader._room > before

@@ -39,6 +39,8 @@ each."""
 RETRY_SECONDS = 60.0
 """The seconds for which a failed request is tried again, with growing pauses."""
 LONGEST_PAUSE = 5.0
+MOST_KEPT = 2**28
+"""The most bytes of objects that a process keeps, so as not to fetch them again."""
 
 _REFUSED = re.compile(r"status code: 4(?!08|29)\d\d")
 """A pattern of errors with which the store refuses a request. It would answer the same again."""
@@ -86,6 +88,9 @@ class ObjectFolder:
         self._version_key = "e_tag" if isinstance(self._store, S3Store) else "version"
         self._unwritten: defaultdict[str, list[str]] = defaultdict(list)
         self._log_parts: dict[str, int] = {}
+        self._kept: dict[str, tuple[str, bytes]] = {}
+        """The version and the content of objects that were read, the oldest first."""
+        self._kept_bytes, self._keeping = 0, threading.Lock()
 
     def where(self, name: str) -> str:
         return f"{self.address}/{name}" if name else self.address
@@ -118,8 +123,19 @@ class ObjectFolder:
 
         return self._trying("list", "", is_empty)
 
-    def read(self, name: str) -> bytes:
-        return self.get(name).data
+    def read(self, name: str, version: str | None = None) -> bytes:
+        if version is None:
+            return self.get(name).data
+        known, data = self._kept.get(name, ("", b""))
+        if known == version:
+            return data
+        data = self.get(name).data
+        with self._keeping:
+            self._kept_bytes += len(data) - len(self._kept.pop(name, ("", b""))[1])
+            self._kept[name] = version, data
+            while self._kept_bytes > MOST_KEPT:
+                self._kept_bytes -= len(self._kept.pop(next(iter(self._kept)))[1])
+        return data
 
     def read_part(self, name: str, start: int, length: int) -> bytes:
         def get_range() -> bytes:

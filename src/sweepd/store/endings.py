@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sweepd.statuses import RAN, UNTRIED
-from sweepd.store.schema import key_numbers, taken
+from sweepd.store.schema import key_numbers, whole_numbers
 
 
 def counting(trials: pa.Table) -> pa.Table:
@@ -35,7 +35,8 @@ def parted(trials: pa.Table) -> tuple[pa.Table, pa.Table]:
     is_last = np.append(ids[order][1:] != ids[order][:-1], True)
     if is_last.all():
         return trials, trials.slice(0, 0)
-    return taken(trials, np.sort(order[is_last])), taken(trials, np.sort(order[~is_last]))
+    last, others = np.sort(order[is_last]), np.sort(order[~is_last])
+    return trials.take(whole_numbers(last)), trials.take(whole_numbers(others))
 
 
 def statuses(trials: pa.Table) -> dict[str, str]:

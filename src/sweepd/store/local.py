@@ -69,7 +69,7 @@ class LocalFolder:
         except OSError as error:
             raise _failure("list", self.root, error) from error
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, version: str | None = None) -> bytes:
         return self._read(name, Path.read_bytes)
 
     def read_part(self, name: str, start: int, length: int) -> bytes:

@@ -87,20 +87,29 @@ def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Ite
                 f"{theirs.folder.address}: both began in the same microsecond, or a record was "
                 "changed; these stores cannot be merged"
             )
-    yield from _files(ours.folder, theirs, "code", "files of code", _is_source)
-    yield from _files(ours.folder, theirs, "checked", "inspections", lambda name, data: True)
+    yield from _files(ours.folder, theirs, "code", "files of code", is_whole=_is_source)
+    yield from _files(ours.folder, theirs, "checked", "inspections")
     yield from _metrics(ours, theirs)
 
     our_endings, their_endings = ours.endings(), theirs.endings()
     names = [renamed.get(name, name) for name in their_endings["sweep"].to_pylist()]
     endings = with_column(their_endings, "sweep", column(names, TEXT))
     after = statuses(TRIALS.concat([our_endings, endings]))
-    yield from _checkpoints(ours.folder, theirs, after)
+
+    def trains_on(name: str) -> bool:
+        """Whether a trial may still train on from a state: it is kept, or its trial did not run to
+        its end."""
+        checkpoint = Checkpoint.parse(name.rpartition("/")[2])
+        return bool(checkpoint and (checkpoint.kept or after.get(checkpoint.trial) not in RAN))
+
+    yield from _files(
+        ours.folder, theirs, "checkpoints", "checkpoints", trains_on, is_whole=_is_sealed
+    )
     yield from _logs(ours.folder, theirs.folder)
     lacking = _lacking(endings, our_endings)
     for start in range(0, lacking.num_rows, MOST_ROWS):
         part = lacking.slice(start, MOST_ROWS)
-        add = partial(ours.trials.add, ours.trials.pack(part))
+        add = partial(ours.trials.add, *ours.trials.pack(part))
         yield MergeStep("endings", part.num_rows, add)
 
 
@@ -125,9 +134,9 @@ def _metrics(ours: MergeSide, theirs: MergeSide) -> Iterator[MergeStep]:
             continue
         table = load(theirs.folder, f"metrics/{file.name}", theirs.metrics.layout)
         assert not isinstance(table, Damaged)
-        packed = ours.metrics.pack(ours.metrics.layout.unique(table))
-        if packed.name not in there:
-            add = partial(ours.metrics.add, packed)
+        name, data = ours.metrics.pack(ours.metrics.layout.unique(table))
+        if name not in there:
+            add = partial(ours.metrics.add, name, data)
             yield MergeStep("rows of metrics", table.num_rows, add)
     rows = {
         file.name: content.rows if isinstance(content, Footer) else content.num_rows
@@ -163,43 +172,33 @@ def _files(
     theirs: MergeSide,
     below: str,
     kind: str,
-    is_whole: Callable[[str, bytes], bool],
+    wanted: Callable[[str], bool] = lambda name: True,
+    is_whole: Callable[[str, bytes], bool] = lambda name, data: True,
 ) -> Iterator[MergeStep]:
-    """Yields the steps that bring the files of a folder that ours lacks. They are named by their
-    content. One that is not whole is noted as damaged."""
+    """Yields the steps that bring the files of a folder that ours lacks, if their names are wanted.
+    One that is not whole is noted as damaged."""
     there = {file.name for file in ours.files(below)}
     for file in theirs.folder.files(below):
+        if file.name in there or not wanted(file.name):
+            continue
         name = f"{below}/{file.name}"
-        if file.name not in there:
-            if is_whole(file.name, theirs.folder.read(name)):
-                yield MergeStep(kind, 1, partial(_move, ours, theirs.folder, name))
-            else:
-                theirs.damaged.append(_changed(theirs.folder, name))
+        if is_whole(file.name, data := theirs.folder.read(name)):
+            yield MergeStep(kind, 1, partial(ours.put, name, data))
+        else:
+            changed = "truncated or changed: its digest is another"
+            theirs.damaged.append(Damaged(theirs.folder.where(name), changed))
 
 
 def _is_source(name: str, data: bytes) -> bool:
     return hashlib.sha256(data).hexdigest() == name.removesuffix(".py")
 
 
-def _checkpoints(
-    ours: Folder, theirs: MergeSide, status_of: Mapping[str, str]
-) -> Iterator[MergeStep]:
-    """Yields the steps that bring states from which a trial may still train on. They are kept
-    ones, and those of trials that have not run to their end."""
-    there = {file.name for file in ours.files("checkpoints")}
-    for file in theirs.folder.files("checkpoints"):
-        checkpoint = Checkpoint.parse(file.name.rpartition("/")[2])
-        if checkpoint is None or file.name in there:
-            continue
-        if checkpoint.kept or status_of.get(checkpoint.trial) not in RAN:
-            name = f"checkpoints/{file.name}"
-            stored = theirs.folder.read(name)
-            try:
-                unsealed(stored)
-            except ValueError as error:
-                theirs.damaged.append(Damaged(theirs.folder.where(name), str(error)))
-            else:
-                yield MergeStep("checkpoints", 1, partial(ours.put, name, stored))
+def _is_sealed(name: str, data: bytes) -> bool:
+    try:
+        unsealed(data)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -247,10 +246,6 @@ def _move(ours: Folder, theirs: Folder, *names: str) -> None:
     each(lambda name: ours.put(name, theirs.read(name)), names, READERS)
 
 
-def _changed(folder: Folder, name: str) -> Damaged:
-    return Damaged(folder.where(name), "truncated or changed: its digest is another")
-
-
 def sweeps(
     ours: SweepFolder, theirs: SweepFolder, renamed: Mapping[str, str], damaged: list[Damaged]
 ) -> list[MergeStep]:
@@ -262,10 +257,10 @@ def sweeps(
     that is left of ours. Raises UserError where they differ
     otherwise, where two sweeps would get one name, and for a new name of a sweep that is not there.
     """
-    infos, unreadable = theirs.readable()
+    infos, unreadable = theirs.readable_sweeps()
     damaged += unreadable
     if unknown := set(renamed).difference(infos):
-        theirs.load(min(unknown))  # raises, and says which sweeps there are
+        theirs.load_sweep(min(unknown))  # raises, and says which sweeps there are
     names = [checked(renamed.get(name, name)) for name in infos]
     if clashing := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"--rename: two sweeps would be called {clashing[0]}; choose another name")
@@ -279,7 +274,7 @@ def _steps(
     renamed: Mapping[str, str],
     damaged: list[Damaged],
 ) -> Iterator[MergeStep]:
-    there, (readable, unreadable) = set(ours.names()), ours.readable()
+    there, (readable, unreadable) = set(ours.sweeps()), ours.readable_sweeps()
     for name, info in infos.items():
         called = renamed.get(name, name)
         plan = theirs.read_plans([name])
@@ -316,7 +311,7 @@ def _covers(info: SweepInfo, plan: pa.Table, mine: SweepInfo | None, my_plan: Re
 
 
 def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:
-    return MergeStep("sweeps", 1, partial(ours.write, name, grid, info, plan))
+    return MergeStep("sweeps", 1, partial(ours.write_sweep, name, grid, info, plan))
 
 
 def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str) -> bool:

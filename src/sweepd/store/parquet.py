@@ -7,7 +7,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,12 +17,10 @@ from sweepd.errors import EnvironmentFailure
 from sweepd.store.schema import FLOAT, INT, NULL, Layout, with_one_of
 from sweepd.store.storage import (
     DIGEST_LENGTH,
-    READERS,
     Damaged,
     File,
     Folder,
     Unreachable,
-    each,
     from_json,
 )
 
@@ -35,7 +33,6 @@ ROW_GROUP = 2**17
 hold it."""
 CHUNK = 2**22
 """The number of bytes of a large file that are in memory at once."""
-REMEMBERED_BYTES = 2**28
 _NUMBERS = {NULL, INT, FLOAT}
 
 
@@ -97,14 +94,14 @@ def to_parquet(table: pa.Table) -> bytes:
     return data
 
 
-def load(folder: Folder, name: str, layout: Layout) -> pa.Table | Damaged:
-    """Returns one file as a table of this layout, or as `Damaged`. Raises FileNotFoundError if
-    there is none.
-
-    Raises Unreachable if the place can't be asked, since that is no damage.
-    """
+def load(
+    folder: Folder, name: str, layout: Layout, version: str | None = None
+) -> pa.Table | Damaged:
+    """Returns one file as a table of this layout, or as `Damaged`. version: as of `Folder.read`.
+    Raises FileNotFoundError if there is none, and Unreachable if the place can't be asked, since
+    that is no damage."""
     try:
-        data = folder.read(name)
+        data = folder.read(name, version)
         _check_digest(name, hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2))
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table = layout.conform(file.read(use_threads=False))
@@ -160,41 +157,6 @@ def verify(folder: Folder, below: str, file: File, layout: Layout) -> Damaged | 
         return Damaged(folder.where(path), str(error).partition("\n")[0])
     end = footer(folder, below, file, layout)
     return end if isinstance(end, Damaged) else None
-
-
-class Loader:
-    """Reads Parquet files of one layout whole, several at once.
-
-    A file is not read again if the place says that it is unchanged since it was last read
-    (`File.version`). This holds for up to `REMEMBERED_BYTES` in all.
-    """
-
-    def __init__(self, folder: Folder, layout: Layout) -> None:
-        self.folder, self.layout = folder, layout
-        self._remembered: dict[tuple[str, str], pa.Table] = {}
-        self._room = REMEMBERED_BYTES
-
-    def load(self, below: str, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
-        """Returns what the files hold, by their names. Raises FileNotFoundError if one is gone."""
-        return dict(each(lambda file: (file.name, self._load(below, file)), files, READERS))
-
-    def forget_others(self, below: str, files: Iterable[File]) -> None:
-        """Drops what is remembered of files of a folder that are no longer among these."""
-        listed = {(f"{below}/{file.name}", file.version) for file in files}
-        for key in self._remembered.keys() - listed:
-            if key[0].startswith(f"{below}/"):
-                self._room += self._remembered.pop(key).nbytes
-
-    def _load(self, below: str, file: File) -> pa.Table | Damaged:
-        path = f"{below}/{file.name}"
-        key = (path, file.version) if file.version else None
-        if key in self._remembered:
-            return self._remembered[key]
-        loaded = load(self.folder, path, self.layout)
-        if key and isinstance(loaded, pa.Table) and loaded.nbytes <= self._room:
-            self._room -= loaded.nbytes
-            self._remembered[key] = loaded
-        return loaded
 
 
 def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:

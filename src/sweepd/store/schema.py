@@ -104,12 +104,6 @@ _BUFFERS: dict[pa.DataType, tuple[Callable[[Sequence[Any]], list[pa.Buffer]], ob
 }
 """For each type, what makes Arrow's own buffers of values without nulls, and the value that stands
 where there is null."""
-FEW = 10_000
-"""The number of rows up to which Python is as fast as Arrow's functions, which take a while to
-import."""
-FEW_PARTS = 300
-"""The number of slices of a table up to which they are joined sooner than pyarrow.compute is
-imported."""
 
 
 @dataclass(frozen=True)
@@ -175,13 +169,10 @@ class Layout:
 
     def unique(self, table: pa.Table) -> pa.Table:
         """Returns one row of each key, which is the one that counts (`first_by`)."""
-        key = list(self.key)
-        if not _repeats(table, key):
+        if len(_first_rows(table, self.key)) == table.num_rows:
             return table
         table = table.sort_by(self.first_by)
-        numbered = table.select(key).append_column("row", whole_numbers(np.arange(table.num_rows)))
-        first = numbered.group_by(key).aggregate([("row", "min")])["row_min"]
-        return table.take(first.sort())
+        return table.take(whole_numbers(_first_rows(table, self.key)))
 
     def check_key(self, table: pa.Table) -> None:
         """Raises ValueError if a row lacks a part of its key."""
@@ -192,36 +183,19 @@ class Layout:
 
 def key_numbers(table: pa.Table, key: Sequence[str]) -> list[Numbers]:
     """Returns, for each column of a key, a number for each row. Those of text tell only equal
-    from unequal.
-
-    Arrow's own grouping, and most ways out of Arrow, would import pandas. That takes a fifth of a
-    second for each query.
-    """
-    return [_numbers(table[name].combine_chunks()) for name in key]
+    from unequal. (Arrow's own grouping, and most ways out of Arrow, would import pandas.)"""
+    columns = (table[name].combine_chunks() for name in key)
+    return [np.from_dlpack(c.dictionary_encode().indices if c.type == TEXT else c) for c in columns]
 
 
-def _numbers(column: pa.Array) -> Numbers:
-    if column.type != TEXT:
-        return np.from_dlpack(column)
-    if len(column) > FEW:
-        return np.from_dlpack(column.dictionary_encode().indices)
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(text, len(seen)) for text in column.to_pylist()], np.int64)
-
-
-def taken(table: pa.Table, rows: Numbers) -> pa.Table:
-    """Returns rows of a table by their numbers.
-
-    Rows that follow each other in the table are taken together. Where that makes few parts, it
-    does without Table.take, which would import pyarrow.compute.
-    """
-    if not len(rows):
-        return table.slice(0, 0)
-    parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-    if len(parts) <= FEW_PARTS:
-        slices = [table.slice(int(part[0]), len(part)) for part in parts]
-        return pa.concat_tables(slices).combine_chunks()
-    return table.take(whole_numbers(rows))
+def _first_rows(table: pa.Table, key: Sequence[str]) -> Numbers:
+    """Returns the numbers of the rows before which none has the same key."""
+    if not table.num_rows:
+        return np.arange(0)
+    numbers = key_numbers(table, key)
+    order = np.lexsort(numbers)  # which leaves rows of one key in their order
+    differs = [np.diff(number[order]) != 0 for number in numbers]
+    return np.sort(order[np.append(True, np.logical_or.reduce(differs))])
 
 
 def with_doubles(table: pa.Table, names: Iterable[str]) -> pa.Table:
@@ -235,22 +209,11 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, values)
 
 
-def with_one_of(table: pa.Table, column: str, values: Collection[str]) -> pa.Table:
-    """Returns the rows that have one of these texts in a column. It does without pyarrow.compute,
-    since importing that takes longer than looking at 100,000 texts here."""
-    wanted = set(values)
-    found = [row for row, text in enumerate(table[column].to_pylist()) if text in wanted]
-    return table if len(found) == len(table) else taken(table, np.array(found, np.int64))
+def with_one_of(table: pa.Table, name: str, values: Collection[str]) -> pa.Table:
+    """Returns the rows that have one of these texts in a column."""
+    from pyarrow import compute  # which takes a while
 
-
-def _repeats(table: pa.Table, key: Sequence[str]) -> bool:
-    """Returns whether two rows have the same key."""
-    if table.num_rows < 2:
-        return False
-    numbers = key_numbers(table, key)
-    order = np.lexsort(numbers)
-    same = [number[order[1:]] == number[order[:-1]] for number in numbers]
-    return bool(np.logical_and.reduce(same).any())
+    return table.filter(compute.is_in(table[name], value_set=column([*values], TEXT)))
 
 
 def _empty(types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -83,8 +83,12 @@ class Folder(Protocol):
     def is_empty(self) -> bool:
         """Returns whether nothing lies here or below."""
 
-    def read(self, name: str) -> bytes:
-        """Returns the content of an object. Raises FileNotFoundError if there is no such object."""
+    def read(self, name: str, version: str | None = None) -> bytes:
+        """Returns the content of an object. Raises FileNotFoundError if there is no such object.
+
+        version: that of a listing, if it has one. What was read of that version before may then be
+        returned again.
+        """
 
     def read_part(self, name: str, start: int, length: int) -> bytes:
         """Returns `length` bytes (at least 1) of an object from byte `start`, or fewer where it

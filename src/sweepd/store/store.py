@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +44,7 @@ LOOK_SECONDS = 5.0
 all."""
 
 
-class Store:
+class Store(SweepFolder):
     """A results folder, local or on an object store, that any number of processes use at once.
 
     **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step)
@@ -75,8 +75,7 @@ class Store:
 
     def __init__(self, folder: Folder, locks: Locks) -> None:
         """Callers use `create` or `open` instead, which check what the folder is."""
-        self._folder = folder
-        self._sweeps = SweepFolder(folder)
+        super().__init__(folder)
         self._locks = locks
 
     @cached_property
@@ -260,7 +259,7 @@ class Store:
             for store in (self, other)
         )
         try:
-            sweeps = merging.sweeps(self._sweeps, other._sweeps, renamed, damaged)
+            sweeps = merging.sweeps(self, other, renamed, damaged)
             yield from merging.steps(ours, theirs, renamed)
         except FileNotFoundError as error:
             raise EnvironmentFailure(
@@ -324,39 +323,6 @@ class Store:
         doomed = [one for one in found if one in still]
         self._folder.delete([one.name for one in doomed])
         return doomed
-
-    # Sweeps
-
-    def save_sweep(
-        self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]
-    ) -> None:
-        """Makes or replaces a sweep. The time at which it was first `created` is filled in.
-        Raises UserError for a name that cannot be a folder's."""
-        self._sweeps.save(name, grid_text, info, plan_rows)
-
-    def load_sweep(self, name: str) -> SweepInfo:
-        """Returns what is known of a sweep besides its trials. Raises UserError if there is no
-        such sweep, and EnvironmentFailure if it is damaged."""
-        return self._sweeps.load(name)
-
-    def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
-        """Returns all sweeps that are not damaged, in the order of creation, and the files of
-        those that are."""
-        return self._sweeps.readable()
-
-    def load_grid(self, name: str) -> str:
-        """Returns the text of a sweep's frozen grid. Raises the errors of `load_sweep`."""
-        return self._sweeps.load_grid(name)
-
-    def sweeps(self) -> list[str]:
-        """Returns the names of all sweeps in the order of creation. Those that are damaged come
-        first."""
-        return self._sweeps.names()
-
-    def read_plans(self, sweeps: Sequence[str] | None = None) -> Read:
-        """Returns the planned trials of these sweeps or of all. Raises UserError for an unknown
-        sweep."""
-        return self._sweeps.read_plans(sweeps)
 
     # Launches
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -32,7 +31,6 @@ from sweepd.store.storage import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sweepd.store.parquet import Loader
     from sweepd.store.tables import Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
@@ -156,21 +154,15 @@ class SweepFolder:
     does, which is written last."""
 
     def __init__(self, folder: Folder) -> None:
-        self.folder = folder
+        self._folder = folder
         self._listed: dict[str, str | None] = {}
-        self._known: dict[str, tuple[str, bytes]] = {}
-        """For each sweep, the version and the content of its sweep.json when it was last read."""
+        """For each sweep, the version of its sweep.json when it was last listed."""
 
-    @cached_property
-    def _plans(self) -> Loader:
-        from sweepd.store.parquet import Loader
-        from sweepd.store.schema import PLAN
-
-        return Loader(self.folder, PLAN)
-
-    def save(self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]) -> None:
-        """Makes or replaces a sweep. One that is replaced keeps the time at which it was
-        `created`."""
+    def save_sweep(
+        self, name: str, grid_text: str, info: SweepInfo, plan_rows: Iterable[Row]
+    ) -> None:
+        """Makes or replaces a sweep. The time at which it was first `created` is filled in.
+        Raises UserError for a name that cannot be a folder's."""
         from sweepd.store.schema import PLAN
 
         rows = iter(plan_rows)
@@ -180,72 +172,81 @@ class SweepFolder:
             created = self._info(name).created
         except (FileNotFoundError, ValueError):
             created = datetime.now(UTC).isoformat()
-        self.write(name, grid_text, replace(info, created=created), plan)
+        self.write_sweep(name, grid_text, replace(info, created=created), plan)
 
-    def write(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
+    def write_sweep(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
         """Makes or replaces a sweep by one whose `created` is filled in. plan: its rows must have
         the sweep's name."""
         from sweepd.store.parquet import to_parquet
 
         content = {"format": FORMAT, "name": name, **info.to_json()}
-        self.folder.put(_path(name, GRID), grid_text.encode())
-        self.folder.put(_path(name, PLANNED), to_parquet(plan))
-        self.folder.put(_path(name, INFO), to_json(content))
+        self._folder.put(_path(name, GRID), grid_text.encode())
+        self._folder.put(_path(name, PLANNED), to_parquet(plan))
+        self._folder.put(_path(name, INFO), to_json(content))
         self._listed.pop(name, None)
 
-    def load(self, name: str) -> SweepInfo:
+    def load_sweep(self, name: str) -> SweepInfo:
+        """Returns what is known of a sweep besides its trials. Raises UserError if there is no
+        such sweep, and EnvironmentFailure if it is damaged."""
         try:
             return self._info(name)
         except FileNotFoundError:
             raise self._unknown(name) from None
         except ValueError as error:
-            where = self.folder.where(_path(name, INFO))
+            where = self._folder.where(_path(name, INFO))
             raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
 
-    def readable(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
+    def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
+        """Returns all sweeps that are not damaged, in the order of creation, and the files of
+        those that are."""
         found, damaged = {}, []
-        for name in self.names():
+        for name in self.sweeps():
             try:
                 found[name] = self._info(name)
             except (FileNotFoundError, ValueError) as error:
-                damaged.append(Damaged(self.folder.where(_path(name, INFO)), str(error)))
+                damaged.append(Damaged(self._folder.where(_path(name, INFO)), str(error)))
         return found, tuple(damaged)
 
     def load_grid(self, name: str) -> str:
+        """Returns the text of a sweep's frozen grid. Raises the errors of `load_sweep`."""
         try:
-            return self.folder.read(_path(name, GRID)).decode()
+            return self._folder.read(_path(name, GRID)).decode()
         except FileNotFoundError:
             raise self._unknown(name) from None
         except ValueError as error:
-            where = self.folder.where(_path(name, GRID))
+            where = self._folder.where(_path(name, GRID))
             raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
 
-    def names(self) -> list[str]:
-        return self._names(self.folder.files("sweeps"))
+    def sweeps(self) -> list[str]:
+        """Returns the names of all sweeps in the order of creation. Those that are damaged come
+        first."""
+        return self._names(self._folder.files("sweeps"))
 
-    def read_plans(self, sweeps: Sequence[str] | None) -> Read:
+    def read_plans(self, sweeps: Sequence[str] | None = None) -> Read:
+        """Returns the planned trials of these sweeps or of all. Raises UserError for an unknown
+        sweep."""
+        from sweepd.store.parquet import load
         from sweepd.store.schema import PLAN
         from sweepd.store.tables import Read
 
-        files = {file.name: file for file in self.folder.files("sweeps")}
-        self._plans.forget_others("sweeps", files.values())
+        files = {file.name: file for file in self._folder.files("sweeps")}
         known = self._names(files.values())
         if unknown := set(sweeps or ()).difference(known):
             raise self._unknown(min(unknown))
         names = list(dict.fromkeys(known if sweeps is None else sweeps))
-        wanted = [f"{name}/{PLANNED}" for name in names]
-        loaded = self._plans.load("sweeps", [files[path] for path in wanted if path in files])
-        tables, damaged = [], []
-        for name, path in zip(names, wanted, strict=True):
-            plan = loaded.get(path, Damaged(self.folder.where(f"sweeps/{path}"), "missing"))
-            if isinstance(plan, Damaged):
-                damaged.append(plan)
-            elif {name}.issuperset(plan["sweep"].to_pylist()):
-                tables.append(plan)
-            else:
-                reason = "the plan of another sweep"
-                damaged.append(Damaged(self.folder.where(f"sweeps/{path}"), reason))
-        return Read(PLAN.concat(tables), tuple(damaged))
+
+        def plan(name: str) -> pa.Table | Damaged:
+            path, file = _path(name, PLANNED), files.get(f"{name}/{PLANNED}")
+            if file is None:
+                return Damaged(self._folder.where(path), "missing")
+            found = load(self._folder, path, PLAN, file.version)
+            if isinstance(found, Damaged) or {name}.issuperset(found["sweep"].to_pylist()):
+                return found
+            return Damaged(self._folder.where(path), "the plan of another sweep")
+
+        plans = each(plan, names, READERS)
+        damaged = tuple(one for one in plans if isinstance(one, Damaged))
+        return Read(PLAN.concat(one for one in plans if not isinstance(one, Damaged)), damaged)
 
     def _names(self, files: Iterable[File]) -> list[str]:
         found = ((*file.name.rpartition("/"), file.version) for file in files)
@@ -266,24 +267,16 @@ class SweepFolder:
     def _info(self, name: str) -> SweepInfo:
         """Returns what a `sweep.json` says. Raises FileNotFoundError if there is none, and
         ValueError if it is damaged."""
-        info = SweepInfo.from_json(from_json(self._info_text(name), SHAPE))
+        text = self._folder.read(_path(name, INFO), self._listed.get(name))
+        info = SweepInfo.from_json(from_json(text, SHAPE))
         if not info.created:
             raise ValueError("it does not say when the sweep was created")
         return info
 
-    def _info_text(self, name: str) -> bytes:
-        version = self._listed.get(name)
-        if name in self._known and self._known[name][0] == version:
-            return self._known[name][1]
-        text = self.folder.read(_path(name, INFO))
-        if version:
-            self._known[name] = version, text
-        return text
-
     def _unknown(self, name: str) -> UserError:
-        names = self.names()
+        names = self.sweeps()
         hint, known = closest(name, names), ", ".join(names) or "none"
-        return UserError(f"no sweep {name!r} in {self.folder.address}{hint}; there are: {known}")
+        return UserError(f"no sweep {name!r} in {self._folder.address}{hint}; there are: {known}")
 
 
 def _path(sweep: str, file: str) -> str:

@@ -14,9 +14,9 @@ from sweepd.listing import Row
 from sweepd.store.parquet import (
     NAME,
     Footer,
-    Loader,
     Reader,
     footer,
+    load,
     read_groups,
     replaces,
     replacing,
@@ -67,15 +67,6 @@ class Live:
     damaged: tuple[Damaged, ...] = ()
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A file that is to be written. name: its name, which its content determines. data: its
-    bytes."""
-
-    name: str
-    data: bytes
-
-
 @dataclass
 class _Found:
     """The content of some files. tables: the rows that were read, in parts. footers: the files of
@@ -101,7 +92,6 @@ class TableFolder:
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
-        self._loader = Loader(folder, layout)
         self._compacted: dict[str, int] = {}
         """The number of rows of each compacted file that this process knows of, by name."""
         self._replaced: set[str] = set()
@@ -117,15 +107,16 @@ class TableFolder:
             named = not values and only is not None and _HASH.fullmatch(only)
             self._put(only if named else ROWS, table)
 
-    def add(self, packed: Packed) -> None:
-        """Adds many rows as one new file."""
-        self.folder.put(f"{self.layout.name}/{packed.name}", packed.data)
+    def add(self, name: str, data: bytes) -> None:
+        """Adds a file that `pack` returned."""
+        self.folder.put(f"{self.layout.name}/{name}", data)
 
-    def pack(self, table: pa.Table, replaced: Sequence[str] = ()) -> Packed:
-        """Returns rows as a compacted file, which replaces the files of these names."""
+    def pack(self, table: pa.Table, replaced: Sequence[str] = ()) -> tuple[str, bytes]:
+        """Returns rows as a compacted file, which replaces the files of these names: its own name,
+        which its content determines, and its bytes."""
         table = table.sort_by([(name, "ascending") for name in self.layout.key])
         data = to_parquet(replacing(table, list(replaced)))
-        return Packed(f"{COMPACTED}-{digest(data)}.parquet", data)
+        return f"{COMPACTED}-{digest(data)}.parquet", data
 
     def names(self, damaged: Collection[str]) -> set[str]:
         """Returns the names of all files whose rows are here. They are those that lie here, and
@@ -156,18 +147,13 @@ class TableFolder:
 
     def damaged(self) -> list[Damaged]:
         """Returns all damaged files. Every byte is read."""
-        found = each(self._verify, self._files(), READERS)
-        return [one for one in found if one]
+        return [*self._broken(self._files()).values()]
 
     def whole(self) -> tuple[dict[File, pa.Table | Footer], list[Damaged]]:
         """Returns what is in the files that were found whole to their last byte, without those that
         such files replace, and the damaged ones."""
         files = self._files()
-        damaged = {
-            file.name: wrong
-            for file, wrong in zip(files, each(self._verify, files, READERS), strict=True)
-            if wrong
-        }
+        damaged = self._broken(files)
         contents: dict[File, pa.Table | Footer] = {}
         for batch in batches(file for file in files if file.name not in damaged):
             looked = self._look(batch, lambda files: [])
@@ -210,11 +196,8 @@ class TableFolder:
         try:
             old = [file for file in _compacted(files) if file.written <= written_until]
             # Their bytes are compared with their digests: what they replace is nowhere else.
-            whole = [
-                f
-                for f, wrong in zip(old, each(self._verify, old, READERS), strict=True)
-                if not wrong
-            ]
+            broken = self._broken(old)
+            whole = [file for file in old if file.name not in broken]
             names = _replaced_by(self._look(whole, self._small))
             readable: set[str] = set()
             for batch in batches([file for file in files if file.name in names]):
@@ -266,7 +249,7 @@ class TableFolder:
         table = self.layout.unique(self.layout.concat(found.tables))
         found.tables.clear()  # the joined table takes as much memory again
         names = sorted(set(found.names))
-        self.add(self.pack(table, names))
+        self.add(*self.pack(table, names))
         return len(names)
 
     def _note_compacted(self, files: Iterable[File]) -> None:
@@ -298,7 +281,6 @@ class TableFolder:
                 self._add(found, self._ends(_others(rest, read)))
             except FileNotFoundError:
                 continue  # replaced and deleted since it was listed
-            self._loader.forget_others(self.layout.name, files)
             return found
         raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
@@ -317,7 +299,11 @@ class TableFolder:
         return {**self._load(read), **self._ends(_others(files, read))}
 
     def _load(self, files: Collection[File]) -> dict[str, pa.Table | Damaged]:
-        return self._loader.load(self.layout.name, files)
+        def load_one(file: File) -> tuple[str, pa.Table | Damaged]:
+            path = f"{self.layout.name}/{file.name}"
+            return file.name, load(self.folder, path, self.layout, file.version)
+
+        return dict(each(load_one, files, READERS))
 
     def _ends(self, files: Collection[File]) -> dict[str, _Content]:
         def end(file: File) -> tuple[str, _Content]:
@@ -325,8 +311,13 @@ class TableFolder:
 
         return dict(each(end, files, READERS))
 
-    def _verify(self, file: File) -> Damaged | None:
-        return verify(self.folder, self.layout.name, file, self.layout)
+    def _broken(self, files: Collection[File]) -> dict[str, Damaged]:
+        """Returns what is wrong with the damaged ones of these files. Every byte is read."""
+
+        def verified(file: File) -> tuple[str, Damaged | None]:
+            return file.name, verify(self.folder, self.layout.name, file, self.layout)
+
+        return {name: wrong for name, wrong in each(verified, files, READERS) if wrong}
 
     def _small(self, files: Collection[File]) -> list[File]:
         """Returns those of these files that are read whole even where they need not be. They are

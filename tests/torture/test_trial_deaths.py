@@ -23,7 +23,7 @@ task:
 model: {name: standard, d: 4, layers: 1, heads: 1}
 train: {steps: 20, batch_size: 4}
 evaluate: {check_samples: 8, verdict_samples: 8}
-hang_seconds: 30
+hang_seconds: 60
 retries: 1
 """
 WORDS = dict.fromkeys(("killed", "terminated", "segfault", "abort", "quit", "starved"), "died")
@@ -32,7 +32,7 @@ CGROUPS = {
     "/sys/fs/cgroup/memory": "memory.limit_in_bytes",
     "/sys/fs/cgroup": "memory.max",
 }
-HANGS = dict.fromkeys(("hang", "frozen"), "no step for 30 s")
+HANGS = dict.fromkeys(("hang", "frozen"), "no step for 60 s")
 
 
 @pytest.fixture
@@ -91,6 +91,7 @@ def test_ray_kills_a_worker_that_takes_too_much_memory(tmp_path: Path) -> None:
     shutil.copy(faulty.__file__, tmp_path)
     lines = (
         GRID.replace("retries: 1", "retries: 5")
+        .replace("hang_seconds: 60", "hang_seconds: 200")
         .replace("FAULTS", "hoards")
         .replace("MARKS", str(tmp_path))
         .splitlines(True)

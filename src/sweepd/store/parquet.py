@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.schema import FLOAT, INT, NULL, Layout, with_one_of
+from sweepd.store.schema import FLOAT, INT, NULL, Layout
 from sweepd.store.storage import (
     DIGEST_LENGTH,
     Damaged,
@@ -157,25 +157,14 @@ def verify(folder: Folder, below: str, file: File, layout: Layout) -> Damaged | 
     return found if isinstance(found, Damaged) else None
 
 
-def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
-    """Returns the rows of an examined file that are filed by one of these values. Only the row
-    groups that may hold them are read. Raises EnvironmentFailure if they cannot be read."""
+def read_filed_by(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
+    """Returns the rows of a file that are filed by one of these values. Only the row groups that
+    may hold them are read. Raises EnvironmentFailure if they cannot be read."""
     try:
-        parquet = pq.ParquetFile(reader, page_checksum_verification=True)
-        column = parquet.schema_arrow.get_field_index(layout.filed_by)
-        spans = [
-            parquet.metadata.row_group(group).column(column).statistics
-            for group in range(parquet.num_row_groups)
-        ]
-        groups = [
-            group
-            for group, span in enumerate(spans)
-            if span is None
-            or not span.has_min_max
-            or any(span.min <= value <= span.max for value in wanted)
-        ]
-        table = layout.conform(parquet.read_row_groups(groups, use_threads=False))
-        return with_one_of(table, layout.filed_by, wanted)
+        filters = [(layout.filed_by, "in", list(wanted))]
+        return layout.conform(
+            pq.read_table(reader, filters=filters, page_checksum_verification=True)
+        )
     except (OSError, ValueError, pa.ArrowException) as error:
         where = reader.folder.where(reader.path)
         raise EnvironmentFailure(

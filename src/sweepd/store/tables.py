@@ -15,7 +15,7 @@ from sweepd.store.parquet import (
     Content,
     Reader,
     look,
-    read_groups,
+    read_filed_by,
     replacing,
     to_parquet,
     verify,
@@ -88,10 +88,9 @@ class TableFolder:
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
         self.folder, self.layout = folder, layout
-        self._compacted: dict[str, int] = {}
-        """The number of rows of each compacted file that this process knows of, by name."""
-        self._replaced: set[str] = set()
-        """The names of the files that these replace."""
+        self._known: set[str] = set()
+        """The names of the compacted files that this process has seen, and of those that they
+        replace."""
 
     def write(self, rows: Collection[Row]) -> None:
         """Adds rows as one new file. Raises EnvironmentFailure if that fails, and ValueError for
@@ -125,7 +124,8 @@ class TableFolder:
         only the row groups that may hold these are then read."""
         found = self._find(only, whole=True if only is None else None)
         for end in found.ends:
-            found.tables.append(read_groups(self._reader(end.file), self.layout, only or ()))
+            if only:
+                found.tables.append(read_filed_by(self._reader(end.file), self.layout, only))
         table = self.layout.unique(self.layout.concat(found.tables))
         if only is not None:
             table = with_one_of(table, self.layout.filed_by, only)
@@ -160,24 +160,29 @@ class TableFolder:
         replaces them, or as several of about `MOST_ROWS`. Returns how many they replace. With
         fewer than `at_least`, nothing is done.
 
-        Compacted files go with them, the smallest first, while they hold at most twice the rows
-        of those before and there is room. So each that is left, up to the full ones, is more than
-        twice the next smaller one, and a row is rewritten only where its file grows by half. What
-        is replaced stays until it is deleted (`replaced`). Only one process at a time should call
-        this. Two at once waste space but do no harm.
+        What is replaced stays until it is deleted (`replaced`). Only one process at a time should
+        call this. Two at once waste space but do no harm.
         """
-        files = self._files()
-        known = self._compacted.keys() | self._replaced
-        new = [file for file in files if file.name not in known]
+        new = [file for file in self._files() if file.name not in self._known]
         if len(new) < at_least:  # known without reading any file
             return 0
+        found, count = _Found(), 0
         try:
-            self._note_compacted(new)
-            known = self._compacted.keys() | self._replaced
-            fresh = [file for file in new if file.name not in known]
-            return self._compact(files, fresh, at_least) if len(fresh) >= at_least else 0
+            compacted = self._look(_compacted(new))
+            self._known |= {it.file.name for it in _readable(compacted)} | _replaced_by(compacted)
+            new = [file for file in new if file.name not in self._known]
+            if len(new) < at_least:
+                return 0
+            for batch in batches(new):  # in the order of their names: a trial's rows lie together
+                self._add(found, self._look(batch, whole=True))
+                if found.rows >= MOST_ROWS:
+                    count += self._replace(found)
+                    found = _Found()
         except FileNotFoundError:
-            return 0  # another process is at it
+            return count  # another process is at it
+        if count or len(found.names) >= at_least:
+            count += self._replace(found)
+        return count
 
     def replaced(self, written_until: float) -> list[File]:
         """Returns the readable files that a readable compacted file, written until then, replaces.
@@ -210,30 +215,6 @@ class TableFolder:
     def _reader(self, file: File) -> Reader:
         return Reader(self.folder, f"{self.layout.name}/{file.name}", file.size)
 
-    def _compact(self, files: Collection[File], fresh: Sequence[File], at_least: int) -> int:
-        found, replaced = _Found(), 0
-        for batch in batches(fresh):  # in the order of their names: a trial's rows lie together
-            self._add(found, self._look(batch, whole=True))
-            if found.rows >= MOST_ROWS:
-                replaced += self._replace(found)
-                found = _Found()
-        if not replaced and len(found.names) < at_least:
-            return 0
-        self._add_smaller(files, found)
-        return replaced + self._replace(found)
-
-    def _add_smaller(self, files: Collection[File], found: _Found) -> None:
-        """Adds those of these files that are compacted and not much larger than all before, and
-        the names of what they replace."""
-        live = [f for f in files if f.name in self._compacted and f.name not in self._replaced]
-        for file in sorted(live, key=lambda file: self._compacted[file.name]):
-            if self._compacted[file.name] > min(2 * found.rows, MOST_ROWS - found.rows):
-                return
-            looked = self._look([file], whole=True)
-            self._add(found, looked)
-            replaced = _replaced_by(looked)
-            found.names += (f.name for f in files if f.name in replaced)
-
     def _replace(self, found: _Found) -> int:
         """Writes what was found as one file that replaces those that hold it. Returns how many."""
         if not found.names:
@@ -243,12 +224,6 @@ class TableFolder:
         names = sorted(set(found.names))
         self.add(*self.pack(table, names))
         return len(names)
-
-    def _note_compacted(self, files: Iterable[File]) -> None:
-        """Notes which of these files were compacted, and what they replace."""
-        looked = self._look(_compacted(files))
-        self._compacted |= {it.file.name: it.rows for it in _readable(looked)}
-        self._replaced |= _replaced_by(looked)
 
     def _find(self, only: Collection[str] | None, whole: bool | None = None) -> _Found:
         """Returns what is in all files, or in those that may hold rows of some trials. whole: as of

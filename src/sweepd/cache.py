@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 from contextlib import suppress
 from pathlib import Path
 
-_ASIDE = "."
-"""The beginning of the names of files that are still being written."""
+from sweepd.errors import EnvironmentFailure
+from sweepd.replacing import write
+
 _DIGEST_BYTES = 16
-_UNUSABLE = (OSError, RuntimeError)
-"""The errors that mean that the cache cannot be used. A folder that cannot be made, read or written
-raises OSError. A user without a home folder raises RuntimeError."""
+_UNUSABLE = (OSError, RuntimeError, EnvironmentFailure)
+"""The errors that mean that the cache cannot be used. A folder that cannot be made or read raises
+OSError, one that cannot be written EnvironmentFailure, and a user without a home folder
+RuntimeError."""
 
 
 def recall(name: str) -> bytes | None:
@@ -36,12 +37,7 @@ def keep(name: str, data: bytes) -> None:
     with suppress(*_UNUSABLE):
         path = _root() / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        aside = path.with_name(f"{_ASIDE}{uuid.uuid4().hex}")
-        try:
-            aside.write_bytes(_digest(data) + data)
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+        write(path, _digest(data) + data)
 
 
 def _root() -> Path:

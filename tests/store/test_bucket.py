@@ -67,7 +67,7 @@ def test_what_passes_is_tried_again_and_done_once(
 def test_what_does_not_pass_ends_with_address_and_reason(
     s3: Proxy, bucket: str, fault: str, seconds: float
 ) -> None:
-    folder = ObjectFolder(f"s3://{bucket}/results", request_seconds=seconds, retry_seconds=0.5)
+    folder = ObjectFolder(f"s3://{bucket}/results", request_seconds=seconds, retry_seconds=0.2)
     s3.fault = lambda method, path: fault
     for act in ACTS.values():
         with pytest.raises(Unreachable, match=r"cannot \w+ s3://.*: \w+") as caught:

@@ -178,15 +178,6 @@ def test_what_a_killed_process_held_is_free_after_the_term(
     assert locks.acquire(["b"]) == {"b"}
 
 
-def test_a_living_holder_is_recognised_soon(new: Callable[[], Leases], address: str) -> None:
-    notes: list[str] = []
-    with holder(address, "a"):
-        began = time.monotonic()
-        assert not new().acquire_or_wait("a", notes.append)
-        assert time.monotonic() - began < 10
-    assert len(notes) == 1
-
-
 def test_a_process_that_stood_still_learns_that_it_lost_what_it_held(
     new: Callable[[], Leases], address: str
 ) -> None:

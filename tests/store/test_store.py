@@ -8,7 +8,6 @@ Tables have their own tests (`test_tables.py`). So have locks, and the storage b
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 import time
@@ -17,11 +16,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from object_store import Proxy
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.store import leases
-from sweepd.store.names import TRIES, attempt_number
+from sweepd.store.names import TRIES, Checkpoint, attempt_number
 from sweepd.store.store import Store, SweepInfo, _place
 
 TRIAL = "ab" * 32
@@ -138,30 +139,10 @@ def test_processes_create_one_store_and_share_out_launch_numbers(place: str) -> 
     assert len(set(numbers)) == 4
 
 
-@anywhere
-def test_a_store_travels_to_another_process(store: Store) -> None:
-    store.write_trials([{"id": TRIAL, "attempt": 1000}])
-    assert pickle.loads(pickle.dumps(store)).read_trials().table.num_rows == 1
-
-
 def test_opening_and_reading_needs_neither_ray_nor_torch_nor_duckdb() -> None:
     heavy = {"ray", "torch", "duckdb", "obstore", "boto3"}
     code = f"import sys, sweepd.store.store; print(sys.modules.keys() & {heavy!r})"
     assert python(code).communicate()[0] == "set()\n"
-
-
-# Tables, through the store
-
-
-@anywhere
-def test_compact(store: Store) -> None:
-    for attempt in range(3):
-        store.write_trials([{"id": TRIAL, "attempt": attempt, "n": 8}])
-        store.write_metrics([{"id": TRIAL, "attempt": attempt, "step": 1, "loss": 0.5}])
-    trials, metrics = store.read_trials().table, store.read_metrics().table
-    assert store.compact() == 6
-    assert store.read_trials().table.sort_by("attempt") == trials.sort_by("attempt")
-    assert store.read_metrics({TRIAL}).table.sort_by("attempt") == metrics.sort_by("attempt")
 
 
 # Sweeps
@@ -298,6 +279,14 @@ def test_a_damaged_launch_keeps_its_number(store: Store) -> None:
 # Checkpoints, logs, locks
 
 
+@given(st.integers(0, 10**9), st.text("0123456789abcdef", min_size=1), st.booleans())
+def test_names_of_checkpoints_are_read_as_written(step: int, trial: str, kept: bool) -> None:
+    checkpoint = Checkpoint(step, trial, kept)
+    assert Checkpoint.parse(checkpoint.name) == checkpoint
+    for name in (f"{checkpoint.name}x", f"x{checkpoint.name}", checkpoint.name[:-3]):
+        assert Checkpoint.parse(name) is None
+
+
 @anywhere
 def test_checkpoints_belong_to_a_trunk(store: Store) -> None:
     assert store.checkpoints("t1") == []
@@ -358,7 +347,7 @@ def test_a_store_copied_to_another_kind_of_place_keeps_its_logs(
 HOLD = """
 import sys
 from sweepd.store import leases
-from sweepd.store.names import TRIES, attempt_number
+from sweepd.store.names import TRIES, Checkpoint, attempt_number
 from sweepd.store.store import Store
 leases.RENEW_SECONDS = 0.3
 store = Store.open(sys.argv[1])

@@ -70,7 +70,7 @@ class Store(SweepFolder):
     **Locks** (`claim`, `lock_sweep`) do not outlive their process. On an object store they may,
     by `leases.TERM_SECONDS` at most (see `sweepd.store.locks`).
 
-    A store is cheap to open and may be pickled.
+    A store is cheap to open.
     """
 
     def __init__(self, folder: Folder, locks: Locks) -> None:
@@ -91,9 +91,6 @@ class Store(SweepFolder):
         from sweepd.store.tables import TableFolder
 
         return TableFolder(self._folder, METRICS)
-
-    def __reduce__(self) -> tuple[Callable[[str], Store], tuple[str]]:
-        return Store.open, (self.address,)
 
     @classmethod
     def create(cls, address: str) -> Store:

@@ -1,5 +1,5 @@
 """Real faults for tests: a clock that is wrong, a disk that is full, a disk that is read-only.
-Besides, a trial that runs without Ray and meets them."""
+Besides, trials that run without Ray."""
 
 from __future__ import annotations
 
@@ -78,11 +78,55 @@ def finish(running: Attempt, seconds: float = 0.0) -> Attempt:
     return running
 
 
-def ran(store: Store, trial: Trial, number: int = 1001, base: Path = Path()) -> Attempt:
+def ran(
+    store: Store, trial: Trial, number: int = 1001, base: Path = Path(), sweep: str = "s"
+) -> Attempt:
     """An attempt that has come to its end, and writes no checkpoint on its way."""
-    made = Attempt(store, trial, number, "s", base, "cpu", checkpoint_seconds=1e9)
+    made = Attempt(store, trial, number, sweep, base, "cpu", checkpoint_seconds=1e9)
     made.begin()
     return finish(made, 9.0)
+
+
+class Runs:
+    """Runs trials of a grid on one store, attempt by attempt. The grid's own files and the store
+    lie in `folder`."""
+
+    def __init__(self, folder: Path, grid: str) -> None:
+        self.folder, self.grid, self.number = folder, grid, 1000
+        self.store = Store.create(str(folder / "results"))
+
+    def trial(self, *sets: str) -> Trial:
+        return planning.plan(parse_grid(self.grid, "grid.yaml", sets, self.folder)).trials[0]
+
+    def begin(self, trial: Trial) -> Attempt:
+        self.number += 1
+        made = Attempt(self.store, trial, self.number, "s", self.folder, "cpu", 1e9)
+        made.begin()
+        return made
+
+    def at(self, trial: Trial, step: int) -> Attempt:
+        """An attempt that has come to this step."""
+        made = self.begin(trial)
+        while made.report()["step"] < step:
+            made.advance(0.0)
+        assert made.report()["step"] == step
+        return made
+
+    def run(self, *sets: str) -> dict[str, Any]:
+        """The ending of a trial that is run to its end."""
+        trial = self.trial(*sets)
+        finish(self.begin(trial), 9.0)
+        return self.ending(trial)
+
+    def ending(self, trial: Trial) -> dict[str, Any]:
+        rows = [row for row in self.store.read_trials().table.to_pylist() if row["id"] == trial.id]
+        return max(rows, key=lambda row: row["attempt"])
+
+    def metrics(self, trial: Trial, *names: str) -> dict[int, tuple[Any, ...]]:
+        """What was measured last at each step."""
+        rows = self.store.read_metrics([trial.id]).table.to_pylist()
+        newest = {row["step"]: row for row in sorted(rows, key=lambda row: row["attempt"])}
+        return {step: tuple(newest[step][name] for name in names) for step in sorted(newest)}
 
 
 def numbers(store: Store) -> tuple[list[Any], list[Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import ran
 from inprocess import sweepd
 
 from sweepd.cluster import Local
@@ -30,7 +31,7 @@ from sweepd.run.launching import (
     saved_grid,
 )
 from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt, ledger_columns
+from sweepd.trial.attempt import ledger_columns
 from sweepd.trial.record import changed_settings, record_of
 
 GRID = """
@@ -306,10 +307,7 @@ def trained(store: Store, sets: Sequence[str], number: int) -> list[dict[str, An
     made = plan(grid(*sets))
     save(store, made)
     store.new_launch({"sweep": "small"})
-    attempt = Attempt(store, made.trials[0], number, "small", Path(), "cpu", 1e9)
-    attempt.begin()
-    while attempt.status is None:
-        attempt.advance(9.0)
+    ran(store, made.trials[0], number, sweep="small")
     return sorted(store.read_trials().table.to_pylist(), key=lambda row: int(row["attempt"]))
 
 

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import finish
+from faults import Runs
 
-from sweepd.grid.plan import plan
 from sweepd.grid.settings import Evaluate
-from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
 from sweepd.store.names import Checkpoint
-from sweepd.store.store import Store
 from sweepd.trial.attempt import Attempt
 from sweepd.trial.checkpoints import outlook
 from sweepd.trial.training import Training
@@ -36,47 +33,11 @@ def training_of(attempt: Attempt) -> Training:
     return attempt.training
 
 
-class Runs:
-    """Runs trials of one store, attempt by attempt."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store = Store.create(str(folder / "results"))
-        self.number = 1000
-
-    def trial(self, *sets: str) -> Trial:
-        [trial] = plan(parse_grid(GRID, "grid.yaml", sets, Path())).trials
-        return trial
-
-    def begin(self, trial: Trial) -> Attempt:
-        self.number += 1
-        attempt = Attempt(self.store, trial, self.number, "s", Path(), "cpu", 1e9)
-        attempt.begin()
-        return attempt
-
-    def at(self, trial: Trial, step: int) -> Attempt:
-        """An attempt that has come to this step."""
-        attempt = self.begin(trial)
-        training = training_of(attempt)
-        while training.step < step:
-            attempt.advance(0.0)
-        assert training.step == step
-        return attempt
-
-    def run(self, *sets: str) -> dict[str, Any]:
-        trial = self.trial(*sets)
-        finish(self.begin(trial), 9.0)
-        return self.ending(trial)
-
-    def ending(self, trial: Trial) -> dict[str, Any]:
-        rows = [row for row in self.store.read_trials().table.to_pylist() if row["id"] == trial.id]
-        return max(rows, key=lambda row: row["attempt"])
-
-    def metrics(self, trial: Trial) -> dict[int, tuple[Any, ...]]:
+class Tried(Runs):
+    def curve(self, trial: Trial) -> dict[int, tuple[Any, ...]]:
         """By step, all that was measured but times."""
-        rows = self.store.read_metrics([trial.id]).table.to_pylist()
-        newest = {row["step"]: row for row in sorted(rows, key=lambda row: row["attempt"])}
         names = ("loss", "acc", "chain_acc", "lr", "tokens", "train_flops")
-        return {step: tuple(row[name] for name in names) for step, row in newest.items()}
+        return self.metrics(trial, *names)
 
     def checkpoints(self, trial: Trial) -> list[str]:
         return self.store.checkpoints(trial.trunk)
@@ -87,14 +48,14 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    return Runs(tmp_path / "one")
+def runs(tmp_path: Path) -> Tried:
+    return Tried(tmp_path / "one", GRID)
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Runs:
+def fresh(tmp_path: Path) -> Tried:
     """Another store, in which nothing has run."""
-    return Runs(tmp_path / "other")
+    return Tried(tmp_path / "other", GRID)
 
 
 SCORES = ("status", "acc", "correct", "chain_acc", "total", "loss", "step", "tokens", "train_flops")
@@ -105,7 +66,7 @@ def scores(ending: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("step", [20, 50])
-def test_a_trial_given_up_and_then_wanted_in_full(runs: Runs, fresh: Runs, step: int) -> None:
+def test_a_trial_given_up_and_then_wanted_in_full(runs: Tried, fresh: Tried, step: int) -> None:
     """At step 20 its state belongs to the trunk, which other trials share. At step 50 it is in the
     decay, and its state is its own alone."""
     trial = runs.trial("train.decay=0.4", "evaluate.check_every=10")
@@ -118,7 +79,7 @@ def test_a_trial_given_up_and_then_wanted_in_full(runs: Runs, fresh: Runs, step:
     )
     assert ending["tokens"] == training_of(given_up).tokens and ending["seconds"] > 0
     assert [ending[name] for name in ("acc", "chain_acc", "loss", "total")] == [None] * 4
-    assert runs.metrics(trial)[step][1] is not None
+    assert runs.curve(trial)[step][1] is not None
     kept = Checkpoint(step, trial.id, kept=step == 20).name
     assert kept in runs.checkpoints(trial)
     assert runs.lines(trial) == [f"trials that can continue earlier runs, from step {step}: 1"]
@@ -127,13 +88,13 @@ def test_a_trial_given_up_and_then_wanted_in_full(runs: Runs, fresh: Runs, step:
     never = fresh.run("train.decay=0.4", "evaluate.check_every=10")
     assert again["status"] == "completed" and again["parent"] is None
     assert scores(again) == scores(never)
-    assert runs.metrics(trial) == fresh.metrics(trial)
+    assert runs.curve(trial) == fresh.curve(trial)
     assert all(name.endswith(".keep.pt") for name in runs.checkpoints(trial))
 
 
 @pytest.mark.parametrize("schedule", ["wsd", "constant"])
 def test_more_steps_continue_where_the_shorter_run_was_kept(
-    runs: Runs, fresh: Runs, schedule: str
+    runs: Tried, fresh: Tried, schedule: str
 ) -> None:
     short, sets = f"train.schedule={schedule}", (f"train.schedule={schedule}", "train.steps=90")
     first = runs.run(short)
@@ -143,11 +104,11 @@ def test_more_steps_continue_where_the_shorter_run_was_kept(
     ending, never = runs.run(*sets), fresh.run(*sets)
     assert (ending["parent"], never["parent"]) == (first["id"], None)
     assert scores(ending) == scores(never)
-    whole = fresh.metrics(longer)
-    assert runs.metrics(longer) == {step: whole[step] for step in whole if step > start}
+    whole = fresh.curve(longer)
+    assert runs.curve(longer) == {step: whole[step] for step in whole if step > start}
 
 
-def test_a_run_cut_twice_keeps_its_parent(runs: Runs) -> None:
+def test_a_run_cut_twice_keeps_its_parent(runs: Tried) -> None:
     first = runs.run()
     longer = runs.trial("train.steps=90")
     runs.at(longer, 40).interrupt()
@@ -158,14 +119,14 @@ def test_a_run_cut_twice_keeps_its_parent(runs: Runs) -> None:
     assert (ending["status"], ending["parent"]) == ("completed", first["id"])
 
 
-def test_a_solved_run_answers_at_once_or_trains_on(runs: Runs, fresh: Runs) -> None:
+def test_a_solved_run_answers_at_once_or_trains_on(runs: Tried, fresh: Tried) -> None:
     """The success mark is so low that every check passes it, and so does the verdict."""
     solved = ("stop.success=1e-9", "goal=acc >= 0", "train.lr=0.01")
     first = runs.run(*solved)
     assert first["status"] == "solved" and first["step"] % 20 == 0 and first["step"] <= 30
     assert runs.run(*solved, "train.steps=90")["parent"] == first["id"]
     assert scores(runs.ending(runs.trial(*solved, "train.steps=90"))) == scores(first)
-    assert not runs.metrics(runs.trial(*solved, "train.steps=90"))
+    assert not runs.curve(runs.trial(*solved, "train.steps=90"))
 
     latest = first
     for mark in ("stop.success=1", "stop.success=null"):  # each goes on where the last was kept
@@ -176,7 +137,7 @@ def test_a_solved_run_answers_at_once_or_trains_on(runs: Runs, fresh: Runs) -> N
         latest = ending
 
 
-def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs: Runs, fresh: Runs) -> None:
+def test_a_run_that_was_not_checked_stands_for_none_that_is(runs: Tried, fresh: Tried) -> None:
     """Nobody knows whether the unchecked run would have been solved on its way."""
     runs.run("train.lr=0.01")
     for sets in [("stop.success=1e-9",), ("stop.success=1", "evaluate.check_samples=17")]:
@@ -187,12 +148,12 @@ def test_a_run_that_was_not_checked_does_not_stand_for_one_that_is(runs: Runs, f
         assert ending["parent"] is None and scores(ending) == scores(never)
 
 
-def test_a_budget_of_tokens_is_extended(runs: Runs, fresh: Runs) -> None:
+def test_a_budget_of_tokens_is_extended(runs: Tried, fresh: Tried) -> None:
     each = runs.run()["tokens"] // 60
     sets = ("seeds=[5]", f"stop.tokens={25 * each - 1}")
     cut = runs.run(*sets)
     assert (cut["status"], cut["step"], cut["tokens"]) == ("completed", 25, 25 * each)
-    assert cut["acc"] is not None and runs.metrics(runs.trial(*sets))[25][1] == cut["acc"]
+    assert cut["acc"] is not None and runs.curve(runs.trial(*sets))[25][1] == cut["acc"]
     more = ("seeds=[5]", f"stop.tokens={28 * each}")
     ending, never = runs.run(*more), fresh.run(*more)
     assert ending["parent"] == cut["id"] and ending["step"] == 28
@@ -201,7 +162,7 @@ def test_a_budget_of_tokens_is_extended(runs: Runs, fresh: Runs) -> None:
     assert (less["parent"], less["step"]) == (None, 15)
 
 
-def test_a_state_at_the_last_step_needs_a_verdict_alone(runs: Runs, fresh: Runs) -> None:
+def test_a_state_at_the_last_step_needs_a_verdict_alone(runs: Tried, fresh: Tried) -> None:
     sets = ("train.schedule=constant",)
     first = runs.run(*sets)
     other = (*sets, "evaluate.verdict_samples=33")
@@ -210,7 +171,7 @@ def test_a_state_at_the_last_step_needs_a_verdict_alone(runs: Runs, fresh: Runs)
 
 
 @pytest.mark.parametrize("lr", ["1e38", "0.01"])
-def test_divergence_leaves_no_state_behind(runs: Runs, fresh: Runs, lr: str) -> None:
+def test_divergence_leaves_no_state_behind(runs: Tried, fresh: Tried, lr: str) -> None:
     """lr = 1e38 diverges at once. The other run is made to diverge in its decay, after the step at
     which its state was kept."""
     sets = (f"train.lr={lr}", "train.warmup=0", "train.clip=1e38")
@@ -237,7 +198,7 @@ def test_divergence_leaves_no_state_behind(runs: Runs, fresh: Runs, lr: str) -> 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-100], lambda data: _flipped(data)])
 def test_a_damaged_checkpoint_is_skipped(
-    runs: Runs, fresh: Runs, damage: Callable[[bytes], bytes]
+    runs: Tried, fresh: Tried, damage: Callable[[bytes], bytes]
 ) -> None:
     first = runs.trial("train.steps=40")
     runs.run("train.steps=40")
@@ -257,7 +218,7 @@ def _flipped(data: bytes) -> bytes:
     return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
 
 
-def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Runs) -> None:
+def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Tried) -> None:
     trial = runs.trial()
     attempt = runs.at(trial, 20)
     [first] = attempt.news()
@@ -282,7 +243,7 @@ def test_checks_are_handed_out_once_and_again_to_a_later_attempt(runs: Runs) -> 
     ],
 )
 def test_a_slice_ends_at_a_check_that_a_rule_waits_for(
-    runs: Runs, rule: str, stops_at: int, told: list[int]
+    runs: Tried, rule: str, stops_at: int, told: list[int]
 ) -> None:
     """Otherwise the slice goes on, and all its checks are told together. So the driver hears less
     often."""

@@ -4,20 +4,13 @@ numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from faults import finish
+from faults import Runs
 
 from sweepd.grid.metrics import RANGES
-from sweepd.grid.plan import plan
-from sweepd.grid.spec import parse_grid
-from sweepd.grid.trials import Trial
 from sweepd.limits import LARGEST_INT
-from sweepd.store.store import Store
-from sweepd.trial.attempt import Attempt
 from sweepd.trial.user_values import LIMITS, TOTAL
 
 LOOP = '''
@@ -58,14 +51,12 @@ goal: far > 0
 """
 
 
-class Runs:
-    """Runs trials of a file `mine.py`, attempt by attempt."""
+class Loops(Runs):
+    """Runs trials of a file `mine.py`."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(exist_ok=True)
-        self.store = Store.create(str(folder / "results"))
-        self.number = 1000
+        super().__init__(folder, GRID)
+        self.write()
 
     def write(self, advance: str = "pass", *changes: tuple[str, str]) -> None:
         text = LOOP.replace("ADVANCE", advance)
@@ -80,95 +71,66 @@ class Runs:
         line = next(i for i, text in enumerate(lines, 1) if what in text)
         return f"{self.folder}/mine.py:{line}: "
 
-    def trial(self, *sets: str) -> Trial:
-        return plan(parse_grid(GRID, "grid.yaml", sets, self.folder)).trials[0]
-
-    def begin(self, trial: Trial) -> Attempt:
-        self.number += 1
-        attempt = Attempt(self.store, trial, self.number, "s", self.folder, "cpu", 1e9)
-        attempt.begin()
-        return attempt
-
-    def run(self, trial: Trial) -> dict[str, Any]:
-        ending = finish(self.begin(trial), 9.0).ending
-        assert ending is not None
-        return ending
-
-    def metrics(self, trial: Trial) -> list[dict[str, Any]]:
-        rows = self.store.read_metrics([trial.id]).table.to_pylist()
-        rows.sort(key=lambda row: row["step"])
-        return [{"step": r["step"], "acc": r["acc"], "far": r["far"]} for r in rows]
-
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Iterator[Runs]:
-    made = Runs(tmp_path)
-    made.write()
-    yield made
+def runs(tmp_path: Path) -> Loops:
+    return Loops(tmp_path)
 
 
-def test_its_last_row_is_its_score(runs: Runs) -> None:
-    trial = runs.trial()
-    ending = runs.run(trial)
-    rows = runs.metrics(trial)
-    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+def test_its_last_row_is_its_score(runs: Loops) -> None:
+    ending = runs.run()
+    rows = runs.metrics(runs.trial(), "far")
+    assert [*rows] == [1, 2, 3, 4, 5]
     assert (ending["status"], ending["step"]) == ("completed", 5)
-    assert (ending["far"], ending["acc"]) == (rows[-1]["far"], 0.5)
+    assert (ending["far"], ending["acc"]) == (*rows[5], 0.5)
     assert (ending["total"], ending["correct"], ending["tokens"]) == (10, 5, None)
-    [stored] = runs.store.read_trials().table.to_pylist()
-    assert stored["far"] == ending["far"] and stored["task"] == "walking"
-    assert (stored["model"], stored["size"], stored["L"]) == ("mine.py:Walk", 2, None)
+    assert (ending["task"], ending["model"]) == ("walking", "mine.py:Walk")
+    assert (ending["size"], ending["L"]) == (2, None)
 
 
-def test_seeds_decide_what_it_draws_from_global_generators(runs: Runs) -> None:
-    scores = [runs.run(runs.trial(f"seeds=[{seed}]"))["far"] for seed in (0, 1)]
+def test_seeds_decide_what_it_draws_from_global_generators(runs: Loops) -> None:
+    scores = [runs.run(f"seeds=[{seed}]")["far"] for seed in (0, 1)]
     assert scores[0] != scores[1]
-    assert runs.run(runs.trial())["far"] == scores[0]
+    assert runs.run()["far"] == scores[0]
 
 
 @pytest.mark.parametrize("cut", [1, 4])
-def test_cut_off_it_goes_on_with_the_same_numbers(runs: Runs, cut: int) -> None:
-    trial = runs.trial()
-    attempt = runs.begin(trial)
-    while attempt.status is None and attempt.report()["step"] < cut:
-        attempt.advance(0.0)
+def test_cut_off_it_goes_on_with_the_same_numbers(runs: Loops, cut: int) -> None:
+    attempt = runs.at(runs.trial(), cut)
     attempt.interrupt()
     assert attempt.status == "interrupted"
-    ending = runs.run(trial)
-    cut_off = runs.metrics(trial)
-    whole = Runs(runs.folder / "whole")
-    whole.write()
-    assert whole.run(whole.trial())["far"] == ending["far"]
-    assert cut_off == whole.metrics(whole.trial())
+    (runs.folder / "whole").mkdir()
+    whole = Loops(runs.folder / "whole")
+    assert runs.run()["far"] == whole.run()["far"]
+    cut_off, curve = (one.metrics(one.trial(), "acc", "far") for one in (runs, whole))
+    assert cut_off == curve
 
 
-def test_without_save_it_starts_again_and_says_so(runs: Runs) -> None:
+def test_without_save_it_starts_again_and_says_so(runs: Loops) -> None:
     runs.write("pass", ("def save(self)", "def keep(self)"), ("def load", "def take"))
     trial = runs.trial()
-    attempt = runs.begin(trial)
-    attempt.advance(0.0)
-    attempt.interrupt()
+    runs.at(trial, 1).interrupt()
     assert not list(runs.store.checkpoints(trial.trunk))
     assert "its loop gives no `save`; it will start again" in runs.store.read_log(trial.id)
-    assert runs.run(trial)["status"] == "completed"
+    assert runs.run()["status"] == "completed"
 
 
-def test_it_may_say_itself_when_it_has_ended(runs: Runs) -> None:
+def test_it_may_say_itself_when_it_has_ended(runs: Loops) -> None:
     runs.write("if self.at > 3: return None", ("    steps: int = 5\n", ""))
-    ending = runs.run(runs.trial())
+    ending = runs.run()
     assert ending["status"] == "completed" and ending["step"] == len(runs.metrics(runs.trial()))
     assert 0 < ending["far"] <= 3 + 3
 
 
-def test_a_budget_of_seconds_ends_it_at_a_row(runs: Runs) -> None:
-    ending = runs.run(runs.trial("stop.seconds=1e-9"))
+def test_a_budget_of_seconds_ends_it_at_a_row(runs: Loops) -> None:
+    ending = runs.run("stop.seconds=1e-9")
     assert (ending["status"], ending["step"]) == ("completed", 1)
 
 
 @pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "-float('inf')"])
-def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Runs, value: str) -> None:
+def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Loops, value: str) -> None:
     runs.write(f"if self.at > 2: return {{'acc': 0.1, 'far': {value}}}")
-    ending = runs.run(runs.trial())
+    ending = runs.run()
     assert ending["status"] == "diverged" and ending.get("far") is None
     told = f"{runs.place('def advance')}Walker.advance reported far = "
     assert ending["error"].startswith(told)
@@ -188,15 +150,15 @@ def test_what_is_no_finite_number_is_a_fail_that_says_where(runs: Runs, value: s
         ("return {'acc': 1, 'far': 1, 'total': 0.5}", "reported total = 0.5; it is a count"),
     ],
 )
-def test_a_wrong_row_is_an_error_that_says_where(runs: Runs, advance: str, message: str) -> None:
+def test_a_wrong_row_is_an_error_that_says_where(runs: Loops, advance: str, message: str) -> None:
     runs.write(advance)
-    ending = runs.run(runs.trial())
+    ending = runs.run()
     assert ending["status"] == "failed"
     assert ending["error"].startswith(f"{runs.place('def advance')}Walker.advance ")
     assert message in ending["error"] and len(ending["error"]) < 300
 
 
-def test_a_wrong_start_or_save_too(runs: Runs) -> None:
+def test_a_wrong_start_or_save_too(runs: Loops) -> None:
     """`check` sees these before, as docs/check.md says."""
     for change, place, message in (
         (("def load", "def take"), "start", "which has only one of `save()` and `load(data)`"),
@@ -212,20 +174,17 @@ def test_a_wrong_start_or_save_too(runs: Runs) -> None:
         assert error.startswith(runs.place(f"def {place}")) and message in error
 
 
-def test_a_state_that_cannot_be_loaded_is_told_with_its_line(runs: Runs) -> None:
+def test_a_state_that_cannot_be_loaded_is_told_with_its_line(runs: Loops) -> None:
     runs.write("pass", ("self.at = json.loads(data)", "self.at = json.loads(data)['at']"))
-    trial = runs.trial()
-    attempt = runs.begin(trial)
-    attempt.advance(0.0)
-    attempt.interrupt()
-    ending = runs.run(trial)
+    runs.at(runs.trial(), 1).interrupt()
+    ending = runs.run()
     assert ending["status"] == "failed"
     assert ending["error"].startswith(f"{runs.place('self.at = json.loads')}TypeError: ")
 
 
-def test_an_exception_is_told_with_its_line(runs: Runs) -> None:
+def test_an_exception_is_told_with_its_line(runs: Loops) -> None:
     runs.write("assert self.at > 9, 'too near'")
-    error = runs.run(runs.trial())["error"]
+    error = runs.run()["error"]
     assert error == f"{runs.place('assert')}AssertionError: too near"
 
 

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from faults import ran
+from faults import Runs
 from mistakes import TASK
 from torch import Tensor, nn
 
 from sweepd.grid import registry
 from sweepd.grid.plan import plan
 from sweepd.grid.spec import parse_grid
-from sweepd.grid.trials import Trial
 from sweepd.grid.yamlfile import GridError
 from sweepd.store.store import Store
 from sweepd.tasks.base import Batch
@@ -143,16 +142,10 @@ def test_real_numbers_may_be_right_within_bounds(tmp_path: Path) -> None:
     assert score.columns()["acc_at"] == "[1.0, 0.5]"
 
 
-def trial_of(folder: Path, text: str, name: str) -> Trial:
-    (folder / "task.py").write_text(text)
-    return plan(parse_grid(GRID.replace("NAME", name), "grid.yaml", [], folder)).trials[0]
-
-
 def ending_of(folder: Path, text: str, name: str) -> tuple[dict[str, Any], Store]:
-    store, trial = Store.create(str(folder / "results")), trial_of(folder, text, name)
-    ending = ran(store, trial, base=folder).ending
-    assert ending is not None
-    return ending, store
+    (folder / "task.py").write_text(text)
+    runs = Runs(folder, GRID.replace("NAME", name))
+    return runs.run(), runs.store
 
 
 @pytest.mark.parametrize(
@@ -166,8 +159,6 @@ def test_a_trial_stores_them_with_its_checks_and_its_end(
     rows = {row["step"]: row for row in store.read_metrics().table.to_pylist()}
     assert set(rows) == {2, 4} and rows[4][metric] == ending[metric]
     assert rows[2][metric] is not None
-    [stored] = store.read_trials().table.to_pylist()
-    assert stored[metric] == ending[metric]
     assert f"{metric} {ending[metric]:.4f}" in store.read_log(ending["id"])
 
 

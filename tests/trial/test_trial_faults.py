@@ -13,8 +13,6 @@ import faulty
 import pytest
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.plan import plan
-from sweepd.grid.spec import parse_grid
 from sweepd.store.store import Store
 from sweepd.trial import attempt
 from sweepd.trial.attempt import MOST_PRINTED, MOST_TOLD, Attempt
@@ -47,10 +45,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, task: str, *sets: str) -> tuple[Store, Attempt]:
-    store = Store.create(str(folder / "results"))
-    grid = parse_grid(GRID.replace("TASK", f"faulty.py:{task}"), "grid.yaml", sets, folder)
-    [trial] = plan(grid).trials
-    return store, faults.ran(store, trial, base=folder)
+    runs = faults.Runs(folder, GRID.replace("TASK", f"faulty.py:{task}"))
+    return runs.store, faults.finish(runs.begin(runs.trial(*sets)), 9.0)
 
 
 @pytest.mark.parametrize("fault", [*faulty.ERRORS, *faulty.BATCHES, *faulty.SAMPLES])

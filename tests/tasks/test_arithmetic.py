@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sweepd.tasks import arithmetic
 from sweepd.tasks.arithmetic import Arithmetic
-from sweepd.tasks.base import SPECIALS, Split
+from sweepd.tasks.base import Split
 
 Tree = int | tuple["Tree", str, "Tree"]
 BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -168,19 +168,6 @@ def meaning(tree: Tree) -> float:
     return round(value(tree), 9)
 
 
-@pytest.mark.parametrize(
-    ("operators", "length", "bound"), [(6, 87, 85), (10, 221, 221), (13, 355, 365), (16, 505, 545)]
-)
-def test_lengths_of_the_paper(operators: int, length: int, bound: int) -> None:
-    task = Arithmetic(operators)
-    assert (task.L, task.size) == (length, operators)
-    assert task.capacity == max(length, bound) + 1
-    chains = task.sample(np.random.default_rng(0), 300, Split.CHECK)
-    assert chains.lengths.max() <= bound + 1
-    direct = Arithmetic(operators, cot=False)
-    assert (direct.L, direct.capacity) == (4 * operators + 1, 4 * operators + 2)
-
-
 @pytest.mark.parametrize("operators", [1, 2, 3, 4])
 def test_the_bound_is_reached(operators: int) -> None:
     task = Arithmetic(operators)
@@ -203,15 +190,3 @@ def test_all_operators_and_results_are_drawn() -> None:
     assert {row.split()[1] for row in rows} == {"+", "-", "*", "/"}
     assert {row.split()[-1] for row in rows} == set("01234")
     assert len(set(rows)) == 4 * 5 * 5 - 5  # every pair but the divisions by 0
-
-
-def test_vocabulary() -> None:
-    assert Arithmetic(2, 3).vocab == (*SPECIALS, *"=+-*/()", "0", "1", "2")
-
-
-def test_distinct_inputs_are_bounded() -> None:
-    assert Arithmetic(1, 5).distinct_inputs() == 100
-    assert (
-        len(set(texts_of(Arithmetic(2, 2), 0, 5000))) <= Arithmetic(2, 2).distinct_inputs() == 256
-    )
-    assert Arithmetic(200).distinct_inputs() == float("inf")

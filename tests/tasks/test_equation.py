@@ -8,13 +8,11 @@ from math import prod
 from string import ascii_lowercase
 
 import numpy as np
-import pytest
 from drawn import texts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import equation
-from sweepd.tasks.base import SPECIALS, Split
 from sweepd.tasks.equation import Equation
 
 System = list[list[int]]
@@ -124,15 +122,6 @@ def test_every_row_of_a_setting_is_equally_long(unknowns: int, modulus: int, see
         assert len(systems[-1].split()) == task.answer_length
 
 
-@pytest.mark.parametrize(("unknowns", "length"), [(2, 35), (3, 89), (4, 179), (5, 314)])
-def test_lengths(unknowns: int, length: int) -> None:
-    task = Equation(unknowns)
-    assert (task.L, task.size) == (length, unknowns)
-    assert length == 3 * unknowns * (unknowns + 1) * (unknowns + 2) // 2 - 1
-    chains = task.sample(np.random.default_rng(0), 50, Split.CHECK)
-    assert set(chains.lengths.tolist()) == {length + 1}
-
-
 def test_example_of_the_module_is_a_row() -> None:
     systems = ["0 a + 8 b = 10 , 7 a + 2 b = 0"]
     for step in range(2):
@@ -146,13 +135,3 @@ def test_all_systems_with_one_solution_are_drawn_equally_often() -> None:
     counts = np.array([prompts.count(prompt) for prompt in set(prompts)])
     assert len(counts) == task.distinct_inputs() == 24
     assert ((counts - 250) ** 2 / 250).sum() < 60  # chi squared, 23 degrees: p = 4e-5
-
-
-def test_vocabulary() -> None:
-    assert Equation(2, 3).vocab == (*SPECIALS, "+", "=", ",", "a", "b", "0", "1", "2")
-
-
-def test_distinct_inputs_are_counted() -> None:
-    assert Equation(1, 11).distinct_inputs() == 10 * 11
-    assert Equation(2, 3).distinct_inputs() == (9 - 1) * (9 - 3) * 9
-    assert Equation(26, 9973).distinct_inputs() == float("inf")

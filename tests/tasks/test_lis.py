@@ -6,13 +6,11 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 
 import numpy as np
-import pytest
 from drawn import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.tasks import lis
-from sweepd.tasks.base import SPECIALS, Split
 from sweepd.tasks.lis import LIS
 
 
@@ -62,17 +60,6 @@ def test_answer_is_the_longest_of_all_increasing_subsequences(
         assert int(row[-2]) == longest_of_all_subsequences([int(word) for word in row[:n]])
 
 
-@pytest.mark.parametrize(("n", "length"), [(40, 83), (110, 223), (175, 353), (250, 503)])
-def test_lengths_of_the_paper(n: int, length: int) -> None:
-    task = LIS(n)
-    assert (task.L, task.capacity, task.size) == (length, length + 1, n)
-    chains = task.sample(np.random.default_rng(0), 20, Split.TEST)
-    assert set(chains.lengths.tolist()) == {length + 1}
-    assert set(chains.prompts.tolist()) == {n + 1}
-    direct = LIS(n, cot=False)
-    assert (direct.L, direct.capacity) == (n + 2, n + 3)
-
-
 def test_example_of_the_module_is_a_row() -> None:
     assert " ".join(expected_row([3, 1, 2, 5])) in (lis.__doc__ or "")
 
@@ -87,13 +74,3 @@ def test_every_value_and_every_place_is_drawn() -> None:
     drawn = np.array([[int(word) for word in row[:6]] for row in rows_of(LIS(6, 8), 0, 2000)])
     for place in drawn.T:
         assert set(place.tolist()) == set(range(8))
-
-
-def test_vocabulary_holds_values_and_lengths() -> None:
-    assert LIS(4, 16).vocab == (*SPECIALS, *map(str, range(16)))
-    assert LIS(20, 4).vocab == (*SPECIALS, *map(str, range(21)))
-
-
-def test_distinct_inputs_are_counted() -> None:
-    assert LIS(4, 16).distinct_inputs() == 16**4
-    assert LIS(250, 250).distinct_inputs() == float("inf")

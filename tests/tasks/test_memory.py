@@ -1,19 +1,24 @@
-"""What memory tasks get from their base class: draws, splits by a hash of the whole row, and
-targets."""
+"""Memory tasks. Beside their definitions, position by position: the lags of fixed memory, those
+that adaptive memory follows, the double sum of sparse memory. And what they get from their base class:
+draws, splits by a hash of the whole row, and targets."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from statistics import NormalDist
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweepd.tasks import adaptive_memory, fixed_memory
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.base import IGNORE, SHARES, Batch, MemoryTask, Split, hash_prompts
 from sweepd.tasks.fixed_memory import FixedMemory
-from sweepd.tasks.sparse_memory import SparseMemory
+from sweepd.tasks.sparse_memory import Kernel, SparseMemory
 
 TASKS = [
     FixedMemory(longest=4, symbols=5, length=9),
@@ -64,18 +69,6 @@ def test_every_row_hashes_into_its_split(task: MemoryTask) -> None:
         assert set(shares.tolist()) <= set(split.value)
 
 
-@every_task
-@settings(max_examples=10)
-@given(seed=st.integers(0, 2**32), count=st.integers(1, 700))
-def test_the_generator_decides_the_sample(task: MemoryTask, seed: int, count: int) -> None:
-    one, same = (drawn(task, count, Split.CHECK, seed) for _ in range(2))
-    other = drawn(task, count, Split.CHECK, seed + 1)
-    assert len(one.inputs) == count
-    assert np.array_equal(one.inputs, same.inputs)
-    assert np.array_equal(one.targets, same.targets, equal_nan=not task.vocab)
-    assert not np.array_equal(one.inputs, other.inputs)
-
-
 def test_ids_are_uniform_and_numbers_standard_normal() -> None:
     ids = drawn(FixedMemory(symbols=4), 2000, Split.TRAIN).inputs
     assert np.bincount(ids.flat) / ids.size == pytest.approx(np.full(4, 0.25), abs=0.005)
@@ -118,3 +111,169 @@ def test_a_score_may_leave_out_the_beginning_of_rows() -> None:
     assert np.array_equal(test.inputs, whole.inputs)
     with pytest.raises(ValueError, match="score_from"):
         SparseMemory(length=9, score_from=9)
+
+
+FIXED = st.integers(1, 8).flatmap(
+    lambda memories: st.tuples(st.just(memories), st.integers(memories, 30), st.integers(2, 9))
+)
+
+
+@settings(max_examples=40)
+@given(setting=FIXED, beyond=st.integers(1, 10), seed=st.integers(0, 2**32))
+def test_a_target_of_fixed_memory_is_the_sum_of_its_memories(
+    setting: tuple[int, int, int], beyond: int, seed: int
+) -> None:
+    memories, longest, symbols = setting
+    length = longest + beyond
+    lags = [math.floor(k * longest / memories + 1e-9) for k in range(1, memories + 1)]
+    assert len(set(lags)) == memories
+    ids, numbers = (
+        FixedMemory(memories, longest, values=values, symbols=symbols, length=length).sample(
+            np.random.default_rng(seed), 5, Split.TRAIN
+        )
+        for values in ("tokens", "reals")
+    )
+    for t in range(length):
+        for row in range(5):
+            if t < longest:
+                assert ids.targets[row, t] == IGNORE
+                assert math.isnan(numbers.targets[row, t])
+                continue
+            found = sum(int(ids.inputs[row, t - lag]) for lag in lags)
+            assert ids.targets[row, t] == found % symbols
+            total = sum(float(numbers.inputs[row, t - lag]) for lag in lags)
+            assert numbers.targets[row, t] == pytest.approx(total / math.sqrt(memories), abs=1e-5)
+
+
+@pytest.mark.parametrize("memories", [1, 2, 5])
+def test_real_targets_have_variance_one(memories: int) -> None:
+    task = FixedMemory(memories, values="reals")
+    targets = task.sample(np.random.default_rng(0), 1000, Split.TRAIN).targets
+    assert np.nanvar(targets) == pytest.approx(1, abs=0.05)
+
+
+ADAPTIVE = st.builds(
+    lambda levels, more, symbols, wider, beyond, values: AdaptiveMemory(
+        memories=levels + more,
+        levels=levels,
+        longest=symbols + wider,
+        symbols=symbols,
+        length=symbols + wider + beyond,
+        values=values,
+    ),
+    levels=st.integers(1, 4),
+    more=st.integers(0, 3),
+    symbols=st.integers(2, 9),
+    wider=st.integers(0, 12),
+    beyond=st.integers(1, 10),
+    values=st.sampled_from(["tokens", "reals"]),
+)
+
+
+def symbol(task: AdaptiveMemory, x: float) -> int:
+    """Of a real number: how many intervals lie wholly below it."""
+    if task.values == "tokens":
+        return int(x)
+    return math.ceil(NormalDist().cdf(x) * task.symbols) - 1
+
+
+def looked_up(task: AdaptiveMemory, row: list[float], t: int) -> list[float]:
+    """The memories of position t, in order, from the definition alone."""
+    found: list[float] = []
+    for k in range(1, task.memories + 1):
+        deciding = [row[t], *found[: min(k, task.levels) - 1]]
+        choice = (k - 1 + sum(symbol(task, x) for x in deciding)) % task.symbols + 1
+        found.append(row[t - choice * task.longest // task.symbols])
+    return found
+
+
+@settings(max_examples=60)
+@given(task=ADAPTIVE, seed=st.integers(0, 2**32))
+def test_a_target_of_adaptive_memory_is_the_sum_of_what_was_looked_up(
+    task: AdaptiveMemory, seed: int
+) -> None:
+    batch = task.sample(np.random.default_rng(seed), 5, Split.TRAIN)
+    assert not batch.scored[:, : task.longest].any() and batch.scored[:, task.longest :].all()
+    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        for t in range(task.longest, task.length):
+            total = sum(looked_up(task, row, t))
+            if task.values == "tokens":
+                assert targets[t] == total % task.symbols
+            else:
+                assert targets[t] == pytest.approx(total / math.sqrt(task.memories), abs=1e-5)
+
+
+def test_real_numbers_choose_each_lag_as_often() -> None:
+    task = AdaptiveMemory(values="reals", symbols=5)
+    inputs = task.sample(np.random.default_rng(0), 1000, Split.TRAIN).inputs
+    counts = np.bincount(task.symbols_of(inputs).ravel())
+    assert counts / inputs.size == pytest.approx([0.2] * 5, abs=0.01)
+
+
+def reach(task: AdaptiveMemory) -> set[int]:
+    """Distances at which some input matters to the last target."""
+    inputs = task.sample(np.random.default_rng(0), 400, Split.TRAIN).inputs
+    target = task.targets(inputs)[:, -1]
+    mattering = set()
+    for distance in range(task.length):
+        changed = inputs.copy()
+        at = task.length - 1 - distance
+        changed[:, at] = (changed[:, at] + 1) % task.symbols
+        if (task.targets(changed)[:, -1] != target).any():
+            mattering.add(distance)
+    return mattering
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_lags_reach_all_the_distances_up_to_the_longest(levels: int) -> None:
+    task = AdaptiveMemory(memories=3, levels=levels, longest=12, symbols=4, length=20)
+    assert task.lags == (3, 6, 9, 12)
+    assert reach(task) == {0, 3, 6, 9, 12}
+
+
+@pytest.mark.parametrize(
+    ("module", "task"),
+    [
+        (fixed_memory, FixedMemory(memories=2, longest=4, symbols=4, length=7)),
+        (adaptive_memory, AdaptiveMemory(memories=2, levels=2, longest=4, symbols=2, length=6)),
+    ],
+    ids=["fixed", "adaptive"],
+)
+def test_the_example_of_the_module_is_a_row(module: ModuleType, task: MemoryTask) -> None:
+    text = next(line for line in (module.__doc__ or "").splitlines() if "<sep>" in line)
+    prompt, answer = (half.split() for half in text.removesuffix("<eos>").split("<sep>"))
+    targets = task.targets(np.array([prompt], dtype=np.int64))[0].tolist()
+    assert answer == [*"....", *map(str, targets)]
+
+
+KERNELS: dict[Kernel, Callable[[int, float], float]] = {
+    "exponential": lambda s, rate: math.exp(-rate * s),
+    "polynomial": lambda s, rate: (1 + s) ** -rate,
+}
+
+
+@settings(max_examples=30)
+@given(
+    kernel=st.sampled_from(list(KERNELS)),
+    rate=st.floats(0.01, 20),
+    length=st.integers(1, 25),
+    seed=st.integers(0, 2**32),
+)
+def test_a_target_of_sparse_memory_is_the_weighted_sum_of_what_came(
+    kernel: Kernel, rate: float, length: int, seed: int
+) -> None:
+    task = SparseMemory(kernel, rate, length=length)
+    weights = [KERNELS[kernel](s, rate) for s in range(length)]
+    norm = math.sqrt(sum(weight**2 for weight in weights))
+    batch = task.sample(np.random.default_rng(seed), 3, Split.CHECK)
+    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        for t in range(length):
+            total = sum(weights[s] / norm * row[t - s] for s in range(t + 1))
+            assert targets[t] == pytest.approx(total, abs=1e-5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_targets_come_to_have_variance_one(kernel: Kernel) -> None:
+    task = SparseMemory(kernel, 1.0)
+    targets = task.sample(np.random.default_rng(0), 4000, Split.TRAIN).targets
+    assert targets[:, -1].var() == pytest.approx(1, abs=0.1)

@@ -3,7 +3,6 @@ parity and word_problem."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -171,12 +170,3 @@ def test_a_row_of_brackets_is_right_only_as_a_whole() -> None:
     found = batch.targets.copy()
     found[1, 3] = dyck.WHOLE + dyck.OPEN - found[1, 3] if found[1, 3] != dyck.BROKEN else 0
     assert task.right(found, batch).tolist() == [True, False, True, True]
-
-
-def test_distinct_inputs_are_counted() -> None:
-    assert Lookup(2, queries=1).distinct_inputs() == 16**2 * 2
-    assert Lookup(2, queries=3).distinct_inputs() == 16**2 * 2 * 1 * 2
-    assert KHop(1, 5, 3).distinct_inputs() == 3 * 2**4
-    assert WordProblem(3, "A5").distinct_inputs() == 60**3
-    assert Parity(5000).distinct_inputs() == math.inf
-    assert [len(WordProblem(2, g).vocab) for g in ("S3", "A5", "S5", "Z60")] == [6, 60, 120, 60]

@@ -1,5 +1,5 @@
 """The rows of every shipped task are pinned. If they changed, stored results could no longer be
-compared with new ones."""
+compared with new ones. Another seed draws other rows."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ PINNED: list[tuple[Task, str]] = [
 ]
 
 
-def digest(task: Task) -> str:
+def digest(task: Task, seed: int = 7) -> str:
     """12 hex digits of 300 rows of each split. Of real targets only the places count: processors
     differ in the last digits of a sum, and each task's own tests hold the values."""
     found = hashlib.sha256()
     for split in Split:
-        sample: Chains | Batch = task.sample(np.random.default_rng(7), 300, split)
-        batch = task.batch(np.random.default_rng(7), 300, split)
+        sample: Chains | Batch = task.sample(np.random.default_rng(seed), 300, split)
+        batch = task.batch(np.random.default_rng(seed), 300, split)
         parts: list[Any] = [batch.inputs, batch.targets]
         if isinstance(sample, Chains):
             parts += [sample.tokens, sample.prompts, sample.lengths]
@@ -75,4 +75,4 @@ def digest(task: Task) -> str:
 
 @pytest.mark.parametrize(("task", "pinned"), PINNED, ids=[repr(task) for task, _ in PINNED])
 def test_the_rows_of_shipped_tasks_stay_what_they_were(task: Task, pinned: str) -> None:
-    assert digest(task) == pinned
+    assert digest(task) == pinned != digest(task, seed=8)

@@ -1,4 +1,5 @@
-"""What the fields of a shipped task may be, and what its seed decides."""
+"""What the fields of a shipped task may be, and what follows from them: the length of its rows, its
+words, and how many distinct inputs it has."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 
 from sweepd.tasks.adaptive_memory import AdaptiveMemory
 from sweepd.tasks.arithmetic import Arithmetic
-from sweepd.tasks.base import ChainTask, Split
+from sweepd.tasks.base import SPECIALS, Split, Task
 from sweepd.tasks.copy import Copy
 from sweepd.tasks.dyck import Dyck
 from sweepd.tasks.ed_local import LocalEditDistance
@@ -21,6 +22,7 @@ from sweepd.tasks.k_hop import KHop
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.lookup import Lookup
 from sweepd.tasks.mqar import Mqar
+from sweepd.tasks.parity import Parity
 from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.tasks.word_problem import WordProblem
 
@@ -89,14 +91,57 @@ def test_impossible_settings_are_refused(kind: Any, setting: dict[str, Any], mes
         kind(**setting)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [LIS(12, 16), Arithmetic(3), EditDistance(5), LocalEditDistance(5), Equation(), Copy()],
-    ids=repr,
-)
-def test_the_seed_decides_the_sample(task: ChainTask) -> None:
-    one, same, other = (
-        task.sample(np.random.default_rng(seed), 64, Split.TRAIN).tokens for seed in (5, 5, 6)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
+PAPERS: dict[Any, dict[int, int]] = {
+    LIS: {40: 83, 110: 223, 175: 353, 250: 503},
+    EditDistance: {6: 72, 12: 210, 16: 342, 20: 506},
+    LocalEditDistance: {6: 147, 12: 468, 16: 782, 20: 1176},
+    Arithmetic: {6: 87, 10: 221, 13: 355, 16: 505},
+    Equation: {2: 35, 3: 89, 4: 179, 5: 314},
+}
+"""The sizes of the papers, with L at each."""
+
+
+@pytest.mark.parametrize("kind", PAPERS)
+def test_lengths_are_those_of_the_papers(kind: Any) -> None:
+    for size, length in PAPERS[kind].items():
+        task = kind(**{kind.size_field: size})
+        longest = task.sample(np.random.default_rng(0), 200, Split.CHECK).lengths.max()
+        assert (task.L, task.size) == (length, size)
+        if kind is Arithmetic:  # whose bound is another than the paper's
+            bound = 2 * size**2 + 2 * size + 1
+            assert longest <= bound + 1 and task.capacity == max(length, bound) + 1
+        else:
+            assert longest == task.capacity == length + 1
+
+
+COUNTS: list[tuple[Task, float]] = [
+    (LIS(4, 16), 16**4),
+    (LIS(250, 250), math.inf),
+    (Arithmetic(1, 5), 100),
+    (Arithmetic(200), math.inf),
+    (Equation(1, 11), 10 * 11),
+    (Equation(2, 3), (9 - 1) * (9 - 3) * 9),
+    (Equation(26, 9973), math.inf),
+    (EditDistance(2, 0, 0, alphabet=8, letters_min=8, letters_max=8), 8**4),
+    (EditDistance(20, 0, 0, letters_min=3, letters_max=3), 2600 * 3**40),
+    (EditDistance(200), math.inf),
+    (Copy(5, letters=3), 3**5),
+    (Lookup(2, queries=1), 16**2 * 2),
+    (Lookup(2, queries=3), 16**2 * 2 * 1 * 2),
+    (KHop(1, 5, 3), 3 * 2**4),
+    (WordProblem(3, "A5"), 60**3),
+    (Parity(5000), math.inf),
+]
+
+
+def test_distinct_inputs_are_counted() -> None:
+    for task, count in COUNTS:
+        assert task.distinct_inputs() == pytest.approx(count), task
+
+
+def test_vocabularies() -> None:
+    assert LIS(4, 16).vocab == (*SPECIALS, *map(str, range(16)))
+    assert LIS(20, 4).vocab == (*SPECIALS, *map(str, range(21))), "lengths are words too"
+    assert Arithmetic(2, 3).vocab == (*SPECIALS, *"=+-*/()", "0", "1", "2")
+    assert Equation(2, 3).vocab == (*SPECIALS, "+", "=", ",", "a", "b", "0", "1", "2")
+    assert [len(WordProblem(2, g).vocab) for g in ("S3", "A5", "S5", "Z60")] == [6, 60, 120, 60]

@@ -1,6 +1,6 @@
 """Memory tasks. Beside their definitions, position by position: the lags of fixed memory, those
-that adaptive memory follows, the double sum of sparse memory. And what they get from their base class:
-draws, splits by a hash of the whole row, and targets."""
+that adaptive memory follows, the double sum of sparse memory. And what they get from their base
+class: draws, splits by a hash of the whole row, and targets."""
 
 from __future__ import annotations
 

@@ -6,16 +6,20 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store import spill
+from sweepd.store import garbage, merging, spill
+from sweepd.store.garbage import Garbage
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
+from sweepd.store.merging import MergeStep
 from sweepd.store.names import cancel_of, next_launch, record_of, records
+from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import (
     FORMAT,
     Damaged,
@@ -27,11 +31,7 @@ from sweepd.store.storage import (
     unsealed,
 )
 from sweepd.store.sweeps import SweepFolder, SweepInfo
-
-if TYPE_CHECKING:
-    from sweepd.store.garbage import Garbage
-    from sweepd.store.merging import MergeStep
-    from sweepd.store.tables import Live, Read, TableFolder
+from sweepd.store.tables import Live, Read, TableFolder
 
 __all__ = ["Store", "SweepInfo"]
 
@@ -77,20 +77,7 @@ class Store(SweepFolder):
         """Callers use `create` or `open` instead, which check what the folder is."""
         super().__init__(folder)
         self._locks = locks
-
-    @cached_property
-    def _trials(self) -> TableFolder:
-        from sweepd.store.schema import TRIALS
-        from sweepd.store.tables import TableFolder
-
-        return TableFolder(self._folder, TRIALS)
-
-    @cached_property
-    def _metrics(self) -> TableFolder:
-        from sweepd.store.schema import METRICS
-        from sweepd.store.tables import TableFolder
-
-        return TableFolder(self._folder, METRICS)
+        self._trials, self._metrics = TableFolder(folder, TRIALS), TableFolder(folder, METRICS)
 
     @classmethod
     def create(cls, address: str) -> Store:
@@ -230,8 +217,6 @@ class Store(SweepFolder):
         self._locks.confirm()
         merged = self._trials.compact(at_least) + self._metrics.compact(at_least)
         if merged:  # else the memory that Arrow holds grows with each time
-            import pyarrow as pa
-
             pa.default_memory_pool().release_unused()
         return merged
 
@@ -247,8 +232,6 @@ class Store(SweepFolder):
         UserError for two sweeps of one name that differ, and if both stores are the same. Raises
         EnvironmentFailure if a file of the other store is deleted meanwhile.
         """
-        from sweepd.store import merging  # imported here: only merging needs it
-
         if os.path.realpath(other.address) == os.path.realpath(self.address):
             raise UserError(f"{self.address}: a store cannot be merged into itself")
         ours, theirs = (
@@ -293,8 +276,6 @@ class Store(SweepFolder):
         """Returns what may be deleted now and is older than that many seconds. Raises
         EnvironmentFailure while another process asks for garbage, or if the plan of a sweep that
         runs is damaged."""
-        from sweepd.store.garbage import find  # which questions do without
-
         if not self._locks.acquire(["gc"]):  # holding it makes `driven_elsewhere` exact
             raise EnvironmentFailure(f"{self.address}: another gc is running")
         try:
@@ -303,7 +284,7 @@ class Store(SweepFolder):
             if running.damaged:
                 told = ", ".join(damaged.path for damaged in running.damaged)
                 raise EnvironmentFailure(f"{told}: damaged, and its sweep runs: gc when it ended")
-            return find(
+            return garbage.find(
                 self._folder,
                 (self._trials, self._metrics),
                 self.read_trials().table,

@@ -1,7 +1,4 @@
-"""What was asked for. Each sweep has a folder with its frozen grid, its plan and `sweep.json`.
-
-Arrow is imported where plans are read or written: a question that does neither does without.
-"""
+"""What was asked for. Each sweep has a folder with its frozen grid, its plan and `sweep.json`."""
 
 from __future__ import annotations
 
@@ -9,11 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
+
+import pyarrow as pa
 
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
+from sweepd.store.parquet import load, to_parquet
+from sweepd.store.schema import PLAN
 from sweepd.store.storage import (
     FORMAT,
     READERS,
@@ -27,11 +28,7 @@ from sweepd.store.storage import (
     is_name,
     to_json,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from sweepd.store.tables import Read
+from sweepd.store.tables import Read
 
 INFO, GRID, PLANNED = "sweep.json", "grid.yaml", "plan.parquet"
 SHAPE = {
@@ -163,8 +160,6 @@ class SweepFolder:
     ) -> None:
         """Makes or replaces a sweep. The time at which it was first `created` is filled in.
         Raises UserError for a name that cannot be a folder's."""
-        from sweepd.store.schema import PLAN
-
         rows = iter(plan_rows)
         parts = iter(lambda: [{**row, "sweep": name} for row in islice(rows, BATCH)], [])
         plan = PLAN.concat(map(PLAN.table, parts))
@@ -177,8 +172,6 @@ class SweepFolder:
     def write_sweep(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
         """Makes or replaces a sweep by one whose `created` is filled in. plan: its rows must have
         the sweep's name."""
-        from sweepd.store.parquet import to_parquet
-
         content = {"format": FORMAT, "name": name, **info.to_json()}
         self._folder.put(_path(name, GRID), grid_text.encode())
         self._folder.put(_path(name, PLANNED), to_parquet(plan))
@@ -225,10 +218,6 @@ class SweepFolder:
     def read_plans(self, sweeps: Sequence[str] | None = None) -> Read:
         """Returns the planned trials of these sweeps or of all. Raises UserError for an unknown
         sweep."""
-        from sweepd.store.parquet import load
-        from sweepd.store.schema import PLAN
-        from sweepd.store.tables import Read
-
         files = {file.name: file for file in self._folder.files("sweeps")}
         known = self._names(files.values())
         if unknown := set(sweeps or ()).difference(known):

@@ -15,7 +15,7 @@ import weakref
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -149,25 +149,16 @@ def test_real_targets_have_a_loss_alone() -> None:
 @pytest.mark.parametrize(
     ("task", "layers", "steps"),
     [
-        (FixedMemory(memories=1, longest=4, length=16), 1, 200),
         (FixedMemory(memories=2, longest=4, symbols=2, length=16), 2, 400),
+        (SparseMemory("polynomial", 1.0, length=16), 1, 200),
     ],
 )
-def test_fixed_memories_are_learned(task: Task, layers: int, steps: int) -> None:
+def test_memories_are_learned(task: Task, layers: int, steps: int) -> None:
     train = Train(steps=steps, batch_size=32)
     training = started(Standard(d=32, layers=layers, heads=2), train, task=task)
     finish(training)
-    acc = score_of(training).acc
-    assert acc is not None and acc > 0.9
-
-
-@pytest.mark.parametrize("kernel", ["exponential", "polynomial"])
-def test_sparse_memories_are_learned(kernel: Literal["exponential", "polynomial"]) -> None:
-    task = SparseMemory(kernel, 1.0, length=16)
-    train = Train(steps=200, batch_size=32)
-    training = started(Standard(d=32, layers=1, heads=2), train, task=task)
-    finish(training)
-    assert score_of(training).loss < 0.02  # of a variance of nearly 1
+    score = score_of(training)
+    assert score.loss < 0.02 if score.acc is None else score.acc > 0.9  # of a variance of nearly 1
 
 
 @pytest.mark.parametrize("schedule", ["wsd", "constant"])
@@ -247,23 +238,6 @@ def test_a_budget_of_seconds_counts_training_over_all_attempts(ticking: None) ->
     for _ in later.advance():
         time.perf_counter()
     assert (later.step, result_of(later).status, later.seconds) == (14, "completed", 16.0)
-
-
-def test_samples_of_a_trial_share_no_input() -> None:
-    """Training, checks and verdict draw from splits that are disjoint by construction."""
-    inputs = {}
-    for stream, split in [
-        (Stream.DATA, Split.TRAIN),
-        (Stream.CHECK, Split.CHECK),
-        (Stream.TEST, Split.TEST),
-    ]:
-        chains = LIS(n=4, value_range=16).sample(generator(0, stream, 5), 500, split)
-        inputs[split] = {
-            tuple(tokens[:prompt])
-            for tokens, prompt in zip(chains.tokens, chains.prompts, strict=True)
-        }
-    train, check, verdict = inputs.values()
-    assert not (train & check or train & verdict or check & verdict)
 
 
 TRAINS = st.builds(

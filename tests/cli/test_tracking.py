@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 from inprocess import sweepd
-from trackers.recorder import Recorder
+from trackers.test_trackers import Recorder
 
 from sweepd.cli import tracking
 from sweepd.cli.tracking import Told

@@ -248,8 +248,8 @@ def sweeps(
     A sweep that both stores have under one name is the same if it differs in JOINED alone. If one
     store went on with the other's sweep, the version that plans all trials of the other is kept.
     Where our `sweep.json` or our plan is damaged, theirs of the same grid is brought if it has all
-    that is left of ours. Raises UserError where they differ
-    otherwise, where two sweeps would get one name, and for a new name of a sweep that is not there.
+    that is left of ours. Raises UserError where they differ otherwise, where two sweeps would get
+    one name, and for a new name of a sweep that is not there.
     """
     infos, unreadable = theirs.readable_sweeps()
     damaged += unreadable
@@ -258,16 +258,7 @@ def sweeps(
     names = [checked(renamed.get(name, name)) for name in infos]
     if clashing := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"--rename: two sweeps would be called {clashing[0]}; choose another name")
-    return list(_steps(ours, theirs, infos, renamed, damaged))
-
-
-def _steps(
-    ours: SweepFolder,
-    theirs: SweepFolder,
-    infos: Mapping[str, SweepInfo],
-    renamed: Mapping[str, str],
-    damaged: list[Damaged],
-) -> Iterator[MergeStep]:
+    steps: list[MergeStep] = []
     there, (readable, unreadable) = set(ours.sweeps()), ours.readable_sweeps()
     for name, info in infos.items():
         called = renamed.get(name, name)
@@ -277,22 +268,23 @@ def _steps(
             continue
         table = _called(plan.table, called)
         if called not in there:
-            yield _step(ours, called, theirs.load_grid(name), info, table)
+            steps.append(_step(ours, called, theirs.load_grid(name), info, table))
             continue
         mine, my_plan = readable.get(called), ours.read_plans([called])
         if mine is None or my_plan.damaged:
             same = ours.load_grid(called) == (grid := theirs.load_grid(name))
             if same and _covers(info, table, mine, my_plan):
                 kept = info if mine is None else _with_files_of(info, mine)
-                yield _step(ours, called, grid, kept, table)
+                steps.append(_step(ours, called, grid, kept, table))
             else:
                 damaged += my_plan.damaged
                 damaged += (one for one in unreadable if f"sweeps/{called}/" in one.path)
         elif _newer(mine, my_plan.table, info, table, called):
             grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
-            yield _step(ours, called, grid, newer, table)
+            steps.append(_step(ours, called, grid, newer, table))
         elif (joined := _with_files_of(info, mine)) != mine:
-            yield _step(ours, called, ours.load_grid(called), joined, my_plan.table)
+            steps.append(_step(ours, called, ours.load_grid(called), joined, my_plan.table))
+    return steps
 
 
 def _covers(info: SweepInfo, plan: pa.Table, mine: SweepInfo | None, my_plan: Read) -> bool:

@@ -13,7 +13,7 @@ import re
 import socket
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
@@ -117,11 +117,8 @@ class Attempt:
 
     def advance(self, seconds: float) -> None:
         """Trains for about `seconds`, to the end, or to a check that a rule waits for."""
-        with self._saving_elsewhere():
-            if self.status is None:
-                assert self.training is not None
-                with self._recording_failure():
-                    self._train(self.training, time.monotonic() + seconds)
+        until = time.monotonic() + seconds
+        self._safely(lambda run: self._train(run, until))
 
     def news(self) -> list[Check]:
         """Returns the checks that were not returned before, those of earlier attempts included."""
@@ -143,25 +140,31 @@ class Attempt:
 
     def interrupt(self) -> None:
         """Saves where training stands and ends the attempt as `interrupted`."""
-        with self._saving_elsewhere():
-            if self.status is None:
-                with self._recording_failure():
-                    self._interrupt()
+        self._safely(self._interrupt)
 
     def give_up(self) -> None:
         """Ends the attempt as `stopped`, and keeps the state of training in case somebody wants the
         trial in full after all."""
+
+        def give_up(run: Run) -> None:
+            self._stop(run)
+            if self._on_trunk(run):
+                self._keep(run)
+            else:
+                self._checkpoint(run)
+                self.own_checkpoints = []  # it outlives this ending
+            self._end("stopped")
+
+        self._safely(give_up)
+
+    def _safely(self, act: Callable[[Run], None]) -> None:
+        """Does something with the run, unless the attempt has ended. What fails is recorded, and
+        what cannot be recorded in the store is saved elsewhere."""
         with self._saving_elsewhere():
             if self.status is None:
                 assert self.training is not None
                 with self._recording_failure():
-                    self._stop(self.training)
-                    if self._on_trunk(self.training):
-                        self._keep(self.training)
-                    else:
-                        self._checkpoint(self.training)
-                        self.own_checkpoints = []  # it outlives this ending
-                    self._end("stopped")
+                    act(self.training)
 
     @contextmanager
     def _saving_elsewhere(self) -> Iterator[None]:
@@ -190,7 +193,7 @@ class Attempt:
                 if self.training.result:
                     self._finish(self.training)
                 else:
-                    self._interrupt()
+                    self._interrupt(self.training)
         except EnvironmentFailure as error:
             return f"{trial} continues from its last checkpoint: {error}"
         return (
@@ -309,12 +312,11 @@ class Attempt:
             self._log(note)
         self._end(run.result.status)
 
-    def _interrupt(self) -> None:
-        assert self.training is not None
-        self._stop(self.training)
-        self._checkpoint(self.training)
+    def _interrupt(self, run: Run) -> None:
+        self._stop(run)
+        self._checkpoint(run)
         nothing = None
-        if self.training.step and not self.own_checkpoints:
+        if run.step and not self.own_checkpoints:
             why = "program kept nothing in {dir}" if self.trial.program else "loop gives no `save`"
             nothing = f"nothing is kept of it, since its {why}; it will start again"
             self._log(nothing)

@@ -1,5 +1,5 @@
-"""Workers and their nodes: what workers are sent, how long they train between two reports, how often
-a trial may lose its node, how many trials the nodes of a Ray hold at once, and whether a node
+"""Workers and their nodes: what workers are sent, how long they train between two reports, how
+often a trial may lose its node, how many trials the nodes of a Ray hold at once, and whether a node
 reaches the results. A trial that makes no step says in which line it stands before its worker is
 killed. All of it without Ray: `tests/e2e/test_clusters.py` asks several raylets,
 `tests/machines/test_onprem.py` several machines, one of which does not see the results."""

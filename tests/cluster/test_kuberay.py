@@ -100,6 +100,8 @@ def test_the_code_that_is_sent_runs_and_goes_with_its_job(
         *held
     }
     runtime = yaml.safe_load(rayjob["spec"]["runtimeEnvYAML"])
+    assert rayjob["spec"]["activeDeadlineSeconds"] == 24 * 3600 + 1200 + 600
+    assert rayjob["spec"]["backoffLimit"] == 0
     spec = rayjob["spec"]["rayClusterSpec"]
     assert spec["authOptions"] == {"mode": "token"}
     for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):

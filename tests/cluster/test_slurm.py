@@ -73,16 +73,16 @@ def test_a_dry_run_shows_plan_and_script(tmp_path: Path) -> None:
 
 
 def test_one_node_opens_no_port_and_cards_are_asked_for(tmp_path: Path) -> None:
-    cluster = load(tmp_path, "{kind: slurm, folder: /shared, cpus: 8, gpus: 2, price: 3}")
+    cluster = load(tmp_path, "{kind: slurm, folder: /shared, cpus: 8, gpus: a100:2, price: 3}")
     text = script(cluster)
     assert "head=127.0.0.1\nexport RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0" in text
-    assert "#SBATCH --gpus-per-node=2" in text and "--num-gpus=2" in text
+    assert "#SBATCH --gpus-per-node=a100:2" in text and "--num-gpus=2" in text
     assert cluster.cost(Resources(1, 0.5), 4, 3600, 7200) == (3.0, 6.0)
 
 
 def test_any_name_reaches_the_commands_whole(tmp_path: Path) -> None:
     text = script(load(tmp_path, "{kind: slurm, folder: /shared, cpus: 8, python: /my env/python}"))
-    [trap] = re.findall("^trap (.*) USR1$", text, re.MULTILINE)
+    [trap] = re.findall("^trap (.*) USR2$", text, re.MULTILINE)
     [command] = shlex.split(trap)
     assert shlex.split(command) == [
         *("/my env/python", "-m", "sweepd", "cancel", "its"),
@@ -110,6 +110,7 @@ def test_what_could_not_be_handed_over_leaves_nothing(
         ("{kind: slurm, folder: /a, cpus: 8, after: keep}", ["after: Input should be 'down'"]),
         ("{kind: slurm, folder: /a, cpus: 8, max_dollars: 5}", ["max_dollars: no node has a pri"]),
         ("{kind: slurm, folder: /a, cpus: 8, max_hours: -1}", ["max_hours: Input should be great"]),
+        ("{kind: slurm, folder: /a, cpus: 8, gpus: a100}", ["gpus: String should match"]),
         ("{kind: slurm, folder: /a, cpus: 8, gpu: 1}", ["gpu: no such key"]),
         ("{kind: slurm, folder: /a, cpus: 8, sbatch: {nodes: 2}}", ["sbatch.nodes: sweepd sets"]),
         ("{kind: slurm, folder: /a, cpus: 8, sbatch: {exclusive: false}}", ["sbatch.exclusive"]),

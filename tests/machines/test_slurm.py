@@ -1,10 +1,11 @@
-"""A sweep on a real Slurm of two nodes, each a machine of its own. It outlives the client. scancel
-and `cluster down` end it, and nothing is lost. Its numbers are those of a sweep that nothing
-disturbed."""
+"""A sweep on a real Slurm of two nodes, each a machine of its own with a card that is not there. It
+outlives the client, and goes on after its time limit. scancel and `cluster down` end it, and
+nothing is lost. Its numbers are those of a sweep that nothing disturbed."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,6 +13,8 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from shell import Shell
@@ -33,11 +36,12 @@ SlurmdPidFile=/tmp/slurmd.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+GresTypes=gpu
 MpiDefault=none
 ReturnToService=2
-NodeName=machine-11 NodeAddr=10.99.0.11
-NodeName=machine-12 NodeAddr=10.99.0.12
+NodeName=machine-11 NodeAddr=10.99.0.11 RealMemory=2000 Gres=gpu:a100:1
+NodeName=machine-12 NodeAddr=10.99.0.12 RealMemory=2000 Gres=gpu:a100:1
 PartitionName=main Nodes=machine-[11-12] Default=YES State=UP
 """
 MUNGE = (
@@ -65,22 +69,25 @@ results: /mnt/results
 python: {sys.executable}
 nodes: 2
 cpus: 1
+gpus: a100:1
+per_trial: {{gpus: 0}}
 price: 2
 setup: echo this is setup
-sbatch: {{partition: main, time: "00:30:00"}}
+sbatch: {{partition: main, mem: 1500M, time: "00:30:00"}}
 """
 LAUNCH = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shell(lab: Shell) -> Iterator[Shell]:
     path = f"{os.environ['PATH']}:/usr/sbin"
     if absent := [
         name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name, path=path)
     ]:
         pytest.skip(f"needs {', '.join(absent)}")
-    lab.environment["SLURM_CONF"] = "/mnt/slurm.conf"
+    lab.environment |= {"SLURM_CONF": "/mnt/slurm.conf"}
     lab.write("slurm.conf", CONF)
+    lab.write("gres.conf", "Name=gpu Type=a100 File=/dev/null\n")
     key = lab.folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(64))
@@ -131,11 +138,24 @@ def wait_for_progress(shell: Shell) -> None:
     wait_until(lambda: saved(shell) - before, 200)
 
 
+def memories(folder: str) -> set[int]:
+    """The bytes of memory that raylets with their files in such a folder have to give."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_text())
+    raylets = [line for line in lines if "raylet/raylet" in line and folder in line]
+    return {int(found[1]) for line in raylets if (found := re.search(r"\bmemory,(\d+)", line))}
+
+
 def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     client = shell.start(*LAUNCH)
     wait_for_progress(shell)
     [job] = shell.rows("cluster", "status", "cluster.yaml")
     assert (job["type"], job["state"], job["price"]) == ("batch", "RUNNING", 4.0)
+    assert told(shell, "squeue", "--noheader", "--format=%m %b").split()[0] == "1500M"
+    assert "gpu:a100:1" in told(shell, "scontrol", "show", "job")
+    assert memories("/tmp/sweepd-") == {1500 << 20}, "Ray counts on the memory of the job alone"
     token = shell.folder / "jobs" / job["name"] / "token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     client.send_signal(signal.SIGINT)
@@ -172,3 +192,17 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
     shell.environment["SWEEPD_RESULTS"] = "/mnt/undisturbed"
     shell.run("launch", "grid.yaml")
     assert rows == shell.sql(f"SELECT {columns} FROM trials ORDER BY ALL")
+
+
+def test_a_sweep_goes_on_after_its_time_limit(shell: Shell) -> None:
+    shell.folder.joinpath("mark").unlink(missing_ok=True)
+    shell.write("brief.yaml", CLUSTER.replace("30:00", "04:00").replace("results", "again"))
+    client = shell.start("launch", "grid.yaml", "--cluster", "brief.yaml", "--yes")
+    assert client.stderr
+    assert any("saving what runs" in line for line in iter(client.stderr.readline, ""))
+    shell.write("mark", "")
+    _, said = client.communicate(timeout=400)
+    assert client.returncode == 0 and "PENDING" in said and "3 of 3 trials done" in said, said
+    shell.environment["SWEEPD_RESULTS"] = "/mnt/again"
+    [ended] = shell.sql("SELECT count(DISTINCT attempt) AS n FROM attempts")
+    assert ended["n"] == 2

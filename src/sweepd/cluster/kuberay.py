@@ -38,6 +38,8 @@ COMING = ("new", "Initializing")
 ENDED = ("Complete", "Failed", "ValidationFailed")
 """The stages of jobs that are over. Before a job's submitter has run there is no output."""
 GONE = "gone"
+ENDING_SECONDS = 600
+"""The seconds after `max_hours` in which a driver saves what runs, before KubeRay ends the job."""
 POLL_SECONDS = 2.0
 TELL_SECONDS = 60.0
 """The seconds after which it is said again which pods wait, and for what."""
@@ -285,6 +287,10 @@ class KubeRay(Batch):
             pod["volumes"] = [*volumes, {"name": "sweepd", "configMap": {"name": job}}]
             ours = {"name": "sweepd", "mountPath": MOUNT, "readOnly": True}
             pod["containers"][0]["volumeMounts"] = [*mounts, ours]
+        deadline = {}
+        if self.max_hours:  # the driver ends by itself before, where it and its head still live
+            seconds = ceil(3600 * self.max_hours + self.start_seconds + ENDING_SECONDS)
+            deadline["activeDeadlineSeconds"] = seconds
         runtime = {"working_dir": f"file://{MOUNT}/{PACKAGE}", "env_vars": STOPPING}
         return {
             "apiVersion": "ray.io/v1",
@@ -295,6 +301,8 @@ class KubeRay(Batch):
                 "entrypoint": work.command(self.python),
                 "runtimeEnvYAML": dump(runtime),
                 "shutdownAfterJobFinishes": self.after == "down",
+                "backoffLimit": 0,  # KubeRay would begin again what was cancelled, too
+                **deadline,
                 "rayClusterSpec": {"authOptions": {"mode": "token"}, **cluster},
             },
         }

@@ -29,7 +29,8 @@ SCRIPT = r"""#!/bin/bash
 export PATH="$(dirname "$(command -v {python})"):$PATH" PYTHONPATH="$PWD"
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK" SLURM_WAIT=0
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={folder}/token RAY_USAGE_STATS_ENABLED=0
-export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 RAY_TMPDIR="/tmp/sweepd-$SLURM_JOB_ID"
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300
+export RAY_TMPDIR="/tmp/sweepd-$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}"
 {network}
 export RAY_ADDRESS="$head:$((20000 + SLURM_JOB_ID % 6000))"
 
@@ -37,15 +38,22 @@ node() {{
   mkdir -m 700 "$RAY_TMPDIR" || return
   local options=(--num-cpus={cpus} --num-gpus={gpus} --dashboard-agent-listen-port=0)
   if [ "$SLURM_NODEID" = 0 ]; then options+=(--include-dashboard=false); fi
+  # Ray would count on the memory of the whole node. The job has what Slurm says, in MiB.
+  local memory=${{SLURM_MEM_PER_NODE:-$((${{SLURM_MEM_PER_CPU:-0}} * SLURM_CPUS_PER_TASK))}}
+  if [ "$memory" -gt 0 ]; then
+    options+=(--memory=$((memory << 20)) --object-store-memory=$(((memory << 20) / 10)))
+  fi
   ray symmetric-run --address "$RAY_ADDRESS" --min-nodes {nodes} "${{options[@]}}" \
     --ray-client-server-port=$((26000 + SLURM_JOB_ID % 6000)) -- bash -c {driver}
   rm -rf "$RAY_TMPDIR"
 }}
 export -f node
 
-# USR1 comes before the time limit, before a preemption and from `sweepd cluster down`: the driver
-# is asked to save what runs and to end.
-trap {cancel} USR1
+# USR1 comes before the time limit and before a preemption, USR2 from `sweepd cluster down`: the
+# driver is asked to save what runs and to end. After USR1 the job goes back to the queue.
+again=
+trap {cancel} USR2
+trap again=yes\;{cancel} USR1
 
 # symmetric-run refuses to start beside another Ray, and ends with `ray stop`, which ends every Ray
 # of this user that it sees: where the kernel allows it, it sees its own processes alone.
@@ -55,6 +63,7 @@ rm -f {folder}/code
 srun --no-kill "${{alone[@]}}" bash -c 'node; exit' &
 ray=$!
 while kill -0 "$ray" 2> /dev/null; do wait "$ray"; done
+[ "$again$(cat {folder}/code)" = yes130 ] && scontrol requeue "$SLURM_JOB_ID" && exit
 cp {folder}/code {folder}/exit || echo 3 > {folder}/exit # no driver ran
 """
 ONE_NODE = """\
@@ -89,8 +98,8 @@ class Slurm(Batch):
     """The number of nodes of one job."""
     cpus: Annotated[int, Field(ge=1)]
     """The number of cores of a node."""
-    gpus: Annotated[int, Field(ge=0)] = 0
-    """The number of GPUs of a node."""
+    gpus: Annotated[str, Field(pattern=r"^([\w.-]+:)?\d+$", coerce_numbers_to_str=True)] = "0"
+    """The number of GPUs of a node, after their type if one is named, as in `a100:4`."""
     price: Annotated[float, Field(ge=0)] = 0.0
     """The price of a node in dollars an hour."""
     setup: str = ""
@@ -109,7 +118,7 @@ class Slurm(Batch):
                 yield ("sbatch", name), "one line of text is wanted"
 
     def types(self) -> Mapping[str, Nodes]:
-        return {"node": Nodes(self.nodes, self.cpus, self.gpus, self.price, self.nodes)}
+        return {"node": Nodes(self.nodes, self.cpus, self._cards(), self.price, self.nodes)}
 
     def checks(self) -> Iterator[Check]:
         yield from has("sbatch", "squeue", "scancel", "scontrol")
@@ -187,7 +196,7 @@ class Slurm(Batch):
     def down(self, note: Note) -> None:
         for job, (state, _) in self._live().items():
             note(f"ending job {job}")
-            _scancel(job, *(() if state == PENDING else ("--batch", "--signal=USR1")))
+            _scancel(job, *(() if state == PENDING else ("--batch", "--signal=USR2")))
         until = time.monotonic() + SAVING_SECONDS
         while self._live() and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
@@ -214,6 +223,9 @@ class Slurm(Batch):
             return {}
         return found
 
+    def _cards(self) -> int:
+        return int(self.gpus.rpartition(":")[2])
+
     def _at(self, job: str) -> Path:
         return Path(self.folder) / job
 
@@ -224,11 +236,12 @@ class Slurm(Batch):
             "nodes": self.nodes,
             "ntasks-per-node": 1,
             "cpus-per-task": self.cpus,
-            **({"gpus-per-node": self.gpus} if self.gpus else {}),
+            **({"gpus-per-node": self.gpus} if self._cards() else {}),
             "chdir": f"{folder}/package",
             "output": f"{folder}/slurm.log",
             "open-mode": "append",
             "no-kill": True,
+            "requeue": True,
             "signal": "B:USR1@180",
             **self.sbatch,
         }
@@ -246,7 +259,7 @@ class Slurm(Batch):
             cancel=shlex.quote(f"{shlex.join([*sweepd, 'cancel', *which])} &"),
             nodes=self.nodes,
             cpus=self.cpus,
-            gpus=self.gpus,
+            gpus=self._cards(),
             driver=shlex.quote(f"{command} >> {folder}/log 2>&1; echo $? > {folder}/code"),
         )
 

@@ -17,6 +17,7 @@ import pytest
 from shell import ONE_AT_A_TIME
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
+GRIDS, RESULTS = FOLDER.parent / "grids", FOLDER.parent / "results"
 GRID = f"""
 name: tiny
 task: {{name: lis, n: 4, value_range: 8}}
@@ -36,7 +37,9 @@ QUICK = [
     ("inference.py laws --repetitions 2", r"truth +constant(.*\n)+plateau "),
     ("questions.py small --rounds 1", rf"query, small .*{DIFFERENCE}"),
     ("scale.py fleet --trials 50 --nodes 2", r"slots' time trained.*driver busy"),
-    ("settled.py --truths 1", r"cells by chance"),
+    ("horizon.py", r"judged by(.*\n)+.* 8S .*fail"),
+    ("horizon_simulated.py --truths 1", r"cells by chance"),
+    (f"rebuilt.py {GRIDS}/mini.yaml {RESULTS}/mini/trials.csv store", r"434 of 434 trials"),
 ]
 LONG = [
     ("staircase.py --ensemble 1", r"guesses\n\n.*\n"),
@@ -58,7 +61,6 @@ LONG = [
     ("scale.py slots --slots 8 --trials 80 --reports 2", r"a trial besides -?\d+\.\d+ ms"),
     ("scale.py metrics --files 1000 --rows 1", r"reading all"),
     ("scale.py store --trials 50 --folder .", r"status\n(.*\n)+.*compacting 40 more"),
-    ("settled_real.py results --grid tiny.yaml --bases 20 40", r"rows: 1; settled"),
     ("staircase_real.py results --grid tiny.yaml --set settle=off", r"same least value: 1 of 1"),
     ("stacked.py --widths 4 --sizes 4 --rounds 1", rf"Sparse +d=4 +n=4 +{DIFFERENCE}"),
 ]
@@ -76,7 +78,7 @@ ALONE = [
 """Those that take signals, or processes of their own that import them."""
 Benchmark = Callable[[str], str]
 """Runs a command line of a benchmark, and returns what it printed."""
-LIBRARIES = {"curves.py", "filled.py", "pretended.py", "processes.py", "slopes.py", "surfaces.py"}
+LIBRARIES = {"curves.py", "effort.py", "filled.py", "pretended.py", "processes.py", "slopes.py", "surfaces.py"}
 """What other benchmarks import."""
 
 

@@ -82,7 +82,7 @@ def test_lines_are_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> N
 def test_colours_are_for_terminals(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines: list[StyledLine] = [[("16", "settled"), ("  ", "plain"), ("8 ?", "open")], []]
+    lines: list[StyledLine] = [[("16", "sure"), ("  ", "plain"), ("8 ?", "open")], []]
     show(lines)
     assert capsys.readouterr().out == "16  8 ?\n\n"
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -56,16 +56,19 @@ def test_who_wants_to_know_more_of_a_cell_that_fresh_seeds_refuse_is_told_how(
     filled(tmp_path)
     told = sweepd("launch", "grid.yaml").err
     assert "nothing to do" in told
-    assert "1 cell is given up: fresh seeds do not confirm that it passes and stand still" in told
+    assert (
+        "1 cell is given up: fresh seeds do not confirm that it passes and are forecast to fail"
+        in told
+    )
     assert "`--set settle.give_up=false` trains on, up to 16000 steps" in told
     [row] = json.loads(sweepd("query", "min d", "--json").out)
-    assert (row["value"], row["settled"], row["fail_steps"]) == (8, "moving", 4000)
+    assert (row["value"], row["holds_to"], row["fail_steps"]) == (8, None, 8000)
 
     filled(tmp_path, "settle.give_up=false")
     told = sweepd("launch", "grid.yaml", "--set", "settle.give_up=false").err
     assert "nothing to do" in told and "give_up" not in told
     [row] = json.loads(sweepd("query", "min d", "--json").out)
-    assert (row["value"], row["settled"], row["fail_steps"]) == (8, "moving", 16000)
+    assert (row["value"], row["holds_to"], row["fail_steps"]) == (8, None, 16000)
 
 
 def test_who_wants_to_pay_for_a_dear_trial_is_told_how(

@@ -15,12 +15,12 @@ SCORE = re.compile(r"(?<![\d.])\.\d{3}(?!\d)")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "results").glob("*/README.md"))]
 WITH_ROWS = (
     "README.md",
+    "horizon",
     "lengths",
     "mini",
     "p2",
     "questions",
     "quickstart",
-    "settled",
     "trained_on",
 )
 

@@ -28,7 +28,7 @@ MIN_COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
     "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "chain_acc", "commonest",
     "loss", "loss_seed_min", "loss_seed_max", "close", "at", "edge", "verdict",
-    "steps", "fail_steps", "gain", "missing", "rates", "settled", "why", "least_any",
+    "steps", "fail_steps", "effort", "gain", "missing", "rates", "holds_to", "why", "least_any",
     "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
 ]  # fmt: skip
 

@@ -78,7 +78,7 @@ def test_the_frontier_of_the_heatmap_lies_below_what_passed(asked: Questions) ->
     assert {(row["model"], row["size"]): row["value"] for row in flat} == {
         (row["model"], row["size"]): row["value"] for row in answers if row["value"] is not None
     }
-    assert {row["settled"] for row in flat} == {"not settled"}
+    assert {row["forecast"] for row in flat} == {"no forecast"}
     steps = {
         (row["size"], row["value"], row["to"]) for row in parts(rows(asked, "heatmap"), "step 1 1")
     }

@@ -27,7 +27,7 @@ COLUMNS = [
     "task", "size", "L", "model", "value", "fail", "pass", "inferred", "passed", "seeds", "acc",
     "acc_low", "acc_high", "acc_seed_min", "acc_seed_max", "chain_acc", "commonest",
     "loss", "loss_seed_min", "loss_seed_max", "close", "at", "edge", "verdict",
-    "steps", "fail_steps", "gain", "missing", "rates", "settled", "why", "least_any",
+    "steps", "fail_steps", "effort", "gain", "missing", "rates", "holds_to", "why", "least_any",
     "least_any_verdict", "least_median", "least_median_verdict", "least_all", "least_all_verdict",
 ]  # fmt: skip
 
@@ -144,8 +144,8 @@ def test_a_row_of_min() -> None:
             "acc_seed_min": 0.89, "acc_seed_max": 0.99, "chain_acc": None, "commonest": None,
             "loss": None, "loss_seed_min": None, "loss_seed_max": None,
             "close": True, "at": "{}", "edge": "", "verdict": "exact",
-            "steps": None, "fail_steps": None, "gain": None, "missing": None, "rates": 1,
-            "settled": "moving", "why": "close: some of its seeds pass",
+            "steps": None, "fail_steps": None, "effort": 0.25, "gain": None, "missing": None,
+            "rates": 1, "holds_to": None, "why": "close: some of its seeds pass",
             "least_any": 16, "least_any_verdict": "at most",
             "least_median": 32, "least_median_verdict": "exact",
             "least_all": None, "least_all_verdict": "above",

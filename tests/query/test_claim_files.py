@@ -206,7 +206,7 @@ def test_more_than_an_upper_bound_contradicts_nothing(
     assert statuses(path, store())["a"]["status"] == status
 
 
-def test_unsettled_fails_bound_nothing(tmp_path: Path) -> None:
+def test_fails_without_a_forecast_bound_nothing(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         "paper: mine\nclaims: [{says: a, ask: min d where acc > 0.9, holds: value > 4}]"

@@ -80,9 +80,9 @@ def test_frontiers_of_a_metric() -> None:
     assert [row["hidden"] for row in falling.rows] == [4, 8, 4]
 
 
-def test_the_row_says_why_it_is_not_settled() -> None:
+def test_the_row_says_why_it_has_no_forecast() -> None:
     [row] = question(store({(2, 4): [0.5] * 3, (2, 8): [0.9] * 3}), "min hidden").rows
-    assert (row["settled"], row["why"]) == ("untested", "not trained for 40 steps")
+    assert (row["holds_to"], row["why"]) == (None, "not trained for 40 steps")
     bare = store({(2, 4): [0.5] * 3, (2, 8): [0.9] * 3})
     for trial in (*bare.plan, *bare.endings):
         del trial["steps"]

@@ -12,11 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from questions import mixed, planned_on, question
 
+from sweepd.query.deciding import UNCONFIRMED
 from sweepd.query.readable import MARKS, entry, lines
-from sweepd.query.settled import UNCONFIRMED
 
 VERDICTS = ("exact", "bracketed", "at most", "above", "open", "not monotone")
-SETTLED = {"value": 16, "fail": 8, "verdict": "exact", "settled": "yes", "why": "", "rates": 3}
+HOLDS = {
+    "value": 16,
+    "fail": 8,
+    "verdict": "exact",
+    "steps": 500,
+    "fail_steps": 8000,
+    "holds_to": 32_000,
+    "why": "",
+    "rates": 3,
+}
+NO_PASS: dict[str, Any] = {"value": None, "steps": None, "fail_steps": 4000}
+UNKNOWN = {"holds_to": None, "why": "w"}
 
 
 def text(store: FakeStore, asked: str, width: int | None = 80) -> list[str]:
@@ -25,58 +36,57 @@ def text(store: FakeStore, asked: str, width: int | None = 80) -> list[str]:
 
 
 def row(**changed: Any) -> dict[str, Any]:
-    return {**SETTLED, "close": False, **changed}
+    return {**HOLDS, "close": False, **changed}
 
 
 @pytest.mark.parametrize(
     ("changed", "shown"),
     [
-        ({}, "16"),
-        ({"verdict": "bracketed"}, "16 (8 fails)"),
-        ({"verdict": "bracketed", "settled": "untested", "why": "w"}, "16 (8 fails) ?"),
-        ({"settled": "moving"}, "16 …"),
-        ({"settled": "yes", "rates": 1}, "16 ¹"),
-        ({"close": True}, "16 ~"),
-        ({"settled": "untested", "why": UNCONFIRMED}, "16 *"),
-        ({"verdict": "at most", "fail": None, "settled": "untested", "why": "w"}, "≤ 16"),
-        ({"verdict": "above", "value": None, "fail": 64}, "> 64"),
-        ({"verdict": "above", "value": None, "fail": 64, "settled": "moving"}, "> 64 …"),
-        ({"verdict": "above", "value": None, "fail": None, "settled": "untested"}, "none ?"),
-        ({"verdict": "open", "value": None, "fail": None, "settled": "untested"}, "–"),
-        ({"verdict": "open", "value": None, "fail": 8, "settled": "untested"}, "– (8 fails)"),
-        ({"verdict": "not monotone", "settled": "untested"}, "16 !"),
+        ({}, "16 (8 fails at 16×, to 64×)"),
+        ({**UNKNOWN, "fail_steps": 750}, "16 (8 fails at 1.5×) …"),
+        ({"verdict": "bracketed", **UNKNOWN, "fail_steps": None}, "16 (8 fails) …"),
+        ({"rates": 1}, "16 (8 fails at 16×, to 64×) ¹"),
+        ({"close": True}, "16 (8 fails at 16×, to 64×) ~"),
+        ({**UNKNOWN, "why": UNCONFIRMED}, "16 (8 fails at 16×) *"),
+        ({"verdict": "at most", "fail": None, **UNKNOWN}, "≤ 16"),
+        ({**NO_PASS, "verdict": "above", "fail": 64}, "> 64 (at 4000 steps, to 32000)"),
+        ({**NO_PASS, "verdict": "above", "fail": 64, **UNKNOWN}, "> 64 (at 4000 steps) …"),
+        ({**NO_PASS, "verdict": "above", "fail": None, **UNKNOWN}, "none …"),
+        ({**NO_PASS, "verdict": "open", "fail": None, **UNKNOWN}, "–"),
+        ({**NO_PASS, "verdict": "open", "fail": 8, **UNKNOWN}, "– (8 fails at 4000 steps)"),
+        ({"verdict": "not monotone", **UNKNOWN}, "16 !"),
         ({"value": 0.054371, "verdict": "at most"}, "≤ 0.05437"),
     ],
 )
 def test_a_row_in_a_few_characters(changed: dict[str, Any], shown: str) -> None:
     found = entry(row(**changed))
     assert found.text == shown
-    assert all(mark.strip("()") in shown for mark in found.marks)
+    assert all(mark.split(" N")[0].strip("()") in shown for mark in found.marks)
     assert set(found.marks) <= MARKS.keys()
 
 
 @given(
     verdict=st.sampled_from(VERDICTS),
-    settled=st.sampled_from(["moving", "untested"]),
     why=st.sampled_from([UNCONFIRMED, "not trained for 4000 steps", "the grid has no smaller"]),
     fail=st.sampled_from([None, 8]),
     close=st.sampled_from([None, False, True]),
 )
-def test_what_is_not_settled_is_marked(
-    verdict: str, settled: str, why: str, fail: int | None, close: bool | None
+def test_what_has_no_forecast_is_marked(
+    verdict: str, why: str, fail: int | None, close: bool | None
 ) -> None:
-    found = entry(row(verdict=verdict, settled=settled, why=why, fail=fail, close=close))
-    assert set(found.marks) - {"~", "(fails)", "¹"} and found.tone != "settled"
+    found = entry(row(verdict=verdict, holds_to=None, why=why, fail=fail, close=close))
+    assert set(found.marks) - {"~", "(fails)", "at N×", "¹"} and found.tone != "sure"
 
 
 def test_the_question_a_row_a_size_a_column_a_model_and_how_much_was_run() -> None:
     assert text(mixed(), "min d by size, L where acc>0.9") == [
         "Least d with acc > 0.9 on lis (1 seed)",
-        "n   L  linear  standard",
-        "6  15  32 ~ ?  ≤ 16 ~",
-        "8  19  32 ~ ?  ≤ 16 ~",
-        "≤ nothing smaller was tried to its end   ~ close call",
-        "? not trained long enough to tell",
+        "n   L  linear             standard",
+        "6  15  32 (16 fails) ~ …  ≤ 16 ~",
+        "8  19  32 (16 fails) ~ …  ≤ 16 ~",
+        "≤ nothing smaller was tried to its end",
+        "(fails) the next smaller value failed, here or at a smaller size   ~ close call",
+        "… no forecast: longer training may lower it",
         "",
         "16 trials ran, in 16 of 16 cells: 1.3e+10 training FLOPs. --wide says more.",
     ]
@@ -85,9 +95,9 @@ def test_the_question_a_row_a_size_a_column_a_model_and_how_much_was_run() -> No
 def test_other_columns_of_the_group_stand_before_the_size() -> None:
     assert text(mixed(), "min d where acc>0.9 and n = 6")[:4] == [
         "Least d with acc > 0.9 and n = 6 on lis (1 seed)",
-        "heads  n   L  linear  standard",
-        "    2  6  15  > 32 ?  32 ~ ?",
-        "    4  6  15  32 ~ ?  ≤ 16 ~",
+        "heads  n   L  linear             standard",
+        "    2  6  15  > 32 …             32 (16 fails) ~ …",
+        "    4  6  15  32 (16 fails) ~ …  ≤ 16 ~",
     ]
     assert text(mixed(), "min d by heads, n where acc>0.9")[1].split() == [
         *("heads", "n", "linear", "standard")

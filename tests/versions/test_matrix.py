@@ -62,7 +62,7 @@ WITHOUT_TORCH = (
         for file in (
             "query/test_paper",
             "query/test_precision",
-            "query/test_settled",
+            "query/test_deciding",
             "store/test_compatibility",
             "store/test_faults",
             "store/test_leases",

@@ -246,7 +246,7 @@ def compare(
 
 def _claim_lines(rows: Sequence[Row]) -> Iterator[StyledLine]:
     """Yields a line for each claim, and below it what would decide it and the rows it rests on."""
-    tones: dict[str, Tone] = {"supported": "settled", "contradicted": "warning"}
+    tones: dict[str, Tone] = {"supported": "sure", "contradicted": "warning"}
     for row in rows:
         if row["kind"] == "claim":
             yield [

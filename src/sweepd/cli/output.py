@@ -37,7 +37,7 @@ MOST_NAMED = 8
 STYLES: dict[Tone, str] = {
     "plain": "",
     "title": "bold",
-    "settled": "green",
+    "sure": "green",
     "open": "yellow",
     "warning": "red",
     "quiet": "dim",

@@ -299,8 +299,8 @@ def _say_given_up(search: Search) -> None:
     if settle and (count := search.given_up()):
         cells = "1 cell is" if count == 1 else f"{count} cells are"
         say(
-            f"{cells} given up: fresh seeds do not confirm that it passes and stand still, or a "
-            "smaller size does not pass either; "
+            f"{cells} given up: fresh seeds do not confirm that it passes and are forecast to "
+            "fail, or a smaller size does not pass either; "
             f"`--set settle.give_up=false` trains on, up to {settle.most} steps"
         )
     if settle and (count := search.too_dear()):

@@ -50,9 +50,9 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
 
     `along` is the column of the horizontal axis, L or the size. A bar reaches from the largest
     value that failed to the least that passed, where the point is. An arrow down says that nothing
-    smaller was tried to its end, an arrow up that nothing passed. Points of unsettled rows are
-    hollow. `laws` are the rows of a `fit` along the same column. Each is drawn as the nearest line
-    that leaves no bar of its model, and not at all if its 95% interval has none. Its band lies
+    smaller was tried to its end, an arrow up that nothing passed. Points of rows without a forecast
+    are hollow. `laws` are the rows of a `fit` along the same column. Each is drawn as the nearest
+    line that leaves no bar of its model, and not at all if its 95% interval has none. Its band lies
     between the lines through its middle that have the ends of that interval as their slopes.
     """
     import altair as alt
@@ -89,9 +89,9 @@ def _layers(
 ) -> Iterator[alt.Chart]:
     import altair as alt
 
-    colour, shape = by_model(models, look, "hollow: not settled")
+    colour, shape = by_model(models, look, "hollow: no forecast")
     shown = tooltip(
-        model="model", size="size", known="least value", settled="settled", why="why", seeds="seeds"
+        model="model", size="size", known="least value", tried="tried", why="why", seeds="seeds"
     )
 
     def of(part: str) -> alt.Chart:
@@ -123,7 +123,7 @@ def _layers(
             alt.Stroke(**colour),
             alt.Fill(**colour),
             alt.Shape(**shape),
-            fillOpacity=alt.condition(is_("settled", "yes"), alt.value(1), alt.value(0)),
+            fillOpacity=alt.condition("datum.forecast", alt.value(1), alt.value(0)),
             tooltip=shown,
         )
     )
@@ -146,7 +146,8 @@ def _known(
             "x": row[along] * spread ** (APART * aside),
             "size": f"{row['size']} (L = {row['L']})" if "L" in row else row.get("size"),
             "known": in_symbols(asked.expression, row),
-            "settled": row["settled"],
+            "forecast": row["holds_to"] is not None,
+            "tried": row["fail_steps"] and f"{row['fail_steps']} steps",
             "why": row["why"],
             "seeds": f"{row['passed']} of {row['seeds']} pass",
         }

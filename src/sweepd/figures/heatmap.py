@@ -29,7 +29,8 @@ DIVERGED = "div."
 """The text of a cell with seeds that diverged and with no finite score."""
 LINE = "#D55E00"
 """The colour of the line between what passed and what failed."""
-SETTLED = ["settled", "not settled"]
+FORECAST = ["forecast to hold", "no forecast"]
+"""What the boundary's kinds of line mean."""
 
 
 def heatmap(asked: Asked, look: Look) -> Drawing:
@@ -124,8 +125,8 @@ def _panels(
     # A layer for each kind of piece of the line. The kind's name (`flat 1`, `step 1 0`) says at
     # which edges of cells its pieces begin and end: 1 for the lower edge, 0 for the upper one.
     dash = alt.StrokeDash(
-        "settled:N",
-        scale=alt.Scale(domain=SETTLED, range=[[1, 0], [3, 2]]),
+        "forecast:N",
+        scale=alt.Scale(domain=FORECAST, range=[[1, 0], [3, 2]]),
         legend=alt.Legend(title="boundary", symbolType="stroke", symbolStrokeColor=LINE),
     )
     for part in sorted(line_parts):
@@ -178,12 +179,12 @@ def _line(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str, An
     for model, of_model in by_model.items():
         for row in of_model:
             value, at = edge(row)
-            settled = SETTLED[row["settled"] != "yes"]
+            forecast = FORECAST[row["holds_to"] is None]
             piece = {"part": f"flat {at}", "model": model, "size": row["size"]}
-            yield {**piece, "value": value, "settled": settled}
+            yield {**piece, "value": value, "forecast": forecast}
         for one, other in pairwise(of_model):
             (low, low_at), (high, high_at) = edge(one), edge(other)
             if (low, low_at) != (high, high_at):
                 piece = {"part": f"step {low_at} {high_at}", "model": model, "size": other["size"]}
-                settled = SETTLED["yes" not in (one["settled"], other["settled"])]
-                yield {**piece, "value": low, "to": high, "settled": settled}
+                forecast = FORECAST[one["holds_to"] is None is other["holds_to"]]
+                yield {**piece, "value": low, "to": high, "forecast": forecast}

@@ -190,7 +190,7 @@ def _answer(asked: Asked, text: str) -> str:
         for model in ordered([row["model"] for row in rows]):
             needs = [
                 f"{in_symbols(asked.expression, row)} at {asked.where(row)}"
-                + ("" if row["settled"] == "yes" else "*")
+                + ("*" if row["holds_to"] is None else "")
                 for row in rows
                 if row["model"] == model
             ]
@@ -212,7 +212,9 @@ def _answer(asked: Asked, text: str) -> str:
             **{name: row[name] for name in group},
             "least value": in_symbols(asked.expression, row),
             "verdict": row["verdict"],
-            "settled": row["settled"],
+            "failed with": row["fail_steps"] and f"{row['fail_steps']} steps",
+            "effort": row["effort"] and f"{row['effort']:.3g}",
+            "fails to": row["holds_to"] and f"{row['holds_to']} steps",
             "why": row["why"],
             "seeds that pass": f"{row['passed']} of {row['seeds']}",
             "score": row[score],
@@ -240,12 +242,12 @@ def _caveats(asked: Asked) -> Iterator[str]:
         return "; ".join(names) + (f"; and {more} more" if more > 0 else "") + "."
 
     rows = asked.answer.rows
-    if unsettled := [row for row in rows if row["settled"] != "yes"]:
-        some = "None" if len(unsettled) == len(rows) else f"{len(rows) - len(unsettled)}"
+    if unknown := [row for row in rows if row["holds_to"] is None]:
+        some = "none" if len(unknown) == len(rows) else f"{len(rows) - len(unknown)}"
         yield (
-            f"{some} of the {len(rows)} rows {'are' if len(rows) > 1 else 'is'} settled. A row "
-            "marked * is about this training budget: longer training may lower its value. "
-            + named(unsettled, "why")
+            f"A fail says how hard a width was tried. In {some} of the {len(rows)} rows a forecast "
+            "says that it goes on failing. A row marked * has none: longer training may lower its "
+            "value. " + named(unknown, "why")
         )
     if wrong := [row for row in rows if row["verdict"] == "not monotone"]:
         yield "Cells contradict each other: " + named(wrong)

@@ -100,8 +100,8 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     """Returns a figure of the cells that decide each row of the answer. A panel has a line for each
     seed at each rate, over the budgets that the seed ran.
 
-    The next smaller value decides whether the row is settled. It must fail, and stand still: it
-    would miss the goal after more training too (`search.settle`).
+    The next smaller value decides the row: should it pass with more training, the value falls
+    (`search.horizon`).
     """
     import altair as alt
 

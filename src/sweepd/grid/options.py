@@ -44,7 +44,8 @@ OF_ANSWERS = {
     "min": (
         *_OF_A_CELL,
         *("value", "fail", "inferred", "passed", "close", "verdict"),
-        *("fail_steps", "gain", "missing", "rates", "settled", "why", "least_any", "least_median"),
+        *("fail_steps", "effort", "gain", "missing", "rates", "holds_to", "why"),
+        *("least_any", "least_median"),
         *("least_all", "least_any_verdict", "least_median_verdict", "least_all_verdict"),
         *("per_halving", "per_halving_low", "per_halving_high"),
     ),
@@ -152,7 +153,7 @@ class Searches:
 
 
 LEAST_SEEDS = 3
-"""The least number of seeds with which an answer may count as settled. One seed alone, or two, may
+"""The least number of seeds with which a fail is forecast to last. One seed alone, or two, may
 be stuck or lucky."""
 TRIAL_CELLS = 1.9
 """The average cells of a line's grid, at the first budget, that one trial may cost that settles,
@@ -182,8 +183,8 @@ class Settle:
     grid at the first budget. Without it a trial may cost as much as `TRIAL_CELLS` of its cells on
     average."""
     give_up: bool = True
-    """Whether a cell is left whose pass fresh seeds refused and where these stand still, or that
-    waits for a smaller size to pass. Otherwise it is trained up to `most`."""
+    """Whether a cell is left whose pass fresh seeds refused and where these are forecast to
+    fail, or that waits for a smaller size to pass. Otherwise it is trained up to `most`."""
 
     def __post_init__(self) -> None:
         if not self.factor >= 2:

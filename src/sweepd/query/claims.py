@@ -286,7 +286,7 @@ def _known(views: Views, row: AnswerRow, side: re.Match[str]) -> Known:
         return side["text"] if side["number"] is None else Range(number, number, number)
     value, times = row.get(name), float(side["times"] or 1)
     if name == "value" and "fail" in row:
-        counts = row["settled"] == "yes" or not views.selection.settles
+        counts = row["holds_to"] is not None or not views.selection.settles
         low, high = (row["fail"] or 0) if counts else 0, inf if value is None else value
         return None if low == 0 and high == inf else Range(low * times, high * times)
     if value is None or isinstance(value, str):

@@ -2,11 +2,11 @@
 `min` as a table with a row for each size and a column for each model:
 
     Least d with acc > 0.9 on lis (median of 3 seeds)
-    n   L  linear  standard
-    4  11  4 *     ≤ 4
-    6  15  16 ?    16 (8 fails) ?
+    n   L  linear                       standard
+    4  11  4 *                          ≤ 4
+    6  15  16 (8 fails at 16×, to 64×)  16 (8 fails at 1×) …
 
-A value without a mark is settled. Every other value has a mark, and a legend says what marks mean.
+A value says how hard the next smaller one was tried. A legend says what the marks mean.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from typing import Any, Literal
 
 from sweepd.listing import GAP, Row, at_most, cell
 from sweepd.query.database import Answer, Summary
-from sweepd.query.settled import UNCONFIRMED
+from sweepd.query.deciding import UNCONFIRMED
 
 MARKS = {
     "≤": "nothing smaller was tried to its end",
     ">": "more than this grid has",
     "(fails)": "the next smaller value failed, here or at a smaller size",
+    "at N×": "trained with N times the steps of the pass",
+    "at N steps": "trained with N steps",
+    "to N": "and forecast to fail up to there",
     "none": "nothing that was tried passes",
     "~": "close call",
-    "…": "longer training may lower it",
-    "?": "not trained long enough to tell",
+    "…": "no forecast: longer training may lower it",
     "*": "passed as the best of several, not confirmed on fresh seeds",
     "¹": "at one learning rate",
     "!": "not monotone",
@@ -37,7 +39,7 @@ MARKS = {
 PROSE = 80
 """The length of lines of text, in characters, where no width is given."""
 
-Tone = Literal["plain", "title", "settled", "open", "warning", "quiet"]
+Tone = Literal["plain", "title", "sure", "open", "warning", "quiet"]
 StyledLine = list[tuple[str, Tone]]
 """A line of text, cut into pieces. Each piece has the tone in which it is shown."""
 
@@ -58,7 +60,7 @@ def rows_for_people(answer: Answer) -> tuple[list[str], list[dict[str, Any]]]:
     for score in sorted(answer.about - {"acc"}):
         scores += [score, f"seeds' {score}"]
     if answer.verb == "min":
-        own = ["value", "fail", "verdict", "settled", "passed"]
+        own = ["value", "fail", "verdict", "failed with", "passed"]
         columns = [*answer.group, *own, *scores, "inferred"]
         columns += ["per halving"] if "per_halving" in answer.columns else []
     else:
@@ -96,12 +98,13 @@ def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str,
 
 
 def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
-    """Returns a row of `min` for people. It says whether more training would change the value, and
-    why if the row is not settled."""
-    if row["settled"] != "yes":
-        settled = f"{row['settled']}: {row['why']}"
-    else:
-        settled = "yes, at one rate" if row["rates"] == 1 else "yes"
+    """Returns a row of `min` for people. It says how hard the next smaller value was tried, and
+    what is known of longer training."""
+    tried = [f"{row['fail_steps']} steps"] if row["fail_steps"] else []
+    if row["effort"] is not None:
+        tried.append(f"{row['effort']:.3g} times the FLOPs")
+    if tried and row["rates"] == 1:
+        tried.append("one rate")
     per_halving = ""
     if row.get("per_halving") is not None:
         low, high = row["per_halving_low"], row["per_halving_high"]
@@ -110,7 +113,7 @@ def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
         **_row(row, about, row["close"]),
         "value": at_most(row["value"]) if row["verdict"] == "at most" else row["value"],
         "passed": f"{row['passed']} of {row['seeds']}",
-        "settled": settled,
+        "failed with": "; ".join([", ".join(tried), row["why"]] if tried else [row["why"]]),
         "per halving": per_halving,
     }
 
@@ -153,7 +156,7 @@ class PivotEntry:
 
     text: str
     marks: tuple[str, ...]
-    settled: bool
+    forecast: bool
 
     @property
     def tone(self) -> Tone:
@@ -161,38 +164,46 @@ class PivotEntry:
             return "warning"
         if "–" in self.marks:
             return "quiet"
-        return "settled" if self.settled else "open"
+        return "sure" if self.forecast else "open"
 
 
 def entry(row: Row) -> PivotEntry:
-    """Returns a row of `min` in a few characters. One that is not settled has at least one mark."""
+    """Returns a row of `min` in a few characters. One without a forecast has at least one mark."""
     value, fail, verdict = cell(row["value"]), cell(row["fail"]), row["verdict"]
-    fails = f" ({fail} fails)" if fail else ""
-    text, marks = value, []
+    holds, text, marks = row["holds_to"], value, []
+
+    # How hard the next smaller value was tried: in times the steps of the pass, if there is one.
+    tried = ""
+    effort: list[str] = []
+    if failed := row["fail_steps"]:
+        passed = row["steps"]
+        ends = [f"{end / passed:.3g}×" if passed else str(end) for end in (failed, holds) if end]
+        ends[0] += "" if passed else " steps"
+        tried, effort = f"at {', to '.join(ends)}", ["at N×" if passed else "at N steps"]
+        effort += ["to N"] if holds else []
+    fails = f" ({fail} fails{f' {tried}' if tried else ''})" if fail else ""
     match verdict:
+        case "exact" | "bracketed":
+            text, marks = value + fails, ["(fails)", *effort]
         case "at most":
             text, marks = f"≤ {value}", ["≤"]
+        case "above" if fail:
+            text, marks = f"> {fail}{f' ({tried})' if tried else ''}", [">", *effort]
         case "above":
-            text, marks = (f"> {fail}", [">"]) if fail else ("none", ["none"])
+            text, marks = "none", ["none"]
         case "open":
-            text, marks = f"–{fails}", ["–"]
+            text, marks = f"–{fails}", ["–", *(["(fails)", *effort] if fail else [])]
         case "not monotone":
             text, marks = f"{value} !", ["!"]
-        case "bracketed":
-            text = f"{value}{fails}"
-    if fails and fails in text:
-        marks.append("(fails)")
     doubts = ["~"] if row["close"] else []
-    match row["settled"]:
-        case "moving" if verdict != "open":
-            doubts.append("…")
-        case "untested" if row["why"] == UNCONFIRMED:
+    if verdict in ("exact", "bracketed", "above"):
+        if row["why"] == UNCONFIRMED:
             doubts.append("*")
-        case "untested" if verdict in ("exact", "bracketed", "above"):
-            doubts.append("?")
-        case "yes" if row["rates"] == 1:
+        elif holds is None:
+            doubts.append("…")
+        elif row["rates"] == 1:
             doubts.append("¹")
-    return PivotEntry(" ".join([text, *doubts]), (*marks, *doubts), row["settled"] == "yes")
+    return PivotEntry(" ".join([text, *doubts]), (*marks, *doubts), holds is not None)
 
 
 def lines(answer: Answer, width: int | None) -> Iterator[StyledLine]:

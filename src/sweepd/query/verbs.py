@@ -9,18 +9,18 @@ from typing import Any
 
 from sweepd.query.cells import Cell
 from sweepd.query.database import Views
+from sweepd.query.deciding import (
+    LEAST_COLUMNS,
+    TRIED_COLUMNS,
+    Ends,
+    least_columns,
+    tried_columns,
+)
 from sweepd.query.expressions import Node, falls, goal_of, thresholds
 from sweepd.query.grouping import Grouping
 from sweepd.query.minima import Merit, MinRow, cell_rows, min_rows
 from sweepd.query.nuisance import at_edge
 from sweepd.query.parser import Question
-from sweepd.query.settled import (
-    LEAST_COLUMNS,
-    SETTLED_COLUMNS,
-    Ends,
-    least_columns,
-    settled_columns,
-)
 from sweepd.statuses import RAN
 
 
@@ -49,11 +49,11 @@ def least(
     rows, goal = min_rows(views, grouping, cells), goal_of(condition)
     ends = Ends.of(views, goal, rows) if goal and not grouping.of_score else None
     own = ["value", "fail", "pass", "inferred", "passed", "seeds", *scores, "close", "at", "edge"]
-    every = [*grouping.group, *own, "verdict", *SETTLED_COLUMNS, *LEAST_COLUMNS]
+    every = [*grouping.group, *own, "verdict", *TRIED_COLUMNS, *LEAST_COLUMNS]
     columns = list(dict.fromkeys(every))
-    settled, decisive = settled_columns(views, rows, condition, ends), not falls(condition)
+    tried, decisive = tried_columns(views, rows, condition, ends), not falls(condition)
     answered = []
-    for row, of_row in zip(rows, settled, strict=True):
+    for row, of_row in zip(rows, tried, strict=True):
         # The row shows the best cell that passes at the least value. Where none passes, it shows
         # the best one of the largest value that was tried.
         best = max(row.passing or row.largest_tried, key=merit, default=None)

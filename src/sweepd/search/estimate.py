@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sweepd.grid.trials import Trial
 from sweepd.search.base import Search
-from sweepd.search.settle import BEST_RATES
+from sweepd.search.horizon import BEST_RATES
 from sweepd.search.staircase import StaircaseSearch
 
 STEP_SECONDS = (2.5e-3, 8e-3)

@@ -1,5 +1,5 @@
 """A line of the grid with the trials at each of its positions. It says which positions pass, and
-which trials would settle the answers that depend on them (`search.settle`)."""
+which trials would settle the answers that depend on them (`search.horizon`)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sweepd.grid.options import Goal, PassRule, Settle, Staircase
 from sweepd.grid.plan import Plan
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial
-from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of, refuses
-from sweepd.search.settle import (
+from sweepd.search.horizon import (
     AtRate,
     Final,
+    Forecast,
     Runs,
-    SettledMark,
     all_seeds_at,
     best_rates,
     edge,
+    forecast,
     last_doubling,
     lead,
     lead_doubling,
-    settled_mark,
 )
+from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of, refuses
 from sweepd.search.walk import Known, Position, SearchLine
 
 
@@ -80,8 +80,8 @@ class Ladder:
         """Returns the fresh trials that refused the cell's pass, at the largest budget that some of
         them ran, or else at the next larger one. Returns none where none refused it.
 
-        to_the_end: whether they are wanted too where they stand still, and so would refuse it
-        again.
+        to_the_end: whether they are wanted too where they are forecast to fail, and so would
+        refuse it again.
         """
         tried = [i for i, rung in enumerate(self.rungs) if _ran(rung.fresh_trials, outcomes)]
         if not tried:
@@ -94,17 +94,17 @@ class Ladder:
             return waiting
         if last is self.rungs[-1]:
             return ()
-        still = [self._stands_still(trial.seed, outcomes) for trial in failed]
+        still = [self._holds(trial.seed, outcomes) for trial in failed]
         if refuses(sum(still), last.fresh) and not to_the_end:
             return ()
         again = {trial.seed for trial in failed}
         return [t for t in self.rungs[tried[-1] + 1].fresh_trials if t.seed in again]
 
-    def _stands_still(self, seed: int, outcomes: Outcomes) -> bool:
+    def _holds(self, seed: int, outcomes: Outcomes) -> bool:
         """Returns whether a seed fails that more training is not going to make pass."""
         runs = {seed: _finals((r.trials for r in self.rungs), self.base.goal, outcomes)[seed]}
         told = last_doubling(runs, self.base.goal, self.base.rule, least=1)
-        return told is not None and told.stands_still
+        return told is not None and told.holds_to is not None
 
     def next_trials(self, level: int, outcomes: Outcomes) -> list[Trial]:
         """Returns the trials of a rung whose seeds did not meet the goal on the rungs below.
@@ -305,13 +305,13 @@ class Stair:
             answers[size] = LineAnswer(value, found, deciding, budget)
         return answers
 
-    def settled_mark(self, answer: LineAnswer, settle: Settle, outcomes: Outcomes) -> SettledMark:
+    def forecast(self, answer: LineAnswer, settle: Settle, outcomes: Outcomes) -> Forecast:
         """Returns whether more training would change what is known of a size."""
         if answer.deciding is None:
-            return SettledMark("untested", "the grid has no smaller value")
+            return Forecast("untested", "the grid has no smaller value")
         every = self.ladders[answer.deciding]
         tried = [ladder.ended(outcomes) for ladder in every]
-        return settled_mark(tried, every[0].base.goal, every[0].base.rule, settle, answer.budget)
+        return forecast(tried, every[0].base.goal, every[0].base.rule, settle, answer.budget)
 
     def _passed(
         self, ladder: Ladder, rung: CellSeeds, outcomes: Outcomes, abandoned: Collection[str]
@@ -381,7 +381,7 @@ class Stair:
             beyond = at + (1 if end == "high" else -1)
             inside = 0 <= beyond < len(every)
             return (inside and every[beyond].base.needed(outcomes, abandoned)) or ()
-        if settled_mark(tried, goal, rule, settle, budget).settled == "yes":
+        if forecast(tried, goal, rule, settle, budget).holds_to:
             return ()
         for trials in self._next(ladders, goal, rule, settle.needed(budget), outcomes):
             if left := _left(trials, outcomes, abandoned):

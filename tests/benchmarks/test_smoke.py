@@ -78,7 +78,7 @@ ALONE = [
 """Those that take signals, or processes of their own that import them."""
 Benchmark = Callable[[str], str]
 """Runs a command line of a benchmark, and returns what it printed."""
-LIBRARIES = {"curves.py", "effort.py", "filled.py", "pretended.py", "processes.py", "slopes.py", "surfaces.py"}
+LIBRARIES = {"curves.py", "filled.py", "pretended.py", "processes.py", "slopes.py", "surfaces.py"}
 """What other benchmarks import."""
 
 

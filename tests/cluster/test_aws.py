@@ -67,7 +67,7 @@ def test_an_account_that_has_all_passes(account: Amazon, tmp_path: Path) -> None
     ("said", "check", "told"),
     [
         ("UnauthorizedOperation", "node type gpu", "UnauthorizedOperation"),
-        ("quota", "quota of gpu", "2 vCPUs (Some Instances); a node takes 4: ask Amazon for more"),
+        ("quota", "quota of gpu", "2 vCPUs (Some Instances); a node takes 8: ask Amazon for more"),
         ("no role", "spot", "aws iam create-service-linked-role --aws-service-name spot.amazonaws"),
         ("no bucket", "write", "s3://theirs/sweeps: there is no such bucket"),
         ("no key", "credentials", "`aws configure` sets them"),

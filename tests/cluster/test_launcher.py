@@ -66,7 +66,7 @@ def test_ready_files_grow_from_a_head_that_runs_no_trials(ready: Ready) -> None:
         assert isinstance(cluster, Cloud)
         types = cluster.types()
         assert types["head"] == Nodes(1, 0, 0, cluster.prices["head"], least=1)
-        assert types["gpu"] == Nodes(8, 4, 1, cluster.prices["gpu"], least=0)
+        assert types["gpu"] == Nodes(8, 8, 1, cluster.prices["gpu"], least=0)
         assert cluster.slots(cluster.per_trial) == 32
         # All of them also while they start, and the workers while they are idle.
         an_hour = cluster.prices["head"] + 8 * cluster.prices["gpu"]
@@ -114,11 +114,11 @@ def test_google_knows_every_field_of_the_ready_nodes(ready: Ready) -> None:
         ("aws", "kind: aws", "kind: aws\nzone: a", "zone", "no such key"),
         ("aws", "  max_workers: 8\n  idle", "  max_worker: 8\n  idle", "ray", "max_worker"),
         ("aws", "  idle_timeout_minutes: 5", "  idle_timeout_minutes: soon", "minutes", "soon"),
-        ("aws", "{CPU: 4, GPU: 1}", "{CPU: four}", "gpu.resources.CPU", "four"),
-        ("aws", "{CPU: 4, GPU: 1}", "{GPU: 1}", "gpu.resources", "how many cores"),
-        ("aws", "  gpu: 1.01", "  cpu: 1.01", "prices.cpu", "no such node type: head, gpu"),
-        ("aws", "  gpu: 1.01", "  gpu: -1", "prices.gpu", "negative"),
-        ("aws", "  gpu: 1.01\n", "", "prices", "what does gpu cost"),
+        ("aws", "{CPU: 8, GPU: 1}", "{CPU: four}", "gpu.resources.CPU", "four"),
+        ("aws", "{CPU: 8, GPU: 1}", "{GPU: 1}", "gpu.resources", "how many cores"),
+        ("aws", "  gpu: 1.21", "  cpu: 1.21", "prices.cpu", "no such node type: head, gpu"),
+        ("aws", "  gpu: 1.21", "  gpu: -1", "prices.gpu", "negative"),
+        ("aws", "  gpu: 1.21\n", "", "prices", "what does gpu cost"),
         ("aws", "type: aws", "type: gcp", "provider.type", "must be aws"),
         ("aws", "max_workers: 8\n  idle", "max_workers: 4\n  idle", "ray.max_workers", "8 workers"),
         ("aws", "head_node_type: head", "head_node_type: boss", "ray", "head_node_type"),

@@ -47,30 +47,12 @@ all."""
 class Store(SweepFolder):
     """A results folder, local or on an object store, that any number of processes use at once.
 
-    **What is in it.** `trials/` (one row per ended attempt) and `metrics/` (one row per step)
-    hold Parquet files. `sweeps/<sweep>/` holds the frozen grid, the plan and `sweep.json`. There
-    are also `launches/<number>.json`, `checkpoints/<trunk>/`, `logs/`, the user's own `code/`,
-    what of it was `checked/`, and who holds which lock. docs/store.md tells the format.
-
-    **Whole or absent.** Every object but a log appears whole and is durable when the call that
-    wrote it returns. It is never changed, except for the three of a sweep, and by a merge that
-    brings a whole file in place of a damaged one. So a writer killed at any moment leaves nothing
-    half-written that a reader sees. A sweep exists once its `sweep.json` does.
-
-    **Writing** is tried again after errors that may pass. What could not be written raises
-    EnvironmentFailure with path and reason.
-
-    **Reading** goes by files. One that is truncated, changed or not ours is skipped and named in
-    `Read.damaged`. It is never moved, deleted or compacted away, and only a merge replaces it.
-    Rows come in no order, once per key (`sweepd.store.schema`). Reading needs no write access. What
-    an object store says is unchanged is not fetched twice.
-
-    **Compacting** many files into one changes nothing for readers, whenever it is cut off.
-
-    **Locks** (`claim`, `lock_sweep`) do not outlive their process. On an object store they may,
-    by `leases.TERM_SECONDS` at most (see `sweepd.store.locks`).
-
-    A store is cheap to open.
+    docs/store.md says what lies in it and what is promised. In short: every object but a log
+    appears whole, is durable when the call that wrote it returns, and does not change. Writing is
+    tried again, and what could not be written raises EnvironmentFailure with path and reason. A
+    file that is truncated, changed or not ours is skipped and named in `Read.damaged`. Rows come in
+    no order, once per key. Reading needs no write access. Compacting changes nothing for readers.
+    Locks do not outlive their process, or on an object store by `leases.TERM_SECONDS` at most.
     """
 
     def __init__(self, folder: Folder, locks: Locks) -> None:

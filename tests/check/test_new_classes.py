@@ -64,6 +64,10 @@ def inspected(
 def test_what_is_right_is_inspected_once(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And the current folder shadows no library."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/torch.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path / "elsewhere")
     assert inspected(tmp_path, store) == []
     assert len(list(Path(store.address, "checked").iterdir())) == 5
     monkeypatch.setattr(own_process, "inspected", lambda *_: pytest.fail("inspected again"))
@@ -88,11 +92,9 @@ def test_what_is_wrong_is_refused_and_not_remembered(tmp_path: Path, store: Stor
 @pytest.mark.parametrize(
     ("fill", "told"),
     [
-        ("raise RuntimeError('on purpose')", "RuntimeError: on purpose"),
         ("os._exit(3)", "its process died (3)"),
-        ("os.abort()", "its process died (-6)"),
         ("sys.exit(3)", "SystemExit: 3"),
-        ("import time; time.sleep(99)", "it took more than 15 s; look for a loop without an end"),
+        ("import time; time.sleep(99)", "it took more than 9 s; look for a loop without an end"),
     ],
 )
 def test_what_takes_its_process_along_is_left_to_its_trials(
@@ -101,25 +103,16 @@ def test_what_takes_its_process_along_is_left_to_its_trials(
     hangs = "sleep" in fill
     if hangs:
         monkeypatch.setattr(own_process, "LONG_SECONDS", 5)
-        monkeypatch.setattr(own_process, "MOST_SECONDS", 15)
+        monkeypatch.setattr(own_process, "MOST_SECONDS", 9)
     *before, last = inspected(tmp_path, store, fill, "pass", "model.name=standard")
     at = "" if "_exit" in fill else f"{tmp_path}/mine.py:10: "
     assert last == f"mine.py:Problem could not be inspected: {at}{told}; its trials will show"
     assert before == hangs * [
         f"still looking at mine.py:Problem, size 4, after 5 s: it stands at {tmp_path}/mine.py:10; "
-        "at most 15 s are waited"
+        "at most 9 s are waited"
     ]
     assert not Path(store.address, "checked").exists()
     wait_until(lambda: not left_behind(tmp_path), 30)  # nor those that waited to be asked
-
-
-def test_the_current_folder_shadows_nothing(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere/torch.py").write_text("raise SystemExit(9)")
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert inspected(tmp_path, store) == []
 
 
 def test_classes_that_come_with_sweepd_are_not_inspected(

@@ -51,20 +51,27 @@ def test_a_grid_is_checked_as_a_whole(folder: Path) -> None:
 
 
 def test_people_see_a_line_for_each_check(folder: Path) -> None:
-    right = sweepd("check", "task.py:Mine", "--set", "n=4")
-    assert right.code == 0 and right.err.startswith("all ")
-    assert right.out.splitlines()[0] == "task.py:Mine, size 4"
-    assert all(line[:4] in ("  ✓ ", "task", "stan") for line in right.out.splitlines())
-    text = IN_MODELS["a layer that reads from both ends"].made_in(MODEL)
-    (folder / "model.py").write_text(text)
-    wrong = sweepd("check", "model.py:Mine", "--with", "task.py:Mine", "--set", "d=8")
-    assert wrong.code == 2
-    [line] = [line for line in wrong.out.splitlines() if line.startswith("  ✗ causal ")]
-    [number] = [i for i, line_ in enumerate(text.splitlines(), 1) if "def forward" in line_]
-    assert f"{folder}/model.py:{number}: is not causal" in line
-    (folder / "model.py").write_text(IN_MODELS["layers whose sizes do not fit"].made_in(MODEL))
-    *_, statement = sweepd("check", "model.py:Mine", "--set", "d=8").out.splitlines()
-    assert statement.strip() == "return self.head(x)"
+    """Below an error stands the line that raised it. A class that is wrong keeps none of the others
+    from being looked at."""
+    both = IN_MODELS["a layer that reads from both ends"]
+    (folder / "model.py").write_text(both.made_in(MODEL))
+    (folder / "other.py").write_text(IN_MODELS["layers whose sizes do not fit"].made_in(MODEL))
+    text = (
+        GRID.replace("[4, 8]", "4")
+        .replace("standard", "other.py:Mine", 1)
+        .replace("standard", "other")
+    )
+    (folder / "grid.yaml").write_text(text)
+    answer = sweepd("check", "grid.yaml")
+    assert answer.code == 2 and answer.err.startswith("2 of ")
+    lines = answer.out.splitlines()
+    assert "task.py:Mine, size 4" in lines
+    wrong = [at for at, line in enumerate(lines) if line.startswith("  ✗ ")]
+    place = f"{folder}/model.py:{both.line(both.made_in(MODEL))}"
+    assert (
+        lines[wrong[0]].startswith("  ✗ causal ") and f"{place}: is not causal" in lines[wrong[0]]
+    )
+    assert lines[wrong[1] + 1].strip() == "return self.head(x)"
 
 
 def test_code_that_takes_its_process_along(folder: Path) -> None:

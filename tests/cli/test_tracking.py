@@ -4,58 +4,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NoReturn
 
 import pytest
 from inprocess import sweepd
 from trackers.test_trackers import Recorder
 
 from sweepd.cli import tracking
+from sweepd.cli.progress import Progress
 from sweepd.cli.tracking import Told
-from sweepd.grid.plan import plan
+from sweepd.cluster import Local
 from sweepd.grid.spec import parse_grid
-from sweepd.grid.trials import Trial
+from sweepd.run.launching import forecast, planned
 
 GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: [4, 8], heads: 2}\nseeds: [0]\n"
 
 
-class Silent:
-    """A `Progress` that shows nothing."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def preparing(self, what: str) -> None:
-        self.seen.append("preparing")
-
-    def spent(self, dollars: float, an_hour: float) -> None:
-        self.seen.append("spent")
-
-    def running(self, trial: Trial, report: dict[str, Any]) -> None:
-        self.seen.append("running")
-
-    def ended(self, trial: Trial, report: dict[str, Any]) -> None:
-        self.seen.append("ended")
-
-    def lost_ray(self, reason: str) -> NoReturn:
-        raise SystemExit(reason)
-
-    def label(self, trial: Trial) -> str:
-        return f"{trial.task_name} {trial.model_name}"
-
-
 def test_what_the_view_is_told_trackers_are_told() -> None:
-    first, second = plan(parse_grid(GRID, "grid.yaml", [], Path())).trials
-    silent, recorder = Silent(), Recorder()
-    told = Told(silent, [recorder], "s")  # type: ignore[arg-type]
-    told.preparing("starting Ray")
+    made = planned(parse_grid(GRID, "grid.yaml", [], Path()), None)
+    first, second = made.plan.trials
+    told = Progress(made.search, forecast(made, Local(kind="local")), "results", "sweepd resume")
+    recorder = Recorder()
+    told.told = Told([recorder], "s", lambda trial: f"{trial.task_name} {trial.model_name}")
     told.running(first, {"step": 10, "acc": None})
     told.running(second, {"step": 10, "acc": 0.25})
     told.running(second, {"step": 10, "acc": 0.25})  # reported twice
     told.running(first, {"step": 20, "acc": 0.5})
-    told.ended(first, {"step": 30, "status": "completed", "acc": 0.75, "loss": 0.1})
-    told.ended(second, {"step": 0, "status": "failed", "acc": None, "loss": None})
-    assert silent.seen == ["preparing", *["running"] * 4, "ended", "ended"]
+    done = {"step": 30, "status": "completed", "acc": 0.75, "loss": 0.1, "error": None}
+    told.ended(first, done)
+    told.ended(second, {**done, "step": 0, "status": "failed", "acc": None, "loss": None})
     assert recorder.told == [
         ("begin", first.id, "lis standard"),
         ("begin", second.id, "lis standard"),

@@ -107,7 +107,13 @@ def sample(
     with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
     if form == "csv":
-        rows = [{name: _text(part) for name, part in vars(one).items()} for one in examples]
+        rows = [
+            {
+                n: " ".join(map(str, v)) if isinstance(v, list | tuple) else v
+                for n, v in vars(one).items()
+            }
+            for one in examples
+        ]
         columns = list(rows[0]) if rows else [field.name for field in fields(Example)]
         emit(columns, rows, form)
         return
@@ -116,11 +122,6 @@ def sample(
             print(json.dumps(vars(example), ensure_ascii=False))
         else:
             print(" ".join(example.tokens))
-
-
-def _text(part: Any) -> Any:
-    """Returns a part of an example as one value of a table. Tokens stand with spaces between."""
-    return " ".join(map(str, part)) if isinstance(part, list | tuple) else part
 
 
 def flops(
@@ -151,7 +152,9 @@ def flops(
     with _readable_errors(task):
         size, capacity, vocab_size = problem.size, problem.capacity, len(problem.vocab)
         L = problem.L if L is None else L
-    _refuse_unless_counts({"L": L, "batch_size": batch_size})
+    for name, value in {"L": L, "batch_size": batch_size}.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(f"--set {name}: {value} is no whole number, or less than 1")
     with _readable_errors(f"{model} at L = {L}"):
         found = costs(architecture, vocab_size, L, max(capacity, L + 1))
     totals = {
@@ -211,11 +214,16 @@ def doctor(
     What is asked of a cluster costs nothing and starts nothing.
     """
     from sweepd.cluster import load_cluster
+    from sweepd.store.store import Store
 
     form = form_of(as_json, as_csv)
     site = load_cluster(cluster) if cluster else None
     address = results_address(results or (site.results if site else None))
-    checks = [*_checks(address), *(_deep_checks(address) if deep else ())]
+    checks = list(_checks(address))
+    if deep and (store := Store.find(address)):
+        damaged = store.damaged_metrics()
+        found = f"{len(damaged)} damaged files of metrics"
+        checks += _damage("metrics", found, damaged, address)
     checks += [asdict(check) for check in (_cluster_checks(site, address) if site else ())]
     emit(["check", "ok", "detail"], checks, form)
     if not all(check["ok"] for check in checks):
@@ -273,16 +281,6 @@ def _cluster_checks(site: Cluster, address: str) -> Iterator[Check]:
     except SweepdError as error:
         yield Check("write", False, str(error))
     yield from site.checks()
-
-
-def _deep_checks(address: str) -> Iterator[dict[str, Any]]:
-    """Yields a check of the metrics, and then the damaged files by name."""
-    from sweepd.store.store import Store
-
-    if store := Store.find(address):
-        damaged = store.damaged_metrics()
-        found = f"{len(damaged)} damaged files of metrics"
-        yield from _damage("metrics", found, damaged, address)
 
 
 def _damage(
@@ -409,12 +407,6 @@ def _readable_errors(what: str) -> Iterator[None]:
 def _refuse_leftovers(given: dict[str, Any], whose: str) -> None:
     if given:
         raise UserError(f"--set {next(iter(given))}: no such parameter of {whose}")
-
-
-def _refuse_unless_counts(values: dict[str, Any]) -> None:
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UserError(f"--set {name}: {value} is no whole number, or less than 1")
 
 
 def _grouped(value: object) -> str:

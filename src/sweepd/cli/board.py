@@ -139,23 +139,16 @@ class BoardMaker:
     store. `states` and `errors` hold what was told last."""
 
     def __init__(
-        self,
-        sweep: str,
-        goal: Goal,
-        rule: PassRule,
-        rows: Iterable[Mapping[str, Any]],
-        extra_seeds: Iterable[int],
-        staircase: bool,
-        minimized: str,
+        self, rows: Iterable[Mapping[str, Any]], extra_seeds: Iterable[int], **fixed: Any
     ) -> None:
-        """rows: the sweep's plan. extra_seeds: those that only some cells get."""
+        """rows: the sweep's plan. extra_seeds: those that only some cells get. fixed: the fields
+        that all of its boards share."""
         extra = frozenset(extra_seeds)
         self.spots = [Spot.of(row, extra) for row in rows]
         self.labels = labels(self.spots)
         self.states: dict[str, TrialState] = {}
         self.errors: list[str] = []
-        self.fixed: dict[str, Any] = {"sweep": sweep, "goal": goal, "rule": rule}
-        self.fixed |= {"staircase": staircase, "minimized": minimized}
+        self.fixed = fixed
 
     def failed(self, trial: str, why: str, address: str) -> None:
         """Notes that an attempt failed. address: where the results lie, and so the log."""

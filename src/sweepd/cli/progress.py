@@ -26,9 +26,8 @@ from sweepd.cli.board import (
 from sweepd.cli.output import command, say
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import PASS_RULES, Goal
+from sweepd.grid.options import Goal
 from sweepd.listing import duration
-from sweepd.search.seeds import Outcome
 from sweepd.statuses import DONE
 from sweepd.store.names import attempt_number
 from sweepd.store.store import Store
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sweepd.cli.tracking import Told
     from sweepd.grid.trials import Trial
     from sweepd.listing import Row
     from sweepd.run.launching import Forecast
@@ -67,20 +67,23 @@ class Progress:
         plan, self.address, self.go_on = search.plan, address, go_on
         self.expected, self.metric = expected, plan.grid.goal.metric
         self.maker = BoardMaker(
-            plan.grid.name,
-            plan.grid.goal,
-            plan.grid.pass_rule,
             plan.rows(),
             {*plan.grid.seeds[plan.grid.first_seeds :], *plan.grid.fresh_seeds},
-            plan.grid.search_name == "staircase",
-            plan.minimized,
+            sweep=plan.grid.name,
+            goal=plan.grid.goal,
+            rule=plan.grid.pass_rule,
+            staircase=plan.grid.search_name == "staircase",
+            minimized=plan.minimized,
         )
-        self.maker.states |= {id_: _earlier(one) for id_, one in search.outcomes.items()}
+        for id_, one in search.outcomes.items():
+            self.maker.states[id_] = TrialState(one.status, 0, one.score, earlier=True)
         self.waiting, self.interrupt, self.cost = "", INTERRUPT, ""
         self.began: float | None = None
         self.entered = self.spoken = time.monotonic()
         self.guard = threading.Lock()
         self.live: Any = None
+        self.told: Told | None = None
+        """Whoever is told of trials too."""
 
     def __enter__(self) -> Progress:
         if not (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
@@ -146,6 +149,8 @@ class Progress:
             self.maker.states[trial.id] = TrialState(RUNNING, report["step"], score)
         if not self.live and time.monotonic() - self.spoken > QUIET_SECONDS:
             self._say("; ".join(filter(None, (line(self.board()), self.cost))))
+        if self.told:
+            self.told.running(trial, report)
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.waiting, self.began = "", self.began or time.monotonic()
@@ -167,7 +172,14 @@ class Progress:
                 self.maker.failed(trial.id, scores + why, self.address)
                 told = self.maker.errors[-1]
         if not self.live:
-            self._say(f"{self._counter()} {told}")
+            found = amount(self.board())
+            about = "" if self.expected.is_exact else "~"
+            counter = (
+                f"[{found.trials:{len(str(found.trials_in_all))}}/{about}{found.trials_in_all}]"
+            )
+            self._say(f"{counter} {told}")
+        if self.told:
+            self.told.ended(trial, report)
 
     def lost_ray(self, reason: str) -> NoReturn:
         """Ends the process at once, because Python's own way out would wait for Ray."""
@@ -189,18 +201,9 @@ class Progress:
         differ in this sweep."""
         return self.maker.labels[trial.id]
 
-    def _counter(self) -> str:
-        found = amount(self.board())
-        about = "" if self.expected.is_exact else "~"
-        return f"[{found.trials:{len(str(found.trials_in_all))}}/{about}{found.trials_in_all}]"
-
     def _say(self, text: str) -> None:
         say(text)
         self.spoken = time.monotonic()
-
-
-def _earlier(outcome: Outcome) -> TrialState:
-    return TrialState(outcome.status, 0, outcome.score, earlier=True)
 
 
 WATCH_SECONDS = 2.0
@@ -330,13 +333,13 @@ class View:
         if self.maker is None or info != self.info or not plan.equals(self.plan):
             self.info, self.plan = info, plan
             self.maker = BoardMaker(
-                self.sweep,
-                goal,
-                next(rule for rule in PASS_RULES if rule == info.pass_rule),
                 (row for batch in plan.to_batches(BATCH) for row in batch.to_pylist()),
                 {*info.extra_seeds, *info.fresh_seeds},
-                info.search == "staircase",
-                info.minimized,
+                sweep=self.sweep,
+                goal=goal,
+                rule=info.pass_rule,
+                staircase=info.search == "staircase",
+                minimized=info.minimized,
             )
         maker = self.maker
         endings, active, _ = standings(self.store, self.sweep, plan, info.metrics)

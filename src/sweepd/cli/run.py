@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -102,15 +102,10 @@ def plan(
 ) -> None:
     """Show what a grid would run, what is done already and what the rest costs. Spends nothing."""
     from sweepd.grid.spec import load_grid
-    from sweepd.query.precision import precision_notes
-    from sweepd.run.launching import forecast
 
     form = form_of(as_json, as_csv)
     asked, site = load_grid(grid, overrides or []), _site(cluster)
-    made = _planned(asked, site, _existing(_address(results, site)), accept_code, "search")
-    for note in precision_notes(made.plan):
-        say(note)
-    expected = forecast(made, site)
+    expected = _forecast(asked, site, _address(results, site), accept_code)
     if form == "table":
         _show(expected, cluster)
     else:
@@ -206,10 +201,6 @@ class Options:
             told += [option, f"{number:g}"] if number is not None else []
         return [*told, *(word for name in self.log_to for word in ("--log-to", name))]
 
-    def trackers(self, grid: Grid) -> list[str]:
-        """Returns the trackers of the grid and those asked for besides, each once."""
-        return list(dict.fromkeys((*grid.log_to, *self.log_to)))
-
     def allowance(self) -> Allowance:
         """Returns what settling may spend. Raises UserError if a limit is negative."""
         from sweepd.search.base import Allowance
@@ -256,10 +247,10 @@ def _launch(
     placement = site.placement(per_trial(grid, site))
     with (
         progress if something_to_do else nullcontext(),
-        telling(options.trackers(grid), grid.name, progress) as listener,
+        telling(list(dict.fromkeys((*grid.log_to, *options.log_to))), grid.name, progress),
         _stopping(progress) as stop,
     ):
-        launched = driver.launch(planned.search, store, placement, stop, listener, progress.note)
+        launched = driver.launch(planned.search, store, placement, stop, progress, progress.note)
     after = launched.standing
     done = f"sweep {grid.name}: {len(after.done)} of {after.trials} trials"
     if not something_to_do:
@@ -267,30 +258,19 @@ def _launch(
         _say_given_up(planned.search)
         return
     say(f"{done} done, {len(after.failed)} failed; results in {store.address}")
-    _say_spent(planned.search)
-    if not promote:
-        _say_tried(planned.search)
+    if planned.search.allowance.is_spent:
+        say("settling has ended: what --max-flops or --max-hours allows is spent")
+    else:
+        _say_given_up(planned.search)
+    if not promote and (tally := planned.search.tally()):  # it had a choice
+        roles = ", ".join(f"{count} {role}" for role, count in tally.items())
+        say(f"cells tried: {sum(tally.values())} of {planned.search.positions()} ({roles})")
     if launched.interrupted:
         say(f"interrupted; `{go_on}` continues it")
         raise typer.Exit(INTERRUPTED_EXIT)
     if launched.failed:
         _name_failed(launched, progress, grid.name, address)
         raise typer.Exit(1)
-
-
-def _say_spent(search: Search) -> None:
-    """Says how settling ended, where it did not settle all."""
-    if search.allowance.is_spent:
-        say("settling has ended: what --max-flops or --max-hours allows is spent")
-    else:
-        _say_given_up(search)
-
-
-def _say_tried(search: Search) -> None:
-    """Says how many cells a search tried, and what for, if it had a choice."""
-    if tally := search.tally():
-        roles = ", ".join(f"{count} {role}" for role, count in tally.items())
-        say(f"cells tried: {sum(tally.values())} of {search.positions()} ({roles})")
 
 
 def _say_given_up(search: Search) -> None:
@@ -389,18 +369,6 @@ def _address(results: str | None, site: Cluster) -> str:
     return address
 
 
-def _existing(address: str) -> Store | None:
-    """Returns the store. Returns None where nothing was stored yet, or where the store cannot be
-    reached from here, since a plan needs neither network nor credentials."""
-    from sweepd.store.store import Store
-
-    try:
-        return Store.find(address)
-    except EnvironmentFailure as failure:
-        say(f"{failure}; nothing counts as done")
-        return None
-
-
 def _planned(
     grid: Grid, site: Cluster, store: Store | None, accept_code: bool, aim: Aim
 ) -> Planned:
@@ -416,19 +384,49 @@ def _planned(
 
 
 def _forecast(grid: Grid, site: Cluster, address: str, accept_code: bool) -> Forecast:
-    """Returns what is left of a grid that is not to be run now."""
+    """Returns what is left of a grid that is not to be run now. Where the store cannot be reached
+    from here nothing counts as done, since a plan needs neither network nor credentials."""
+    from sweepd.query.precision import precision_notes
     from sweepd.run.launching import forecast
+    from sweepd.store.store import Store
 
-    return forecast(_planned(grid, site, _existing(address), accept_code, "search"), site)
+    store = None
+    try:
+        store = Store.find(address)
+    except EnvironmentFailure as failure:
+        say(f"{failure}; nothing counts as done")
+    made = _planned(grid, site, store, accept_code, "search")
+    for note in precision_notes(made.plan):
+        say(note)
+    return forecast(made, site)
 
 
 def _show(expected: Forecast, cluster: Path | None) -> None:
-    """Prints a forecast for people."""
+    """Prints a forecast for people: what is left of the grid, then of the staircase, then of
+    settling."""
+    from sweepd.run.launching import BILLS, SETTLING
+
     print(
         f"{expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
         f"{expected.done} done, {expected.failed} failed"
     )
-    rows = list(_bill_rows(expected))
+    whole = expected.bill("grid").train_flops
+    names = BILLS if expected.search == "staircase" else BILLS[:1]
+    rows = []
+    for name in (*names, *({SETTLING} & expected.bills.keys())):
+        bill = expected.bill(name)
+        kind, _, end = name.partition("_")
+        shown = f"{kind}: {end}" if end else f"staircase: {name}"
+        share = f"{bill.train_flops / whole:.1%}" if whole and bill.train_flops else None
+        rows.append(
+            {
+                "search": name if name == "grid" else shown,
+                "to_run": round(bill.trials),
+                "train_flops": bill.train_flops or None,
+                "share": share,
+                "time": _span(bill),
+            }
+        )
     emit(list(rows[0]), rows)
     if cluster:
         say(f"on {cluster}: {expected.slots} at once{_dollars(expected)}")
@@ -439,27 +437,3 @@ def _dollars(expected: Forecast) -> str:
     if math.isinf(high):
         return f", at least ${low:.2f}: how much more is not known; `max_dollars` limits it"
     return f", ${low:.2f} to ${high:.2f}" if high else ""
-
-
-def _bill_rows(expected: Forecast) -> Iterator[dict[str, Any]]:
-    """Yields a forecast as rows for people: what is left of the grid, then of the staircase, then
-    of settling."""
-    from sweepd.run.launching import BILLS, SETTLING
-
-    whole = expected.bill("grid").train_flops
-    names = BILLS if expected.search == "staircase" else BILLS[:1]
-    for name in (*names, *({SETTLING} & expected.bills.keys())):
-        bill = expected.bill(name)
-        yield {
-            "search": _bill_name(name),
-            "to_run": round(bill.trials),
-            "train_flops": bill.train_flops or None,
-            "share": f"{bill.train_flops / whole:.1%}" if whole and bill.train_flops else None,
-            "time": _span(bill),
-        }
-
-
-def _bill_name(name: str) -> str:
-    """Returns the name of a bill as people read it."""
-    kind, _, end = name.partition("_")
-    return name if name == "grid" else f"{kind}: {end}" if end else f"staircase: {name}"

@@ -51,7 +51,8 @@ def status(
         watched(results_address(results), sweep)
         if sweep:
             return
-    columns, rows = _rows(Store.open(results_address(results)), sweep)
+    store = Store.open(results_address(results))
+    columns, rows = _trials(store, sweep) if sweep else _sweeps(store)
     if form == "table" and sweep:
         rows = [{**row, "id": row["id"][:SHORT_ID]} for row in rows]
     emit(columns, rows, form)
@@ -66,10 +67,6 @@ def logs(
 
     store = Store.open(results_address(results))
     sys.stdout.write(store.read_log(store.find_trial(trial)))
-
-
-def _rows(store: Store, sweep: str | None) -> tuple[list[str], list[dict[str, Any]]]:
-    return _trials(store, sweep) if sweep else _sweeps(store)
 
 
 def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:

@@ -5,6 +5,7 @@ Nothing heavy is imported, and nothing is printed. What cannot be read offers no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +66,8 @@ def complete_question(incomplete: str) -> list[str]:
     from sweepd.query.parser import VERBS
     from sweepd.store.store import Store
 
-    start, word = incomplete[: -len(_last_word(incomplete)) or None], _last_word(incomplete)
+    word = re.findall(r"\w*$", incomplete)[0]
+    start = incomplete.removesuffix(word)
     if not start.strip():
         return _beginning(word, VERBS)
     with suppress(SweepdError):
@@ -73,15 +75,6 @@ def complete_question(incomplete: str) -> list[str]:
             columns = connect(store, code="all").columns
             return [start + name for name in _beginning(word, [*columns, "by", "where"])]
     return []
-
-
-def _last_word(text: str) -> str:
-    word = ""
-    for letter in reversed(text):
-        if not (letter.isalnum() or letter == "_"):
-            break
-        word = letter + word
-    return word
 
 
 def _files(folder: Path) -> list[str]:

@@ -41,7 +41,6 @@ class Net(Standard):
 """
 
 TASK = """
-import random
 import numpy as np
 from dataclasses import dataclass
 from sweepd.tasks.base import Batch, Chains, Split
@@ -54,58 +53,21 @@ class Problem(LIS):
 BUILD = """
     def build(self, vocab, L, capacity, generator):
         model = super().build(vocab, L, capacity, generator)"""
-MODELS = {
-    "looks ahead": (
-        BUILD
-        + """
-        class Peeking(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.inner = model
-            def forward(self, ids):
-                out = self.inner(ids)
-                return out + 0.1 * out.roll(-1, 1)
-            def prefill(self, *given):
-                return self.inner.prefill(*given)
-            def step(self, *given):
-                return self.inner.step(*given)
-        return Peeking()
-""",
-        "is not causal: changing token 14 changed the output at position 13",
-    ),
-    "mean over all": (
-        BUILD
-        + """
-        forward = model.logits
-        model.logits = lambda x: forward(x + 0.05 * x.mean(-2, keepdim=True) * (x.dim() == 3))
-        return model
-""",
-        "is not causal",
-    ),
-    "leak behind a zero": (
-        BUILD
-        + """
+LEAK_BEHIND_A_ZERO = (
+    BUILD
+    + """
         model.gate = torch.nn.Parameter(torch.zeros(1))
         forward = model.logits
         model.logits = lambda x: forward(x + model.gate * x.mean(-2, keepdim=True))
         return model
-""",
-        "is not causal",
-    ),
-}
+"""
+)
 
 BATCH = """
     def batch(self, rng, count, split):
         batch = super().batch(rng, count, split)
         return """
 TASKS = {
-    "python's generator": (
-        """
-    def fill(self, rng, tokens):
-        super().fill(np.random.default_rng(random.randrange(99)), tokens)
-""",
-        "draws from Python's global generator",
-    ),
     "no generator": (
         """
     def sample(self, rng, count, split):
@@ -149,31 +111,20 @@ def faults(
     return [str(finding) for finding in inspect(case, folder) if not finding.ok]
 
 
-@pytest.mark.parametrize("mistake", [*MODELS, *TASKS])
+@pytest.mark.parametrize("mistake", ["a leak behind a zero", *TASKS])
 def test_what_is_wrong(tmp_path: Path, mistake: str) -> None:
     file = tmp_path / "mine.py"
-    if mistake in MODELS:
-        body, said = MODELS[mistake]
-        file.write_text(MODEL + body)
-        [fault] = faults("model", tmp_path, model="mine.py:Net")
-    else:
+    if mistake in TASKS:
         body, said = TASKS[mistake]
         file.write_text(TASK + body)
         few = "task.value_range=5", "task.n=4"  # or no input would be drawn twice
         [fault] = faults("task", tmp_path, *few, task="mine.py:Problem")
+    else:
+        said = "is not causal"
+        file.write_text(MODEL + LEAK_BEHIND_A_ZERO)
+        [fault] = faults("model", tmp_path, model="mine.py:Net")
     assert said in fault
     assert fault.startswith(f"{file}:") and " mine.py:" in fault
-
-
-def test_what_raises_is_told_apart_and_has_its_line(tmp_path: Path) -> None:
-    text = TASK + "    def fill(self, rng, tokens):\n        1 / 0\n"
-    (tmp_path / "mine.py").write_text(text)
-    grid = GRID.replace("TASK", "mine.py:Problem").replace("MODEL", "standard")
-    case = cases_of(parse_grid(grid, "grid.yaml", [], tmp_path))[0]
-    [finding] = inspect(case, tmp_path)
-    assert finding.raised and finding.detail == "ZeroDivisionError: division by zero"
-    assert finding.place == f"{tmp_path / 'mine.py'}:{len(text.splitlines())}"
-    assert finding.statement == "1 / 0"
 
 
 SMALL = {"d": 8, "layers": 2, "heads": 2}

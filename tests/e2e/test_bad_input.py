@@ -18,34 +18,15 @@ evaluate: {check_samples: 16, verdict_samples: 16}
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (GRID + "sedes: [0]\n", ["grid.yaml:6", "sedes", "seeds"]),
-        (GRID.replace("d: 4", "d: [4, 9]").replace("heads: 1", "heads: 2"), ["grid.yaml:3", "9"]),
-        (GRID.replace("name: lis", "name: lsi"), ["grid.yaml:2", "lsi", "lis"]),
-        (GRID.replace("n: 2", "n: []"), ["grid.yaml:2", "task.n"]),
-        (GRID + "goal: f1 > 0.5\n", ["grid.yaml:6", "f1", "acc"]),
-        (GRID + "stop: {success: 0.5}\n", ["grid.yaml:6", "stop.success"]),
-        ("a: [\n", ["grid.yaml"]),
-        ("- 1\n", ["grid.yaml"]),
-    ],
-)
-def test_wrong_grids(shell: SharedShell, text: str, words: list[str]) -> None:
-    shell.write("grid.yaml", text)
+def test_every_problem_of_a_grid_is_said_at_once_and_before_anything_is_made(
+    shell: SharedShell,
+) -> None:
+    wrong = GRID.replace("d: 4", "dd: 4").replace("name: lis", "name: lsi") + "sedes: [0]\n"
+    shell.write("grid.yaml", wrong)
     message = shell.run("launch", "grid.yaml", "--yes", exits=2).stderr
-    assert all(word in message for word in words), message
+    for line, words in ((2, ("lsi", "lis")), (3, ("dd",)), (6, ("sedes", "seeds"))):
+        assert f"grid.yaml:{line}" in message and all(word in message for word in words), message
     assert not (shell.folder / "sweepd-results").exists()
-
-
-def test_every_problem_is_reported_at_once(shell: SharedShell) -> None:
-    shell.write("grid.yaml", GRID.replace("d: 4", "dd: 4").replace("n: 2", "n: 0") + "x: 1\n")
-    message = shell.run("plan", "grid.yaml", exits=2).stderr
-    assert all(f"grid.yaml:{line}" in message for line in (2, 3, 6)), message
-
-
-def test_a_grid_that_is_not_there(shell: SharedShell) -> None:
-    assert "nowhere.yaml" in shell.run("plan", "nowhere.yaml", exits=2).stderr
 
 
 def test_a_results_folder_that_is_not_ours(shell: SharedShell) -> None:
@@ -107,52 +88,30 @@ def stored(module_shell: SharedShell) -> SharedShell:
     return module_shell
 
 
-@pytest.mark.parametrize(
-    ("question", "word"),
-    [
-        ("least d where acc>0.9", "least"),
-        ("min d where", "where"),
-        ("min d where acc>", "acc>"),
-        ("min nonsense where acc>0.9", "nonsense"),
-        ("min d where acc>0.9; drop table trials", ""),
-        ("min d where acc > (select max(acc) from trials)", ""),
-        ("min d where exists(select * from read_csv('/etc/passwd'))", ""),
-        ("min read_text('/etc/passwd') where acc>0.9", "read_text"),
-        ("frontier flops", "frontier"),
-    ],
-)
-def test_wrong_questions(stored: SharedShell, question: str, word: str) -> None:
-    assert word in stored.run("query", question, exits=2).stderr
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "DROP TABLE trials",
-        "SELECT * FROM read_csv('/etc/passwd')",
-        "COPY (SELECT 1) TO 'out.csv'",
-        "ATTACH 'x.db'",
-        "INSTALL httpfs",
-        "SELECT 1; SELECT 2",
-        "SELEC 1",
-    ],
-)
-def test_sql_reads_only_the_views(stored: SharedShell, text: str) -> None:
+def test_wrong_questions_and_usage_are_refused(stored: SharedShell) -> None:
+    """By a message, with exit code 2. More questions are refused in tests/query/test_parser.py,
+    more SQL in tests/test_security.py."""
     before = sorted(path.name for path in stored.folder.rglob("*"))
-    stored.run("sql", text, exits=2)
+    for words in (
+        ("query", "least d where acc>0.9"),
+        ("query", "min nonsense where acc>0.9"),
+        ("query", "min read_text('/etc/passwd') where acc>0.9"),
+        ("query", "min d", "--nonsense"),
+        ("query", "min d", "--sweep", "nobody"),
+        ("query", "min d", "--json", "--csv"),
+        ("sql", "DROP TABLE trials"),
+        ("sql", "COPY (SELECT 1) TO 'out.csv'"),
+        ("sql", "SELECT 1; SELECT 2"),
+        ("nonsense",),
+        ("plan", "nowhere.yaml"),
+        ("resume", "nobody"),
+        ("logs", "ffff"),
+        ("export", "--out", "trials.xlsx"),
+        ("sample", "lis", "--set", "n=zero"),
+        ("flops", "sparse", "--task", "lis", "--set", "d=8", "--set", "block=999"),
+    ):
+        assert stored.run(*words, exits=2).stderr, words
     assert sorted(path.name for path in stored.folder.rglob("*")) == before
-
-
-def test_usage(stored: SharedShell) -> None:
-    stored.run("query", "min d", "--nonsense", exits=2)
-    stored.run("nonsense", exits=2)
-    stored.run("query", "min d", "--sweep", "nobody", exits=2)
-    stored.run("resume", "nobody", exits=2)
-    stored.run("logs", "ffff", exits=2)
-    stored.run("export", "--out", "trials.xlsx", exits=2)
-    stored.run("query", "min d", "--json", "--csv", exits=2)
-    stored.run("sample", "lis", "--set", "n=zero", exits=2)
-    stored.run("flops", "sparse", "--task", "lis", "--set", "d=8", "--set", "block=999", exits=2)
 
 
 def test_damaged_files_are_named_skipped_and_left(stored: SharedShell) -> None:

@@ -8,8 +8,8 @@ trials of up to S steps. Its forecast is then held against the longer ones. A ce
 its largest such S; with `--all` at each.
 
 CHOSEN are the tasks whose cells were looked at while the rule was chosen. The others judge it. Two
-tables are printed: how often a forecast reaches 4S and 8S, and how often the cell had passed by
-then; and every forecast, the wrong ones first.
+tables are printed: how often a forecast reaches twice and 4 times S, and how often the cell had
+passed by then; and every forecast, the wrong ones first.
 """
 
 from __future__ import annotations
@@ -99,19 +99,20 @@ def share(part: int, of: int) -> str:
 
 
 def summary(found: Sequence[Judged]) -> Iterator[str]:
-    yield f"{'':18}{'forecasts to 4S or more':>28}{'passed by 4S':>30}{'of those to 8S, by 8S':>30}"
+    yield f"{'':16}" + "".join(
+        f"{f'forecasts to {times}S':>28}{f'passed by {times}S':>28}" for times in (2, 4)
+    )
     groups = {task: [one for one in found if one.cell[0] == task] for task in tasks(found)}
     groups["chosen by"] = [one for one in found if one.cell[0] in CHOSEN]
     groups["judged by"] = [one for one in found if one.cell[0] not in CHOSEN]
     groups["all"] = list(found)
     for name, ones in groups.items():
-        far = [one for one in ones if one.times >= 4]
-        furthest = [one for one in ones if one.times == 8 and one.passes[8] is not None]
-        yield (
-            f"{name:18}{share(len(far), len(ones)):>28}"
-            f"{share(sum(one.passes[4] is True for one in far), len(far)):>30}"
-            f"{share(sum(one.passes[8] is True for one in furthest), len(furthest)):>30}"
-        )
+        line = f"{name:16}"
+        for times in (2, 4):
+            far = [one for one in ones if one.times >= times]
+            passed = sum(one.passes[times] is True for one in far)
+            line += f"{share(len(far), len(ones)):>28}{share(passed, len(far)):>28}"
+        yield line
 
 
 def tasks(found: Sequence[Judged]) -> list[str]:

@@ -186,7 +186,7 @@ PASSES = {(8, 1000): [0.95]}
 def test_a_row_with_a_forecast(tmp_path: Path) -> None:
     [row] = asked(one_size(tmp_path, FLAT | PASSES)).rows
     assert (row["value"], row["verdict"]) == (8, "exact")
-    assert (row["holds_to"], row["why"]) == (32_000, "forecast to fail to 32000 steps")
+    assert (row["holds_to"], row["why"]) == (16_000, "forecast to fail to 16000 steps")
     assert (row["steps"], row["fail_steps"], row["gain"], row["rates"]) == (1000, 4000, 0, 1)
     assert (row["least_any"], row["least_median"], row["least_all"]) == (8, 8, 8)
 
@@ -202,7 +202,7 @@ def test_a_row_is_judged_by_the_options_of_its_own_sweep(tmp_path: Path) -> None
     store.save_sweep("other", other.grid.resolved_text(), sweep_info(other), other.rows())
     question = "min d where acc > 0.9 and task = 'lis'"
     [row] = ask(store, question, code=lambda task, model: None).rows
-    assert (row["value"], row["holds_to"]) == (8, 32_000)
+    assert (row["value"], row["holds_to"]) == (8, 16_000)
 
 
 def test_a_row_that_moves_says_what_the_next_doubling_takes(tmp_path: Path) -> None:
@@ -301,8 +301,8 @@ def test_a_smaller_size_may_need_a_longer_budget(tmp_path: Path) -> None:
     planned = made("task.n=[4, 6]", "model.d=[4, 8, 16]")
     rows = asked(searched(planned, score, tmp_path)).rows
     assert [(row["value"], row["steps"], row["verdict"], row["holds_to"]) for row in rows] == [
-        (8, 2000, "exact", 64_000),
-        (8, 1000, "exact", 32_000),
+        (8, 2000, "exact", 32_000),
+        (8, 1000, "exact", 16_000),
     ]
 
 
@@ -421,7 +421,7 @@ def test_a_cell_that_diverges_however_long_it_is_trained_is_forecast_to_fail(
     ledger, trials, _ = drive(lambda: search_of(planned), outcome_of)
     assert max(trial.train.steps for trial in trials) == 4000  # four times what d = 8 needed
     [row] = asked(stored(planned, ledger, tmp_path), "min d where loss < 0.3").rows
-    assert (row["value"], row["verdict"], row["holds_to"]) == (8, "exact", 32_000)
+    assert (row["value"], row["verdict"], row["holds_to"]) == (8, "exact", 16_000)
     assert (row["gain"], row["missing"]) == (0.0, None)
 
 

@@ -1,14 +1,19 @@
-"""The first minutes of a new user: `init`, `--version`, the help in groups, completion in the
-shell, and `query` without a question. Covers `cli/completion.py` and `query/askable.py`."""
+"""The first minutes of a new user: `init`, `--version`, the help in groups with an example of each
+command, completion in the shell, and `query` without a question.
+Covers `cli/completion.py` and `query/askable.py`."""
 
 from __future__ import annotations
 
 import json
+import shlex
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import inprocess
 import pytest
 from fake_store import FakeStore, as_present, planned
+from typer.core import TyperGroup
 from typer.main import get_group
 
 from sweepd import __version__
@@ -146,3 +151,28 @@ def test_a_shell_is_told_what_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("COMP_WORDS", "sweepd status wi")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert run().out.split() == ["widths"]
+
+
+def commands(group: TyperGroup, *names: str) -> dict[tuple[str, ...], Any]:
+    """By its words, every command below a group."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            found |= commands(command, *names, name)
+        else:
+            found[*names, name] = command
+    return found
+
+
+COMMANDS = commands(get_group(application()))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_commands_example_is_one_that_it_accepts(words: tuple[str, ...]) -> None:
+    command = COMMANDS[words]
+    assert command.help and command.epilog
+    label, _, example = command.epilog.partition(": ")
+    given = list(takewhile(lambda word: word != ">", shlex.split(example)))
+    assert (label, given[: len(words) + 1]) == ("Example", ["sweepd", *words])
+    context = command.make_context(" ".join(words), given[len(words) + 1 :])
+    assert command.epilog in " ".join(command.get_help(context).split())

@@ -220,14 +220,6 @@ def test_answer_is_what_follows_the_last_separator() -> None:
     assert task.answer([3, SEP]) == ()
 
 
-def test_words_are_the_vocabulary_of_the_ids() -> None:
-    assert Copy().words(np.array([3, 12, SEP, EOS])) == ["0", "9", "<sep>", "<eos>"]
-
-
-def test_size_is_the_size_field() -> None:
-    assert Copy(digits=7).size == 7
-
-
 @CHECKED
 @given(seed=st.integers(0, 2**32), split=st.sampled_from(Split), cot=st.booleans())
 def test_a_task_that_draws_has_the_sample_of_its_twin_that_fills(

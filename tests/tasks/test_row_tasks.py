@@ -120,13 +120,6 @@ def test_distinct_rows_are_estimated_and_lengths_told() -> None:
     assert Echo().L == Echo().capacity == 4
 
 
-def test_examples_show_a_dot_where_there_is_no_target() -> None:
-    [example] = Echo().examples(np.random.default_rng(1), 1, Split.TEST)
-    prompt, answer = example.tokens[: example.prompt_length], example.answer.split()
-    assert example.tokens == [*prompt, *answer, "<eos>"]
-    assert len(prompt) == 5 and prompt[-1] == "<sep>" and answer[0] == "."
-
-
 @pytest.mark.parametrize(
     ("spoilt", "message"),
     [

@@ -1,7 +1,7 @@
 """Simulated learning curves whose score at infinite budget is known.
 
-benchmarks/settled.py compares settled answers with these scores. The curves were fixed before the
-rule of `settle` was tuned, and do not depend on it.
+benchmarks/horizon_simulated.py compares forecasts with these scores. The curves were fixed before
+any rule was tuned, and do not depend on it.
 
 A truth is one task with one architecture. It has 4 or 5 sizes; 5 or 6 widths d, doubling from 8;
 1, 3 or 5 learning rates; a base budget of 500, 1000 or 2000 steps; and a pass rule over 3 seeds,

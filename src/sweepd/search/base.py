@@ -45,7 +45,7 @@ class Allowance:
 
 
 class Search(ABC):
-    """Hands out trials until the grid's question is settled.
+    """Hands out trials until the grid's question is answered.
 
     `learn` tells the search which trials have ended, and which of the others it may run. `next`
     returns a trial to run, or None while there is none. `ended` takes the outcome of a trial. A

@@ -47,7 +47,7 @@ class StaircaseSearch(Search):
         """For each trial's id, the number of its stair and its position there."""
         self.passed: dict[CellSeeds, bool | None] = {}
         self.known: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
-        """The settled positions of each stair."""
+        """The decided positions of each stair."""
         self.needs: list[list[Trial]] = [[] for _ in self.stairs]
         self.guesses: list[list[tuple[Trial, float]] | None] = [None for _ in self.stairs]
         """For each stair, the trials that may be needed after those in `needs`, each with its
@@ -99,7 +99,7 @@ class StaircaseSearch(Search):
         self.guesses[i] = None
 
     def judge(self, i: int, position: Position) -> None:
-        """Finds out whether a position is settled."""
+        """Finds out whether a position is decided."""
         cells, known = self.stairs[i].cells[position], self.known[i]
         for seeds in cells:
             self.passed[seeds] = seeds.passes(self.outcomes, self.abandoned)

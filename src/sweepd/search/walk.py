@@ -25,9 +25,9 @@ from typing import Literal
 Position = tuple[float, float]
 """A position on a line: a size and a width."""
 Known = Mapping[Position, bool | None]
-"""The settled positions. True means that the position passed, and False that it failed. None means
-that it stays undecided, for example where trials failed or were stopped early. The walk then goes
-on as after a failure, but answers do not call it one."""
+"""The positions that are decided. True means that the position passed, and False that it failed.
+None means that it stays undecided, for example where trials failed or were stopped early. The walk
+then goes on as after a failure, but answers do not call it one."""
 Role = Literal["walk", "spot check", "widened", "speculation"]
 
 MOST_BOUNDARIES = 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from faults import ran
 from inprocess import sweepd
 
@@ -123,6 +125,32 @@ def test_flops_that_a_loop_does_not_state_are_unknown(
     (tmp_path / "loops.yaml").write_text(LOOP_GRID)
     row = json.loads(sweepd("plan", str(tmp_path / "loops.yaml"), "--json").out)[0]
     assert row["grid_train_flops"] == train_flops and sweepd("plan", str(tmp_path / "loops.yaml"))
+
+
+def test_a_probe_measures_the_trials_of_the_plan(tmp_path: Path) -> None:
+    small = GRID + "train: {steps: 24}\nevaluate: {check_samples: 8, verdict_samples: 16}\n"
+    (tmp_path / "small.yaml").write_text(small)
+    shell = ("plan", str(tmp_path / "small.yaml"), "--probe", "--results", str(tmp_path / "none"))
+    answer = sweepd(*shell, "--json")
+    shown = [line for line in answer.err.splitlines() if " ms a step, " in line]
+    each = [float(re.findall(r"(\S+) s a trial", line)[0]) for line in shown]
+    [row] = json.loads(answer.out)
+    assert shown and row["grid_seconds_high"] < 100 * sum(each) * row["grid_trials"]
+    assert (
+        row["grid_seconds_low"]
+        != json.loads(sweepd(*shell[:2], "--json").out)[0]["grid_seconds_low"]
+    )
+    assert not (tmp_path / "none").exists()
+
+    cards = "{kind: slurm, folder: /a, results: /a, cpus: 1, gpus: 1, per_trial: {gpus: 1}}"
+    (tmp_path / "cards.yaml").write_text(cards)
+    if not torch.cuda.is_available():
+        refused = sweepd(*shell[:3], "--cluster", str(tmp_path / "cards.yaml"))
+        assert refused.code == 3 and "no card here to probe" in refused.err
+    (tmp_path / "mine.py").write_text(LOOP % "'flops': 5")
+    (tmp_path / "loops.yaml").write_text(LOOP_GRID)
+    refused = sweepd("plan", str(tmp_path / "loops.yaml"), "--probe")
+    assert refused.code == 2 and "nothing to probe" in refused.err
 
 
 def test_what_has_ended_is_not_to_be_run_again(store: Store) -> None:

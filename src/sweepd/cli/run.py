@@ -96,6 +96,10 @@ def plan(
     overrides: Overrides = None,
     accept_code: AcceptCode = False,
     cluster: ClusterOption = None,
+    probe: Annotated[
+        bool,
+        typer.Option("--probe", help="Judge times by 20 steps of its trials, on this machine."),
+    ] = False,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -105,7 +109,7 @@ def plan(
 
     form = form_of(as_json, as_csv)
     asked, site = load_grid(grid, overrides or []), _site(cluster)
-    expected = _forecast(asked, site, _address(results, site), accept_code)
+    expected = _forecast(asked, site, _address(results, site), accept_code, probe)
     if form == "table":
         _show(expected, cluster)
     else:
@@ -383,11 +387,15 @@ def _planned(
     return made
 
 
-def _forecast(grid: Grid, site: Cluster, address: str, accept_code: bool) -> Forecast:
-    """Returns what is left of a grid that is not to be run now. Where the store cannot be reached
+def _forecast(
+    grid: Grid, site: Cluster, address: str, accept_code: bool, probe: bool = False
+) -> Forecast:
+    """Returns what is left of a grid that is not to be run now, its times judged by a probe if one
+    is wanted. Where the store cannot be reached
     from here nothing counts as done, since a plan needs neither network nor credentials."""
     from sweepd.query.precision import precision_notes
-    from sweepd.run.launching import forecast
+    from sweepd.run.launching import forecast, per_trial
+    from sweepd.run.probe import probed
     from sweepd.store.store import Store
 
     store = None
@@ -398,7 +406,8 @@ def _forecast(grid: Grid, site: Cluster, address: str, accept_code: bool) -> For
     made = _planned(grid, site, store, accept_code, "search")
     for note in precision_notes(made.plan):
         say(note)
-    return forecast(made, site)
+    measured = probed(made, per_trial(grid, site), say) if probe else None
+    return forecast(made, site, measured)
 
 
 def _show(expected: Forecast, cluster: Path | None) -> None:

@@ -223,12 +223,13 @@ def planned(
     )
 
 
-def forecast(planned: Planned, site: Site) -> Forecast:
-    """Returns what the search of a plan has still to run, and what that takes at a site."""
+def forecast(planned: Planned, site: Site, measured: tuple[float, float] | None = None) -> Forecast:
+    """Returns what the search of a plan has still to run, and what that takes at a site. Its times
+    are judged by the `measured` ratios, if any were (`bills`)."""
     plan = planned.plan
     resources = per_trial(plan.grid, site)
     slots = max(1, site.slots(resources))
-    by_name = bills(planned.search, slots, planned.ended, resources.gpus)
+    by_name = bills(planned.search, slots, planned.ended, resources.gpus, measured)
     likely = by_name.get("likely", by_name["grid"])
     at_once = min(slots, round(likely.trials))
     low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)

@@ -53,14 +53,21 @@ class Bill:
     seconds_high: float
 
 
-def bills(search: Search, slots: int, recorded: pa.Table, gpus: float = 0.0) -> dict[str, Bill]:
+def bills(
+    search: Search,
+    slots: int,
+    recorded: pa.Table,
+    gpus: float = 0.0,
+    measured: tuple[float, float] | None = None,
+) -> dict[str, Bill]:
     """Returns what is left to run, by name. `grid` is the whole grid. If the search is a
     staircase, `least`, `likely` and `worst` are what it may run of the grid. If the grid asks for
     settling, `settle_most` is about the most that this adds. At the least it adds nothing.
 
     slots: how many trials run at once. recorded: the store's `trials` table, by which the times
     are judged. gpus: how much of a GPU each trial has. One with a share is judged by trials that
-    ran on a GPU, and one without by the others.
+    ran on a GPU, and one without by the others. measured: the least and the most ratio of times to
+    the middle of the model's, if some were measured for this plan. They stand for the recorded.
     """
     grid = search.plan.grid
     first = set(grid.seeds[: grid.first_seeds])
@@ -70,7 +77,7 @@ def bills(search: Search, slots: int, recorded: pa.Table, gpus: float = 0.0) -> 
         if trial.seed in first and trial.id not in search.outcomes
     ]
     alike = [row for row in _completed(recorded) if bool(row.get("card")) == bool(gpus)]
-    factors, of_loops = _factors(alike), _seconds_of_loops(alike)
+    factors, of_loops = measured or _factors(alike), _seconds_of_loops(alike)
 
     def seconds(trial: Trial) -> tuple[float, float]:
         if trial.loop_where:

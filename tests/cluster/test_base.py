@@ -6,11 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweepd.cluster.base import Work
 from sweepd.cluster.jobs import Address
 from sweepd.errors import UserError
-from sweepd.grid.placement import Nodes, Resources
+from sweepd.grid.placement import CONTEXT_BYTES, Nodes, Resources, torchs_share
 
 
 def cluster(**nodes: Nodes) -> Address:
@@ -51,3 +53,11 @@ def test_work_is_one_command_for_a_shell() -> None:
     assert work.command("/my env/python") == (
         "'/my env/python' -m sweepd launch grid.yaml --results '/it'\"'\"'s'"
     )
+
+
+@given(st.sampled_from([0.05, 0.1, 0.25, 0.3, 0.5]), st.integers(2 << 30, 140 << 30))
+def test_shares_fit_a_card_with_their_contexts(gpus: float, total: int) -> None:
+    held = int(1 / gpus + 1e-9)
+    taken = [torchs_share(gpus, total) * total + CONTEXT_BYTES] * held
+    assert sum(taken) <= total + held or torchs_share(gpus, total) == 0
+    assert torchs_share(1.0, total) == 1.0

@@ -40,7 +40,6 @@ from sweepd.tasks.fixed_memory import FixedMemory
 from sweepd.tasks.lis import LIS
 from sweepd.tasks.sparse_memory import SparseMemory
 from sweepd.trial.generators import seed_torch
-from sweepd.trial.gpu import CONTEXT_BYTES, torchs_share
 from sweepd.trial.runs import Result, StepRow
 from sweepd.trial.training import (
     LOG_EVERY,
@@ -382,11 +381,3 @@ assert "torch._dynamo" not in sys.modules
 
 def test_a_trial_does_not_load_the_compiler() -> None:
     subprocess.run([sys.executable, "-c", TRAIN], check=True)
-
-
-@given(st.sampled_from([0.05, 0.1, 0.25, 0.3, 0.5]), st.integers(2 << 30, 140 << 30))
-def test_shares_fit_a_card_with_their_contexts(gpus: float, total: int) -> None:
-    held = int(1 / gpus + 1e-9)
-    taken = [torchs_share(gpus, total) * total + CONTEXT_BYTES] * held
-    assert sum(taken) <= total + held or torchs_share(gpus, total) == 0
-    assert torchs_share(1.0, total) == 1.0

@@ -29,6 +29,17 @@ class Resources:
         return " and ".join(f"{n:g} {one}{'s' * (n != 1)}" for n, one in parts if n)
 
 
+CONTEXT_BYTES = 600 << 20
+"""The memory of a card that a process takes besides what torch counts: its CUDA context. A round
+number from above."""
+
+
+def torchs_share(gpus: float, total: int) -> float:
+    """Returns the share of a card of `total` bytes that torch may fill for trials that hold `gpus`
+    of it. Shares of a card fit it together with the contexts of their processes."""
+    return max(0.0, gpus - CONTEXT_BYTES / total) if gpus < 1 else 1.0
+
+
 @dataclass(frozen=True)
 class Nodes:
     """Machines of one type that a cluster has or may grow to."""

@@ -26,7 +26,7 @@ from ray import tune
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.grid.fingerprint import Class, is_program
 from sweepd.grid.options import Goal
-from sweepd.grid.placement import Resources
+from sweepd.grid.placement import Resources, torchs_share
 from sweepd.grid.trials import Trial
 from sweepd.run.hanging import stepping
 from sweepd.run.own_code import as_launched
@@ -143,7 +143,8 @@ class Worker(tune.Trainable):
             from sweepd.trial.gpu import take_share
 
             try:
-                take_share(config["gpus"])
+                total = torch.cuda.get_device_properties(0).total_memory
+                take_share(torchs_share(config["gpus"], total))
                 ones = torch.ones(64, 64, device="cuda")
                 if (ones @ ones).sum().item() != 64**3:
                     raise RuntimeError("a product of ones came out wrong")

@@ -18,10 +18,6 @@ WARM_UP = 3
 """The number of steps that run before one is recorded, as torch asks. By then the optimizer and the
 libraries have made what they keep."""
 
-CONTEXT_BYTES = 600 << 20
-"""The memory of a card that a process takes besides what torch counts: its CUDA context. A round
-number from above."""
-
 NOT_RECORDED = (
     "with train.compile no step may read a number back (.item(), .cpu(), a mask as an index): "
     "leave compile out, or compute without that"
@@ -33,20 +29,12 @@ Step = Callable[[Tensor, Tensor], Tensor]
 def take_share(gpus: float) -> None:
     """Prepares this process for trials that hold `gpus` of a card.
 
-    The process gets at most that share of the card's memory, its own CUDA context counted, so that
-    no trial takes the memory of its neighbours. A trial that needs more fails with torch's
-    OutOfMemoryError. cuBLAS reads its setting when it starts, so this function must be called
-    before any work.
+    The process gets at most that share of the card's memory, so that no trial takes the memory of
+    its neighbours. A trial that needs more fails with torch's OutOfMemoryError. cuBLAS reads its
+    setting when it starts, so this function must be called before any work.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(torchs_share(gpus, total))
-
-
-def torchs_share(gpus: float, total: int) -> float:
-    """Returns the share of a card of `total` bytes that torch may fill for trials that hold `gpus`
-    of it. Shares of a card fit it together with the contexts of their processes."""
-    return max(0.0, gpus - CONTEXT_BYTES / total) if gpus < 1 else 1.0
+    torch.cuda.set_per_process_memory_fraction(min(1.0, gpus))
 
 
 def repeat(*, strictly: bool) -> None:

@@ -432,6 +432,12 @@ IN_LOOPS = {
         "def load",
         "checkpoint",
     ),
+    "`save` that forgets what comes late": Mistake(
+        "self.at, state = json.loads(data)",
+        "at, state = json.loads(data)\n        self.at = min(at, 0.2)",
+        "def load",
+        "checkpoint",
+    ),
     "a state that cannot be loaded": Mistake(
         "self.at, state = json.loads(data)",
         "self.at, state, more = json.loads(data)",

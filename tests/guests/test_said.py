@@ -3,6 +3,7 @@ be said."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -127,6 +128,21 @@ def test_a_plan_from_python_sees_what_was_edited(tmp_path: Path) -> None:
     for edited in (11, 22):  # within a second, and of one size
         shell.write("parts_of_mine/count.py", f"COUNT = {edited}\n")
         assert sweepd.plan(grid, results=tmp_path / "results").expected.train_flops == edited
+
+
+def test_what_code_says_stands_in_no_data(tmp_path: Path) -> None:
+    """It may print in any way, where it is imported and where it is asked, and go elsewhere."""
+    shell = Shell(tmp_path)
+    loud = "import os, sys\nos.write(1, b'raw')\nos.system('echo child')\n"
+    loud += "sys.__stdout__.write('own')\nos.chdir('/')\nsys.argv = []\n"
+    asked = "    steps: int = 1\n\n    def start(self, seed, device): ...\n"
+    asked += "    def __post_init__(self): print('made')\n"
+    asked += "    def cost(self):\n        print('cost')\n        return {}\n"
+    shell.write("mine.py", loud + LOOP + asked)
+    shell.write("grid.yaml", OF_LOOP.format("mine.py"))
+    done = shell.run("plan", "grid.yaml", "--json", "--results", "results")
+    assert [row["trials"] for row in json.loads(done.stdout)] == [1]
+    assert all(word in done.stderr for word in ("raw", "child", "own", "made", "cost"))
 
 
 def test_a_launch_without_docstrings(tmp_path: Path) -> None:

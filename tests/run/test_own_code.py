@@ -206,6 +206,22 @@ def test_a_worker_runs_the_code_of_the_launch(
         assert base == folder and note is None and level(base) == 3
 
 
+def test_a_program_finds_the_data_of_its_folder_beside_a_copy(folder: Path, store: Store) -> None:
+    (folder / "code").mkdir()
+    (folder / "code/train.py").write_text("open('data.csv')")
+    (folder / "data.csv").write_text("7")
+    made = planned(
+        folder,
+        "name: s\nloop: {program: python code/train.py, as: mine, task: t, metrics: {acc: up}}\n",
+    )
+    driver._save(made, store)
+    (folder / "code/train.py").write_text("1 / 0")
+    with ExitStack() as stack:
+        every = {trial.classes for trial in made.trials}
+        base, _ = as_launched("s", every, folder, made.codes, store, stack)
+        assert base != folder and (base / "data.csv").read_text() == "7"
+
+
 @pytest.mark.parametrize("damage", ["", "changed"])
 def test_kept_code_that_is_damaged_or_gone(folder: Path, store: Store, damage: str) -> None:
     driver._save(planned(folder), store)

@@ -390,12 +390,14 @@ def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
 @contextmanager
 def _readable_errors(what: str) -> Iterator[None]:
     """Turns what a task or model raises in this block into a UserError that says where. A user's
-    class may raise anything. Of a shipped one only ValueError is turned."""
+    class may raise anything, and print. Of a shipped one only ValueError is turned."""
     from sweepd.grid.axes import reason
     from sweepd.grid.registry import is_own
+    from sweepd.grid.user_files import undisturbed
 
     try:
-        yield
+        with undisturbed():
+            yield
     except UserError:
         raise
     except Exception as error:

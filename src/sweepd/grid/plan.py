@@ -29,6 +29,7 @@ from sweepd.grid.options import Settle, column
 from sweepd.grid.settings import LrRule, Train
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import LoopFacts, Setting, Trial, loop_facts, loop_trials, trained_trials
+from sweepd.grid.user_files import undisturbed
 from sweepd.grid.yamlfile import GridError, Keys, Problem
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ class Plan:
             yield from ((point.value.task, block) for point in block.points)
 
 
+@undisturbed()
 def plan(grid: Grid) -> Plan:
     """Returns the plan of a grid. Raises GridError for problems that reading the grid could not
     show, such as what the user's classes refuse."""

@@ -47,6 +47,7 @@ from sweepd.grid.placement import Resources
 from sweepd.grid.program import read_program
 from sweepd.grid.registry import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
+from sweepd.grid.user_files import undisturbed
 from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
 from sweepd.limits import NAME, text_in_column
 
@@ -186,6 +187,7 @@ def load_grid(path: Path, sets: Sequence[str] = ()) -> Grid:
     return parse_grid(read(path), str(path), sets, path.absolute().parent)
 
 
+@undisturbed()
 def parse_grid(text: str, source: str, sets: Sequence[str], base: Path) -> Grid:
     """Returns the grid that a text states. `source` names the text in problems, and the sweep if it
     has no name. Raises GridError with all problems."""

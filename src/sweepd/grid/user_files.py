@@ -119,10 +119,31 @@ matches the pattern."""
 def module_of(where: str, path: Path) -> ModuleType:
     """Returns the module of a user's class, whose file is `path`. Raises UserError if it cannot be
     imported."""
-    # What it prints meanwhile must not stand among rows that a command prints as JSON or CSV.
-    with _readable_errors(path), redirect_stdout(sys.stderr):
+    with _readable_errors(path), undisturbed():
         _forget_edited(path)
         return _load(where, path) if where.endswith(".py") else importlib.import_module(where)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within this block user code runs. What it, or a process that it starts, prints meanwhile goes
+    to stderr: it must not stand among rows that a command prints as JSON or CSV. The current folder
+    and the words of the command are afterwards as they were."""
+    here, words = os.open(".", getattr(os, "O_PATH", os.O_RDONLY)), sys.argv
+    sys.stdout.flush()
+    out = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if sys.__stdout__:  # to which user code may have written
+            sys.__stdout__.flush()
+        os.dup2(out, 1)
+        os.fchdir(here)
+        os.close(out)
+        os.close(here)
+        sys.argv = words
 
 
 def _forget_edited(path: Path) -> None:

@@ -121,7 +121,8 @@ class Selection:
         if silent := sweep_of.get(""):
             raise UserError(
                 f"what is minimised? The grid of sweep {silent} has no d, no staircase, and not "
-                "just one number that varies: name it, as in --of hidden"
+                "just one number that varies: name it, as in --of hidden, or, where nothing "
+                'varies, ask `sweepd query "max acc"`'
             )
         each = ", ".join(f"{least} ({name})" for least, name in sweep_of.items())
         raise UserError(

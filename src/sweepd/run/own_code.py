@@ -130,8 +130,8 @@ def as_launched(
 
 def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
     """Writes the kept files below `folder`, each as the latest launch had it. Returns the grid's
-    folder there. What lies beside the originals and is no code, as data does, is linked to. Raises
-    EnvironmentFailure for a file that would lie outside of `folder`."""
+    folder there. What lies beside the originals or the grid and is no code, as data does, is linked
+    to. Raises EnvironmentFailure for a file that would lie outside of `folder`."""
     beside: dict[str, str] = {}
     packages: dict[str, str] = {}
     for files in info.sources.values():
@@ -148,7 +148,7 @@ def _restore(info: SweepInfo, store: Store, folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(store.read_source(kept))
             target.chmod(0o755)  # a program may be run
-    for place in {Path(name).parent for name in beside}:
+    for place in {Path(), *(Path(name).parent for name in beside)}:
         origin, copy = (Path(os.path.normpath(root / place)) for root in (Path(info.base), base))
         for path in origin.iterdir() if origin.is_dir() else ():
             if path.suffix != ".py" and not (copy / path.name).exists():

@@ -118,10 +118,14 @@ def cut(narrow: nn.Module, wide: nn.Module) -> None:
             source = wide.get_submodule(name)
             assert isinstance(source, Attention)
             d, heads = mixer.out.in_features, mixer.heads
-            qkv_KHED = source.qkv.weight.unflatten(0, (3, heads, -1))[:, :, : d // heads, :d]
-            mixer.qkv.weight.copy_(qkv_KHED.flatten(0, 2))
-            bias_KHE = source.qkv.bias.unflatten(0, (3, heads, -1))[:, :, : d // heads]
-            mixer.qkv.bias.copy_(bias_KHE.flatten())
+            at, into = 0, 0
+            for many, few in zip(source.widths, mixer.widths, strict=True):  # q, k and v
+                every, part = slice(at, at + many), slice(into, into + few)
+                weight_HED = source.qkv.weight[every].unflatten(0, (heads, -1))
+                bias_HE = source.qkv.bias[every].unflatten(0, (heads, -1))
+                mixer.qkv.weight[part] = weight_HED[:, : few // heads, :d].flatten(0, 1)
+                mixer.qkv.bias[part] = bias_HE[:, : few // heads].flatten()
+                at, into = at + many, into + few
             out_DHE = source.out.weight.unflatten(1, (heads, -1))[:d, :, : d // heads]
             mixer.out.weight.copy_(out_DHE.flatten(1))
 

@@ -39,6 +39,7 @@ QUICK = [
     ("scale.py fleet --trials 50 --nodes 2", r"slots' time trained.*driver busy"),
     ("horizon.py", r"judged by(.*\n)+.* 4S .*fail"),
     ("horizon_simulated.py --truths 1", r"cells by chance"),
+    (f"effort.py . --only-ask --trials {RESULTS}/effort/trials.csv", r"median passes(.*\n)+cut "),
     (f"rebuilt.py {GRIDS}/mini.yaml {RESULTS}/mini/trials.csv store", r"434 of 434 trials"),
 ]
 LONG = [
@@ -80,7 +81,6 @@ Benchmark = Callable[[str], str]
 """Runs a command line of a benchmark, and returns what it printed."""
 LIBRARIES = {
     "curves.py",
-    "effort.py",
     "filled.py",
     "pretended.py",
     "processes.py",

@@ -197,9 +197,10 @@ def test_a_sweep_outlives_what_slurm_does_to_it(shell: Shell) -> None:
 def test_a_sweep_goes_on_after_its_time_limit(shell: Shell) -> None:
     shell.folder.joinpath("mark").unlink(missing_ok=True)
     shell.write(
-        "brief.yaml", CLUSTER.replace("30:00", "04:00").replace("/mnt/results", "/mnt/again")
+        "brief.yaml", CLUSTER.replace("30:00", "06:00").replace("/mnt/results", "/mnt/again")
     )
-    client = shell.start("launch", "grid.yaml", "--cluster", "brief.yaml", "--yes")
+    shell.write("long.yaml", GRID.replace("steps: 600", "steps: 3000"))
+    client = shell.start("launch", "long.yaml", "--cluster", "brief.yaml", "--yes")
     assert client.stderr
     assert any("saving what runs" in line for line in iter(client.stderr.readline, ""))
     shell.write("mark", "")

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from printed import share
+
 from sweepd.grid.options import Goal
-from sweepd.intervals import wilson
 from sweepd.search.horizon import Final, Runs, last_doubling
 from sweepd.search.seeds import pooled
 
@@ -93,14 +94,9 @@ def passed_by(runs: Runs, steps: int, times: int) -> bool | None:
     return None if None in ends else False
 
 
-def share(part: int, of: int) -> str:
-    low, high = wilson(part / of, of) if of else (0.0, 1.0)
-    return f"{part:4} of {of:3} ({low:5.1%} to {high:5.1%})"
-
-
 def summary(found: Sequence[Judged]) -> Iterator[str]:
     yield f"{'':16}" + "".join(
-        f"{f'forecasts to {times}S':>28}{f'passed by {times}S':>28}" for times in (2, 4)
+        f"{f'forecasts to {times}S':>34}{f'passed by {times}S':>34}" for times in (2, 4)
     )
     groups = {task: [one for one in found if one.cell[0] == task] for task in tasks(found)}
     groups["chosen by"] = [one for one in found if one.cell[0] in CHOSEN]
@@ -111,7 +107,8 @@ def summary(found: Sequence[Judged]) -> Iterator[str]:
         for times in (2, 4):
             far = [one for one in ones if one.times >= times]
             passed = sum(one.passes[times] is True for one in far)
-            line += f"{share(len(far), len(ones)):>28}{share(passed, len(far)):>28}"
+            for part, total in ((len(far), len(ones)), (passed, len(far))):
+                line += f"{part:5} of {total:3}{share(part, total)}"
         yield line
 
 

@@ -28,12 +28,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from curves import GOAL, RATES, SAMPLES, Truth, draw, generator
+from printed import section, share
 
 from sweepd.grid.options import Settle
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.trials import Trial
-from sweepd.intervals import wilson
 from sweepd.search.base import Search
 from sweepd.search.seeds import Outcome
 from sweepd.search.staircase import StaircaseSearch, search_of
@@ -232,14 +232,6 @@ def together(counts: Iterable[Count]) -> Count:
     return total
 
 
-def share(part: int, total: int) -> str:
-    """Returns a share with its Wilson interval, as text."""
-    if not total:
-        return f"{'-':>23}"
-    low, high = wilson(part / total, total)
-    return f"{part / total:7.1%} ({low:6.1%}-{high:6.1%})"
-
-
 def rows(tally: Tally) -> Iterator[str]:
     kinds = {kind: tally.kinds[kind] for kind in sorted(tally.kinds)}
     kinds["all"] = together(kinds.values())
@@ -281,12 +273,6 @@ def coins(method: Method, count: int) -> Iterator[str]:
                 f"{f'{chance:.0%}, {name}':28}{rates:6}  {share(found, count)}  "
                 f"{share(count - found, count)}"
             )
-
-
-def section(title: str, lines: Iterable[str]) -> None:
-    print(f"\n{title}\n", flush=True)
-    for line in lines:
-        print(line.rstrip(), flush=True)
 
 
 def main() -> None:

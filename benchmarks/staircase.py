@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+from printed import section, share
 from surfaces import (
     SIZES,
     WIDTHS,
@@ -38,7 +39,6 @@ from surfaces import (
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import load_grid
 from sweepd.grid.trials import Trial
-from sweepd.intervals import wilson
 from sweepd.query.minima import Verdict
 from sweepd.search import staircase
 from sweepd.search.base import GridSearch
@@ -205,14 +205,6 @@ def three(shares: Sequence[float]) -> str:
     return "".join(f"{share:7.1%}" for share in np.quantile(shares, [0.5, 0.9, 1]))
 
 
-def with_interval(part: int, total: int) -> str:
-    """Returns a share with its Wilson interval, as text."""
-    if not total:
-        return f"{'-':24}"
-    low, high = wilson(part / total, total)
-    return f"{part / total:7.2%} ({low:7.2%}-{high:7.2%})"
-
-
 def spending(tallies: dict[Setting, Tally]) -> Iterator[str]:
     three_names = f"{'median':>7}{'90%':>7}{'worst':>7}"
     yield f"{'':28}{'trials':^21}  {'training FLOPs':^21} {'least':>7}  {'time':^21}"
@@ -229,7 +221,7 @@ def agreement(tallies: dict[Setting, Tally]) -> Iterator[str]:
         counts = (
             tally.same[monotone, what] for monotone in (True, False) for what in ("size", "line")
         )
-        shares = "   ".join(with_interval(count[True], count.total()) for count in counts)
+        shares = "   ".join(share(count[True], count.total(), 2) for count in counts)
         yield f"{setting.name:28}{shares}"
 
 
@@ -244,8 +236,8 @@ def verdicts(tally: Tally) -> Iterator[str]:
             if total := (count := tally.claims[monotone, claim])["all"]:
                 what = "monotone" if monotone else "not"
                 shares = (count[name] / total for name in ("same", "truth", "grid by truth"))
-                same, truth, by_grid = (f"{share:.1%}" for share in shares)
-                grid = with_interval(count["grid"], total) if claim != "open" else "claims nothing"
+                same, truth, by_grid = (f"{one:.1%}" for one in shares)
+                grid = share(count["grid"], total, 2) if claim != "open" else "claims nothing"
                 yield (f"{claim:15}{what:>8}{total:8}  {grid:28}{same:>8}{truth:>15}{by_grid:>11}")
 
 
@@ -336,12 +328,6 @@ def table_2(count: int, rng: np.random.Generator) -> Iterator[str]:
             share = sum(map(flops_of, ran)) / total
             counts = f"{slots:6}{len(ran):8} of {len(trials)}"
             yield f"{trials[0].model_name:10}{counts}{share:10.1%}{least:12.1%}"
-
-
-def section(title: str, lines: Iterable[str]) -> None:
-    print(f"\n{title}\n", flush=True)
-    for line in lines:
-        print(line.rstrip(), flush=True)
 
 
 def main() -> None:

@@ -22,6 +22,18 @@ search: staircase
 """
 
 
+SETTLING = """
+name: s
+task: {name: lis, n: [4, 6, 8], value_range: 32}
+model: {name: standard, d: [4, 8, 16, 32], layers: 1, heads: 1}
+train: {steps: 1000}
+seeds: [0, 1, 2]
+settle: {factor: 4, least: 2000, most: 16000, share: 100}
+search: staircase
+"""
+"""A grid that trains for longer what its answers depend on."""
+
+
 def simulated(*sets: str, text: str = GRID) -> Plan:
     return plan(parse_grid(text, "simulated.yaml", sets, Path()))
 

@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said(folder: Path, tmp_path: Path) -> None:
         sweepd.plan(grid, {"seedz": [0]}, results=tmp_path / "results")
 
 
-def test_a_plan_is_a_forecast(tmp_path: Path) -> None:
+def test_a_plan_is_an_estimate(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text("task: {name: lis, n: 4}\nmodel: {name: standard, d: 8}\n")
     found = sweepd.plan(grid, {"model.d": [8, 16], "seeds": [0]}, results=tmp_path / "results")

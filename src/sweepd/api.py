@@ -25,7 +25,7 @@ from sweepd.tabular import Table, table_of
 if TYPE_CHECKING:
     from sweepd.figures.kinds import Questions
     from sweepd.query.database import Answer, Views
-    from sweepd.run.launching import Forecast
+    from sweepd.run.launching import Estimate
     from sweepd.store.store import Store
 
 WhichCode = Literal["current", "all"]
@@ -231,24 +231,24 @@ def plan(
     overrides: Mapping[str, Any] | None = None,
     *,
     results: str | os.PathLike[str] = "sweepd-results",
-) -> Forecast:
+) -> Estimate:
     """Returns what a grid would run on this machine, how much of it is done, and what the rest
     costs. This runs no trial and spends nothing.
 
     overrides: fields in place of those of the file, such as `{"model.d": [8, 16]}`. Raises
     GridError if the grid is wrong.
 
-    >>> forecast = plan("grids/quickstart.yaml", {"model.d": [2, 4]})
-    >>> forecast.cells, forecast.trials, forecast.done
+    >>> estimate = plan("grids/quickstart.yaml", {"model.d": [2, 4]})
+    >>> estimate.cells, estimate.trials, estimate.done
     (16, 48, 0)
     """
     from sweepd.cluster import Local
     from sweepd.grid.spec import load_grid
-    from sweepd.run.launching import forecast, planned
+    from sweepd.run.launching import estimate, planned
     from sweepd.store.store import Store
 
     asked = load_grid(Path(grid), _settings(overrides))
-    return forecast(planned(asked, Store.find(os.fspath(results))), Local(kind="local"))
+    return estimate(planned(asked, Store.find(os.fspath(results))), Local(kind="local"))
 
 
 @dataclass(frozen=True)

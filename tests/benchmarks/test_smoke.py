@@ -83,6 +83,7 @@ LIBRARIES = {
     "curves.py",
     "filled.py",
     "pretended.py",
+    "printed.py",
     "processes.py",
     "slopes.py",
     "surfaces.py",

@@ -127,7 +127,7 @@ def test_nothing_passes_its_end_and_every_line_fits(
 
 
 def test_time_left_is_a_range_and_begins_as_the_forecast() -> None:
-    fresh = board({}, forecast=(10.0, 60.0), seconds=4.0)
+    fresh = board({}, estimate=(10.0, 60.0), seconds=4.0)
     assert amount(fresh).left == (6.0, 56.0)
     half = board({(4, 8, 0): ended(0.5), (4, 8, 1): ended(0.5)}, seconds=60.0)
     assert amount(half).trials_in_all == 8
@@ -229,4 +229,4 @@ def test_the_rows_of_a_loop_are_what_its_grid_minimises() -> None:
     text = str(drawn(found, 80, ""))
     assert "hidden    2    3" in text and "     4    ✓    ·" in text
     assert "hidden down, size across" in text and "as a smaller hidden does" in text
-    assert "years" not in line(replace(found, forecast=(1.0, inf), seconds=0.5))
+    assert "years" not in line(replace(found, estimate=(1.0, inf), seconds=0.5))

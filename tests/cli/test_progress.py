@@ -14,7 +14,7 @@ from sweepd.cli.progress import QUIET_SECONDS, Progress
 from sweepd.cluster import Local
 from sweepd.listing import duration
 from sweepd.run.driver import Launched
-from sweepd.run.launching import STARTUP_SECONDS, forecast, planned
+from sweepd.run.launching import STARTUP_SECONDS, estimate, planned
 from sweepd.search.ledger import Standing
 
 PLAN = simulated()
@@ -24,7 +24,7 @@ TRIALS = PLAN.trials
 def progress() -> Progress:
     made = planned(PLAN.grid, None)
     return Progress(
-        made.search, forecast(made, Local(kind="local")), "sweepd-results", "sweepd resume"
+        made.search, estimate(made, Local(kind="local")), "sweepd-results", "sweepd resume"
     )
 
 
@@ -61,7 +61,7 @@ def test_what_takes_the_time_before_the_first_step_is_said(
 
 
 def test_it_is_part_of_the_estimate() -> None:
-    expected = forecast(planned(PLAN.grid, None), Local(kind="local"))
+    expected = estimate(planned(PLAN.grid, None), Local(kind="local"))
     likely = expected.bill("likely")
     assert expected.expected.seconds_low == likely.seconds_low + STARTUP_SECONDS[0]
     assert expected.expected.seconds_high == likely.seconds_high + STARTUP_SECONDS[1]

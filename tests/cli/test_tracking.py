@@ -14,7 +14,7 @@ from sweepd.cli.progress import Progress
 from sweepd.cli.tracking import Told
 from sweepd.cluster import Local
 from sweepd.grid.spec import parse_grid
-from sweepd.run.launching import forecast, planned
+from sweepd.run.launching import estimate, planned
 
 GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: [4, 8], heads: 2}\nseeds: [0]\n"
 
@@ -22,7 +22,7 @@ GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: [4, 8], heads: 2}\ns
 def test_what_the_view_is_told_trackers_are_told() -> None:
     made = planned(parse_grid(GRID, "grid.yaml", [], Path()), None)
     first, second = made.plan.trials
-    told = Progress(made.search, forecast(made, Local(kind="local")), "results", "sweepd resume")
+    told = Progress(made.search, estimate(made, Local(kind="local")), "results", "sweepd resume")
     recorder = Recorder()
     told.told = Told([recorder], "s", lambda trial: f"{trial.task_name} {trial.model_name}")
     told.running(first, {"step": 10, "acc": None})

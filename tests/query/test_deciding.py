@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated import drive
+from simulated import SETTLING, drive
 
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
@@ -29,21 +29,12 @@ from sweepd.search.staircase import search_of
 from sweepd.search.stairs import Stair
 from sweepd.store.store import Store
 
-GRID = """
-name: s
-task: {name: lis, n: [4, 6, 8], value_range: 32}
-model: {name: standard, d: [4, 8, 16, 32], layers: 1, heads: 1}
-train: {steps: 1000}
-seeds: [0, 1, 2]
-settle: {factor: 4, least: 2000, most: 16000, share: 100}
-search: staircase
-"""
 TUNED = ("tune=[train.lr]", "train.lr=[0.001, 0.003, 0.01]")
 
 
 @cache
 def made(*sets: str) -> Plan:
-    return plan(parse_grid(GRID, "s.yaml", sets, Path()))
+    return plan(parse_grid(SETTLING, "s.yaml", sets, Path()))
 
 
 def truth(
@@ -195,7 +186,7 @@ def test_a_row_is_judged_by_the_options_of_its_own_sweep(tmp_path: Path) -> None
     """A later sweep of another task, which trains for few steps at most, changes nothing."""
     store = one_size(tmp_path, FLAT | PASSES)
     of_lis = "{name: lis, n: [4, 6, 8], value_range: 32}"
-    text = GRID.replace("name: s\n", "name: other\n")
+    text = SETTLING.replace("name: s\n", "name: other\n")
     text = text.replace(of_lis, "{name: edit_distance, n: [2]}").replace("steps: 1000", "steps: 9")
     text = text.replace("least: 2000", "least: 20").replace("most: 16000", "most: 36")
     other = plan(parse_grid(text, "other.yaml", (), Path()))

@@ -53,7 +53,7 @@ def row(**changed: Any) -> dict[str, Any]:
         ({**NO_PASS, "verdict": "above", "fail": 64, **UNKNOWN}, "> 64 (at 4000 steps) …"),
         ({**NO_PASS, "verdict": "above", "fail": None, **UNKNOWN}, "none …"),
         ({**NO_PASS, "verdict": "open", "fail": None, **UNKNOWN}, "–"),
-        ({**NO_PASS, "verdict": "open", "fail": 8, **UNKNOWN}, "– (8 fails at 4000 steps)"),
+        ({**NO_PASS, "verdict": "open", "fail": 8, **UNKNOWN}, "– (8 fails)"),
         ({"verdict": "not monotone", **UNKNOWN}, "16 !"),
         ({"value": 0.054371, "verdict": "at most"}, "≤ 0.05437"),
     ],

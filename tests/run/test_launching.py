@@ -27,7 +27,7 @@ from sweepd.run import launching
 from sweepd.run.driver import sweep_info
 from sweepd.run.launching import (
     cancel,
-    forecast,
+    estimate,
     per_trial,
     planned,
     saved_grid,
@@ -103,7 +103,7 @@ def test_recorded_steps_without_a_gpu_are_named(tmp_path: Path) -> None:
 
 def test_without_a_store_everything_is_to_be_run() -> None:
     made = planned(grid(), None)
-    expected = forecast(made, SITE)
+    expected = estimate(made, SITE)
     assert (expected.trials, expected.cells, expected.to_run) == (12, 6, 12)
     assert (expected.done, expected.failed, expected.other_code) == (0, 0, 0)
     assert expected.is_exact and list(made.notes(Resources())) == [
@@ -119,7 +119,7 @@ def test_flops_that_a_loop_does_not_state_are_unknown(
 ) -> None:
     (tmp_path / "mine.py").write_text(LOOP % stated)
     made = planned(parse_grid(LOOP_GRID, "loops.yaml", (), tmp_path), None)
-    expected = forecast(made, SITE)
+    expected = estimate(made, SITE)
     assert expected.to_run == 4 and expected.bill("grid").train_flops == train_flops
     assert (expected.expected.train_flops is None) == (train_flops is None)
     (tmp_path / "loops.yaml").write_text(LOOP_GRID)
@@ -158,13 +158,13 @@ def test_what_has_ended_is_not_to_be_run_again(store: Store) -> None:
     end(store, trials[:3], acc=0.5)
     end(store, trials[3:4], "failed")
     made = planned(grid(), store)
-    expected = forecast(made, SITE)
+    expected = estimate(made, SITE)
     assert (expected.done, expected.failed, expected.to_run) == (3, 1, 9)
     assert set(made.search.outcomes) == {trial.id for trial in trials[:3]}
 
 
-def test_a_forecast_in_one_row() -> None:
-    row = forecast(planned(grid("search=staircase"), None), SITE).row()
+def test_an_estimate_in_one_row() -> None:
+    row = estimate(planned(grid("search=staircase"), None), SITE).row()
     assert row["trials"] == row["grid_trials"] == 12
     assert row["to_run"] == round(row["likely_trials"]) <= 12
     assert row["least_trials"] <= row["likely_trials"] <= row["worst_trials"] <= 12
@@ -343,7 +343,7 @@ def trained(store: Store, sets: Sequence[str], number: int) -> list[dict[str, An
 def test_settling_is_priced_before_there_is_a_store(store: Store, search: str) -> None:
     settling = ["seeds=[0, 1, 2]", "settle={least: 2000, most: 4000}", f"search={search}"]
     grid = parse_grid(GRID, "small.yaml", settling, Path())
-    without = forecast(planned(grid, None), SITE).row()
-    with_empty = forecast(planned(grid, store), SITE).row()
+    without = estimate(planned(grid, None), SITE).row()
+    with_empty = estimate(planned(grid, store), SITE).row()
     assert without == with_empty
     assert without["settle_most_trials"] > 0

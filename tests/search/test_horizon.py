@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated import drive
+from simulated import SETTLING, drive
 
 from sweepd.grid.options import Goal, PassRule, Settle
 from sweepd.grid.plan import Plan, plan
@@ -42,19 +42,11 @@ from sweepd.store.schema import TRIALS
 GOAL = Goal("acc", ">", 0.9)
 SETTLE = Settle(factor=4, least=2000, most=16_000)
 SIZES, WIDTHS, RATES = (4, 6, 8), (4, 8, 16, 32), (1e-3, 3e-3, 1e-2)
-GRID = """
-name: simulated
-task: {name: lis, n: [4, 6, 8], value_range: 32}
-model: {name: standard, d: [4, 8, 16, 32], layers: 1, heads: 1}
-train: {steps: 1000}
-seeds: [0, 1, 2]
-settle: {factor: 4, least: 2000, most: 16000, share: 100}
-"""
 
 
 @cache
 def planned(search: str, *sets: str) -> Plan:
-    return plan(parse_grid(GRID, "simulated.yaml", [f"search={search}", *sets], Path()))
+    return plan(parse_grid(SETTLING, "simulated.yaml", [f"search={search}", *sets], Path()))
 
 
 def runs(*seeds: dict[int, float], total: int = 4096) -> Runs:

@@ -106,7 +106,7 @@ class Board:
     expected: tuple[float, float] | None = None
     """The number of trials and the training FLOPs that this launch is likely to run. If it is None,
     all planned trials count, except those in reserve and those that ended earlier."""
-    forecast: tuple[float, float] = (0.0, 0.0)
+    estimate: tuple[float, float] = (0.0, 0.0)
     """The least and the most seconds that this launch was expected to take."""
     seconds: float = 0.0
     """For how many seconds the launch has run. The launch itself counts from its first step, and
@@ -204,12 +204,12 @@ def amount(board: Board) -> Amount:
 
 def _left(board: Board, shares: Sequence[float]) -> tuple[float, float] | None:
     """Returns the least and the most seconds that are left. They follow from the rate so far,
-    counted in trials and in FLOPs. Before the first end they follow from the forecast. Returns None
-    if there is no finite forecast, or if its time has passed."""
+    counted in trials and in FLOPs. Before the first end they follow from the estimate. Returns None
+    if there is no finite estimate, or if its time has passed."""
     if min(shares) > 0 and board.seconds > 0:
         found = [board.seconds * (1 - share) / share for share in shares]
         return min(found), max(found)
-    low, high = board.forecast
+    low, high = board.estimate
     if not board.seconds < high < inf:
         return None
     return max(0.0, low - board.seconds), high - board.seconds

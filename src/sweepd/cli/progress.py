@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sweepd.cli.tracking import Told
     from sweepd.grid.trials import Trial
     from sweepd.listing import Row
-    from sweepd.run.launching import Forecast
+    from sweepd.run.launching import Estimate
     from sweepd.search.base import Search
     from sweepd.store.storage import Damaged
     from sweepd.store.sweeps import SweepInfo
@@ -63,7 +63,7 @@ class Progress:
     go_on: the command that continues the sweep.
     """
 
-    def __init__(self, search: Search, expected: Forecast, address: str, go_on: str) -> None:
+    def __init__(self, search: Search, expected: Estimate, address: str, go_on: str) -> None:
         plan, self.address, self.go_on = search.plan, address, go_on
         self.expected, self.metric = expected, plan.grid.goal.metric
         self.maker = BoardMaker(
@@ -120,7 +120,7 @@ class Progress:
         with self.guard:
             return self.maker.board(
                 expected=None if self.expected.is_exact else likely,
-                forecast=(bill.seconds_low, bill.seconds_high),
+                estimate=(bill.seconds_low, bill.seconds_high),
                 seconds=0.0 if self.began is None else time.monotonic() - self.began,
                 waiting=self.waiting,
             )

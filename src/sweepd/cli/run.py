@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sweepd.cluster import Cluster
     from sweepd.grid.spec import Grid
     from sweepd.run.driver import Launched
-    from sweepd.run.launching import Aim, Codes, Forecast, Planned
+    from sweepd.run.launching import Aim, Codes, Estimate, Planned
     from sweepd.search.base import Allowance, Search
     from sweepd.search.estimate import Bill
     from sweepd.store.store import Store
@@ -109,7 +109,7 @@ def plan(
 
     form = form_of(as_json, as_csv)
     asked, site = load_grid(grid, overrides or []), _site(cluster)
-    expected = _forecast(asked, site, _address(results, site), accept_code, probe)
+    expected = _estimate(asked, site, _address(results, site), accept_code, probe)
     if form == "table":
         _show(expected, cluster)
     else:
@@ -144,7 +144,7 @@ def launch(
         return
     site = _site(cluster)
     address = _address(results, site)
-    _show(_forecast(asked, site, address, accept_code), cluster)
+    _show(_estimate(asked, site, address, accept_code), cluster)
     if not isinstance(site, Local):
         print(f"\n{draft(site, asked, address, options.sent())}".rstrip())
 
@@ -229,7 +229,7 @@ def _launch(
     from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
     from sweepd.run import driver
-    from sweepd.run.launching import forecast, per_trial
+    from sweepd.run.launching import estimate, per_trial
     from sweepd.store.store import Store
 
     site = _site(cluster)
@@ -238,7 +238,7 @@ def _launch(
     promote = options.promote
     planned = _planned(grid, site, store, options.accept_code, "promote" if promote else "search")
     planned.search.allowance = options.allowance()
-    expected = forecast(planned, site)
+    expected = estimate(planned, site)
     something_to_do = bool(planned.search.wanted())
     if something_to_do:
         _announce(expected)
@@ -297,7 +297,7 @@ def _say_given_up(search: Search) -> None:
         )
 
 
-def _announce(expected: Forecast) -> None:
+def _announce(expected: Estimate) -> None:
     """Prints what a launch is about to run."""
     about = "" if expected.is_exact else "~"
     say(
@@ -387,14 +387,14 @@ def _planned(
     return made
 
 
-def _forecast(
+def _estimate(
     grid: Grid, site: Cluster, address: str, accept_code: bool, probe: bool = False
-) -> Forecast:
+) -> Estimate:
     """Returns what is left of a grid that is not to be run now, its times judged by a probe if one
-    is wanted. Where the store cannot be reached
-    from here nothing counts as done, since a plan needs neither network nor credentials."""
+    is wanted. Where the store cannot be reached from here nothing counts as done, since a plan
+    needs neither network nor credentials."""
     from sweepd.query.precision import precision_notes
-    from sweepd.run.launching import forecast, per_trial
+    from sweepd.run.launching import estimate, per_trial
     from sweepd.run.probe import probed
     from sweepd.store.store import Store
 
@@ -407,11 +407,11 @@ def _forecast(
     for note in precision_notes(made.plan):
         say(note)
     measured = probed(made, per_trial(grid, site), say) if probe else None
-    return forecast(made, site, measured)
+    return estimate(made, site, measured)
 
 
-def _show(expected: Forecast, cluster: Path | None) -> None:
-    """Prints a forecast for people: what is left of the grid, then of the staircase, then of
+def _show(expected: Estimate, cluster: Path | None) -> None:
+    """Prints an estimate for people: what is left of the grid, then of the staircase, then of
     settling."""
     from sweepd.run.launching import BILLS, SETTLING
 
@@ -441,7 +441,7 @@ def _show(expected: Forecast, cluster: Path | None) -> None:
         say(f"on {cluster}: {expected.slots} at once{_dollars(expected)}")
 
 
-def _dollars(expected: Forecast) -> str:
+def _dollars(expected: Estimate) -> str:
     low, high = expected.cost_low, expected.cost_high
     if math.isinf(high):
         return f", at least ${low:.2f}: how much more is not known; `max_dollars` limits it"

@@ -24,6 +24,7 @@ from sweepd.figures.panels import (
 )
 from sweepd.figures.style import Look, ordered
 from sweepd.listing import Row
+from sweepd.query.readable import failed_with
 
 if TYPE_CHECKING:
     import altair as alt
@@ -147,7 +148,7 @@ def _known(
             "size": f"{row['size']} (L = {row['L']})" if "L" in row else row.get("size"),
             "known": in_symbols(asked.expression, row),
             "forecast": row["holds_to"] is not None,
-            "tried": row["fail_steps"] and f"{row['fail_steps']} steps",
+            "tried": failed_with(row),
             "why": row["why"],
             "seeds": f"{row['passed']} of {row['seeds']} pass",
         }

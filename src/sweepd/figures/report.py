@@ -22,6 +22,7 @@ from sweepd.figures.style import ordered
 from sweepd.figures.training import one_cell
 from sweepd.listing import SHORT_ID, Row
 from sweepd.query.database import Views
+from sweepd.query.readable import failed_with
 from sweepd.statuses import STATUSES
 
 MOST_CURVES = 300
@@ -212,8 +213,7 @@ def _answer(asked: Asked, text: str) -> str:
             **{name: row[name] for name in group},
             "least value": in_symbols(asked.expression, row),
             "verdict": row["verdict"],
-            "failed with": row["fail_steps"] and f"{row['fail_steps']} steps",
-            "effort": row["effort"] and f"{row['effort']:.3g}",
+            "failed with": failed_with(row),
             "fails to": row["holds_to"] and f"{row['holds_to']} steps",
             "why": row["why"],
             "seeds that pass": f"{row['passed']} of {row['seeds']}",

@@ -87,18 +87,12 @@ class Ends:
         )
         if passed is None:
             return None
-        upto = [
-            point
-            for cell in row.passing
-            for point in cell.points
-            if point.steps <= passed.steps and _rest(cell, point) == _rest(cell, passed)
+        [at_its_rate] = [
+            same for cell in row.passing for same in _by_rate(cell).values() if passed in same
         ]
-        tried: dict[Any, list[Cell]] = defaultdict(list)
-        for number, cell in enumerate(row.deciding):
-            for point in cell.points:
-                tried[number, _rest(cell, point)].append(point)
-        spent = sum(map(self._longest, tried.values()))
-        return spent / whole if (whole := self._longest(upto)) and spent else None
+        whole = self._longest([point for point in at_its_rate if point.steps <= passed.steps])
+        spent = sum(self._longest(p) for cell in row.deciding for p in _by_rate(cell).values())
+        return spent / whole if whole and spent else None
 
     def _longest(self, points: Sequence[Cell]) -> float:
         """Returns the FLOPs of the longest run of each seed, of cells at one rate."""
@@ -208,17 +202,24 @@ def _line(views: Views, row: MinRow) -> LineKey:
 def _rates(cell: Cell, ended: Mapping[int, Mapping[int, Final]]) -> list[AtRate]:
     """Returns how the trials of a cell ended, for each combination of its nuisance values other
     than the steps. ended: how those of each point ended, by seed."""
-    by_rate: dict[Any, dict[int, dict[int, Final]]] = defaultdict(lambda: defaultdict(dict))
+    rates = []
+    for rest, points in _by_rate(cell).items():
+        runs: dict[int, dict[int, Final]] = defaultdict(dict)
+        for point in points:
+            for seed, final in ended.get(point.row["cell"], {}).items():
+                runs[seed][point.steps] = final
+        if runs:
+            rates.append(AtRate(_peak_lr(cell, dict(rest)), runs))
+    return rates
+
+
+def _by_rate(cell: Cell) -> dict[tuple[tuple[str, Any], ...], list[Cell]]:
+    """Returns the points of a cell by their nuisance values other than the steps."""
+    found: dict[tuple[tuple[str, Any], ...], list[Cell]] = defaultdict(list)
     for point in cell.points:
-        rest = _rest(cell, point)
-        for seed, final in ended.get(point.row["cell"], {}).items():
-            by_rate[rest][seed][point.steps] = final
-    return [AtRate(_peak_lr(cell, dict(rest)), runs) for rest, runs in by_rate.items()]
-
-
-def _rest(cell: Cell, point: Cell) -> tuple[tuple[str, Any], ...]:
-    """Returns the nuisance values of a cell's point other than its steps."""
-    return tuple((axis, point.row[axis]) for axis in cell.tuned if axis != "steps")
+        rest = tuple((axis, point.row[axis]) for axis in cell.tuned if axis != "steps")
+        found[rest].append(point)
+    return found
 
 
 def _peak_lr(cell: Cell, axes: Mapping[str, Any]) -> float:
@@ -259,13 +260,9 @@ def least_columns(grouping: Grouping, row: MinRow, decisive: bool) -> dict[str, 
 def _with_enough(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Returns the points of the grid with at least LEAST_SEEDS seeds. Those of one list belong to
     one cell and differ in their budgets alone."""
-    found: dict[Any, list[Cell]] = defaultdict(list)
-    for number, cell in enumerate(cells):
-        rest = [axis for axis in cell.tuned if axis != "steps"]
-        for point in cell.points:
-            if point.row["seeds"] >= LEAST_SEEDS:
-                found[number, *(point.row[axis] for axis in rest)].append(point)
-    return list(found.values())
+    every = (same for cell in cells for same in _by_rate(cell).values())
+    enough = ([point for point in same if point.row["seeds"] >= LEAST_SEEDS] for same in every)
+    return [same for same in enough if same]
 
 
 def _by_rules(value: Value, points: Sequence[list[Cell]], decisive: bool) -> list[Candidate]:

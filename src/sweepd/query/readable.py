@@ -36,6 +36,8 @@ MARKS = {
     "–": "not finished",
 }
 """What each mark means, in the order of the legend."""
+JUDGED = ("exact", "bracketed", "above")
+"""The verdicts whose `fail` is the value of the cell that decides the row."""
 PROSE = 80
 """The length of lines of text, in characters, where no width is given."""
 
@@ -100,11 +102,6 @@ def _row(row: Row, about: Iterable[str], close: bool | None = None) -> dict[str,
 def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
     """Returns a row of `min` for people. It says how hard the next smaller value was tried, and
     what is known of longer training."""
-    tried = [f"{row['fail_steps']} steps"] if row["fail_steps"] else []
-    if row["effort"] is not None:
-        tried.append(f"{row['effort']:.3g} times the FLOPs")
-    if tried and row["rates"] == 1:
-        tried.append("one rate")
     per_halving = ""
     if row.get("per_halving") is not None:
         low, high = row["per_halving_low"], row["per_halving_high"]
@@ -113,9 +110,20 @@ def _row_of_min(row: Row, about: Iterable[str]) -> dict[str, Any]:
         **_row(row, about, row["close"]),
         "value": at_most(row["value"]) if row["verdict"] == "at most" else row["value"],
         "passed": f"{row['passed']} of {row['seeds']}",
-        "failed with": "; ".join([", ".join(tried), row["why"]] if tried else [row["why"]]),
+        "failed with": "; ".join(filter(None, (failed_with(row), row["why"]))),
         "per halving": per_halving,
     }
+
+
+def failed_with(row: Row) -> str:
+    """Returns how hard a row's `fail` was tried. The text is empty where the deciding cell has
+    another value, as where the next smaller one is untried or unfinished."""
+    if row["verdict"] not in JUDGED:
+        return ""
+    tried = [f"{row['fail_steps']} steps"] if row["fail_steps"] else []
+    if row["effort"] is not None:
+        tried.append(f"{row['effort']:.3g} times the FLOPs")
+    return ", ".join([*tried, *(["one rate"] if tried and row["rates"] == 1 else [])])
 
 
 def _law(row: Row) -> dict[str, Any]:
@@ -175,7 +183,7 @@ def entry(row: Row) -> PivotEntry:
     # How hard the next smaller value was tried: in times the steps of the pass, if there is one.
     tried = ""
     effort: list[str] = []
-    if failed := row["fail_steps"]:
+    if verdict in JUDGED and (failed := row["fail_steps"]):
         passed = row["steps"]
         ends = [f"{end / passed:.3g}×" if passed else str(end) for end in (failed, holds) if end]
         ends[0] += "" if passed else " steps"
@@ -192,11 +200,11 @@ def entry(row: Row) -> PivotEntry:
         case "above":
             text, marks = "none", ["none"]
         case "open":
-            text, marks = f"–{fails}", ["–", *(["(fails)", *effort] if fail else [])]
+            text, marks = f"–{fails}", ["–", *(["(fails)"] if fail else [])]
         case "not monotone":
             text, marks = f"{value} !", ["!"]
     doubts = ["~"] if row["close"] else []
-    if verdict in ("exact", "bracketed", "above"):
+    if verdict in JUDGED:
         if row["why"] == UNCONFIRMED:
             doubts.append("*")
         elif holds is None:

@@ -47,7 +47,7 @@ CANCEL_POLL_SECONDS = 1.0
 
 
 class Site(Protocol):
-    """What a forecast needs to know of the place where the trials run: a cluster file."""
+    """What an estimate needs to know of the place where the trials run: a cluster file."""
 
     @property
     def per_trial(self) -> Resources: ...
@@ -106,7 +106,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Estimate:
     """What a search has still to run: counts of cells and trials, what is left by each of `BILLS`,
     how many trials run at once, and the cost in dollars of what is likely left."""
 
@@ -223,7 +223,7 @@ def planned(
     )
 
 
-def forecast(planned: Planned, site: Site, measured: tuple[float, float] | None = None) -> Forecast:
+def estimate(planned: Planned, site: Site, measured: tuple[float, float] | None = None) -> Estimate:
     """Returns what the search of a plan has still to run, and what that takes at a site. Its times
     are judged by the `measured` ratios, if any were (`bills`)."""
     plan = planned.plan
@@ -233,7 +233,7 @@ def forecast(planned: Planned, site: Site, measured: tuple[float, float] | None 
     likely = by_name.get("likely", by_name["grid"])
     at_once = min(slots, round(likely.trials))
     low, high = site.cost(resources, at_once, likely.seconds_low, likely.seconds_high)
-    return Forecast(
+    return Estimate(
         sweep=plan.grid.name,
         cells=sum(not trials[0].on_demand for trials in plan.cells),
         trials=planned.standing.trials,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.grid.placement import Resources
+from sweepd.grid.placement import Resources, torchs_share
 from sweepd.grid.trials import Trial
 from sweepd.run.launching import Planned
 from sweepd.search.estimate import trial_seconds
@@ -46,7 +46,8 @@ def probed(
         raise UserError("nothing to probe: no trial of a task and a model is left")
     torch.set_num_threads(max(1, int(resources.cpus)))
     if resources.gpus:
-        take_share(resources.gpus)
+        total = torch.cuda.get_device_properties(0).total_memory
+        take_share(torchs_share(resources.gpus, total))
     ratios = []
     for trials in kinds.values():
         trials.sort(key=lambda trial: (trial.train_flops or 0.0) / trial.train.steps)

@@ -63,6 +63,11 @@ class Run:
     def advance(self):
         raise SystemExit(3)
 """
+LEAVES = """
+class Run:
+    def advance(self):
+        raise GeneratorExit
+"""
 INTERRUPTS = """
 class Run:
     def advance(self):
@@ -72,6 +77,7 @@ GUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ends-its-data": (ENDS_ITS_DATA, {"status": "failed", "error": r"ends-its-data.py:18: .*Stop"}),
     "exits": (EXITS, {"status": "failed", "error": "exits.py:18: SystemExit: 3"}),
     "interrupts": (INTERRUPTS, {"status": "failed", "error": r"interrupts.py:18: KeyboardInterr"}),
+    "leaves": (LEAVES, {"status": "failed", "error": "leaves.py:18: GeneratorExit"}),
     "plain": (PLAIN, {"status": "completed", "acc": 0.5}),
     "starts-others": (STARTS_OTHERS, {"status": "completed", "acc": 0.25}),
     "threads": (WITH_THREADS, {"status": "completed", "acc": 0.5}),

@@ -91,7 +91,7 @@ def inspect(
                 place = error.place or _place(subject, looked_at, *CULPRITS[case.kind])
                 diverged = isinstance(error, Diverged)
                 yield Finding(*about, False, error.message, place, raised=diverged)
-            except (Exception, KeyboardInterrupt, SystemExit) as error:  # a user may raise anything
+            except BaseException as error:  # a user may raise anything
                 if frame := raised_at(error):
                     place, statement = f"{frame.filename}:{frame.lineno}", frame.line or ""
                 else:

@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +41,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
 """The files of commands in this folder, and which commands each of them has."""
 WITH_LAST_WORDS = ("ray", "wandb", "mlflow", "trackio")
 """Libraries that have something to do when a process ends."""
+LAST_WORDS_SECONDS = 60.0
+"""The most seconds that they are given, and what user code has registered with them."""
 
 
 class Sections(TyperGroup):
@@ -130,7 +133,10 @@ def program() -> NoReturn:
     if not isinstance(status, int):
         sys.exit(status)
     if any(name in sys.modules for name in WITH_LAST_WORDS):
-        atexit._run_exitfuncs()
+        # User code may have registered what never ends. Threads that are left do not count.
+        words = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+        words.start()
+        words.join(LAST_WORDS_SECONDS)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

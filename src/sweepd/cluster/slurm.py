@@ -62,7 +62,10 @@ alone=(unshare --user --map-current-user --pid --fork --kill-child --mount-proc)
 rm -f {folder}/code
 srun --no-kill "${{alone[@]}}" bash -c 'node; exit' &
 ray=$!
-while kill -0 "$ray" 2> /dev/null; do wait "$ray"; done
+# A driver that has not begun when USR1 comes hears nothing. So it is asked again until it ends.
+while kill -0 "$ray" 2> /dev/null; do
+  if [ "$again" ]; then sleep 10; eval {cancel}; else wait "$ray"; fi
+done
 [ "$again$(cat {folder}/code)" = yes130 ] && scontrol requeue "$SLURM_JOB_ID" && exit
 cp {folder}/code {folder}/exit || echo 3 > {folder}/exit # no driver ran
 """

@@ -374,7 +374,7 @@ class Attempt:
                 yield
         except EnvironmentFailure:
             raise
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # a user may raise anything
+        except BaseException as error:  # a user may raise anything
             account = str(error) if isinstance(error, UserError) else traceback.format_exc()
             self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", described(error))

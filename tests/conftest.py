@@ -18,6 +18,10 @@ os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported, here and in 
 """Models of tests are tiny. Threads would wait for one another, and more so where several tests run
 side by side: a step then takes up to twenty times the processor time."""
 
+os.fsync = lambda fd: None
+"""What a test writes need not outlast a power cut, and thousands of small files wait long for the
+disk. What would be lost without this call is tested by bookkeeping (`torture/crash.py`)."""
+
 gc.set_threshold(100_000, 50, 10)
 
 

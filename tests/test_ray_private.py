@@ -228,3 +228,11 @@ def test_private_parts_are_used_in_one_file_only() -> None:
     private = re.compile(r"\bray[\w.]*\._private\b|temporary_state|_py_driver_sys_path")
     users = {path.name for path in SOURCE.rglob("*.py") if private.search(path.read_text())}
     assert users == {"ray_private.py"}
+
+
+def test_ray_marks_the_exit_of_a_worker_that_it_tells_to_end() -> None:
+    raylet: Any = ray._raylet
+    with pytest.raises(SystemExit) as told:
+        raylet.raise_sys_exit_with_custom_error_message("SIGTERM", exit_code=1)
+    assert ray_private.is_told_to_end(told.value)
+    assert not ray_private.is_told_to_end(SystemExit(1))

@@ -198,6 +198,15 @@ _NOT_STARTED = "have not registered within the timeout"
 _MOST_SAID = 1000
 
 
+def is_told_to_end(error: BaseException) -> bool:
+    """Returns whether Ray has raised an error in a worker that got a SIGTERM, as when its node is
+    taken away. It is a SystemExit like a user's own.
+
+    There is no public sign of it. Without the private part it passes for a user's own.
+    """
+    return hasattr(error, "ray_terminate_msg")
+
+
 def actor_of(tune_trial: Any) -> Any:
     """Returns the handle of the actor that runs one of Tune's trials.
 

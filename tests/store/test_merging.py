@@ -85,7 +85,7 @@ def merged(ours: Store, theirs: Store, **renamed: str) -> tuple[Counter[str], li
 def rows(store: Store) -> tuple[Counter[Any], Counter[Any]]:
     """Endings and rows of metrics, without the numbers of their attempts; as they lie, so that what
     is there twice counts twice."""
-    ended = store._trials._find(None, list).tables
+    ended = store._trials._find(None, whole=True).tables
     lying = store.live_metrics().table.to_pylist()
     return (
         Counter((r["id"], r["host"], r["status"]) for t in ended for r in t.to_pylist()),

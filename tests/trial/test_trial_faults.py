@@ -59,6 +59,25 @@ def test_errors_and_rubbish_fail(folder: Path, fault: str) -> None:
     assert "Traceback" in log and len(log) < 3 * MOST_TOLD
 
 
+def test_a_worker_that_is_told_to_end_ends_and_its_trial_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's handler of SIGTERM raises this wherever the worker stands. A user's own SystemExit is
+    an error as any other."""
+    store = Store.create(str(tmp_path))
+    for told, status in ((SystemExit(1), "failed"), (SystemExit(1), None)):
+        running = faults.attempt(store, 1001)
+        monkeypatch.setattr(running.training, "train_step", lambda told=told: faulty.fail(told))
+        if status:
+            running.advance(1.0)
+        else:
+            told.ray_terminate_msg = "SIGTERM"  # type: ignore[attr-defined]
+            with pytest.raises(SystemExit):
+                running.advance(1.0)
+        assert running.status == status
+    assert store.read_trials().table.num_rows == 1
+
+
 def test_a_flood_of_output_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "FLUSH_SECONDS", 0.0)
     store, made = run(folder, "Flood")

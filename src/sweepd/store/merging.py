@@ -24,7 +24,7 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import RAN
 from sweepd.store.endings import statuses
 from sweepd.store.names import Checkpoint, records
-from sweepd.store.parquet import NAME, Footer, load, replaces
+from sweepd.store.parquet import NAME, load
 from sweepd.store.schema import BOOL, TEXT, TRIALS, column, with_column
 from sweepd.store.storage import (
     DIGEST_LENGTH,
@@ -121,16 +121,16 @@ def _metrics(ours: MergeSide, theirs: MergeSide) -> Iterator[MergeStep]:
     theirs.damaged += their_damaged
     broken = {one.path.rpartition("/")[2]: one for one in our_damaged}
     there = ours.metrics.names(broken.keys())
-    copied: list[File] = []
-    for file, content in contents.items():
-        held = content.replaces if isinstance(content, Footer) else replaces(content.schema)
+    copied: dict[File, int] = {}
+    for content in contents:
+        file, held = content.file, content.replaces
         is_here = file.name in there or (held and there.issuperset(held))
         if is_here and file.name not in broken:
             continue
         broken.pop(file.name, None)
         # A file of ours by one of these names is the same if its content determines the name.
         if all(NAME.fullmatch(name) for name in (file.name, *held)):
-            copied.append(file)
+            copied[file] = content.rows
             continue
         table = load(theirs.folder, f"metrics/{file.name}", theirs.metrics.layout)
         assert not isinstance(table, Damaged)
@@ -138,16 +138,10 @@ def _metrics(ours: MergeSide, theirs: MergeSide) -> Iterator[MergeStep]:
         if name not in there:
             add = partial(ours.metrics.add, name, data)
             yield MergeStep("rows of metrics", table.num_rows, add)
-    rows = {
-        file.name: content.rows if isinstance(content, Footer) else content.num_rows
-        for file, content in contents.items()
-    }
     for batch in batches(copied):
         paths = [f"metrics/{file.name}" for file in batch]
-        count = sum(rows[file.name] for file in batch)
-        yield MergeStep(
-            "rows of metrics", count, partial(_move, ours.folder, theirs.folder, *paths)
-        )
+        bring = partial(_move, ours.folder, theirs.folder, *paths)
+        yield MergeStep("rows of metrics", sum(copied[file] for file in batch), bring)
     ours.damaged += broken.values()
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
-from sweepd.store.schema import FLOAT, INT, NULL, Layout, with_one_of
+from sweepd.store.schema import FLOAT, INT, NULL, Layout
 from sweepd.store.storage import (
     DIGEST_LENGTH,
     Damaged,
@@ -37,17 +37,18 @@ _NUMBERS = {NULL, INT, FLOAT}
 
 
 @dataclass(frozen=True)
-class Footer:
-    """What the end of a file tells of it.
+class Content:
+    """What is in a file.
 
-    rows: how many it has. replaces: the names of the files that it replaces. axes: its columns
-    besides the fixed ones.
+    rows: how many it has. replaces: the names of the files that it replaces. table: its rows, or
+    None where only its end was read. axes: in that case, its columns besides the fixed ones.
     """
 
     file: File
     rows: int
     replaces: tuple[str, ...]
-    axes: tuple[str, ...]
+    table: pa.Table | None
+    axes: tuple[str, ...] = ()
 
 
 class Reader(io.RawIOBase):
@@ -113,71 +114,57 @@ def load(
         return Damaged(folder.where(name), str(error).partition("\n")[0])
 
 
-def footer(folder: Folder, below: str, file: File, layout: Layout) -> Footer | pa.Table | Damaged:
-    """Returns what the end of a file tells of it. Its rows are not looked at (`verify` does).
-
-    A file is read whole if it is not named by a digest, or if DuckDB could not scan it, since it
-    has columns of other types. Raises the errors of `load`.
-    """
+def look(
+    folder: Folder, below: str, file: File, layout: Layout, *, whole: bool
+) -> Content | Damaged:
+    """Returns what is in a file. whole: whether its rows are read. Otherwise only its end is, if it
+    is named by a digest, and if DuckDB can scan it, since its columns have the types of `layout`.
+    Raises the errors of `load`."""
     path = f"{below}/{file.name}"
-    if not NAME.fullmatch(path):
-        return load(folder, path, layout)
     try:
-        parquet = pq.ParquetFile(Reader(folder, path, file.size))
-        schema = parquet.schema_arrow
-        types = {field.name: field.type for field in schema}
-        axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
-        if not layout.fixed.items() <= types.items() or not _NUMBERS.issuperset(axes.values()):
-            return load(folder, path, layout)
-        return Footer(file, parquet.metadata.num_rows, tuple(replaces(schema)), tuple(axes))
+        if not whole and NAME.fullmatch(path):
+            parquet = pq.ParquetFile(Reader(folder, path, file.size))
+            schema = parquet.schema_arrow
+            types = {field.name: field.type for field in schema}
+            axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
+            if layout.fixed.items() <= types.items() and _NUMBERS.issuperset(axes.values()):
+                rows = parquet.metadata.num_rows
+                return Content(file, rows, tuple(replaces(schema)), None, tuple(axes))
     except (FileNotFoundError, Unreachable):
         raise
     except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
         return Damaged(folder.where(path), str(error).partition("\n")[0])
+    table = load(folder, path, layout, file.version)
+    if isinstance(table, Damaged):
+        return table
+    return Content(file, table.num_rows, tuple(replaces(table.schema)), table)
 
 
 def verify(folder: Folder, below: str, file: File, layout: Layout) -> Damaged | None:
     """Reads every byte of a file, a large one in parts, and returns what is wrong with it. Raises
     the errors of `load`."""
     path = f"{below}/{file.name}"
-    if not NAME.fullmatch(path):  # put there by other means: only its rows tell
-        loaded = load(folder, path, layout)
-        return loaded if isinstance(loaded, Damaged) else None
+    state, reader = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2), Reader(folder, path, file.size)
     try:
-        state, reader = (
-            hashlib.blake2b(digest_size=DIGEST_LENGTH // 2),
-            Reader(folder, path, file.size),
-        )
-        while data := reader.read(CHUNK):
+        while NAME.fullmatch(path) and (data := reader.read(CHUNK)):
             state.update(data)
         _check_digest(path, state)
+    except (FileNotFoundError, Unreachable):
+        raise
     except (EnvironmentFailure, OSError, ValueError) as error:
-        if isinstance(error, FileNotFoundError | Unreachable):
-            raise
         return Damaged(folder.where(path), str(error).partition("\n")[0])
-    end = footer(folder, below, file, layout)
-    return end if isinstance(end, Damaged) else None
+    found = look(folder, below, file, layout, whole=False)
+    return found if isinstance(found, Damaged) else None
 
 
-def read_groups(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
-    """Returns the rows of an examined file that are filed by one of these values. Only the row
-    groups that may hold them are read. Raises EnvironmentFailure if they cannot be read."""
+def read_filed_by(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
+    """Returns the rows of a file that are filed by one of these values. Only the row groups that
+    may hold them are read. Raises EnvironmentFailure if they cannot be read."""
     try:
-        parquet = pq.ParquetFile(reader, page_checksum_verification=True)
-        column = parquet.schema_arrow.get_field_index(layout.filed_by)
-        spans = [
-            parquet.metadata.row_group(group).column(column).statistics
-            for group in range(parquet.num_row_groups)
-        ]
-        groups = [
-            group
-            for group, span in enumerate(spans)
-            if span is None
-            or not span.has_min_max
-            or any(span.min <= value <= span.max for value in wanted)
-        ]
-        table = layout.conform(parquet.read_row_groups(groups, use_threads=False))
-        return with_one_of(table, layout.filed_by, wanted)
+        filters = [(layout.filed_by, "in", list(wanted))]
+        return layout.conform(
+            pq.read_table(reader, filters=filters, page_checksum_verification=True)
+        )
     except (OSError, ValueError, pa.ArrowException) as error:
         where = reader.folder.where(reader.path)
         raise EnvironmentFailure(

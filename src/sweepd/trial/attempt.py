@@ -28,6 +28,7 @@ from sweepd.grid.placement import Resources
 from sweepd.grid.settings import Train
 from sweepd.grid.trials import Trial
 from sweepd.grid.user_files import raised_at
+from sweepd.ray_private import is_told_to_end
 from sweepd.statuses import DONE
 from sweepd.store.names import Checkpoint
 from sweepd.store.store import Store
@@ -375,6 +376,8 @@ class Attempt:
         except EnvironmentFailure:
             raise
         except BaseException as error:  # a user may raise anything
+            if is_told_to_end(error):  # which is no fault of the trial
+                raise
             account = str(error) if isinstance(error, UserError) else traceback.format_exc()
             self._log(account[:MOST_TOLD] + account[MOST_TOLD:][-MOST_TOLD:])
             self._end("failed", described(error))

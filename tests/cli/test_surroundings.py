@@ -88,6 +88,17 @@ def test_a_program_ends_at_once_where_nothing_has_last_words(
     assert json.loads(listed)[0]["name"] if code == 0 else "a question is" in done.stderr
 
 
+def test_last_words_that_never_end_are_cut_off() -> None:
+    """User code may register what waits for ever."""
+    endless = "import threading; atexit.register(threading.Event().wait)"
+    text = LAST_WORDS.replace("LIBRARY", f"sys.modules['wandb'] = types.ModuleType('w'); {endless}")
+    text = text.replace(
+        "program()\n", "import sweepd.cli as cli; cli.LAST_WORDS_SECONDS = 1\nprogram()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text, "tasks"], capture_output=True, timeout=60)
+    assert done.returncode == 0 and b"lookup" in done.stdout
+
+
 def test_a_locale_that_lacks_a_character_gets_a_question_mark(results: Path) -> None:
     done = run(f"sweepd query '{QUESTION}'", results.parent, PYTHONIOENCODING="latin-1")
     assert done.returncode == 0, done.stderr

@@ -34,6 +34,7 @@ DIFFERENCE = r"\d+\.\d\d times \("
 """A ratio with its spread."""
 QUICK = [
     ("attention.py --rounds 1 --longest 23", r"sparse +23 .*\n.*linear +23 "),
+    ("bucket.py --trials 100", r"first look: 2,000 files.*\nthe next look: .* files"),
     ("inference.py laws --repetitions 2", r"truth +constant(.*\n)+plateau "),
     ("questions.py small --rounds 1", rf"query, small .*{DIFFERENCE}"),
     ("scale.py fleet --trials 50 --nodes 2", r"slots' time trained.*driver busy"),

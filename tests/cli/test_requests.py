@@ -76,4 +76,4 @@ def test_what_has_not_changed_is_not_fetched_again(s3: Proxy, bucket: str) -> No
     assert store.read_plans().table.num_rows == 2 * trials // SWEEPS
     fetched = [path.rpartition("/results/")[2] for _, path in s3.requests if "list" not in path]
     assert fetched[1:] == ["sweeps/s1/sweep.json", "sweeps/s1/plan.parquet"]
-    assert fetched[0].startswith("trials/ff-")
+    assert fetched[0].startswith("trials/") and "-ff-" in fetched[0]

@@ -92,7 +92,7 @@ def test_a_request_to_cancel_waits_for_no_listing(
     monkeypatch.setattr(driver, "COMPACTION_SECONDS", 0.0)
     listing, listed = threading.Event(), threading.Event()
 
-    def compact(self: Store, at_least: int) -> int:
+    def compact(self: Store, at_least: int, newer: bool = False) -> int:
         listing.set()
         assert listed.wait(30)
         return 0

@@ -66,6 +66,13 @@ def test_listings_go_down_in_order_and_only_where_asked(folder: Folder) -> None:
     assert folder.where("ab/1") == f"{folder.address}/ab/1"
 
 
+def test_a_listing_may_begin_after_a_name(folder: Folder) -> None:
+    for name in ("a/1-x", "a/2-x", "a/3-x", "b/4-x"):
+        folder.put(name, b"1")
+    assert [file.name for file in folder.files("a", "2")] == ["2-x", "3-x"]
+    assert [file.name for file in folder.files("a", "2-x")] == ["3-x"]
+
+
 def test_a_version_tells_a_change(folder: Folder) -> None:
     folder.put("x", b"1")
     [before] = folder.files()

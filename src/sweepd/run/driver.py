@@ -190,12 +190,12 @@ def _compact(store: Store, over: threading.Event, note: Note) -> None:
     while not over.wait(pause):
         began = time.monotonic()
         try:
-            store.compact(FILES_WHILE_RUNNING)
+            store.compact(FILES_WHILE_RUNNING, newer=True)
         except EnvironmentFailure:
             pass  # as above
         except Exception as error:  # the sweep goes on without it
             note(f"files cannot be compacted, which is tried again: {error!r}")
-        # Of a million objects on S3 a listing alone takes minutes.
+        # Of a million objects on S3 the first listing alone takes minutes.
         pause = max(COMPACTION_SECONDS, (time.monotonic() - began) / COMPACTION_SHARE)
 
 

@@ -154,8 +154,8 @@ class ObjectFolder:
 
         return self._trying("read", name, get)
 
-    def files(self, below: str = "") -> list[File]:
-        return [file for file in self._list(below) if not is_aside(file.name)]
+    def files(self, below: str = "", after: str = "") -> list[File]:
+        return [file for file in self._list(below, after) if not is_aside(file.name)]
 
     def asides(self) -> list[File]:
         return [file for file in self._list("") if is_aside(file.name)]
@@ -214,8 +214,9 @@ class ObjectFolder:
         if names:
             self._trying("delete", min(names), delete)
 
-    def _list(self, below: str) -> list[File]:
+    def _list(self, below: str, after: str = "") -> list[File]:
         skipped = len(below) + 1 if below else 0
+        offset = (f"{below}/{after}" if below else after) if after else None
 
         def listed() -> list[File]:
             return [
@@ -225,7 +226,7 @@ class ObjectFolder:
                     meta["last_modified"].timestamp(),
                     meta["e_tag"],
                 )
-                for page in obstore.list(self._store, below or None)
+                for page in obstore.list(self._store, below or None, offset=offset)
                 for meta in page
             ]
 

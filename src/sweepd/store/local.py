@@ -80,8 +80,8 @@ class LocalFolder:
 
         return self._read(name, read_part)
 
-    def files(self, below: str = "") -> list[File]:
-        return [file for file in self._walk(below) if not is_aside(file.name)]
+    def files(self, below: str = "", after: str = "") -> list[File]:
+        return [file for file in self._walk(below, after) if not is_aside(file.name)]
 
     def asides(self) -> list[File]:
         return [file for file in self._walk("") if is_aside(file.name)]
@@ -116,7 +116,7 @@ class LocalFolder:
             except OSError as error:
                 raise _failure("delete", self.path(name), error) from error
 
-    def _walk(self, below: str) -> list[File]:
+    def _walk(self, below: str, after: str = "") -> list[File]:
         root = self.path(below)
         found, waiting = [], [root]
         while waiting:
@@ -127,8 +127,8 @@ class LocalFolder:
                         if entry.is_dir(follow_symlinks=False):
                             waiting.append(Path(entry.path))
                             continue
-                        file = _file(entry, entry.path.removeprefix(f"{root}/"))
-                        if file:
+                        name = entry.path.removeprefix(f"{root}/")
+                        if name > after and (file := _file(entry, name)):
                             found.append(file)
             except FileNotFoundError:
                 continue

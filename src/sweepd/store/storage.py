@@ -95,9 +95,9 @@ class Folder(Protocol):
         ends. Raises FileNotFoundError if there is no such object. Several threads may call it at
         once."""
 
-    def files(self, below: str = "") -> list[File]:
-        """Returns all that lies in a folder or below, sorted by name. Returns nothing if there is
-        no such folder."""
+    def files(self, below: str = "", after: str = "") -> list[File]:
+        """Returns all that lies in a folder or below, sorted by name, or only what comes after a
+        name. Returns nothing if there is no such folder."""
 
     def asides(self) -> list[File]:
         """Returns what writers are writing, or left behind when they died."""

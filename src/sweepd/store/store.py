@@ -189,15 +189,16 @@ class Store(SweepFolder):
             )
         return str(matching[0])
 
-    def compact(self, at_least: int = 2) -> int:
+    def compact(self, at_least: int = 2, newer: bool = False) -> int:
         """Merges new files of endings, and those of metrics, where there are at least `at_least`.
-        Returns how many were merged.
+        Returns how many were merged. newer: list only what came since the last time, as
+        `TableFolder.compact` does.
 
         Only the driver of a sweep calls this. Raises EnvironmentFailure if it no longer is the
         driver. The files that are replaced stay until `gc`.
         """
         self._locks.confirm()
-        merged = self._trials.compact(at_least) + self._metrics.compact(at_least)
+        merged = sum(it.compact(at_least, newer) for it in (self._trials, self._metrics))
         if merged:  # else the memory that Arrow holds grows with each time
             pa.default_memory_pool().release_unused()
         return merged

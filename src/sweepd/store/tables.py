@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,8 +25,11 @@ from sweepd.store.schema import METRICS, Layout, with_one_of
 from sweepd.store.storage import READERS, Damaged, File, Folder, digest, each
 
 COMPACTED, ROWS = "compacted", "rows"
-"""The beginnings of file names. A file whose rows share one value of `Layout.filed_by`, if that is
-a hash, begins with this hash instead of `rows`."""
+"""What file names say of their rows. Where these share one value of `Layout.filed_by`, if that is a
+hash, a name has this hash instead of `rows`."""
+LATE_SECONDS = 300.0
+"""The seconds by which a file may come later than its name says, since it was long under way or the
+clock of its writer is slow. One that is later still is compacted at the end of the launch."""
 _HASH = re.compile(r"[0-9a-f]{1,100}")
 TOGETHER, TOGETHER_BYTES = 1000, 2**23
 """The number of files, and of bytes, after which the tables read so far are joined. A table of one
@@ -83,7 +87,8 @@ class TableFolder:
     """The files that hold the rows of one kind.
 
     A file's name ends in a digest of its bytes. So a reader knows a damaged file before parsing
-    it, and no two files differ under one name. A file put there by other means is read too.
+    it, and no two files differ under one name. That of a file which was not compacted begins with
+    its second, so that new files can be listed alone. A file put there by other means is read too.
     """
 
     def __init__(self, folder: Folder, layout: Layout) -> None:
@@ -91,6 +96,8 @@ class TableFolder:
         self._known: set[str] = set()
         """The names of the compacted files that this process has seen, and of those that they
         replace."""
+        self._compacted_to = ""
+        """A beginning of names. Of the files before it all were compacted that were there then."""
 
     def write(self, rows: Collection[Row]) -> None:
         """Adds rows as one new file. Raises EnvironmentFailure if that fails, and ValueError for
@@ -100,10 +107,12 @@ class TableFolder:
             values = set(table[self.layout.filed_by].to_pylist())
             only = values.pop()
             named = not values and only is not None and _HASH.fullmatch(only)
-            self._put(only if named else ROWS, table)
+            data = to_parquet(table)
+            name = f"{time.time():010.0f}-{only if named else ROWS}-{digest(data)}.parquet"
+            self.add(name, data)
 
     def add(self, name: str, data: bytes) -> None:
-        """Adds a file that `pack` returned."""
+        """Adds a file."""
         self.folder.put(f"{self.layout.name}/{name}", data)
 
     def pack(self, table: pa.Table, replaced: Sequence[str] = ()) -> tuple[str, bytes]:
@@ -155,15 +164,20 @@ class TableFolder:
         rest = [it for it in _readable(contents) if it.file.name not in replaced]
         return rest, list(damaged.values())
 
-    def compact(self, at_least: int = 2) -> int:
+    def compact(self, at_least: int = 2, newer: bool = False) -> int:
         """Writes the rows of all readable files that were not compacted before as one file that
         replaces them, or as several of about `MOST_ROWS`. Returns how many they replace. With
         fewer than `at_least`, nothing is done.
 
         What is replaced stays until it is deleted (`replaced`). Only one process at a time should
         call this. Two at once waste space but do no harm.
+
+        newer: list only the files that came since this process last compacted, which are few among
+        millions.
         """
-        new = [file for file in self._files() if file.name not in self._known]
+        began = time.time()
+        files = self._files(self._compacted_to if newer else "")
+        new = [file for file in files if file.name not in self._known]
         if len(new) < at_least:  # known without reading any file
             return 0
         found, count = _Found(), 0
@@ -173,7 +187,7 @@ class TableFolder:
             new = [file for file in new if file.name not in self._known]
             if len(new) < at_least:
                 return 0
-            for batch in batches(new):  # in the order of their names: a trial's rows lie together
+            for batch in batches(sorted(new, key=_filed_by)):  # a trial's rows lie together
                 self._add(found, self._look(batch, whole=True))
                 if found.rows >= MOST_ROWS:
                     count += self._replace(found)
@@ -182,6 +196,7 @@ class TableFolder:
             return count  # another process is at it
         if count or len(found.names) >= at_least:
             count += self._replace(found)
+            self._compacted_to = f"{began - LATE_SECONDS:010.0f}"
         return count
 
     def replaced(self, written_until: float) -> list[File]:
@@ -204,12 +219,8 @@ class TableFolder:
             return []  # another process is deleting them
         return [file for file in files if file.name in readable]
 
-    def _put(self, prefix: str, table: pa.Table) -> None:
-        data = to_parquet(table)
-        self.folder.put(f"{self.layout.name}/{prefix}-{digest(data)}.parquet", data)
-
-    def _files(self) -> list[File]:
-        found = self.folder.files(self.layout.name)
+    def _files(self, after: str = "") -> list[File]:
+        found = self.folder.files(self.layout.name, after)
         return [f for f in found if f.name.endswith(".parquet") and "/" not in f.name]
 
     def _reader(self, file: File) -> Reader:
@@ -228,7 +239,7 @@ class TableFolder:
     def _find(self, only: Collection[str] | None, whole: bool | None = None) -> _Found:
         """Returns what is in all files, or in those that may hold rows of some trials. whole: as of
         `_look`. Raises EnvironmentFailure if files keep disappearing."""
-        prefixes = None if only is None else {*only, ROWS}
+        prefixes = None if only is None else {*only, ROWS, ""}
         for _ in range(_LISTINGS):
             files, found = self._files(), _Found()
             try:
@@ -236,7 +247,8 @@ class TableFolder:
                 replaced = _replaced_by(compacted)
                 self._add(found, {n: it for n, it in compacted.items() if n not in replaced})
                 rest = [f for f in files if f.name not in replaced and f.name not in compacted]
-                rest = [file for file in rest if _may_hold(file.name, prefixes)]
+                if prefixes is not None:
+                    rest = [file for file in rest if _filed_by(file) in prefixes]
                 small = self._small(rest, whole)
                 for batch in batches(file for file in rest if file.name in small):
                     self._add(found, self._look(batch, whole=True))
@@ -315,8 +327,8 @@ def _replaced_by(contents: _Contents) -> set[str]:
     return {name for it in _readable(contents) for name in it.replaces}
 
 
-def _may_hold(name: str, prefixes: Collection[str] | None) -> bool:
-    """Returns whether a file so named may hold wanted rows. If `prefixes` is None, those of all
-    files are wanted."""
-    match = NAME.fullmatch(name)
-    return prefixes is None or match is None or match["prefix"] in prefixes
+def _filed_by(file: File) -> str:
+    """Returns what all rows of a file have in common, as its name says. It is `ROWS` where that is
+    nothing, and "" where the name does not say it."""
+    match = NAME.fullmatch(file.name)
+    return match["prefix"].rpartition("-")[2] if match else ""

@@ -88,6 +88,7 @@ def test_what_is_missing_is_told_and_nothing_is_started(
         account.refused["RunInstances"] = said
     elif said == "quota":
         account.quota = 2.0
+        path.write_text(path.read_text().replace("max_workers: 8", "max_workers: 32"))
     elif said == "no role":
         boto3.client("iam", "us-west-2").delete_role(RoleName=SPOT_ROLE)
     elif said == "no profile":
@@ -105,6 +106,7 @@ def test_what_is_missing_is_told_and_nothing_is_started(
         answer = sweepd("cluster", "up", str(path), "--yes")
         assert answer.code == 3 and "nothing was started:\n" in answer.err, answer
         assert f"{check}: " in answer.err and told in answer.err
+        assert ("up to 33 nodes will each install" in answer.err) == (said == "quota")
         account.refused.clear()
         assert not boto3.client("ec2", "us-west-2").describe_instances()["Reservations"]
 

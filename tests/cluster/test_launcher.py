@@ -26,7 +26,8 @@ from waiting import wait_until
 from sweepd.cluster import autoscaler, load_cluster
 from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Work
-from sweepd.cluster.launcher import GCP, Cloud, OnPrem
+from sweepd.cluster.gcp import GCP
+from sweepd.cluster.launcher import Cloud, OnPrem
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.grid.placement import Nodes, Resources
 from sweepd.grid.yamlfile import GridError

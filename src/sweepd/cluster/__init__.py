@@ -15,9 +15,10 @@ from pydantic import ValidationError
 from sweepd.closest import closest
 from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Check, Local, Remote
+from sweepd.cluster.gcp import GCP
 from sweepd.cluster.jobs import Address
 from sweepd.cluster.kuberay import KubeRay
-from sweepd.cluster.launcher import GCP, OnPrem
+from sweepd.cluster.launcher import OnPrem
 from sweepd.cluster.slurm import Slurm
 from sweepd.grid.yamlfile import GridError, Keys, parse, read
 

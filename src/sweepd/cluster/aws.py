@@ -55,11 +55,12 @@ class AWS(Cloud):
 
     def checks(self) -> Iterator[Check]:
         yield from super().checks()
+        unseen = "permissions, images, quotas and the role for spot were not looked at"
         try:
             import boto3
             from botocore.exceptions import BotoCoreError, ClientError
         except ImportError as error:
-            yield Check("boto3", False, f"{error}: `pip install 'sweepd[aws]'`")
+            yield Check("boto3", False, f"{error}: `pip install 'sweepd[aws]'`; {unseen}")
             return
         section = autoscaler.prepared(self.config())["available_node_types"]
         provider = self.ray["provider"]
@@ -68,7 +69,7 @@ class AWS(Cloud):
             session = boto3.Session(**where)
             who = session.client("sts").get_caller_identity()["Arn"]
         except (BotoCoreError, ClientError) as error:
-            yield Check("credentials", False, f"{error}; `aws configure` sets them")
+            yield Check("credentials", False, f"{error}; `aws configure` sets them; {unseen}")
             return
         yield Check("credentials", True, who)
         for name, one in section.items():

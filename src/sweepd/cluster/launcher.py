@@ -1,5 +1,5 @@
 """Clusters that Ray's own launcher brings up, by `ray up` over SSH, with its autoscaler on the
-head: Google Cloud, machines of one's own, and what they have in common with Amazon's (aws.py)."""
+head: machines of one's own, and what they have in common with clouds (aws.py, gcp.py)."""
 
 from __future__ import annotations
 
@@ -298,6 +298,10 @@ down once no raylet has run there for ten minutes, or since its start for `first
 machine goes on costing whose setup failed, or whose head is gone."""
 
 
+MANY_NODES = 20
+"""The number of nodes above which an image with the packages is worth its making."""
+
+
 class Cloud(Launcher):
     """Nodes that cost money: the head while the cluster is up, and each worker while it is up. One
     without a raylet shuts itself down."""
@@ -313,6 +317,12 @@ class Cloud(Launcher):
         if isinstance(commands := made.get("initialization_commands", []), list):
             made["initialization_commands"] = [alone, *commands]
         return made
+
+    def up(self, note: Note) -> None:
+        most = sum(one.most for one in self.types().values())
+        if most > MANY_NODES and self.ray.get("setup_commands"):
+            note(f"up to {most} nodes will each install all packages: make an image that has them")
+        super().up(note)
 
     def idle_seconds(self) -> float:
         return 60.0 * float(autoscaler.prepared(self.config())["idle_timeout_minutes"])
@@ -352,31 +362,6 @@ class Cloud(Launcher):
             )
             for name, one in section["available_node_types"].items()
         }
-
-
-class GCP(Cloud):
-    """Instances of Compute Engine. Credentials and network are found as Google's library and Ray
-    find them."""
-
-    provider: ClassVar[str] = "gcp"
-    extra: ClassVar[str] = "gcp"
-
-    kind: Literal["gcp"]
-
-    def checks(self) -> Iterator[Check]:
-        yield from super().checks()
-        try:
-            import google.auth
-            from google.auth.exceptions import GoogleAuthError
-        except ImportError as error:
-            yield Check("google.auth", False, f"{error}: `pip install 'sweepd[gcp]'`")
-            return
-        try:
-            google.auth.default()
-            yield Check("credentials", True, "Google's library finds some")
-        except GoogleAuthError as error:
-            do = "`gcloud auth application-default login` makes them"
-            yield Check("credentials", False, f"{error}; {do}")
 
 
 class OnPrem(Launcher):

@@ -197,8 +197,8 @@ def test_what_the_pods_hold_and_cost(cluster: KubeRay) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("  rayVersion: 2.60.0\n", "", "ray.rayVersion: Field required"),
-        ("    maxReplicas: 8\n", "", "ray.workerGroupSpecs[0].maxReplicas: Field required"),
+        ("  rayVersion: 2.60.0\n", "", "ray.rayVersion: missing; write"),
+        ("    maxReplicas: 8\n", "", "ray.workerGroupSpecs[0].maxReplicas: missing; write"),
         ("cpu: 8, memory: 16Gi}, req", "cpu: many}, req", "workerGroupSpecs[0].template.spec.cont"),
         ("prices: {head: 0.10, cores", "prices: {head: 0.10, core", "prices.core: no such group"),
         ("kind: kuberay", "kind: kuberay\nnodes: 2", "nodes: no such key"),

@@ -95,7 +95,7 @@ def test_everything_wrong_is_said_at_once_with_its_place(tmp_path: Path) -> None
     ("text", "told"),
     [
         ("paper: mine\n", "claims: missing"),
-        ("paper: mine\nclaims: []\n", "at least 1"),
+        ("paper: mine\nclaims: []\n", "at least one"),
         ("paper: 3\nclaims: [3]\n", "mine.yaml:1: paper: "),
         ("[]\n", "a mapping is needed"),
         ("paper: mine\nclaims:\n- says: one\n", "claims[0].holds: missing"),

@@ -244,7 +244,7 @@ def test_a_saved_grid_is_the_one_that_was_launched(store: Store) -> None:
         saved(store)
     made = plan(grid())
     for name in ("small", "other"):
-        save(store, replace(made, grid=replace(made.grid, name=name)))
+        save(store, replace(made, grid=made.grid.model_copy(update={"name": name})))
         store.new_launch({"sweep": name})
     assert saved(store).name == "other"
     again = plan(saved(store, "small"))

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweepd.closest import closest
 from sweepd.cluster.aws import AWS
 from sweepd.cluster.base import Check, Local, Remote
 from sweepd.cluster.gcp import GCP
@@ -20,7 +19,7 @@ from sweepd.cluster.jobs import Address
 from sweepd.cluster.kuberay import KubeRay
 from sweepd.cluster.launcher import OnPrem
 from sweepd.cluster.slurm import Slurm
-from sweepd.grid.yamlfile import GridError, Keys, parse, read
+from sweepd.grid.yamlfile import GridError, Keys, parse, read, refuse_invalid
 
 __all__ = ["Check", "Cluster", "Local", "Remote", "load_cluster"]
 
@@ -51,12 +50,7 @@ def load_cluster(path: Path) -> Cluster:
     try:
         cluster = KINDS[kind].model_validate(document.data)
     except ValidationError as error:
-        for found in error.errors():
-            message = found["msg"].removeprefix("Value error, ")
-            if found["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-                hint = closest(str(found["loc"][-1]), KINDS[kind].model_fields)
-                message = f"no such key{hint}"
-            document.refuse(found["loc"], message)
+        refuse_invalid(document, error, KINDS[kind])
     else:
         for keys, message in cluster.faults():
             document.refuse(keys, message)

@@ -27,7 +27,7 @@ from sweepd.grid.fingerprint import PACKAGE, is_program
 from sweepd.grid.options import column
 from sweepd.grid.registry import REQUIRED, Parameter, fields_of, parameters
 from sweepd.grid.user_files import error_text, is_own_file, raised_at
-from sweepd.grid.yamlfile import Document, Keys
+from sweepd.grid.yamlfile import Document, Keys, shown
 from sweepd.limits import LARGEST_INT
 
 Fields = dict[str, Parameter]
@@ -308,14 +308,20 @@ def scalar(kind: Any, raw: Any) -> Any:
         raise ValueError(f"{shown(raw)}: must be {needed}{quotes}") from None
     if value == "None" and _admits_null(kind):
         raise ValueError('"None": a text here, though null is possible; write null')
-    if isinstance(value, bool) != isinstance(raw, bool):
-        wanted = "true or false" if isinstance(value, bool) else "a number, not true or false"
-        raise ValueError(f"{shown(raw)}: must be {wanted}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{shown(raw)}: must be a finite number")
-    if isinstance(value, int) and abs(value) > LARGEST_INT:
-        raise ValueError(f"{shown(raw)}: must be {_SMALLER}")
+    if message := misread(raw, value):
+        raise ValueError(f"{shown(raw)}: {message}")
     return value
+
+
+def misread(raw: Any, value: Any) -> str:
+    """Returns why `raw` must not be read as this value, though pydantic does, or ""."""
+    if isinstance(value, bool) != isinstance(raw, bool):
+        return f"must be {'true or false' if isinstance(value, bool) else _NO_BOOL}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be a finite number"
+    if isinstance(value, int) and abs(value) > LARGEST_INT:
+        return f"must be {_SMALLER}"
+    return ""
 
 
 def _admits_null(kind: Any) -> bool:
@@ -326,12 +332,7 @@ def _admits_null(kind: Any) -> bool:
 
 
 _SMALLER = "a whole number from -2^53 to 2^53"
-
-
-def shown(raw: Any) -> str:
-    """Returns a value as it is written in YAML, shortened."""
-    text = json.dumps(raw, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+_NO_BOOL = "a number, not true or false"
 
 
 def count(raw: Any) -> int:

@@ -27,15 +27,6 @@ SCORED: Mapping[str, Better] = {"acc": "up", "loss": "down"}
 the first of them that it reports."""
 
 
-def fault(factor: float) -> str | None:
-    """Returns why a number can't be a factor, or None."""
-    if not 1 < factor <= MOST:
-        return f"{factor:g}: must be above 1 and at most {MOST}; 2 is twice the length of training"
-    if float(f"{factor:g}") != factor:
-        return f"{factor}: a factor has at most six digits, for it becomes part of a column's name"
-    return None
-
-
 def as_text(factors: Sequence[float]) -> str:
     """Returns the factors as one text, which is both YAML and JSON: `[1.5, 2]`."""
     return f"[{', '.join(f'{factor:g}' for factor in factors)}]"

@@ -1,4 +1,8 @@
-"""What a grid says besides its blocks: the goal, the search, the seeds, and how answers settle."""
+"""What a grid says besides its blocks: the goal, the search, the seeds, and how answers settle.
+
+Questions ask this module too, and start without pydantic. What has several fields is therefore a
+plain dataclass, which `spec.Options` has pydantic read.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +76,8 @@ def column(kind: str, field: str) -> str:
     return f"{kind}_{field}" if kind in SETTINGS_KINDS and field in RESERVED else field
 
 
+MOST_TRIALS = 100_000
+"""The largest number of trials of a grid."""
 PassRule = Literal["median", "all", "any", "mean"]
 PASS_RULES: tuple[PassRule, ...] = get_args(PassRule)
 MEAN_DIGITS = 14
@@ -79,6 +85,9 @@ MEAN_DIGITS = 14
 order in which the seeds are added. Whether 0.85, 0.9 and 0.95 meet a goal of 0.9 would then depend
 on it too."""
 
+
+CHECKED = {"extra": "forbid", "allow_inf_nan": False}
+"""How pydantic reads these dataclasses."""
 
 TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
 """The trackers to which a sweep can report while it runs (`sweepd.trackers`)."""
@@ -99,8 +108,8 @@ class Goal:
 
         The caller has to know which metrics there are, and which thresholds they can have.
         """
-        match = _GOAL.fullmatch(text)
         try:
+            match = _GOAL.fullmatch(text)
             return cls(match["metric"], match["comparison"], float(match["number"]))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ValueError("write METRIC > NUMBER, such as acc > 0.9") from None
@@ -127,6 +136,8 @@ class Goal:
 class Staircase:
     """Walk up the frontier of every line of the grid instead of trying all its cells."""
 
+    __pydantic_config__ = CHECKED
+
     minimize: str = "d"
     """The axis whose least passing value is asked for."""
     along: str = "size"
@@ -149,7 +160,9 @@ class Staircase:
 class Searches:
     """The searches that have settings of their own."""
 
-    staircase: Staircase | None
+    __pydantic_config__ = CHECKED
+
+    staircase: Staircase | None = None
 
 
 LEAST_SEEDS = 3
@@ -170,6 +183,8 @@ class Settle:
     A budget is a number of steps. The first is `train.steps`, each next one is twice as large, and
     the last is `most`.
     """
+
+    __pydantic_config__ = CHECKED
 
     factor: float = 4.0
     """The failing cell is trained for at least this many times the steps with which the passing
@@ -217,11 +232,15 @@ class Settle:
 class Seeds:
     """Every cell gets `start` seeds; where they leave a close call, one more at a time."""
 
+    __pydantic_config__ = CHECKED
+
     start: int
     max: int
 
     def __post_init__(self) -> None:
         if self.start < 1:
             raise ValueError(f"start = {self.start}: a cell needs at least 1 seed")
-        if self.max < self.start:
-            raise ValueError(f"max = {self.max}: must be at least start, {self.start}")
+        if not self.start <= self.max <= MOST_TRIALS:
+            raise ValueError(
+                f"max = {self.max}: must be from start, {self.start}, to {MOST_TRIALS:,}"
+            )

@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sweepd.grid.options import CHECKED
+
 
 @dataclass(frozen=True)
 class Resources:
     """What one trial occupies; fractions share a core or a card."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    __pydantic_config__ = CHECKED
 
     cpus: float = 1.0
     gpus: float = 0.0
@@ -44,7 +46,7 @@ def torchs_share(gpus: float, total: int) -> float:
 class Nodes:
     """Machines of one type that a cluster has or may grow to."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    __pydantic_config__ = CHECKED
 
     most: int
     cpus: float

@@ -23,11 +23,11 @@ from typing import Any
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.grid import metrics
-from sweepd.grid.axes import has_keys, scalar, shown
+from sweepd.grid.axes import has_keys, scalar
 from sweepd.grid.fingerprint import trial_code
 from sweepd.grid.metrics import Better
 from sweepd.grid.registry import Parameter
-from sweepd.grid.yamlfile import Document, Keys
+from sweepd.grid.yamlfile import Document, Keys, shown
 
 KEYS = {
     "program": Parameter(str),

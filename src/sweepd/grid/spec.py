@@ -9,9 +9,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+)
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
@@ -24,17 +36,17 @@ from sweepd.grid.axes import (
     canonical,
     count,
     has_keys,
+    misread,
     plain,
     read_block,
     read_choices,
-    shown,
-    value_schema,
 )
 from sweepd.grid.fingerprint import FOLDERS, Kind, is_program
 from sweepd.grid.metrics import Better, directions, is_share
 from sweepd.grid.options import (
     CONFIRMING,
     LEAST_SEEDS,
+    MOST_TRIALS,
     Goal,
     PassRule,
     Searches,
@@ -48,12 +60,21 @@ from sweepd.grid.program import read_program
 from sweepd.grid.registry import Parameter, parameters
 from sweepd.grid.settings import Evaluate, Stop, Train
 from sweepd.grid.user_files import undisturbed
-from sweepd.grid.yamlfile import Document, GridError, Keys, dump, override, parse, read
+from sweepd.grid.yamlfile import (
+    Document,
+    GridError,
+    Keys,
+    dump,
+    override,
+    parse,
+    read,
+    refuse_invalid,
+    shown,
+)
 from sweepd.limits import NAME, text_in_column
 
 MOST_RETRIES = 900
 """The largest `retries`. The tries of one launch have to fit into `store.launches.TRIES`."""
-MOST_TRIALS = 100_000
 ALIAS = r"[A-Za-z_][A-Za-z0-9._-]{0,99}"
 
 FINDERS: dict[Kind, Callable[[str, Path], type]] = {
@@ -65,76 +86,124 @@ SETTINGS: dict[str, type] = {"train": Train, "evaluate": Evaluate, "stop": Stop}
 Blocks = dict[str, tuple[Block, ...]]
 
 
-OPTIONS: Fields = {
-    "name": Parameter(str, None),
-    "goal": Parameter(str, "acc > 0.9"),
-    "pass": Parameter(PassRule, "median"),
-    "search": Parameter(Literal["grid", "staircase"] | Searches, "grid"),
-    "settle": Parameter(Literal["off"] | Settle, "off"),
-    "resources": Parameter(Literal["auto"] | Resources, "auto"),
-    "retries": Parameter(int, 1),
-    "checkpoint_seconds": Parameter(float, 30.0),
-    "hang_seconds": Parameter(float, 600.0),
-}
-"""The keys of a grid that take one value."""
-LISTS: Fields = {
-    "seeds": Parameter(int, (0,)),
-    "tune": Parameter(str, ()),
-    "log_to": Parameter(TrackerName, ()),
-}
-"""The keys of a grid that take a list of values."""
-KEYS: Fields = {
-    "task": Parameter(dict),
-    "model": Parameter(dict),
-    **{kind: Parameter(dict, None) for kind in ("loop", *SETTINGS)},
-    **OPTIONS,
-    **LISTS,
-    lengths.KEY: Parameter(float, ()),
-}
-LOOP_KEYS: Fields = {
-    "loop": Parameter(dict),
-    "stop": Parameter(dict, None),
-    **OPTIONS,
-    **LISTS,
-}
-"""The keys of a grid with a loop of the user's own. The loop takes the place of task, model, train
-and evaluate."""
+def _name(name: str) -> str:
+    if not re.fullmatch(NAME, name):
+        raise ValueError(
+            "a sweep's name has up to 100 letters, digits, '.', '_' and '-', the first no dot; "
+            "write `name: …`"
+        )
+    return name
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A checked grid. Blocks of one kind sweep side by side; kinds and seeds multiply."""
+def _factor(factor: float) -> float:
+    if float(f"{factor:g}") != factor:
+        raise ValueError("a factor has at most six digits, for it becomes part of a column's name")
+    return factor
 
-    name: str
-    blocks: Blocks
-    """The blocks by kind: task, model, loop, train, evaluate, stop."""
-    seeds: tuple[int, ...]
-    first_seeds: int
-    """The number of seeds that every cell gets. The other seeds are for close calls."""
-    goal: Goal
-    pass_rule: PassRule
-    search: Literal["grid"] | Staircase
-    settle: Settle | None
-    """How long the cells that decide an answer are trained; None trains them as long as all
-    others."""
-    resources: Resources | Literal["auto"]
-    retries: int
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{shown(value)} is listed twice; keep one")
+    return values
+
+
+def _in_full(search: Literal["grid", "staircase"] | Searches) -> Literal["grid"] | Searches:
+    """Returns a search with its settings, where it has any."""
+    if search == "grid":
+        return search
+    rules = search.staircase if isinstance(search, Searches) else None
+    return Searches(rules or Staircase())
+
+
+def _refuse_misread(raw: Any, value: Any, what: str = "") -> None:
+    """Raises ValueError where a part of a value isn't what stands in the file."""
+    if isinstance(raw, dict):
+        for key, part in raw.items():
+            _refuse_misread(part, getattr(value, key, part), f"{key} = {shown(part)}: ")
+    elif isinstance(raw, list):
+        for part, found in zip(raw, value, strict=True):
+            _refuse_misread(part, found, f"{shown(part)}: ")
+    elif message := misread(raw, value):
+        raise ValueError(f"{what}{message}")
+
+
+T = TypeVar("T")
+UNIQUE = Field(json_schema_extra={"uniqueItems": True})
+Distinct = Annotated[tuple[T, ...], AfterValidator(_distinct), UNIQUE]
+SeedList = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), AfterValidator(_distinct), UNIQUE
+]
+Factor = Annotated[float, Field(gt=1, le=lengths.MOST), AfterValidator(_factor)]
+Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class Options(BaseModel):
+    """Every key of a grid besides its blocks: its type, its default, what it may be, and how it is
+    written out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: Name = ""
+    """The name of the sweep; where a grid gives none, that of its file."""
+    goal: Annotated[
+        Goal,
+        BeforeValidator(Goal.parse),
+        PlainSerializer(str),
+        WithJsonSchema({"type": "string", "default": "acc > 0.9"}),
+    ] = Field(default_factory=lambda: Goal("acc", ">", 0.9))
+    pass_rule: PassRule = Field("median", alias="pass")
+    written_search: Annotated[Literal["grid", "staircase"] | Searches, AfterValidator(_in_full)] = (
+        Field("grid", alias="search")
+    )
+    written_settle: Literal["off"] | Settle = Field("off", alias="settle")
+    resources: Literal["auto"] | Resources = "auto"
+    retries: Annotated[int, Field(ge=0, le=MOST_RETRIES)] = 1
     """The number of times that a failed trial is tried again."""
-    checkpoint_seconds: float
+    checkpoint_seconds: Seconds = 30.0
     """The seconds that a trial trains between two checkpoints."""
-    hang_seconds: float
+    hang_seconds: Seconds = 600.0
     """The seconds that a trial may go without a step before its worker is killed; 0 means for
     ever."""
-    tune: tuple[str, ...]
+    written_seeds: SeedList | Seeds = Field((0,), alias="seeds")
+    tune: Distinct[str] = ()
     """The nuisance axes, such as `train.lr`."""
-    log_to: tuple[TrackerName, ...]
+    log_to: Distinct[TrackerName] = ()
     """The trackers that are told of the trials while these run."""
-    lengths: tuple[float, ...]
+    lengths: Annotated[Distinct[Factor], AfterValidator(sorted), AfterValidator(tuple)] = ()
     """The multiples of their tasks' lengths at which trained models are also scored, in ascending
     order."""
-    base: Path
-    """The absolute path of the folder from which the paths of a user's tasks and models start."""
-    document: Document = field(repr=False, compare=False)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_written(cls, raw: Any, handler: Callable[[Any], Any]) -> Any:
+        """To pydantic true is a number, and `yes` is true."""
+        value = handler(raw)
+        _refuse_misread(raw, value)
+        return value
+
+    @property
+    def search(self) -> Literal["grid"] | Staircase:
+        found = self.written_search
+        return (found.staircase if isinstance(found, Searches) else None) or "grid"
+
+    @property
+    def settle(self) -> Settle | None:
+        """How long the cells that decide an answer are trained; None trains them as long as all
+        others."""
+        return self.written_settle if isinstance(self.written_settle, Settle) else None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        found = self.written_seeds
+        return tuple(range(found.max)) if isinstance(found, Seeds) else found
+
+    @property
+    def first_seeds(self) -> int:
+        """The number of seeds that every cell gets. The other seeds are for close calls."""
+        found = self.written_seeds
+        return found.start if isinstance(found, Seeds) else len(found)
 
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
@@ -149,6 +218,31 @@ class Grid:
     def search_name(self) -> Literal["grid", "staircase"]:
         return "grid" if self.search == "grid" else "staircase"
 
+
+OPTIONS = tuple(field.alias or name for name, field in Options.model_fields.items())
+OPTIONAL = Parameter(Any, None)
+KEYS: Fields = {
+    "task": Parameter(dict),
+    "model": Parameter(dict),
+    **dict.fromkeys(("loop", *SETTINGS, *OPTIONS), OPTIONAL),
+}
+LOOP_KEYS: Fields = {
+    "loop": Parameter(dict),
+    **{key: OPTIONAL for key in ("stop", *OPTIONS) if key != lengths.KEY},
+}
+"""The keys of a grid with a loop of the user's own. The loop takes the place of task, model, train
+and evaluate."""
+
+
+class Grid(Options):
+    """A checked grid. Blocks of one kind sweep side by side; kinds and seeds multiply."""
+
+    blocks: Annotated[Blocks, SkipValidation]
+    """The blocks by kind: task, model, loop, train, evaluate, stop."""
+    base: Path
+    """The absolute path of the folder from which the paths of a user's tasks and models start."""
+    document: Annotated[Document, SkipValidation] = Field(repr=False)
+
     def points(self, kind: str) -> tuple[Point, ...]:
         """Returns the points of all blocks of one kind."""
         return tuple(point for block in self.blocks[kind] for point in block.points)
@@ -156,27 +250,15 @@ class Grid:
     def resolved_text(self) -> str:
         """Returns the grid as YAML with defaults and overrides written out. Read again, with the
         same `base`, it is the same grid."""
-        blocks = {
-            kind: [block.plain() for block in found] for kind, found in self.blocks.items() if found
-        }
+        options = self.model_dump(mode="json", by_alias=True, include={*Options.model_fields})
+        if not self.lengths:
+            del options[lengths.KEY]
+        blocks = {kind: [one.plain() for one in of] for kind, of in self.blocks.items() if of}
         return dump(
             {
-                "name": self.name,
+                "name": options.pop("name"),
                 **{kind: found[0] if len(found) == 1 else found for kind, found in blocks.items()},
-                "goal": str(self.goal),
-                "pass": self.pass_rule,
-                "search": "grid" if self.search == "grid" else {"staircase": asdict(self.search)},
-                "settle": asdict(self.settle) if self.settle else "off",
-                "resources": "auto" if self.resources == "auto" else asdict(self.resources),
-                "retries": self.retries,
-                "checkpoint_seconds": self.checkpoint_seconds,
-                "hang_seconds": self.hang_seconds,
-                "seeds": list(self.seeds)
-                if self.first_seeds == len(self.seeds)
-                else {"start": self.first_seeds, "max": len(self.seeds)},
-                "tune": list(self.tune),
-                "log_to": list(self.log_to),
-                **({lengths.KEY: list(self.lengths)} if self.lengths else {}),
+                **options,
             }
         )
 
@@ -212,46 +294,16 @@ def json_schema() -> dict[str, Any]:
         kind: {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
         for kind, one in blocks.items()
     }
-    options = {name: value_schema(parameter) for name, parameter in OPTIONS.items()}
-    options["name"] = {"type": "string", "pattern": f"^{NAME}$"}
+    options = Options.model_json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **options,
         "title": "A sweepd grid",
-        "type": "object",
-        "properties": {
-            **several,
-            **options,
-            "seeds": {
-                "anyOf": [
-                    {
-                        "type": "array",
-                        "items": {"type": "integer", "minimum": 0},
-                        "minItems": 1,
-                        "uniqueItems": True,
-                    },
-                    block_schema(parameters(Seeds), {}),
-                ],
-                "default": [0],
-            },
-            "tune": {"type": "array", "items": {"type": "string"}, "default": []},
-            "log_to": {
-                "type": "array",
-                "items": value_schema(LISTS["log_to"]),
-                "uniqueItems": True,
-                "default": [],
-            },
-            lengths.KEY: {
-                "type": "array",
-                "items": {"type": "number", "exclusiveMinimum": 1, "maximum": lengths.MOST},
-                "uniqueItems": True,
-                "default": [],
-            },
-        },
+        "properties": several | options["properties"],
         "oneOf": [
             {"required": ["task", "model"], "properties": {"loop": False}},
             {"required": ["loop"], "properties": dict.fromkeys(KEYS.keys() - LOOP_KEYS, False)},
         ],
-        "additionalProperties": False,
     }
 
 
@@ -314,43 +366,28 @@ class _Reader:
         self.refuse_too_many()
         blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
         self.refuse_same_in_results(blocks)
-        self.tasks, self.lengths = blocks["task"], self.read_lengths()
-        values = {key: self.one(key) for key in OPTIONS}
-        name, goal = self.name(values["name"]), self.goal(values["goal"])
-        if goal:
-            (self.check_loop_stop if self.of_loop else self.check_stop)(goal, blocks["stop"])
-        (seeds, first_seeds), tune = self.seeds(), self.tune()
-        log_to = tuple(choice.value for choice in self.listed("log_to", "[tensorboard]"))
-        search = self.search(values["search"], blocks, tune)
-        settle = values["settle"] if isinstance(values["settle"], Settle) else None
-        if settle:
-            self.check_settle(settle, blocks, first_seeds, search, tune)
-        for key in ("retries", "checkpoint_seconds", "hang_seconds"):
-            if values[key] is not None and values[key] < 0:
-                self.refuse((key,), f"{values[key]}: must not be negative")
-        if values["retries"] is not None and values["retries"] > MOST_RETRIES:
-            self.refuse(("retries",), f"{values['retries']}: must be at most {MOST_RETRIES}")
-        if self.document.problems or goal is None:
+        # Options with problems give way to their defaults, so that the others are looked at too.
+        raw: dict[str, Any] = {"name": Path(self.document.source).stem}
+        raw |= {key: self.raw[key] for key in OPTIONS if key in self.raw}
+        around = {"blocks": blocks, "base": self.base, "document": self.document}
+        broken: set[str | int] = set()
+        try:
+            grid = Grid.model_validate(raw | around)
+        except ValidationError as error:
+            refuse_invalid(self.document, error, Options)
+            broken = {one["loc"][0] for one in error.errors()}
+            whole = {key: value for key, value in raw.items() if key not in broken}
+            grid = Grid.model_validate(whole | around)
+        if not broken & {"goal", lengths.KEY}:
+            self.check_goal(grid)
+            (self.check_loop_stop if self.of_loop else self.check_stop)(grid)
+        self.check_tune(grid)
+        self.check_search(grid)
+        if grid.settle:
+            self.check_settle(grid, grid.settle, seeds_known="seeds" not in broken)
+        if self.document.problems:
             raise GridError(self.document.problems)
-        return Grid(
-            name=name,
-            blocks=blocks,
-            seeds=seeds,
-            first_seeds=first_seeds,
-            goal=goal,
-            pass_rule=values["pass"],
-            search=search,
-            settle=settle,
-            resources=values["resources"],
-            retries=values["retries"],
-            checkpoint_seconds=values["checkpoint_seconds"],
-            hang_seconds=values["hang_seconds"],
-            tune=tune,
-            log_to=log_to,
-            lengths=self.lengths,
-            base=self.base,
-            document=self.document,
-        )
+        return grid
 
     def refuse_too_many(self) -> None:
         """Raises GridError if the grid has too many trials. They are counted before anything is
@@ -479,35 +516,10 @@ class _Reader:
             self.refuse(alias.keys, f"{shown(called)}: {message}")
         return message is None
 
-    def one(self, key: str) -> Any:
-        """Returns the value of a key that is no axis, or None if it has problems."""
-        if key not in self.raw:
-            return OPTIONS[key].default
-        raw = self.raw[key]
-        if isinstance(raw, list) or count(raw) > 1:
-            self.refuse((key,), "one value is needed; this is no axis")
-            return None
-        choices = read_choices(self.document, OPTIONS[key].type, raw, (key,))
-        return choices[0].value if choices else None
-
-    def name(self, name: str | None) -> str:
-        if name is None and "name" not in self.raw:
-            name = Path(self.document.source).stem
-        if name is not None and not re.fullmatch(NAME, name):
-            message = "up to 100 letters, digits, '.', '_' and '-', the first no dot"
-            self.refuse(("name",), f"{shown(name)}: a sweep's name has {message}; write `name: …`")
-        return name or ""
-
-    def goal(self, text: str | None) -> Goal | None:
-        if text is None:
-            return None
-        try:
-            goal = Goal.parse(text)
-        except ValueError as error:
-            self.refuse(("goal",), f"{shown(text)}: {error}")
-            return None
-        metric = goal.metric
-        for name, metrics in self.metrics():
+    def check_goal(self, grid: Grid) -> None:
+        """Refuses a goal that no task or loop can have."""
+        goal, metric = grid.goal, grid.goal.metric
+        for name, metrics in self.metrics(grid):
             if metric not in metrics:
                 near, known = closest(metric, metrics), ", ".join(metrics)
                 self.refuse(("goal",), f"{name} reports no {metric}{near}; it reports {known}")
@@ -515,37 +527,37 @@ class _Reader:
                 more, wanted = ("more", ">") if metrics[metric] == "up" else ("less", "<")
                 told = f"for {name}, {more} {metric} is better"
                 self.refuse(("goal",), f"{told}; write {metric} {wanted} {goal.threshold:g}")
-        share = is_share(metric) or metric in lengths.scores({"acc": "up"}, self.lengths)
-        threshold = goal.threshold
-        if not math.isfinite(threshold) or (share and not 0 <= threshold <= 1):
-            number = text.rpartition(goal.comparison)[2].strip()
+        share = is_share(metric) or metric in lengths.scores({"acc": "up"}, grid.lengths)
+        if not math.isfinite(goal.threshold) or (share and not 0 <= goal.threshold <= 1):
             wanted = "a share from 0 to 1" if share else "a finite number"
-            self.refuse(("goal",), f"{number}: must be {wanted}")
-        return goal
+            self.refuse(("goal",), f"{goal.threshold:g}: must be {wanted}")
 
-    def metrics(self) -> Iterator[tuple[str, dict[str, Better]]]:
+    def metrics(self, grid: Grid) -> Iterator[tuple[str, dict[str, Better]]]:
         """Yields each loop or task by name, with what it reports. A task's settings decide what it
         reports, so it may come several times. Where its settings are broken, its class decides."""
 
         def reported(by: Any) -> dict[str, Better]:
             own = directions(by.metrics)
-            return own | lengths.scores(own, self.lengths)
+            return own | lengths.scores(own, grid.lengths)
 
-        settled = {block.name for block in self.tasks}
+        settled = {block.name for block in grid.blocks["task"]}
         for name, cls in (*self.kinds.get("loop", {}).items(), *self.kinds.get("task", {}).items()):
             if name not in settled:
                 yield name, reported(cls)
-        for block in self.tasks:
+        for block in grid.blocks["task"]:
             found = [reported(point.value) for point in block.points]
             yield from ((block.name, one) for i, one in enumerate(found) if one not in found[:i])
 
-    def check_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
+    def check_stop(self, grid: Grid) -> None:
         """Refuses stop rules that do not fit the goal. A trial that stops as solved must have
         reached the goal, and its task must report acc. Rules that give up on a trial watch its
         checks, so these must measure the goal."""
-        without = [task for task, metrics in self.metrics() if "acc" not in metrics]
-        at_lengths = lengths.columns(self.lengths)
-        for point in (point for block in stops for point in block.points):
+        goal, without = (
+            grid.goal,
+            [task for task, metrics in self.metrics(grid) if "acc" not in metrics],
+        )
+        at_lengths = lengths.columns(grid.lengths)
+        for point in grid.points("stop"):
             for rule in ("plateau", "asha") if goal.metric in at_lengths else ():
                 if getattr(point.value, rule) is not None:
                     message = f"it watches the checks, which do not measure {goal.metric}"
@@ -558,75 +570,49 @@ class _Reader:
             if without:
                 self.refuse(keys, f"an accuracy, which {without[0]} does not report; leave it out")
 
-    def check_loop_stop(self, goal: Goal, stops: Sequence[Block]) -> None:
+    def check_loop_stop(self, grid: Grid) -> None:
         """Refuses the rules that can't stop a loop, since sweepd knows only its rows."""
         why = {
             "success": "nothing confirms the row of a loop, and the best of many flatters",
             "tokens": "nobody counts the tokens of a loop",
             "flops": "a loop says itself how long it runs: give it a field `steps`",
         }
-        for point in (point for block in stops for point in block.points):
+        for point in grid.points("stop"):
             for rule, reason in why.items():
                 if getattr(point.value, rule) is not None:
                     self.refuse(point.written[rule], f"{reason}; leave {rule} out")
 
-    def seeds(self) -> tuple[tuple[int, ...], int]:
-        """Returns the seeds, and how many of them every cell gets."""
-        raw = self.raw.get("seeds")
-        if isinstance(raw, dict):
-            block = read_block(self.document, Seeds, raw, ("seeds",))
-            if block is None:
-                return (), 0
-            if len(block.points) > 1:
-                self.refuse(("seeds",), "one start and one max are needed; these are no axes")
-            seeds = block.points[0].value
-            return tuple(range(seeds.max)), seeds.start
-        choices = self.listed("seeds", "[0, 1, 2]")
-        for choice in choices:
-            if choice.value < 0:
-                self.refuse(choice.keys, f"{choice.value}: a seed must not be negative")
-        return tuple(choice.value for choice in choices), len(choices)
-
-    def search(
-        self, named: str | Searches | None, blocks: Blocks, tune: Sequence[str]
-    ) -> Literal["grid"] | Staircase:
-        """Returns the search. Every task with every model must have its axes, as numbers."""
-        if named == "grid" or named is None or self.document.problems:
-            return "grid"
-        rules = (isinstance(named, Searches) and named.staircase) or Staircase()
-        where = ("search", "staircase") if isinstance(named, Searches) else ("search",)
-        nuisance = [name.rpartition(".")[2] for name in tune]
+    def check_search(self, grid: Grid) -> None:
+        """Refuses a staircase on axes that not every task with every model has, as numbers."""
+        rules, raw = grid.search, self.raw.get("search")
+        if rules == "grid" or self.document.problems:
+            return
+        where = ("search", "staircase") if isinstance(raw, dict) else ("search",)
+        nuisance = [name.rpartition(".")[2] for name in grid.tune]
         for word, axis in (("minimize", rules.minimize), ("along", rules.along)):
             if (word, axis) == ("along", "size"):
                 continue
             problem = "it is tuned, so no part of the answer" if axis in nuisance else None
-            problem = problem or self.no_number(axis, blocks)
-            if problem:
-                hint = (
-                    f"; write {self.minimizing(blocks, nuisance)}" if named == "staircase" else ""
-                )
+            if problem := problem or self.no_number(axis, grid.blocks):
+                hint = f"; write {self.minimizing(grid.blocks, nuisance)}" * (raw == "staircase")
                 self.refuse((*where, word), f"{axis}: {problem}{hint}")
-        return rules
 
-    def check_settle(
-        self,
-        settle: Settle,
-        blocks: Blocks,
-        first_seeds: int,
-        search: Literal["grid"] | Staircase,
-        tune: Sequence[str],
-    ) -> None:
+    def check_settle(self, grid: Grid, settle: Settle, *, seeds_known: bool) -> None:
         """Refuses what cannot be trained for longer, and what would decide nothing."""
         minimized = Staircase().minimize
         told = bool(self.document.problems)  # the axis may be a field that could not be read
-        if search == "grid" and not told and (problem := self.no_number(minimized, blocks)):
+        if (
+            grid.search == "grid"
+            and not told
+            and (problem := self.no_number(minimized, grid.blocks))
+        ):
             message = f"settle trains what the least {minimized} hangs on, and {minimized} is"
-            hint = f"write {self.minimizing(blocks, tune)}, or `settle: off`"
+            hint = f"write {self.minimizing(grid.blocks, grid.tune)}, or `settle: off`"
             self.refuse(("settle",), f"{message} {problem}; {hint}")
-        if first_seeds < LEAST_SEEDS:
+        if seeds_known and grid.first_seeds < LEAST_SEEDS:
             message = f"settle needs at least {LEAST_SEEDS} seeds, since one may be stuck or lucky"
             self.refuse(("seeds",), f"{message}; write `seeds: [0, 1, 2]`, or `settle: off`")
-        trains = [point for block in blocks["train"] for point in block.points]
+        trains = [*grid.points("train")]
         for point in trains:
             if not point.value.extensible:
                 self.refuse(
@@ -634,7 +620,7 @@ class _Reader:
                     f"{point.value.schedule}: a run of this schedule cannot be trained for "
                     "longer, which settle does; write wsd or constant, or `settle: off`",
                 )
-        for block in blocks["loop"]:
+        for block in grid.blocks["loop"]:
             trains += block.points
             if "steps" not in block.axes:
                 message = f"{block.name} has no field `steps`, its budget, which settle raises"
@@ -648,7 +634,7 @@ class _Reader:
             message = f"most = {settle.most} leaves no budget of twice the {min(steps)} steps"
             of = "loop.steps" if self.of_loop else "train.steps"
             self.refuse(("settle",), f"{message} of {of}; raise it")
-        for point in (point for block in blocks["stop"] for point in block.points):
+        for point in grid.points("stop"):
             for rule in ("tokens", "seconds", "flops", "plateau", "asha"):
                 if getattr(point.value, rule) is not None:
                     message = f"stop.{rule} ends runs that settle trains for longer"
@@ -686,8 +672,8 @@ class _Reader:
         )
         return f"search: {{staircase: {{minimize: {next(axes, '…')}}}}}"
 
-    def tune(self) -> tuple[str, ...]:
-        choices = self.listed("tune", "[train.lr]")
+    def check_tune(self, grid: Grid) -> None:
+        """Refuses nuisance axes that are no fields of the grid."""
         fields = [
             f"{kind}.{name}"
             for kind, found in self.kinds.items()
@@ -695,32 +681,11 @@ class _Reader:
             for name in parameters(cls)
         ]
         broken = {problem.keys[0] for problem in self.document.problems if problem.keys}
-        for choice in choices:
-            kind, _, rest = choice.value.partition(".")
-            if kind == "stop" and choice.value in fields:
-                self.refuse(choice.keys, f"{choice.value}: what ends a trial is no nuisance axis")
-                continue
-            if choice.value in fields or (kind in FINDERS and kind in broken):
-                continue
-            whole = f"{kind}.{rest.partition('.')[0]}"
-            hint = f"; write {whole}" if whole in fields else closest(choice.value, fields)
-            self.refuse(choice.keys, f"{choice.value} is no field of this grid{hint}")
-        return tuple(choice.value for choice in choices)
-
-    def read_lengths(self) -> tuple[float, ...]:
-        choices = self.listed(lengths.KEY, "[1.5, 2]")
-        for choice in choices:
-            if message := lengths.fault(choice.value):
-                self.refuse(choice.keys, message)
-        return tuple(sorted(choice.value for choice in choices))
-
-    def listed(self, key: str, example: str) -> list[Point]:
-        """Returns the values of a key that takes a list."""
-        default = KEYS[key].default
-        raw = self.raw.get(key, [])
-        if key not in self.raw or (raw == [] and not default):
-            return [Point(value, (key,)) for value in default]
-        if not isinstance(raw, list):
-            self.refuse((key,), f"{shown(raw)}: write a list, such as {example}")
-            return []
-        return read_choices(self.document, KEYS[key].type, raw, (key,))
+        for i, name in enumerate(grid.tune):
+            kind, _, rest = name.partition(".")
+            if kind == "stop" and name in fields:
+                self.refuse(("tune", i), f"{name}: what ends a trial is no nuisance axis")
+            elif name not in fields and not (kind in FINDERS and kind in broken):
+                whole = f"{kind}.{rest.partition('.')[0]}"
+                hint = f"; write {whole}" if whole in fields else closest(name, fields)
+                self.refuse(("tune", i), f"{name} is no field of this grid{hint}")

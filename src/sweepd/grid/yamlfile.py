@@ -6,18 +6,23 @@ text. Everything that is wrong with a file is collected as a `Problem` and raise
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import typing
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from sweepd.closest import closest
 from sweepd.errors import UserError
 from sweepd.limits import LARGEST_INT
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 Keys = tuple[str | int, ...]
 """The path of a value inside a file: `("model", "d", 1)` is model.d[1]."""
@@ -108,6 +113,90 @@ class Document:
     def refuse(self, keys: Keys, message: str) -> None:
         if keys not in self.unread:
             self.problems.append(Problem(self.place(keys), keys, message))
+
+
+SHAPES = ("literal_error", "dataclass_type", "model_type", "model_attributes_type", "tuple_type")
+"""The types of pydantic's errors that say that a value has another shape than is needed."""
+
+
+def refuse_invalid(document: Document, error: ValidationError, model: Any, at: Keys = ()) -> None:
+    """Refuses all that pydantic found wrong with the data at `at`, which it read as `model`, where
+    it is written."""
+    raw = document.data
+    for key in at:
+        raw = raw[key]
+    errors = error.errors(include_url=False)
+    needed: dict[Keys, list[str]] = {}
+    for one in errors:
+        kind, given, loc = one["type"], one["input"], one["loc"]
+        # A place in a union also names the member that was tried, which no file does.
+        steps: list[str | int] = []
+        node: Any = raw
+        for step in loc:
+            inside: Any = range(len(node)) if isinstance(node, list) else node
+            if isinstance(node, dict | list) and step in inside:
+                steps, node = [*steps, step], node[step]  # type: ignore[index]
+        here = (*at, *(steps or loc[:1]))
+        if kind == "missing":
+            document.refuse((*at, *steps, loc[-1]), f"missing; write `{loc[-1]}: …`")
+        elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
+            known = _fields(model, steps[:-1])
+            hint = f"{closest(str(loc[-1]), known)}; there are {', '.join(known)}"
+            document.refuse(here, f"no such key{hint}")
+        elif kind == "value_error":
+            inner, message = _blamed(given, str(one["ctx"]["error"]))
+            document.refuse((*here, *inner), message)
+        elif kind == "too_short":
+            if not given:
+                document.refuse(here, "an empty list; give it at least one value")
+        elif kind not in SHAPES or not (
+            # Of a union's members only that counts which has the shape of what is given.
+            isinstance(given, dict | list)
+            and any(e["loc"][0] == loc[0] and e["type"] not in SHAPES for e in errors)
+        ):
+            message = one["msg"].partition(" should ")[2] or one["msg"]
+            if kind == "tuple_type":
+                message = f"be a list, such as [{given}]" if given else "be a list"
+            elif kind in SHAPES and kind != "literal_error":
+                message = f"be a mapping of {', '.join(_fields(model, steps))}"
+            needed.setdefault(here, [shown(given)]).append(message)
+            if kind == "string_type":
+                needed[here][-1] += "; put it in quotes"
+            elif isinstance(given, list):
+                needed[here][-1] += "; one value is needed, for this is no axis"
+    for here, (value, *kinds) in needed.items():
+        document.refuse(here, f"{value}: must {' or '.join(dict.fromkeys(kinds))}")
+
+
+def _blamed(given: Any, message: str) -> tuple[Keys, str]:
+    """Returns which part of a value a validator's message is about, and the message with the value,
+    if it does not name it."""
+    if isinstance(given, dict):
+        return tuple(word for word in re.findall(r"\w+", message) if word in given)[:1], message
+    if isinstance(given, list):
+        starts = [(f"{shown(item)} ", f"{shown(item)}: ") for item in given]
+        return tuple(i for i, start in enumerate(starts) if message.startswith(start))[-1:], message
+    return (), f"{shown(given)}: {message}"
+
+
+def _fields(model: Any, path: Iterable[str | int]) -> dict[str, Any]:
+    """Returns the fields of what a model has at a path, by the names that a file gives them."""
+    if hasattr(model, "model_fields"):
+        found = {one.alias or name: one.annotation for name, one in model.model_fields.items()}
+    elif isinstance(model, type) and is_dataclass(model):
+        found = typing.get_type_hints(model)
+    else:  # a union or a container
+        parts = [_fields(part, ()) for part in typing.get_args(model)]
+        found = {name: kind for part in parts for name, kind in part.items()}
+    for step in filter(lambda step: isinstance(step, str), path):
+        found = _fields(found.get(step), ())
+    return found
+
+
+def shown(raw: Any) -> str:
+    """Returns a value as it is written in YAML, shortened."""
+    text = json.dumps(raw, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def read(path: Path) -> str:

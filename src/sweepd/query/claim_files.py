@@ -17,7 +17,7 @@ from sweepd.errors import UserError
 from sweepd.grid.fingerprint import PACKAGE
 from sweepd.grid.options import OF_ANSWERS, OF_CELLS, RESERVED, column
 from sweepd.grid.starters import shipped_grids
-from sweepd.grid.yamlfile import Document, GridError, Keys, parse, read
+from sweepd.grid.yamlfile import Document, GridError, Keys, parse, read, refuse_invalid
 from sweepd.query.cells_sql import COSTS, SCORES
 from sweepd.query.expressions import TRUE
 from sweepd.query.parser import TOKEN, Question
@@ -144,15 +144,7 @@ def _checked(document: Document, keys: Keys, raw: Any, kind: type[BaseModel]) ->
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        for found in error.errors():
-            message, name = found["msg"], str(found["loc"][-1])
-            if found["type"] == "extra_forbidden":
-                message = (
-                    f"no such key{closest(name, {**kind.model_fields, **Control.model_fields})}"
-                )
-            elif found["type"] == "missing":
-                message = f"missing; write `{name}: …`"
-            document.refuse((*keys, *found["loc"]), message)
+        refuse_invalid(document, error, kind, keys)
     return None
 
 

@@ -136,7 +136,7 @@ class Search(ABC):
         settle = self.plan.grid.settle
         if settle is None:
             return 0
-        other = replace(self.plan.grid, settle=replace(settle, **changes))
+        other = self.plan.grid.model_copy(update={"written_settle": replace(settle, **changes)})
         return len({trial.cell for trial in self.longer_by(other)})
 
     def longer_by(self, grid: Grid) -> list[Trial]:

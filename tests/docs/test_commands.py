@@ -18,6 +18,8 @@ NOT_RUN = {
     ".venv/bin/python -m pytest": "pytest in pytest",
     "lint-imports": "tests/test_packaging.py runs it",
     "ls ": "no command of ours",
+    "aws ": "needs an account; nobody has run it, and the page says so",
+    "gcloud ": "needs an account; nobody has run it, and the page says so",
     "sweepd plot fit": "needs three sizes that something is known of; tests/figures draw it",
     "sweepd cluster ": "needs a cluster; tests/cluster and tests/machines run them",
     "sweepd doctor --cluster": "needs an account; tests/cluster/test_aws.py runs it",

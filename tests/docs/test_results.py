@@ -1,74 +1,134 @@
-"""Each score that README.md or a page of results/ prints is a row that is committed beside it, or
-the mean of the seeds of one cell. Each answer that it shows is that of the store beside it."""
+"""Each number that README.md or a page of results/ prints is recomputed from what is committed.
+
+`numbers.yaml` beside a page quotes the page piece by piece, and says what computes the numbers of
+each piece (the numbers of README.md are in results/numbers.yaml):
+
+    - says: .419, .450, .511 and .623       # a piece of the page, word for word
+      sql: SELECT avg(acc) FROM 'trials.csv' WHERE d = 4 GROUP BY steps ORDER BY steps
+    - says: 0.75 (0.26 … 1.22)
+      ask: fit d ~ n by model               # a question; of: which of its `stores`; where: its rows
+      columns: [exponent, low, high]
+    - says: 46 (68%)
+      in: output.txt                        # what a command printed; line: words of the lines meant
+      line: all
+    - told: 24 min 5 s                      # what only the run itself could say
+
+A number is a single digit, a setting (`d = 16`, `rate .02`, `2000 steps`), a date or a version, or
+it stands in such a piece.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import inprocess
 import pytest
-from pages import ROOT
+import yaml
+from pages import ROOT, commands
+from rebuilt import rebuild
 
-SCORE = re.compile(r"(?<![\d.])\.\d{3}(?!\d)")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "results").glob("*/README.md"))]
-WITH_ROWS = (
-    "README.md",
-    "horizon",
-    "lengths",
-    "mini",
-    "p2",
-    "questions",
-    "quickstart",
-    "trained_on",
+NUMBER = re.compile(r"(?<![\w.])[−-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?!\w)%?")
+ONE = r"(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
+LIST = rf"{ONE}(?:(?:, (?:and |or )?| and | or | to ){ONE})*"
+NO_RESULT = re.compile(
+    r"\d{4}-\d\d-\d\d|\d\d:\d\d|\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b|\d{4}\.\d{5}|(?:torch|Python) [\d.]+"
+    rf"|\b[a-zA-Z_]+ ?[=≤≥<>] ?{LIST}|{LIST} (?:steps|sizes|seeds|layers|heads|widths|rates)"
+    rf"|(?:rates?|seeds?|Tables?|Figures?|steps|budgets?) {LIST}|`[^`]*`|\]\([^)]*\)"
 )
+"""Settings, dates, versions, commits, papers, code and the addresses of links."""
+FILES = {ROOT / "README.md": ROOT / "results" / "numbers.yaml"} | {
+    page: page.with_name("numbers.yaml") for page in sorted((ROOT / "results").glob("*/README.md"))
+}
+EVERY = pytest.mark.parametrize("page", FILES, ids=lambda page: page.parent.name)
 
 
-def scores(folder: Path) -> set[str]:
-    """The accuracies and losses of a folder of results, and the means of the seeds of its cells,
-    as pages print them."""
-    tables = [f"read_csv('{path}')" for path in sorted(folder.rglob("*.csv"))]
-    tables += [f"read_parquet('{path}')" for path in sorted(folder.rglob("trials/*.parquet"))]
-    found: set[float] = set()
-    for table in tables:
-        columns = [row[0] for row in duckdb.execute(f"DESCRIBE FROM {table}").fetchall()]
-        cell = [n for n in ("task", "model", "n", "size", "d", "lr", "steps") if n in columns]
-        for score in {"acc", "loss", "chain_acc"}.intersection(columns):
-            value = f"TRY_CAST({score} AS DOUBLE)"
-            rows = duckdb.execute(f"SELECT {value} FROM {table}").fetchall()
-            if cell:
-                by = ", ".join(cell)
-                means = f"SELECT avg({value}) FROM {table} GROUP BY {by}"
-                rows += duckdb.execute(means).fetchall()
-            found |= {one for (one,) in rows if one is not None}
-    # A score in the middle between two may be printed either way.
-    ends = [f"{one + up:.3f}" for one in found for up in (-1e-9, 1e-9)]
-    return {one.removeprefix("0") for one in ends}
+def numbers(text: str) -> list[str]:
+    return [one.rstrip(",") for one in NUMBER.findall(text)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
-def test_each_score_of_a_page_is_a_row_beside_it(page: Path) -> None:
-    text = page.read_text()
-    printed = set(SCORE.findall(text))
-    linked = {
-        page.parent,
-        *(ROOT / "results" / name for name in re.findall(r"\(\.\./(\w+)\)", text)),
-    }
-    if page.parent == ROOT:
-        linked = {ROOT / "results" / name for name in re.findall(r"\(results/(\w+)\)", text)}
-    known = set().union(*map(scores, linked))
-    assert page.parent.name not in WITH_ROWS or known
-    if known:
-        assert not printed - known, f"no row has these: {sorted(printed - known)}"
+def same(printed: str, value: float) -> bool:
+    """Whether a number is this value, as it is printed: rounded, a share perhaps as a percentage.
+    What lies in the middle between two may be printed either way."""
+    plain = printed.replace("−", "-").replace(",", "").rstrip("%")
+    mantissa, _, power = plain.partition("e")
+    digit = 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
+    value = float(value) * (100 if printed.endswith("%") else 1)
+    return abs(float(plain) - value) <= digit / 2 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(p.parent.glob("*/sweepd-store.json"))])
-def test_each_answer_of_a_page_is_that_of_the_store_beside_it(page: Path) -> None:
-    text, shown = page.read_text(), 0
-    for store in page.parent.glob("*/sweepd-store.json"):
-        question = ("query", "min d where acc>0.9", "--code", "all")
-        answer = inprocess.sweepd(*question, "--results", str(store.parent)).out
-        table = answer.partition("\n")[2].partition("\n≤")[0]
-        shown += table in text
-    assert shown == text.count('sweepd query "min d where acc>0.9" --code all')
+def store(page: Path, entry: dict[str, Any], made: Path) -> str:
+    """The results folder of a page that is asked: committed, or made of a CSV of trials."""
+    if "rows" not in entry:
+        return str(page.parent / entry["folder"])
+    folder = made / entry["name"]
+    if not folder.exists():
+        rebuild(ROOT / entry["grid"], page.parent / entry["rows"], str(folder), entry.get("set", ()))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stores")
+
+
+@EVERY
+def test_each_number_is_that_of_the_rows(page: Path, made: Path) -> None:
+    listed = yaml.safe_load(FILES[page].read_text())
+    stores = {entry["name"]: entry for entry in listed.get("stores", ())}
+    text, wrong = " ".join(page.read_text().split()), []
+    rest = text
+    duck = duckdb.connect()
+    duck.execute(f"SET file_search_path = '{FILES[page].parent}'")
+    for entry in listed["numbers"]:
+        says = " ".join(str(entry.get("says", entry.get("told"))).split())
+        if says not in text:
+            wrong.append(f"the page does not say: {says}")
+        rest = rest.replace(says, " ")
+        values: list[Any] = []
+        if "sql" in entry:
+            values = [one for row in duck.execute(entry["sql"]).fetchall() for one in row]
+        elif "ask" in entry:
+            of = stores[entry.get("of", next(iter(stores)))]
+            question = ("query", entry["ask"], "--code", "all", "--json")
+            answer = inprocess.sweepd(*question, "--results", store(page, of, made)).out
+            where = entry.get("where", {})
+            rows = [r for r in json.loads(answer) if where.items() <= r.items()]
+            values = [row[column] for row in rows for column in entry["columns"]]
+        elif "in" in entry:
+            lines = (FILES[page].parent / entry["in"]).read_text().splitlines()
+            meant = [line for line in lines if entry["line"] in line]
+            there = [float(one.rstrip("%").replace(",", "")) for one in numbers("\n".join(meant))]
+            for one in numbers(says):
+                if not any(same(one.rstrip("%"), value) for value in there):
+                    wrong.append(f"{says}: no line has {one}")
+            continue
+        else:
+            assert "told" in entry, entry
+            continue
+        values = [one for one in values if one is not None]
+        printed = numbers(says)
+        if len(values) != len(printed) or not all(map(same, printed, values)):
+            wrong.append(f"{says}: the rows say {values}")
+    assert not wrong, "\n".join(wrong)
+    for block in re.findall(r"```.*?```", page.read_text(), re.S):
+        rest = rest.replace(" ".join(block.split()), " ")
+    left = [one for one in numbers(NO_RESULT.sub(" ", rest)) if not re.fullmatch(r"\d", one)]
+    assert not left, f"{FILES[page].name} does not say where these come from: {left}"
+
+
+@EVERY
+def test_each_answer_is_that_of_the_rows(page: Path, made: Path) -> None:
+    """A question that a page shows with a `$` has the answer that stands below it, up to the line
+    that counts what ran."""
+    entries = yaml.safe_load(FILES[page].read_text()).get("stores", ())
+    stores = {entry["name"]: entry for entry in entries}
+    for command in commands(page):
+        if command.output:
+            of = stores[command.words[command.words.index("--sweep") + 1]]
+            words = [*command.words[1:], "--results", store(page, of, made)]
+            answer = inprocess.sweepd(*words).out.partition(" trials ran, in")[0]
+            assert "\n".join(command.output).partition(" trials ran, in")[0] == answer

@@ -47,7 +47,10 @@ def rebuild(grid: Path, trials: Path, results: str, sets: Sequence[str]) -> tupl
             told = {"total": SAMPLES, "step": trial.train.steps, **told}
             told |= {name: int(told[name]) for name in ("total", "step")}
             own = {"attempt": 1, "sweep": planned.grid.name, "status": row["status"]}
-            endings.append({**trial.row(), **own, **told})
+            facts = trial.row()
+            if facts.get("train_flops"):  # of all its steps, and some trials ended earlier
+                facts["train_flops"] *= told["step"] / trial.train.steps
+            endings.append({**facts, **own, **told})
     store = Store.create(results)
     text = planned.grid.resolved_text()
     store.save_sweep(planned.grid.name, text, sweep_info(planned), planned.rows())

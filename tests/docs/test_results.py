@@ -8,6 +8,9 @@ each piece (the numbers of README.md are in results/numbers.yaml):
     - says: 0.75 (0.26 … 1.22)
       ask: fit d ~ n by model               # a question; of: which of its `stores`; where: its rows
       columns: [exponent, low, high]        # or [value or fail]
+    - says: 648 trials
+      run: plan grids/paper.yaml            # any command that has --json
+      columns: [trials]
     - says: 46 (68%)
       in: output.txt                        # what a command printed; line: words of the lines meant
       line: all
@@ -20,6 +23,7 @@ it stands in such a piece.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -67,13 +71,25 @@ def store(page: Path, entry: dict[str, Any], made: Path) -> str:
         return str(page.parent / entry["folder"])
     folder = made / entry["name"]
     if not folder.exists():
-        rebuild(ROOT / entry["grid"], page.parent / entry["rows"], str(folder), entry.get("set", ()))
+        rebuild(
+            ROOT / entry["grid"], page.parent / entry["rows"], str(folder), entry.get("set", ())
+        )
     return str(folder)
+
+
+@functools.cache
+def ran(*words: str) -> str:
+    return inprocess.sweepd(*words).out
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stores")
+
+
+@pytest.fixture(autouse=True)
+def _at_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
 
 
 @EVERY
@@ -94,10 +110,12 @@ def test_each_number_is_that_of_the_rows(page: Path, made: Path) -> None:
         if "sql" in entry:
             cells = [one for row in duck.execute(entry["sql"]).fetchall() for one in row]
             values = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
-        elif "ask" in entry:
-            of = stores[entry.get("of", next(iter(stores)))]
-            question = ("query", entry["ask"], "--code", "all", "--json")
-            answer = inprocess.sweepd(*question, "--results", store(page, of, made)).out
+        elif "ask" in entry or "run" in entry:
+            if "run" in entry:
+                answer = ran(*entry["run"].split(), "--json")
+            else:
+                of = store(page, stores[entry.get("of", next(iter(stores)))], made)
+                answer = ran("query", entry["ask"], "--code", "all", "--json", "--results", of)
             where = entry.get("where", {})
             rows = [r for r in json.loads(answer) if where.items() <= r.items()]
             values = [
@@ -132,8 +150,8 @@ def test_each_answer_is_that_of_the_rows(page: Path, made: Path) -> None:
     entries = yaml.safe_load(FILES[page].read_text()).get("stores", ())
     stores = {entry["name"]: entry for entry in entries}
     for command in commands(page):
-        if command.output:
+        if command.output and "--sweep" in command.words:
             of = stores[command.words[command.words.index("--sweep") + 1]]
             words = [*command.words[1:], "--results", store(page, of, made)]
-            answer = inprocess.sweepd(*words).out
+            answer = ran(*words)
             assert "\n".join(command.output) == answer.rstrip("\n")

@@ -40,7 +40,8 @@ NUMBER = re.compile(r"(?<![\w.])[−-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)
 ONE = r"(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
 LIST = rf"{ONE}(?:(?:, (?:and |or )?| and | or | to ){ONE})*"
 NO_RESULT = re.compile(
-    r"\d{4}-\d\d-\d\d|\d\d:\d\d|\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b|\d{4}\.\d{5}|(?:torch|Python|License) [\d.]+"
+    r"\d{4}-\d\d-\d\d|\d\d:\d\d|\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b|\d{4}\.\d{5}"
+    r"|(?:torch|Python|License) [\d.]+"
     rf"|\b[a-zA-Z_]+ ?[=≤≥<>] ?{LIST}|{LIST} (?:steps|sizes|seeds|layers|heads|widths|rates)"
     rf"|(?:rates?|seeds?|Tables?|Figures?|steps|budgets?) {LIST}|`[^`]*`|\]\([^)]*\)"
 )

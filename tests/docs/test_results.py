@@ -33,7 +33,7 @@ import duckdb
 import inprocess
 import pytest
 import yaml
-from pages import ROOT, commands
+from pages import MANUAL, ROOT, commands, name
 from rebuilt import rebuild
 
 NUMBER = re.compile(r"(?<![\w.])[−-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?!\w)%?")
@@ -46,6 +46,7 @@ NO_RESULT = re.compile(
     rf"|(?:rates?|seeds?|Tables?|Figures?|steps|budgets?) {LIST}|`[^`]*`|\]\([^)]*\)"
 )
 """Settings, dates, versions, commits, papers, code and the addresses of links."""
+QUICKSTART = ROOT / "results" / "quickstart" / "numbers.yaml"
 FILES = {ROOT / "README.md": ROOT / "results" / "numbers.yaml"} | {
     page: page.with_name("numbers.yaml") for page in sorted((ROOT / "results").glob("*/README.md"))
 }
@@ -69,7 +70,7 @@ def same(printed: str, value: float) -> bool:
 def store(page: Path, entry: dict[str, Any], made: Path) -> str:
     """The results folder of a page that is asked: committed, or made of a CSV of trials."""
     if "rows" not in entry:
-        return str(page.parent / entry["folder"])
+        return str(FILES.get(page, QUICKSTART).parent / entry["folder"])
     folder = made / entry["name"]
     if not folder.exists():
         rebuild(
@@ -145,14 +146,15 @@ def test_each_number_is_that_of_the_rows(page: Path, made: Path) -> None:
     assert not left, f"{FILES[page].name} does not say where these come from: {left}"
 
 
-@EVERY
+@pytest.mark.parametrize("page", [*FILES, *MANUAL[1:]], ids=name)
 def test_each_answer_is_that_of_the_rows(page: Path, made: Path) -> None:
-    """A question that a page shows with a `$` has the answer that stands below it."""
-    entries = yaml.safe_load(FILES[page].read_text()).get("stores", ())
+    """A question to a sweep of this page, or to the quickstart, that is shown with a `$` has the
+    answer that stands below it."""
+    entries = yaml.safe_load(FILES.get(page, QUICKSTART).read_text()).get("stores", ())
     stores = {entry["name"]: entry for entry in entries}
     for command in commands(page):
-        if command.output and "--sweep" in command.words:
-            of = stores[command.words[command.words.index("--sweep") + 1]]
-            words = [*command.words[1:], "--results", store(page, of, made)]
-            answer = ran(*words)
-            assert "\n".join(command.output) == answer.rstrip("\n")
+        words = command.words
+        sweep = words[words.index("--sweep") + 1] if "--sweep" in words else None
+        if command.output and sweep in stores:
+            place = store(page, stores[sweep], made)
+            assert "\n".join(command.output) == ran(*words[1:], "--results", place).rstrip("\n")

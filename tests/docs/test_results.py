@@ -73,9 +73,8 @@ def store(page: Path, entry: dict[str, Any], made: Path) -> str:
         return str(FILES.get(page, QUICKSTART).parent / entry["folder"])
     folder = made / entry["name"]
     if not folder.exists():
-        rebuild(
-            ROOT / entry["grid"], page.parent / entry["rows"], str(folder), entry.get("set", ())
-        )
+        rows = FILES[page].parent / entry["rows"]
+        rebuild(ROOT / entry["grid"], rows, str(folder), entry.get("set", ()))
     return str(folder)
 
 

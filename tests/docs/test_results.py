@@ -5,6 +5,8 @@ each piece (the numbers of README.md are in results/numbers.yaml):
 
     - says: .419, .450, .511 and .623       # a piece of the page, word for word
       sql: SELECT avg(acc) FROM 'trials.csv' WHERE d = 4 GROUP BY steps ORDER BY steps
+    - says: 35% of the trials             # line i of a committed output, and its numbers n
+      sql: SELECT n[2] FROM lines('output.txt') WHERE line LIKE 'trials%'
     - says: 0.75 (0.26 … 1.22)
       ask: fit d ~ n by model               # a question; of: which of its `stores`; where: its rows
       columns: [exponent, low, high]        # or [value or fail]
@@ -47,6 +49,13 @@ NO_RESULT = re.compile(
 )
 """Settings, dates, versions, commits, papers, code and the addresses of links."""
 QUICKSTART = ROOT / "results" / "quickstart" / "numbers.yaml"
+LINES = r"""
+    CREATE MACRO lines(file) AS TABLE
+    SELECT i, line, [CASE WHEN one LIKE '%\%' ESCAPE '\' THEN .01 ELSE 1 END
+        * rtrim(replace(one, ',', ''), '%')::DOUBLE for one in regexp_extract_all(line,
+        '(?:^|[^\w.])([+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?%?)', 1)] AS n
+    FROM (SELECT unnest(string_split(content, chr(10))) AS line,
+        generate_subscripts(string_split(content, chr(10)), 1) AS i FROM read_text(file))"""
 FILES = {ROOT / "README.md": ROOT / "results" / "numbers.yaml"} | {
     page: page.with_name("numbers.yaml") for page in sorted((ROOT / "results").glob("*/README.md"))
 }
@@ -101,6 +110,7 @@ def test_each_number_is_that_of_the_rows(page: Path, made: Path) -> None:
     rest = text  # without what is quoted
     duck = duckdb.connect()
     duck.execute(f"SET file_search_path = '{FILES[page].parent}'")
+    duck.execute(LINES)
     for entry in listed["numbers"]:
         says = " ".join(str(entry.get("says") or entry.get("told") or entry["set"]).split())
         if says not in text:

@@ -5,7 +5,7 @@ each piece (the numbers of README.md are in results/numbers.yaml):
 
     - says: .419, .450, .511 and .623       # a piece of the page, word for word
       sql: SELECT avg(acc) FROM 'trials.csv' WHERE d = 4 GROUP BY steps ORDER BY steps
-    - says: 35% of the trials             # line i of a committed output, and its numbers n
+    - says: 35% of the trials               # each line of an output: i, line, its numbers n
       sql: SELECT n[2] FROM lines('output.txt') WHERE line LIKE 'trials%'
     - says: 0.75 (0.26 … 1.22)
       ask: fit d ~ n by model               # a question; of: which of its `stores`; where: its rows
@@ -18,6 +18,8 @@ each piece (the numbers of README.md are in results/numbers.yaml):
       line: all
     - told: 24 min 5 s                      # what only the run itself could say
     - set: at its best rate, .02            # a setting, and no result
+
+`macros` of such a file are SQL that runs first.
 
 A number is a single digit, a setting (`d = 16`, `rate .02`, `2000 steps`), a date or a version, or
 it stands in such a piece.

@@ -35,6 +35,25 @@ def test_a_command_of_its_own() -> None:
     assert "program: python3 train.py 'a b' lr={lr} epochs={epochs}" in text
 
 
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("args", {("--amp=True", "--model=m"), ("--amp=False", "--model=m")}),
+        ("args_no_boolean_flags", {("--amp", "--model=m"), ("--model=m",)}),
+    ],
+)
+def test_true_and_false_are_the_words_that_wandb_writes(
+    tmp_path: Path, args: str, words: set[tuple[str, ...]]
+) -> None:
+    sweep = "parameters: {amp: {values: [true, false]}, model: {value: m}}\nmethod: grid\n"
+    sweep += f'program: train.py\ncommand: ["${{program}}", "${{{args}}}"]'
+    (tmp_path / "train.py").write_text("")
+    text, _ = grid_of(sweep, "sweep.yaml")
+    trials = plan(parse_grid(text, "grid.yaml", [], tmp_path)).trials
+    given = [one.program.arguments(one.values.loop, {}) for one in trials if one.program]
+    assert {tuple(command[1:]) for command in given} == words
+
+
 def test_what_is_no_sweep_file_is_refused() -> None:
     with pytest.raises(SweepdError, match="has `program` and `parameters`"):
         grid_of("method: grid", "sweep.yaml")

@@ -31,6 +31,7 @@ scalars = (
     | st.sampled_from(
         ["yes", "on", "5e-3", "0x1F", "010", "1:30", "null", "~", "", "<<", "=", "2024-01-01"]
     )
+    | st.sampled_from(["nan", "1_000", "-Inf", "0b1"])
 )
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).filter(lambda key: key != "<<")
 data = st.dictionaries(
@@ -77,7 +78,8 @@ def test_what_is_dumped_reads_back(written: dict[str, object]) -> None:
         ("yes", "yes"),
         ("on", "on"),
         ("1:30", "1:30"),
-        ("1_000", "1_000"),
+        ("'1_000'", "1_000"),
+        ("1-2", "1-2"),
         ("2024-01-01", "2024-01-01"),
         ("'3'", "3"),
         ("!!str 3", "3"),
@@ -105,6 +107,10 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
         ("# only a remark", "g.yaml: a mapping is needed"),
         ("a:\n- .nan", "g.yaml:2: a[0]: .nan is not a finite number"),
         ("a: 1e999", "g.yaml:1: a: 1e999 is not a finite number"),
+        ("a: 1_000", "g.yaml:1: a: 1_000 is no number here; write its digits alone, or quote it"),
+        ("a: [1, -inf]", "g.yaml:1: a[1]: -inf is no number here"),
+        ("a: NaN", "g.yaml:1: a: NaN is no number here"),
+        ("a: 0b11", "g.yaml:1: a: 0b11 is no number here"),
         ("a: 9007199254740993", "g.yaml:1: a: 9007199254740993 is too large"),
         ("a: " + 5000 * "9", "g.yaml:1: a: 99"),
         ("a: !!int x", "g.yaml:1: a: 'x' is not of the type int"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweepd.errors import UserError
+from sweepd.grid.options import OF_CELLS, OF_SQL, RESERVED
 from sweepd.grid.program import GIVEN, KEYS
 from sweepd.grid.yamlfile import dump, parse
 
@@ -22,6 +23,10 @@ ARGUMENTS = {
     "${args_no_boolean_flags}": "--{0}={{{1}}}",
 }
 """How the words of a command stand for all parameters: the parameter and the field."""
+TAKEN = {name.lower() for name in (*KEYS, *GIVEN, *RESERVED, *OF_CELLS, *OF_SQL)} - {"seed"}
+"""The names that no field may have. A parameter of such a name gets `p_` in front."""
+FLAGS = "${args_no_boolean_flags}"
+"""The one in which a parameter that is true is `--name` alone, and one that is false is nothing."""
 
 
 def grid_of(text: str, source: str) -> tuple[str, list[str]]:
@@ -36,20 +41,27 @@ def grid_of(text: str, source: str) -> tuple[str, list[str]]:
     fields: dict[str, Any] = {}
     arguments: dict[str, str] = {}
     seeds: list[Any] = [0]
+    command = sweep.get("command") or COMMAND
+    flags: dict[str, str] = {}
     for name, values in _parameters(sweep["parameters"]):
         field = re.sub(r"\W", "_", name)
-        field = f"p_{field}" if field in (*KEYS, *GIVEN[1:]) or not field.isidentifier() else field
+        field = f"p_{field}" if field.lower() in TAKEN or not field.isidentifier() else field
         if values is None:
             left_out.append(f"{name} has no `value` and no `values`, so it is left out: write some")
         elif field == "seed":
             seeds, arguments[name] = values, field
         else:
+            if all(isinstance(value, bool) for value in values):
+                flags[name] = f"{{{field}}}"
+                as_words = [None, f"--{name}"] if FLAGS in command else ["False", "True"]
+                values = [as_words[value] for value in values]
             fields[field] = values[0] if len(values) == 1 else values
             arguments[name] = field
     words: list[str] = []
-    for word in sweep.get("command") or COMMAND:
+    for word in command:
         if form := ARGUMENTS.get(word):
-            words += [form.format(name, field) for name, field in arguments.items()]
+            alone = flags if word == FLAGS else {}
+            words += [alone.get(name) or form.format(name, arguments[name]) for name in arguments]
         elif word in ("${env}", "/usr/bin/env"):
             continue
         elif re.search(r"\$\{args_json\w*\}|\$\{envvar:", str(word)):

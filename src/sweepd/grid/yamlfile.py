@@ -45,7 +45,11 @@ CORE_SCHEMA = {
         r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z",
     }.items()
 }
-_RESOLVERS = {None: list(CORE_SCHEMA.items())}
+_NEARLY_A_NUMBER = re.compile(
+    r"(?i)[-+]?(?:nan|inf(?:inity)?|0b[01_]+|0x[0-9a-f_]+|[0-9][0-9_]*\.?[0-9_]*(?:e[-+]?[0-9_]+)?)\Z"
+)
+"""What the core schema takes for text, and other readers of YAML or Python for a number."""
+_RESOLVERS = {None: [*CORE_SCHEMA.items(), ("nearly a number", _NEARLY_A_NUMBER)]}
 _STEP = re.compile(r"([^\s.=\[\]]+)((?:\[\d{1,9}\])*)\Z")
 
 
@@ -356,6 +360,9 @@ class _Reader:
                     return _scalar(tag, node.value)
                 except ValueError as error:
                     self.document.refuse(keys, str(error))
+            case "nearly a number", _:
+                message = f"{node.value} is no number here; write its digits alone, or quote it"
+                self.document.refuse(keys, message)
             case tag, _:
                 self.document.refuse(keys, f"the tag {tag} is not allowed; write a plain value")
         self.document.unread.add(keys)

@@ -177,9 +177,8 @@ def dead_processes() -> list[tuple[str, int]]:
 
 
 def workers_that_did_not_start() -> tuple[int, str]:
-    """Returns how often a Ray that this process started has given up on a worker that did not
-    start, and the end of what they and Ray said of it. Ray starts another each time, for ever, and
-    tells nobody.
+    """Returns how often Ray has given up on a worker of this machine that did not start, and the
+    end of what they and Ray said of it. Ray starts another each time, for ever, and tells nobody.
 
     Without the private parts, returns 0. A launch then waits for ever, and says so on its line.
     """
@@ -187,15 +186,43 @@ def workers_that_did_not_start() -> tuple[int, str]:
 
     node: Any = getattr(worker, "_global_node", None)
     with suppress(AttributeError, OSError):
-        if node.is_head():
-            said = Path(node.get_logs_dir_path(), "raylet.err").read_text(errors="replace")
-            return said.count(_NOT_STARTED), said.strip()[-_MOST_SAID:]
+        said = Path(node.get_logs_dir_path(), "raylet.err").read_text(errors="replace")
+        return said.count(_NOT_STARTED), said.strip()[-_MOST_SAID:]
     return 0, ""
 
 
 _NOT_STARTED = "have not registered within the timeout"
 """What Ray's raylet says of such a worker, a minute after it was started."""
 _MOST_SAID = 1000
+
+
+def has_a_place() -> bool:
+    """Returns whether Ray holds a place on a node for a trial of this process.
+
+    The public table has the groups of all jobs, and the id of each ends with that of its job.
+    Without that, a node whose workers do not start passes for a busy one, and is waited for.
+    """
+    import ray
+
+    job: str = ray.get_runtime_context().get_job_id()
+    groups = ray.util.placement_group_table().items()
+    return any(id_.endswith(job) and about["state"] == "CREATED" for id_, about in groups)
+
+
+def last_words(account: str) -> str:
+    """Returns what a worker of this machine has written to its standard error, or "" if that is not
+    known. account: what Ray says of its end, which names its process.
+
+    There is no public way to read it. Without the private part, nothing says why a worker died.
+    """
+    from ray._private import worker
+
+    node: Any = getattr(worker, "_global_node", None)
+    pid = re.search(r"^\s*pid: (\d+)$", account, re.MULTILINE)
+    with suppress(AttributeError, OSError, ValueError):
+        [file] = Path(node.get_logs_dir_path()).glob(f"worker-*-{pid and pid[1]}.err")
+        return file.read_text(errors="replace")
+    return ""
 
 
 def is_told_to_end(error: BaseException) -> bool:

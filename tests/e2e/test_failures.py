@@ -10,7 +10,11 @@ import faulty
 from shell import ONE_AT_A_TIME, SharedShell
 from waiting import meanwhile, wait_until
 
-WORDS = {"killed": "died", "hang": "no step for 8 s", "absent": "No module named 'only_on"}
+WORDS = {
+    "quit": "its process died: os._exit(0)",
+    "hang": "no step for 8 s",
+    "absent": "No module named 'only_on",
+}
 SETTINGS = """
 model: {name: standard, d: 4, layers: 1, heads: 1}
 evaluate: {check_samples: 16, verdict_samples: 16}
@@ -94,7 +98,7 @@ def test_workers_that_die_hang_or_lack_a_module(mine: SharedShell) -> None:
     mine.write("absent.py", ABSENT)
     mine.write(
         "grid.yaml",
-        f"task:\n- {{name: faulty.py:Deadly, n: 2, value_range: 64, fault: [killed, hang],"
+        f"task:\n- {{name: faulty.py:Deadly, n: 2, value_range: 64, fault: [quit, hang],"
         f" marks: {mine.folder}}}\n- {{name: absent.py:Absent, n: 2, value_range: 64}}\n"
         "train: {steps: 20, batch_size: 4}\nhang_seconds: 8\nretries: 3" + SETTINGS,
     )

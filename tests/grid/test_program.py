@@ -73,6 +73,7 @@ def test_its_frozen_grid_is_the_same_grid(folder: Path) -> None:
     ("was", "becomes", "says"),
     [
         ("{width} ", "{widht} ", "{widht} names no field (did you mean width?)"),
+        ("{width} ", "{width:03d} ", "{width:03d} is no name of a field"),
         ("--lr {lr}", "", "grid.yaml:12: loop.lr: the program never sees lr"),
         ("--ffn={ffn}", "", "the program never sees ffn"),
         ("{4 * width", "{4 * widht", "no field widht (did you mean width?)"),

@@ -118,9 +118,10 @@ def names_in(word: str) -> Iterator[str]:
     for _, name, spec, conversion in Formatter().parse(word):
         if name is not None:
             if spec or conversion or not name.isidentifier():
+                rest = f":{spec}" if spec else f"!{conversion}" if conversion else ""
                 raise ValueError(
-                    f"{{{name}}} is no name of a field; a derived value is a field of its own, "
-                    'such as `ffn: "{4 * width}"`, and a brace itself is written twice'
+                    f"{{{name}{rest}}} is no name of a field; a derived value is a field of its "
+                    'own, such as `ffn: "{4 * width}"`, and a brace itself is written twice'
                 )
             yield name
 

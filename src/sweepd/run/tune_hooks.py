@@ -26,12 +26,15 @@ from ray.tune.stopper import TrialPlateauStopper
 from sweepd.errors import EnvironmentFailure
 from sweepd.grid.fingerprint import is_program
 from sweepd.grid.trials import Trial, competitors
+from sweepd.grid.user_files import is_own_file
 from sweepd.listing import duration
 from sweepd.ray_private import (
     actor_of,
     autoscaler_news,
     forget_ended,
     give_time_to_save,
+    has_a_place,
+    last_words,
     workers_that_did_not_start,
 )
 from sweepd.run.worker import LaunchSpec, Sent
@@ -48,6 +51,10 @@ for an actor of which Ray could not find out within a minute whether it was lost
 
 LOW_MEMORY = re.compile(r"OutOfMemoryError: .* was (\S+) used / (\S+) limit")
 """A pattern of Ray's account of a worker that it killed for its node's memory. Pages follow."""
+
+FATAL = re.compile(r"^(?:Fatal Python error: |(?=os\._exit\())(.+)$", re.MULTILINE)
+"""A pattern of what a worker's standard error says of its end. The frames follow, innermost
+first."""
 
 HANG_CHECK_SECONDS = 1.0
 """The seconds after which it is looked again which trials hang. There may be thousands."""
@@ -206,7 +213,7 @@ class Watchdog(Disposable, tune.Callback):
             self.idle_since = self.told = looked
         elif looked - self.told >= min(TELL_SECONDS, self.spec.start_seconds):
             self.told = looked
-            if self.has_room():  # its workers are starting, or it is busy with other sweeps
+            if self.has_room() and not has_a_place():  # it is busy with other sweeps
                 self.idle_since = looked
             else:
                 self._tell_why_none_runs(looked - self.idle_since)
@@ -218,12 +225,15 @@ class Watchdog(Disposable, tune.Callback):
         count, said = workers_that_did_not_start()
         if self.moved or self.not_started is None:
             self.not_started = count
-        elif count > self.not_started:
+        elif count > self.not_started and not self.spec.record:  # all of them are of this launch
             self.end.fail(f"Ray's workers do not start: {said}")
 
     def _tell_why_none_runs(self, seconds: float) -> None:
         why = "; ".join(autoscaler_news()) or "Ray's autoscaler says nothing of it"
         waits = f"no node that can run a trial has come for {duration(seconds)}: {why}"
+        if self.has_room():
+            why = workers_that_did_not_start()[1] or "Ray says nothing of it here"
+            waits = f"Ray has started no worker on its nodes for {duration(seconds)}: {why}"
         self.listener.preparing(waits)
         if seconds >= self.spec.start_seconds:
             self.end.fail(
@@ -254,6 +264,11 @@ class Watchdog(Disposable, tune.Callback):
         else:  # the first line of Tune's account only counts failures
             written = Path(trial.error_file).read_text() if trial.error_file else ""
             account = storable(written.partition("\n")[2].strip()) or "the worker was lost"
+            words = last_words(account)
+            if fatal := FATAL.search(words):
+                frames = re.findall(r'File "(.+)", line (\d+)', words[fatal.start() :])
+                own = [f"{file}:{line}: " for file, line in frames if is_own_file(file)]
+                account = f"{''.join(own[:1])}its process died: {fatal[1]}\n{account}"
         status, error = "failed", account
         if low := LOW_MEMORY.search(account):
             error = (

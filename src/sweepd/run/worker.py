@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import math
+import os
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ray
 from ray import tune
@@ -131,6 +132,7 @@ class Worker(tune.Trainable):
         if spec.hang_seconds:  # the driver's watchdog begins only after this method
             faulthandler.dump_traceback_later(spec.hang_seconds, exit=True)
         _die_with_parent()
+        _tell_exits()
         import torch
 
         self.spec = spec
@@ -270,6 +272,20 @@ def reach(
             f"{here()}: {address} is another folder there than where the driver runs; name storage "
             "that every node shares"
         )
+
+
+def _tell_exits() -> None:
+    """Has `os._exit` tell on standard error that it was called, and where. Nothing else knows why
+    the process is gone."""
+    ours, leave = os.getpid(), os._exit
+
+    def told(status: int) -> NoReturn:
+        if os.getpid() == ours and sys.__stderr__:  # and not one that it has forked
+            sys.__stderr__.write(f"os._exit({status})\n")
+            faulthandler.dump_traceback(sys.__stderr__, all_threads=False)
+        leave(status)
+
+    os._exit = told
 
 
 def _die_with_parent() -> None:

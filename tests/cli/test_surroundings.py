@@ -124,6 +124,7 @@ def test_a_full_disk_behind_stdout_is_an_error(results: Path, command: str) -> N
     [
         ("sweepd query 'min d' >&-", 3, b"the output cannot be written: Bad file descriptor"),
         ("sweepd query 'min d' 2>&-", 0, b""),
+        ("sweepd query nonsense 2>/dev/full", 2, b""),
         ("rmdir ../gone; sweepd query 'min d'", 3, b"the current folder was deleted"),
     ],
 )

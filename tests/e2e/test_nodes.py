@@ -4,6 +4,8 @@ machine whose node claims to have eight cards. Covers `run/spending.py`."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from e2e.conftest import Raylets
 from shell import SharedShell
@@ -32,8 +34,24 @@ nodes: {head: {most: 1, cpus: 0, price: 60}, large: {most: 1, cpus: 9, gpus: 8, 
 """
 
 
+STUCK = """
+import os, sys, time
+
+while "default_worker.py" in open("/proc/self/cmdline").read() and os.path.exists(FILE):
+    time.sleep(1)
+"""
+
+
+@pytest.fixture
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file. Where it is, no process of a Ray that is started later becomes a worker."""
+    (tmp_path / "sitecustomize.py").write_text(STUCK.replace("FILE", repr(str(tmp_path / "stuck"))))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "stuck"
+
+
 @pytest.mark.parametrize("raylets", [(0, "1/8")], indirect=True, ids=["a node with cards"])
-def test_what_ends_a_launch(shell: SharedShell, raylets: Raylets) -> None:
+def test_what_ends_a_launch(shell: SharedShell, stuck: Path, raylets: Raylets) -> None:
     shell.environment |= raylets.token
     launch = ("launch", "grid.yaml", "--cluster", "cluster.yaml", "--yes")
     shell.write("grid.yaml", GRID)
@@ -45,6 +63,12 @@ def test_what_ends_a_launch(shell: SharedShell, raylets: Raylets) -> None:
     # No node has so many cores, and Ray waits for one that never comes.
     told = ended("per_trial: {cpus: 5}\nstart_seconds: 4", 3)
     assert "no node that can run a trial has come for" in told and "sweepd doctor" in told, told
+
+    # The node has room for a trial, and never starts a worker.
+    stuck.touch()
+    told = ended("per_trial: {cpus: 1}\nstart_seconds: 4", 3)
+    assert "Ray has started no worker on its nodes for" in told, told
+    stuck.unlink()
 
     # torch here knows no CUDA.
     told = ended("per_trial: {cpus: .25, gpus: .5}", 3)

@@ -74,7 +74,7 @@ print(sys.argv[1:3] + sys.argv[4:], os.path.isdir(sys.argv[3]), os.environ["CUDA
 print('{"no": "row"}', file=sys.stdout)
 print("{'step': 1}", file=sys.stderr)
 print('{"step": 1, "acc": 0.25, "loss": 2.0}')
-print('{"step": 2, "acc": 0.5, "loss": 1}')
+print('\\r99%\\r {"step": 2, "acc": 0.5, "loss": 1}')
 """
     row = ran(tmp_path, text)
     assert (row["status"], row["step"], row["acc"], row["loss"]) == ("completed", 2, 0.5, 1)
@@ -102,7 +102,11 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "status", "says"),
     [
-        ("", "failed", 'it printed no row; print one a line, as {"step": 1, "acc": …, "loss": …}'),
+        (
+            "",
+            "failed",
+            'it printed no row; print one a line on stdout, as {"step": 1, "acc": …, "loss": …}',
+        ),
         ('print(\'{"step": 1, "acc": 0.5}\')', "failed", "did not report loss"),
         (
             'print(\'{"step": 1, "acc": 0.5, "loss": 1, "f1": 1}\')',
@@ -113,6 +117,8 @@ def test_a_test_score_counts_whatever_comes_after(tmp_path: Path) -> None:
         ('print(\'{"step": "x", "acc": 0, "loss": 1}\')', "failed", "must be a whole number"),
         (ROW % (2, 0.5) + ROW % (1, 0.5), "failed", "comes after step 2"),
         (ROW % (1, "NaN"), "diverged", "reported acc = nan at step 1"),
+        ('print(\'{"step": 1, "acc": 1, "loss": -nan}\')', "diverged", "loss = nan at step 1"),
+        ('print(\'{"step": 1, {"step": 1\')', "failed", '{"step": 1, {"step": 1 is no JSON: '),
         ("raise SystemExit('oh')", "failed", "it ended with exit code 1: oh\noh"),
         (
             "import os; os.kill(os.getpid(), 9)",

@@ -79,8 +79,18 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+class Lossy(io.FileIO):
+    """Drops what cannot be written, as to a full disk or a terminal that is gone."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
 def say_everything() -> None:
-    """Makes stdout and stderr take every character.
+    """Makes stdout and stderr take every character, and stderr also what it cannot write.
 
     One that was closed before the program began (`>&-`) is opened again: what goes to stderr is
     lost, and stdout cannot be written, which `stdout_may_end` tells. Else the next file that is
@@ -92,6 +102,9 @@ def say_everything() -> None:
         if getattr(sys, name) is None:
             file = os.open(os.devnull, flags)
             setattr(sys, name, open(file, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
+    if sys.stderr is sys.__stderr__ and sys.stderr is not None:
+        lossy = io.BufferedWriter(Lossy(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(lossy, sys.stderr.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_ascii = codecs.lookup(stream.encoding).name == "ascii"

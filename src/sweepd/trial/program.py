@@ -12,6 +12,7 @@ import json
 import math
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,10 @@ MOST_WAITING = 10_000
 """The most lines that wait to be read. A program that prints faster than that waits."""
 MOST_TOLD = 8_000
 """The most characters of its last lines that an error tells."""
+
+
+NOT_FINITE = re.compile(r":\s*[-+]?(nan|inf)\b", re.IGNORECASE)
+"""A pattern of the numbers of C that JSON lacks."""
 
 
 def note(line: str) -> None:
@@ -204,15 +209,15 @@ class ProgramRun:
             self.open -= 1
             return ""
         self.heard = time.monotonic()
-        if out and line.startswith(b"{"):
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if isinstance(row, dict) and "step" in row:
-                return self._row(row)
         # A progress bar writes over its own line.
         text = line.decode(errors="replace").rstrip("\r\n").rpartition("\r")[2]
+        if out and text.lstrip().startswith("{") and '"step"' in text:
+            try:
+                row = json.loads(NOT_FINITE.sub(": NaN", text))
+            except ValueError as error:  # such as the rows of two processes in one line
+                raise self._unusable(text, f"is no JSON: {error}") from None
+            if "step" in row:
+                return self._row(row)
         self.last.append(text)
         note(text)
         return text
@@ -271,8 +276,8 @@ class ProgramRun:
         if not self.score:
             metrics = ", ".join(f'"{name}": …' for name in self.trial.metrics)
             raise self._failure(
-                f'it printed no row; print one a line, as {{"step": 1, {metrics}}}, or call '
-                "sweepd.report"
+                f'it printed no row; print one a line on stdout, as {{"step": 1, {metrics}}}, or '
+                "call sweepd.report"
             )
         self.result = self._completed()
 

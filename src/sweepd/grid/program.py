@@ -91,7 +91,10 @@ class Program:
         """Returns the fields of a point with what is derived from them. Raises ValueError."""
         found = dict(fields)
         for name, text in self.derived.items():
-            found[name] = computed(name, text, fields)
+            try:
+                found[name] = computed(text, fields)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
         return found
 
     def arguments(self, fields: Mapping[str, Value], given: Mapping[str, Value]) -> list[str]:
@@ -115,18 +118,20 @@ def written(value: Value) -> str:
 
 def names_in(word: str) -> Iterator[str]:
     """Yields the names in the braces of a word. Raises ValueError for what is no name."""
-    for _, name, spec, conversion in Formatter().parse(word):
-        if name is not None:
-            if spec or conversion or not name.isidentifier():
-                rest = f":{spec}" if spec else f"!{conversion}" if conversion else ""
-                raise ValueError(
-                    f"{{{name}{rest}}} is no name of a field; a derived value is a field of its "
-                    'own, such as `ffn: "{4 * width}"`, and a brace itself is written twice'
-                )
-            yield name
+    try:
+        for _, name, spec, conversion in Formatter().parse(word):
+            if name is not None:
+                if spec or conversion or not name.isidentifier():
+                    raise ValueError
+                yield name
+    except ValueError:  # also for half a pair of braces, as in the words of `{4 * width}`
+        raise ValueError(
+            f"{shown(word)}: in braces stands the name of a field; a derived value is a field of "
+            'its own, such as `ffn: "{4 * width}"`, and a brace itself is written twice'
+        ) from None
 
 
-def computed(name: str, text: str, fields: Mapping[str, Value]) -> int | float:
+def computed(text: str, fields: Mapping[str, Value]) -> int | float:
     """Returns a derived value. Raises ValueError where it is no arithmetic over fields, or has no
     finite value."""
 
@@ -138,28 +143,28 @@ def computed(name: str, text: str, fields: Mapping[str, Value]) -> int | float:
                 return number
             case ast.Name(id=field):
                 if field not in fields:
-                    raise ValueError(f"{name}: there is no field {field}{closest(field, fields)}")
+                    raise ValueError(f"{field} is no field{closest(field, fields)}")
                 if isinstance(found := fields[field], bool | str | None):
-                    raise ValueError(f"{name}: {field} = {shown(found)} is no number")
+                    raise ValueError(f"{field} = {shown(found)} is no number")
                 return found
             case ast.UnaryOp(op=ast.USub() as sign, operand=operand):
                 return OPERATORS[type(sign)](value(operand))
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
                 one, other = value(left), value(right)
                 if isinstance(sign, ast.Pow) and abs(other) > LARGEST_POWER:
-                    raise ValueError(f"{name}: a power of {other} is too large")
+                    raise ValueError(f"a power of {other} is too large")
                 return OPERATORS[type(sign)](one, other)
         raise ValueError(
-            f"{name}: {text!r} is no arithmetic over fields: numbers, fields, + - * / // % ** "
-            "and parentheses"
+            f"{text!r} is no arithmetic over fields: numbers, fields, + - * / // % ** and "
+            "parentheses"
         )
 
     try:
         return scalar(int | float, value(ast.parse(text.strip(), mode="eval")))  # type: ignore[no-any-return]
     except (SyntaxError, RecursionError):
-        raise ValueError(f"{name}: {text!r} is no arithmetic over fields") from None
+        raise ValueError(f"{text!r} is no arithmetic over fields") from None
     except (ArithmeticError, TypeError) as error:
-        raise ValueError(f"{name}: {text} has no value: {error}") from None
+        raise ValueError(f"{text} has no value: {error}") from None
 
 
 def class_of(program: Program, fields: Collection[str]) -> type:

@@ -15,7 +15,6 @@ from sweepd.grid.axes import Block, Point
 from sweepd.grid.costs import Costs, train_flops
 from sweepd.grid.metrics import Better
 from sweepd.grid.options import OF_ANSWERS, OF_CELLS, OF_SQL, RESERVED, Goal, column
-from sweepd.grid.settings import Evaluate, Train
 from sweepd.grid.spec import FINDERS, SETTINGS, Grid
 from sweepd.grid.trials import Setting
 from sweepd.grid.yamlfile import Problem
@@ -78,13 +77,15 @@ def cost_notes(
             if cost.uncounted:
                 uncounted[model.name] = cost.uncounted
             if cost.reruns and setting.decoded:
-                share = max(
-                    setting.decoded
-                    * _decoded_rows(train.value, evaluate.value, grid.lengths)
-                    / (train_flops(1, train.value.batch_size) * train.value.steps)
-                    for train, evaluate in product(grid.points("train"), grid.points("evaluate"))
-                )
-                shares[model.name] = max(share, shares.get(model.name, 0.0))
+                # A score at another length has as many tokens as the test. The prefix from which
+                # each is decoded is longer by about that factor, so it counts as that many tests.
+                tests = 1 + sum(grid.lengths)
+                for train, evaluate in product(grid.points("train"), grid.points("evaluate")):
+                    of, steps = evaluate.value, train.value.steps
+                    checked = (steps - 1) // of.check_every * of.check_samples
+                    rows = setting.decoded * (checked + tests * of.verdict_samples)
+                    share = rows / (train_flops(1, train.value.batch_size) * steps)
+                    shares[model.name] = max(share, shares.get(model.name, 0.0))
     for name, operators in uncounted.items():
         yield (
             f"{name}: its FLOPs leave out {', '.join(operators)}, which torch cannot count; "
@@ -115,17 +116,6 @@ def few_inputs(
         faults.append(f"training sees each of its inputs {passes:.0f} times and may memorise them")
     if faults:
         yield f"{setting.task} has about {distinct:.3g} distinct inputs: {'; '.join(faults)}"
-
-
-def _decoded_rows(train: Train, evaluate: Evaluate, factors: Sequence[float]) -> float:
-    """Returns how many rows the checks and the test of a trial may decode.
-
-    A score at another length has as many tokens as the test. The prefix from which each of them is
-    decoded is longer by about that factor. The score therefore counts as that many tests.
-    """
-    checks = (train.steps - 1) // evaluate.check_every
-    tests = 1 + sum(factors)
-    return checks * evaluate.check_samples + tests * evaluate.verdict_samples
 
 
 def clashes(grid: Grid) -> Iterator[Problem]:

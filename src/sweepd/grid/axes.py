@@ -217,12 +217,8 @@ def read_choices(document: Document, kind: Any, raw: Any, keys: Keys) -> list[Po
             )
         else:
             found += _read_value(document, kind, item, (*keys, i))
-    return _distinct(document, found)
-
-
-def _distinct(document: Document, choices: Sequence[Point]) -> list[Point]:
     first: dict[str, Point] = {}
-    for choice in choices:
+    for choice in found:
         text = canonical(plain(choice.value))
         if text in first:
             document.refuse(choice.keys, f"{shown(plain(choice.value))} is listed twice; keep one")
@@ -306,7 +302,7 @@ def scalar(kind: Any, raw: Any) -> Any:
         quotes = "; put it in quotes" if "a valid string" in reasons else ""
         needed = " or ".join(dict.fromkeys(reasons))
         raise ValueError(f"{shown(raw)}: must be {needed}{quotes}") from None
-    if value == "None" and _admits_null(kind):
+    if value == "None" and {None, types.NoneType}.intersection(typing.get_args(kind)):
         raise ValueError('"None": a text here, though null is possible; write null')
     if message := misread(raw, value):
         raise ValueError(f"{shown(raw)}: {message}")
@@ -324,13 +320,6 @@ def misread(raw: Any, value: Any) -> str:
     return ""
 
 
-def _admits_null(kind: Any) -> bool:
-    try:
-        return adapter(kind).validate_python(None) is None
-    except ValidationError:
-        return False
-
-
 _SMALLER = "a whole number from -2^53 to 2^53"
 _NO_BOOL = "a number, not true or false"
 
@@ -343,18 +332,12 @@ def count(raw: Any) -> int:
     return max(1, sum(map(count, raw))) if isinstance(raw, list) else 1
 
 
-def value_schema(parameter: Parameter) -> dict[str, Any]:
-    """Returns the JSON Schema of one value of a field."""
-    scalars, rule = alternatives(parameter.type)
-    schema: dict[str, Any] = adapter(scalars).json_schema()
-    if rule:
-        schema = {"anyOf": [schema, block_schema(parameters(rule), {})]}
-    return schema
-
-
 def field_schema(parameter: Parameter) -> dict[str, Any]:
     """Returns the JSON Schema of a field: a value, or a list of them (an axis)."""
-    one = value_schema(parameter)
+    scalars, rule = alternatives(parameter.type)
+    one: dict[str, Any] = adapter(scalars).json_schema()
+    if rule:
+        one = {"anyOf": [one, block_schema(parameters(rule), {})]}
     schema = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
     default = parameter.default
     return schema if default is REQUIRED else schema | {"default": plain(default)}

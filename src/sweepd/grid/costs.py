@@ -71,10 +71,14 @@ def costs(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
 
 
 def _count(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs:
+    import torch
+
+    from sweepd.models._meta import on_meta
     from sweepd.models.base import can_decode
 
     with sparing_the_compiler():
-        model = _on_meta(architecture, vocab_size, L, capacity)
+        with on_meta():  # weights have shapes and no memory
+            model = architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
         parts = tuple(architecture.parts(vocab_size, L))
         kept, shared = architecture.kept_floats(vocab_size, L)
         uncounted = architecture.uncounted(vocab_size, L)
@@ -92,16 +96,6 @@ def _count(architecture: Model, vocab_size: int, L: int, capacity: int) -> Costs
 
 
 _kept = functools.lru_cache(maxsize=10_000)(_count)
-
-
-def _on_meta(architecture: Model, vocab_size: int, L: int, capacity: int) -> nn.Module:
-    """Returns a model whose weights have shapes and no memory."""
-    import torch
-
-    from sweepd.models._meta import on_meta
-
-    with on_meta():
-        return architecture.build(vocab_size, L, capacity, torch.Generator("cpu"))
 
 
 def _state_bytes(

@@ -151,8 +151,10 @@ def program_files(where: str, base: Path) -> dict[str, Path]:
     for path in (base / name for name in block.get("files", ())):
         if base.is_relative_to(os.path.normpath(path)):
             raise UserError(f"{path} has all of the grid's folder; name what the program reads")
-        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        named += [file for file in inside if not (file.is_dir() or _left_out(file, path))]
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            parts = file.relative_to(path).parts  # hidden files are left out, and what Python makes
+            if not (file.is_dir() or any(p[:1] == "." or p == "__pycache__" for p in parts)):
+                named.append(file)
     found: dict[str, Path] = {}
     for path in map(Path, map(os.path.normpath, named)):
         if not path.is_file():
@@ -163,12 +165,6 @@ def program_files(where: str, base: Path) -> dict[str, Path]:
             if file == path or (file.is_file() and not file.is_relative_to(PACKAGE)):
                 found[Path(os.path.relpath(file, base)).as_posix()] = file
     return found
-
-
-def _left_out(path: Path, folder: Path) -> bool:
-    """Returns whether a file of a folder is hidden there, or made by Python."""
-    parts = path.relative_to(folder).parts
-    return any(part.startswith(".") or part == "__pycache__" for part in parts)
 
 
 def _program_code(where: str, base: Path) -> Code:
@@ -211,21 +207,13 @@ def imported_names(path: Path) -> set[str]:
 
 
 def _parse(path: Path) -> Parsed:
-    """Returns the fingerprint and the imports of a file. Those of a file of sweepd stay the same as
-    long as this process lives."""
-    return _parse_ours(path) if path.is_relative_to(PACKAGE) else _parse_now(path)
-
-
-def _parse_now(path: Path) -> Parsed:
+    """Returns the fingerprint and the imports of a file."""
     try:
         return _parsed(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}: {error.msg}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as Python: {error}") from None
-
-
-_parse_ours = functools.cache(_parse_now)
 
 
 def _module_source(name: str) -> Path | None:

@@ -60,28 +60,12 @@ def scores(metrics: Mapping[str, Better], factors: Sequence[float]) -> dict[str,
     return {column(score, factor): SCORED[score] for factor in factors} if score else {}
 
 
-def notes(factors: Sequence[float]) -> list[str]:
-    """Returns what a plan says of scores at these lengths: a sentence, if there are any."""
-    if not factors:
-        return []
-    times = ", ".join(f"{factor:g}" for factor in factors)
-    return [
-        f"trained models are also scored at {times} times their length, where their weights and "
-        "the vocabulary of the task are the same (`sweepd check` tries it)"
-    ]
-
-
-def length_field(task: Task) -> str:
-    """Returns the name of the field that makes the rows of a task longer. It is `length` where the
-    task has one, or else the field of its size."""
-    own = {field.name for field in fields(task)}  # type: ignore[arg-type]
-    return "length" if "length" in own else task.size_field
-
-
 def longer(task: Task, factor: float) -> Task:
-    """Returns the task with its length times `factor`, rounded up, and all else the same. Raises
+    """Returns the task with its length times `factor`, rounded up, and all else the same. Its
+    length is the field `length` where the task has one, or else the field of its size. Raises
     ValueError, or whatever else a user's class raises, where there is no such task."""
-    name = length_field(task)
+    own = {field.name for field in fields(task)}  # type: ignore[arg-type]
+    name = "length" if "length" in own else task.size_field
     # The factor as it is written: as binary floats, 1.1 · 50 is above 55.
     length = math.ceil(Decimal(repr(factor)) * getattr(task, name))
     return cast("Task", replace(cast(Any, task), **{name: length}))

@@ -21,11 +21,11 @@ from sweepd.grid.advice import (
     same_networks,
     unaskable,
 )
-from sweepd.grid.axes import Block, Point, reason
+from sweepd.grid.axes import Point, reason
 from sweepd.grid.costs import Costs, costs, train_flops
 from sweepd.grid.fingerprint import Class, Code, trial_code
 from sweepd.grid.metrics import Better
-from sweepd.grid.options import Settle, column
+from sweepd.grid.options import column
 from sweepd.grid.settings import LrRule, Train
 from sweepd.grid.spec import Grid
 from sweepd.grid.trials import LoopFacts, Setting, Trial, loop_facts, loop_trials, trained_trials
@@ -86,7 +86,10 @@ class Plan:
     @property
     def size_fields(self) -> dict[str, str]:
         """For each task, the field that is its size."""
-        return {task: block.kind.size_field for task, block in self._taught()}  # type: ignore[attr-defined]
+        taught = [(block.name, block) for block in self.grid.blocks["task"]]
+        for block in self.grid.blocks["loop"]:
+            taught += [(point.value.task, block) for point in block.points]
+        return {task: block.kind.size_field for task, block in taught}  # type: ignore[attr-defined]
 
     @property
     def task_fields(self) -> dict[str, tuple[str, ...]]:
@@ -127,12 +130,6 @@ class Plan:
         ]
         return varying[0] if len(varying) == 1 else ""
 
-    def _taught(self) -> Iterator[tuple[str, Block]]:
-        """Yields each task with the block that has its size."""
-        yield from ((block.name, block) for block in self.grid.blocks["task"])
-        for block in self.grid.blocks["loop"]:
-            yield from ((point.value.task, block) for point in block.points)
-
 
 @undisturbed()
 def plan(grid: Grid) -> Plan:
@@ -149,7 +146,7 @@ class _Planner:
         self.tasks, self.models, self.loops, self.trains, self.evaluates, self.stops = (
             grid.points(kind) for kind in kinds
         )
-        self.longer_trains = self.settling()
+        self.longer_trains = tuple(self.settling())
         """The training settings that `settle` may use besides `trains`."""
         self.warned: list[str] = []
         self.noted: list[str] = []
@@ -231,17 +228,42 @@ class _Planner:
                         yield from trained_trials(
                             setting, model, cost, code, each, factors, seeds, on_demand=on_demand
                         )
-        self.noted += lengths.notes(self.grid.lengths)
+        if self.grid.lengths:
+            times = ", ".join(f"{factor:g}" for factor in self.grid.lengths)
+            self.noted.append(
+                f"trained models are also scored at {times} times their length, where their "
+                "weights and the vocabulary of the task are the same (`sweepd check` tries it)"
+            )
         self.noted += cost_notes(self.grid, settings, all_costs)
 
-    def settling(self) -> tuple[Point, ...]:
-        """Returns the settings that `settle` may train besides `trains`. Each is like the first of
-        these but for its value."""
+    def settling(self) -> Iterator[Point]:
+        """Yields the settings that `settle` may train besides `trains`: their longer budgets, and,
+        if rates are tuned, further rates with all budgets. Each is like the first of `trains` but
+        for its value."""
         if not self.grid.settle or not self.trains:
-            return ()
-        asked = [train.value for train in self.trains]
-        longer = longer_settings(asked, self.grid.settle, self.grid.tune)
-        return tuple(replace(self.trains[0], value=value) for value in longer)
+            return
+        asked: list[Train] = [train.value for train in self.trains]
+        rated = list(asked)
+        # Rates beyond both ends of each range: the ratio between neighbours is that of the two
+        # rates at the end.
+        ranges: dict[Train, list[Train]] = defaultdict(list)
+        for one in asked if "train.lr" in self.grid.tune else ():
+            ranges[replace(one, lr=1.0)].append(one)
+        for rates in ranges.values():
+            rates.sort(key=_peak)
+            ends = ((rates[0], rates[1]), (rates[-1], rates[-2])) if len(rates) > 1 else ()
+            for (end, beside), times in product(ends, range(1, WIDER + 1)):
+                factor = (_peak(end) / _peak(beside)) ** times
+                if isinstance(lr := end.lr, LrRule):
+                    wider = replace(lr, base=_short(lr.base * factor), max=_short(lr.max * factor))
+                    rated.append(replace(end, lr=wider))
+                else:
+                    rated.append(replace(end, lr=_short(lr * factor)))
+        budgets = self.grid.settle.budgets
+        every = (replace(one, steps=steps) for one in rated for steps in budgets(one.steps))
+        for value in dict.fromkeys(every):
+            if value not in asked:
+                yield replace(self.trains[0], value=value)
 
     def rounds(
         self, asked: Sequence[T], longer: Sequence[T]
@@ -326,41 +348,10 @@ class _Planner:
         return code
 
 
-def longer_settings(trains: Sequence[Train], settle: Settle, tune: Sequence[str]) -> list[Train]:
-    """Returns what `settle` may train besides `trains`: their longer budgets, and, if rates are
-    tuned, further rates with all budgets."""
-    rated = [*trains, *(_wider(trains) if "train.lr" in tune else ())]
-    every = (replace(one, steps=steps) for one in rated for steps in settle.budgets(one.steps))
-    return [one for one in dict.fromkeys(every) if one not in trains]
-
-
-def _wider(trains: Sequence[Train]) -> Iterator[Train]:
-    """Yields settings with rates beyond both ends of each range of rates. At an end, the ratio
-    between neighbours is that of the two rates that are there."""
-    ranges: dict[Train, list[Train]] = defaultdict(list)
-    for one in trains:
-        ranges[replace(one, lr=1.0)].append(one)
-    for rates in ranges.values():
-        if len(rates) < 2:
-            continue
-        rates = sorted(rates, key=_peak)
-        for end, beside in ((rates[0], rates[1]), (rates[-1], rates[-2])):
-            apart = _peak(end) / _peak(beside)
-            for times in range(1, WIDER + 1):
-                yield replace(end, lr=_scaled(end.lr, apart**times))
-
-
 def _peak(train: Train) -> float:
     return train.peak_lr(REFERENCE_D)
 
 
-def _scaled(lr: float | LrRule, factor: float) -> float | LrRule:
-    """Returns a rate that is `factor` times as high at every width."""
-    if isinstance(lr, LrRule):
-        return replace(lr, base=_short(lr.base * factor), max=_short(lr.max * factor))
-    return _short(lr * factor)
-
-
-def _short(value: float) -> float:
+def _short(rate: float) -> float:
     """Returns a rate rounded to six digits, which are enough for a rate, and readable."""
-    return float(f"{value:.6g}")
+    return float(f"{rate:.6g}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -234,6 +234,14 @@ LOOP_KEYS: Fields = {
 and evaluate."""
 
 
+NO_LOOP_RULES = {
+    "success": "nothing confirms the row of a loop, and the best of many flatters",
+    "tokens": "nobody counts the tokens of a loop",
+    "flops": "a loop says itself how long it runs: give it a field `steps`",
+}
+"""The rules that can't stop a loop, since sweepd knows only its rows."""
+
+
 class Grid(Options):
     """A checked grid. Blocks of one kind sweep side by side; kinds and seeds multiply."""
 
@@ -363,7 +371,14 @@ class _Reader:
             has_keys(self.document, LOOP_KEYS, self.raw, (), "a grid with a loop")
         else:
             has_keys(self.document, KEYS, self.raw, (), "a grid")
-        self.refuse_too_many()
+        # Trials are counted before anything is expanded.
+        seeds = self.raw.get("seeds")
+        many = seeds.get("max") if isinstance(seeds, dict) else count(seeds)
+        trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS))
+        trials *= many if isinstance(many, int) else 1
+        if trials > MOST_TRIALS:
+            self.refuse((), f"{trials:,} trials are more than {MOST_TRIALS:,}; split the grid")
+            raise GridError(self.document.problems)
         blocks = {kind: self.blocks(kind) for kind in (*FINDERS, *SETTINGS)}
         self.refuse_same_in_results(blocks)
         # Options with problems give way to their defaults, so that the others are looked at too.
@@ -380,7 +395,10 @@ class _Reader:
             grid = Grid.model_validate(whole | around)
         if not broken & {"goal", lengths.KEY}:
             self.check_goal(grid)
-            (self.check_loop_stop if self.of_loop else self.check_stop)(grid)
+            if self.of_loop:
+                self.refuse_rules(grid, NO_LOOP_RULES)
+            else:
+                self.check_stop(grid)
         self.check_tune(grid)
         self.check_search(grid)
         if grid.settle:
@@ -388,17 +406,6 @@ class _Reader:
         if self.document.problems:
             raise GridError(self.document.problems)
         return grid
-
-    def refuse_too_many(self) -> None:
-        """Raises GridError if the grid has too many trials. They are counted before anything is
-        expanded."""
-        seeds = self.raw.get("seeds")
-        many = seeds.get("max") if isinstance(seeds, dict) else count(seeds)
-        trials = math.prod(count(self.raw.get(key)) for key in (*FINDERS, *SETTINGS))
-        trials *= many if isinstance(many, int) else 1
-        if trials > MOST_TRIALS:
-            self.refuse((), f"{trials:,} trials are more than {MOST_TRIALS:,}; split the grid")
-            raise GridError(self.document.problems)
 
     def blocks(self, kind: str) -> tuple[Block, ...]:
         """Returns the blocks of one kind. Those with problems are left out."""
@@ -552,31 +559,22 @@ class _Reader:
         """Refuses stop rules that do not fit the goal. A trial that stops as solved must have
         reached the goal, and its task must report acc. Rules that give up on a trial watch its
         checks, so these must measure the goal."""
-        goal, without = (
-            grid.goal,
-            [task for task, metrics in self.metrics(grid) if "acc" not in metrics],
-        )
-        at_lengths = lengths.columns(grid.lengths)
+        goal = grid.goal
+        if goal.metric in lengths.columns(grid.lengths):
+            why = f"it watches the checks, which do not measure {goal.metric}"
+            self.refuse_rules(grid, {"plateau": why, "asha": why})
+        without = [task for task, metrics in self.metrics(grid) if "acc" not in metrics]
+        if without:
+            message = f"an accuracy, which {without[0]} does not report"
+            self.refuse_rules(grid, {"success": message})
         for point in grid.points("stop"):
-            for rule in ("plateau", "asha") if goal.metric in at_lengths else ():
-                if getattr(point.value, rule) is not None:
-                    message = f"it watches the checks, which do not measure {goal.metric}"
-                    self.refuse(point.written[rule], f"{message}; leave {rule} out")
-            success, keys = point.value.success, point.written["success"]
-            if success is None:
-                continue
-            if goal.metric == "acc" and ">" in goal.comparison and not goal.met(success):
-                self.refuse(keys, f"{success} does not reach the goal {goal}; raise it above")
-            if without:
-                self.refuse(keys, f"an accuracy, which {without[0]} does not report; leave it out")
+            mark = point.value.success
+            if mark and goal.metric == "acc" and ">" in goal.comparison and not goal.met(mark):
+                message = f"{mark} does not reach the goal {goal}; raise it above"
+                self.refuse(point.written["success"], message)
 
-    def check_loop_stop(self, grid: Grid) -> None:
-        """Refuses the rules that can't stop a loop, since sweepd knows only its rows."""
-        why = {
-            "success": "nothing confirms the row of a loop, and the best of many flatters",
-            "tokens": "nobody counts the tokens of a loop",
-            "flops": "a loop says itself how long it runs: give it a field `steps`",
-        }
+    def refuse_rules(self, grid: Grid, why: Mapping[str, str]) -> None:
+        """Refuses each of these rules of `stop`, where it is on. why: the reasons by rule."""
         for point in grid.points("stop"):
             for rule, reason in why.items():
                 if getattr(point.value, rule) is not None:
@@ -634,11 +632,8 @@ class _Reader:
             message = f"most = {settle.most} leaves no budget of twice the {min(steps)} steps"
             of = "loop.steps" if self.of_loop else "train.steps"
             self.refuse(("settle",), f"{message} of {of}; raise it")
-        for point in grid.points("stop"):
-            for rule in ("tokens", "seconds", "flops", "plateau", "asha"):
-                if getattr(point.value, rule) is not None:
-                    message = f"stop.{rule} ends runs that settle trains for longer"
-                    self.refuse(point.written[rule], f"{message}; leave one of them out")
+        ends = ("tokens", "seconds", "flops", "plateau", "asha")
+        self.refuse_rules(grid, dict.fromkeys(ends, "it ends runs that settle trains for longer"))
 
     def no_number(self, axis: str, blocks: Blocks) -> str | None:
         """Returns why an axis can't be searched, or None. It has to be a field, with numbers as its

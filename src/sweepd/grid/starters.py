@@ -99,7 +99,9 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
     of_task = registry.entry(task, found := registry.find_task(task, _base(task, base)))
     size_field: str = found.size_field
     templates = {template.where for template in TEMPLATES.values()}
-    fields, widths = {size_field: _sizes(of_task, size_field)}, WIDTHS
+    least = of_task.parameters[size_field].default
+    sizes = [(4 if least is REQUIRED else least) * times for times in DOUBLINGS]
+    fields, widths = {size_field: sizes}, WIDTHS
     if templates.intersection((task, *models)):
         fields, widths = SMALL.get(task, fields), SMALL_WIDTHS
     lines = [
@@ -120,7 +122,9 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
     lines += ["# Several blocks are swept side by side.", "model:"]
     for entry in entries:
         lines += [f"  # {entry.summary}", *_block(entry, {"d": list(widths)}, dash="- ")]
-    goal = _goal(found.metrics)
+    metrics = directions(found.metrics)
+    *_, (last, better) = metrics.items()
+    goal = ACC_GOAL if "acc" in metrics else f"{last} {'>' if better == 'up' else '<'} 0.1"
     early = ["stop:  {success: 0.95}  # a trial that is right so often ends"] * (goal == ACC_GOAL)
     lines += [
         "",
@@ -134,13 +138,6 @@ def new_grid(task: str, models: Sequence[str], base: Path) -> str:
         "# settle: {factor: 4, least: 2000, most: 4000}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _goal(metrics: Any) -> str:
-    """Returns a goal on acc where that is reported, or else on the last metric."""
-    found = directions(metrics)
-    *_, (last, better) = found.items()
-    return ACC_GOAL if "acc" in found else f"{last} {'>' if better == 'up' else '<'} 0.1"
 
 
 def _base(where: str, base: Path) -> Path:
@@ -162,14 +159,6 @@ def _block(entry: Entry, axes: dict[str, Any], dash: str = "") -> Iterator[str]:
         if parameter.default is REQUIRED:
             yield f"{indent}{field}:   # required"
         else:
-            yield f"{indent}# {field}: {_yaml(parameter.default)}"
-
-
-def _sizes(entry: Entry, field: str) -> list[int]:
-    first = entry.parameters[field].default
-    first = 4 if first is REQUIRED else first
-    return [first * times for times in DOUBLINGS]
-
-
-def _yaml(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+            value = parameter.default
+            text = value if isinstance(value, str) else json.dumps(value)
+            yield f"{indent}# {field}: {text}"

@@ -127,23 +127,23 @@ class Trial:
     task_name: str
     model_name: str
     size: int
-    L: int | None
     seed: int
     values: Values
-    params: int | None
-    flops: int | None
-    flops_weights: int | None
-    state_bytes: int | None
-    train_bytes: float | None
-    train_flops: float | None
     train: Train | LoopBudget
     """The training that `values` ask for, with the number of steps that `stop.flops` pays for."""
     on_demand: bool
     """Whether the trial runs only where an answer depends on it (`plan.reserved`), or as a fresh
     seed."""
-    task_where: str
-    model_where: str
+    task_where: str = ""
+    model_where: str = ""
     loop_where: str = ""
+    L: int | None = None
+    params: int | None = None
+    flops: int | None = None
+    flops_weights: int | None = None
+    state_bytes: int | None = None
+    train_bytes: float | None = None
+    train_flops: float | None = None
     metrics: Mapping[str, Better] = field(default_factory=BETTER.copy)
     """The metrics that the trial may report, with the way in which each is better."""
     unscored_config: str | None = None
@@ -182,24 +182,12 @@ class Trial:
 
     def row(self) -> dict[str, Any]:
         """Returns the trial as a row of the stored plan."""
-        return {
-            "id": self.id,
-            "trunk": self.trunk,
-            "config": self.config,
-            "code": self.code,
-            "task": self.task_name,
-            "model": self.model_name,
-            "size": self.size,
-            "L": self.L,
-            "seed": self.seed,
-            **self.axes,
-            "params": self.params,
-            "flops": self.flops,
-            "flops_weights": self.flops_weights,
-            "state_bytes": self.state_bytes,
-            "train_bytes": self.train_bytes,
-            "train_flops": self.train_flops,
-        }
+        first = {name: getattr(self, name) for name in ("id", "trunk", "config", "code")}
+        named = {"task": self.task_name, "model": self.model_name}
+        sizes = {name: getattr(self, name) for name in ("size", "L", "seed")}
+        costs = ("params", "flops", "flops_weights", "state_bytes", "train_bytes", "train_flops")
+        costed = {name: getattr(self, name) for name in costs}
+        return {**first, **named, **sizes, **self.axes, **costed}
 
 
 def trained_trials(
@@ -220,7 +208,10 @@ def trained_trials(
     grid asks for scores.
     """
     task, (train, evaluate, stop) = setting.task, settings
-    fitted = _fitted(train.value, stop.value, cost)
+    fitted: Train = train.value
+    if stop.value.flops is not None:  # its schedule ends with the steps that the budget pays for
+        paid = stop.value.flops // train_flops(cost.flops, fitted.batch_size)
+        fitted = replace(fitted, steps=min(fitted.steps, int(paid)))
     # Of a budget of FLOPs the weights see only the steps that it pays for.
     trajectory = {**train.axes, "steps": fitted.steps}
     parting = {"steps", "decay"} if fitted.extensible else {"decay"}
@@ -268,18 +259,12 @@ def loop_trials(
         task_name=facts.task,
         model_name=loop.name,
         size=facts.size,
-        L=None,
         values=Values({}, {}, loop.fields, None, None, stop.value),
         params=facts.params,
         flops=facts.flops,
-        flops_weights=None,
-        state_bytes=None,
-        train_bytes=None,
         train_flops=facts.train_flops,
         train=facts.budget,
         on_demand=on_demand,
-        task_where="",
-        model_where="",
         loop_where=loop.where,
         metrics=metrics.directions(loop.value.metrics),
     )
@@ -312,29 +297,14 @@ def _seeded(
     return of_cell(
         seed=seed,
         config=config,
-        id=_of_code(canonical(config), code),
-        trunk=_of_code(composed({**trunk, "seed": canonical(seed)}), code),
+        id=_digest(f"[{canonical(config)},{canonical(code)}]"),
+        trunk=_digest(f"[{composed({**trunk, 'seed': canonical(seed)})},{canonical(code)}]"),
     )
 
 
 def _config(texts: Texts, seed: int) -> str:
     """Returns the hash of settings and seed. texts: canonical JSON of the settings by name."""
     return _digest(composed({**texts, "seed": canonical(seed)}))
-
-
-def _fitted(train: Train, stop: Stop, cost: Costs) -> Train:
-    """Returns `train` with the steps that the budget of FLOPs pays for, with which its schedule
-    ends."""
-    if stop.flops is None:
-        return train
-    return replace(
-        train, steps=min(train.steps, int(stop.flops // train_flops(cost.flops, train.batch_size)))
-    )
-
-
-def _of_code(text: str, code: str) -> str:
-    """Returns the hash of a canonical JSON text and of the code."""
-    return _digest(f"[{text},{canonical(code)}]")
 
 
 def _digest(text: str) -> str:
@@ -347,46 +317,24 @@ def loop_facts(loop: Any) -> LoopFacts:
     task, size = loop.task, getattr(loop, loop.size_field)
     if not isinstance(task, str) or not task:
         raise ValueError(f"task = {task!r}: must be a text, such as 'digits'")
-    if isinstance(size, bool) or not isinstance(size, int):
+    if not _is_number(size, int):
         raise ValueError(f"{loop.size_field} = {size!r}: it is the size, so a whole number")
-    costs = _costs(loop)
-    return LoopFacts(
-        task,
-        size,
-        LoopBudget(
-            _steps(loop), _number(getattr(loop, "lr", 0.0)), getattr(loop, "continues", False)
-        ),
-        params=None if (params := costs.get("params")) is None else int(params),
-        flops=None if (flops := costs.get("flops")) is None else int(flops),
-        train_flops=costs.get("train_flops"),
-    )
-
-
-def _steps(loop: Any) -> int:
-    steps = getattr(loop, "steps", 0)
-    if (
-        isinstance(steps, bool)
-        or not isinstance(steps, int)
-        or (steps < 1 and hasattr(loop, "steps"))
-    ):
+    steps, lr = getattr(loop, "steps", 0), getattr(loop, "lr", 0.0)
+    if not _is_number(steps, int) or (steps < 1 and hasattr(loop, "steps")):
         raise ValueError(f"steps = {steps!r}: a budget of steps is a whole number from 1 on")
-    return steps
-
-
-def _costs(loop: Any) -> dict[str, float]:
-    """Returns what `cost()` states, or nothing if there is no `cost`."""
-    if not hasattr(loop, "cost"):
-        return {}
-    told = loop.cost()
-    if not isinstance(told, Mapping) or not set(told) <= set(COSTS):
-        raise ValueError(f"cost() gave {told!r}; it gives a mapping of some of {', '.join(COSTS)}")
-    for name, value in told.items():
+    costs = loop.cost() if hasattr(loop, "cost") else {}
+    if not isinstance(costs, Mapping) or not set(costs) <= set(COSTS):
+        raise ValueError(f"cost() gave {costs!r}; it gives a mapping of some of {', '.join(COSTS)}")
+    for name, value in costs.items():
         most = inf if name == "train_flops" else 2**63
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < most:
+        if not _is_number(value, int | float) or not 0 <= value < most:
             raise ValueError(f"cost() gave {name} = {value!r}; it must be a number, 0 or more")
-    return dict(told)
+    rate = float(lr) if _is_number(lr, int | float) and isfinite(lr) else 0.0
+    counts = {name: int(costs[name]) for name in ("params", "flops") if costs.get(name) is not None}
+    budget = LoopBudget(steps, rate, getattr(loop, "continues", False))
+    return LoopFacts(task, size, budget, **counts, train_flops=costs.get("train_flops"))
 
 
-def _number(value: object) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and isfinite(value) else 0.0  # type: ignore[arg-type]
+def _is_number(value: Any, kind: Any) -> bool:
+    """Returns whether a value is a number of this kind. To Python bools are whole numbers."""
+    return isinstance(value, kind) and not isinstance(value, bool)

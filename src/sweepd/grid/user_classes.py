@@ -115,8 +115,8 @@ def own_classes(grid: Grid, past: RecordedClasses) -> dict[str, dict[str, dict[s
     """
     found: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
     for kind, block in own_blocks(grid):
-        defaults = _defaults(block)
-        for name, former in _past_defaults(past, kind, block).items():
+        defaults, saved = _defaults(block), past.get(kind, {}).get(block.name, {})
+        for name, former in saved.get("defaults", {}).items():
             if name in defaults and block.axes[name] == (former,):
                 defaults[name] = former
         found[kind][block.name] = {"where": block.where, "defaults": defaults}
@@ -124,43 +124,31 @@ def own_classes(grid: Grid, past: RecordedClasses) -> dict[str, dict[str, dict[s
 
 
 def changed_defaults(grid: Grid, past: RecordedClasses) -> Iterator[str]:
-    """Yields a line on each default that differs from the saved one, with the value that is
-    used."""
-    told = dict.fromkeys(
-        line for kind, block in own_blocks(grid) for line in _changes(block, past, kind)
-    )
-    yield from told
-
-
-def _changes(block: Block, past: RecordedClasses, kind: Kind) -> Iterator[str]:
-    if block.name not in past.get(kind, {}):
-        return
-    then, now = _past_defaults(past, kind, block), _defaults(block)
-    for name in dict.fromkeys((*now, *then)):
-        if name in then and name in now and _same(then[name], now[name]):
+    """Yields a line on each default that differs from the saved one, with the value that is used.
+    1 is not True, nor is it 1.0."""
+    lines: dict[str, None] = {}
+    for kind, block in own_blocks(grid):
+        if block.name not in past.get(kind, {}):
             continue
-        if name not in block.axes:
-            yield f"{block.name}: the field {name}, whose default was {then[name]}, is gone"
-            continue
-        used = " and ".join(map(str, block.axes[name]))
-        before = f"was {then[name]}" if name in then else "did not exist"
-        after = f"is {now[name]} now" if name in now else "is gone"
-        yield (
-            f"{block.name}: the default of {name} {before} when the sweep was launched and "
-            f"{after}; used is {used}"
-        )
+        then, now = past[kind][block.name].get("defaults", {}), _defaults(block)
+        for name in dict.fromkeys((*now, *then)):
+            both = name in then and name in now
+            if both and type(then[name]) is type(now[name]) and then[name] == now[name]:
+                continue
+            if name not in block.axes:
+                gone = f"the field {name}, whose default was {then[name]}, is gone"
+                lines[f"{block.name}: {gone}"] = None
+                continue
+            used = " and ".join(map(str, block.axes[name]))
+            before = f"was {then[name]}" if name in then else "did not exist"
+            after = f"is {now[name]} now" if name in now else "is gone"
+            lines[
+                f"{block.name}: the default of {name} {before} when the sweep was launched and "
+                f"{after}; used is {used}"
+            ] = None
+    yield from lines
 
 
 def _defaults(block: Block) -> dict[str, Any]:
     fields = parameters(block.kind).items()
     return {name: field.default for name, field in fields if field.default is not REQUIRED}
-
-
-def _past_defaults(past: RecordedClasses, kind: Kind, block: Block) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = past.get(kind, {}).get(block.name, {}).get("defaults", {})
-    return found
-
-
-def _same(one: object, other: object) -> bool:
-    """Returns whether two values of a field are the same. 1 is not True, nor is it 1.0."""
-    return type(one) is type(other) and one == other

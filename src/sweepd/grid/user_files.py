@@ -290,12 +290,10 @@ def _readable_errors(path: Path) -> Iterator[None]:
     except SyntaxError as error:  # str(error) would name the file and line twice
         raise UserError(f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        raise UserError(f"{path}:{_line(error, path)}: {error_text(error)}") from error
-
-
-def _line(error: BaseException, path: Path) -> int:
-    frames = traceback.extract_tb(error.__traceback__)
-    return next((f.lineno or 1 for f in reversed(frames) if f.filename == str(path)), 1)
+        lines = [
+            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)
+        ]
+        raise UserError(f"{path}:{(lines or [1])[-1]}: {error_text(error)}") from error
 
 
 def error_text(error: BaseException) -> str:

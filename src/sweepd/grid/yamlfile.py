@@ -6,6 +6,7 @@ text. Everything that is wrong with a file is collected as a `Problem` and raise
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -81,14 +82,11 @@ class GridError(UserError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
-        lines = [_shortened(str(problem)) for problem in self.problems[:MOST_SHOWN]]
+        texts = map(str, self.problems[:MOST_SHOWN])
+        lines = [text[:LONGEST_SHOWN] + "…" * (len(text) > LONGEST_SHOWN) for text in texts]
         if len(self.problems) > MOST_SHOWN:
             lines.append(f"… and {len(self.problems) - MOST_SHOWN} more problems")
         super().__init__("\n".join(lines))
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= LONGEST_SHOWN else line[:LONGEST_SHOWN] + "…"
 
 
 def dotted(keys: Keys) -> str:
@@ -302,20 +300,9 @@ def _assign(
         node[step] = {}
         _assign(document, node[step], here, rest, value, place)
     else:
-        node[step] = _copied(value.data)
+        # A later --set into one block leaves the others alone.
+        node[step] = copy.deepcopy(value.data)
         document.unread |= {(*here, *k) for k in value.unread}
-
-
-def _copied(data: Any) -> Any:
-    """Returns the data in fresh containers: a later --set into one block leaves the others
-    alone."""
-    match data:
-        case dict():
-            return {key: _copied(value) for key, value in data.items()}
-        case list():
-            return [_copied(value) for value in data]
-        case _:
-            return data
 
 
 def _parse(text: str, source: str, place: Callable[[int], str]) -> Document:
@@ -346,10 +333,10 @@ class _Reader:
     def value(self, node: yaml.Node, keys: Keys) -> Any:
         self.document.places[keys] = self.place(node.start_mark.line + 1)
         self.values += 1
-        if self.values > MOST_VALUES:
-            self._give_up(keys, f"more than {MOST_VALUES:,} values, aliases written out")
-        if len(keys) > DEEPEST:
-            self._give_up(keys, f"nested more than {DEEPEST} deep")
+        if self.values > MOST_VALUES or len(keys) > DEEPEST:
+            many = f"more than {MOST_VALUES:,} values, aliases written out"
+            message = many if self.values > MOST_VALUES else f"nested more than {DEEPEST} deep"
+            raise GridError([Problem(self.document.place(keys), keys[:1], message)])
         match node.tag.removeprefix("tag:yaml.org,2002:"), node:
             case "map", yaml.MappingNode():
                 return self.mapping(node, keys)
@@ -371,25 +358,20 @@ class _Reader:
     def mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            line = self.place(key_node.start_mark.line + 1)
-            key = key_node.value
+            line, key = self.place(key_node.start_mark.line + 1), key_node.value
+            here, message = (*keys, key), ""
             if not isinstance(key_node, yaml.ScalarNode) or not key_node.tag.endswith(":str"):
-                self.problem(line, keys, "a key must be text; put it in quotes if it is meant so")
+                here, message = keys, "a key must be text; put it in quotes if it is meant so"
             elif key in data:
-                first = self.document.place((*keys, key))
-                self.problem(line, (*keys, key), f"written twice (first at {first}); keep one")
+                message = f"written twice (first at {self.document.place(here)}); keep one"
             elif key == "<<":
-                self.problem(line, keys, "merge keys (<<) are not supported; write the keys out")
+                here, message = keys, "merge keys (<<) are not supported; write the keys out"
+            if message:
+                self.document.problems.append(Problem(line, here, message))
             else:
-                data[key] = self.value(value_node, (*keys, key))
-                self.document.places[*keys, key] = line
+                data[key] = self.value(value_node, here)
+                self.document.places[here] = line
         return data
-
-    def problem(self, place: str, keys: Keys, message: str) -> None:
-        self.document.problems.append(Problem(place, keys, message))
-
-    def _give_up(self, keys: Keys, message: str) -> None:
-        raise GridError([Problem(self.document.place(keys), keys[:1], message)])
 
 
 def _scalar(tag: str, text: str) -> bool | int | float | str | None:

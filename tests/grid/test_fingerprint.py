@@ -220,20 +220,12 @@ def test_asking_for_the_current_code_imports_neither_torch_nor_numpy() -> None:
 
 def test_where_sweepd_keeps_a_name_is_no_part_of_the_code(tmp_path: Path) -> None:
     """Moving a function of ours from one file to another must not make results look outdated."""
-
-    def digest(text: str) -> str:
-        path = tmp_path / "mine.py"
-        path.write_text(text)
-        return fingerprint([path], tmp_path).digest
-
     body = "\nclass Mine(Task):\n    n: int\n"
-    written = digest("from sweepd.tasks.base import Split, Task\n" + body)
-    assert (
-        digest("from sweepd.tasks.elsewhere import Task\nfrom sweepd.a import Split" + body)
-        == written
-    )
-    assert digest("from sweepd.tasks.base import Split, LIS as Task\n" + body) != written
-    assert digest("from elsewhere.tasks.base import Split, Task\n" + body) != written
+    written = digest(tmp_path, "from sweepd.tasks.base import Split, Task\n" + body)
+    moved = "from sweepd.tasks.elsewhere import Task\nfrom sweepd.a import Split"
+    assert digest(tmp_path, moved + body) == written
+    assert digest(tmp_path, "from sweepd.tasks.base import Split, LIS as Task\n" + body) != written
+    assert digest(tmp_path, "from elsewhere.tasks.base import Split, Task\n" + body) != written
 
 
 def test_the_order_of_files_is_no_part_of_the_code(tmp_path: Path) -> None:

@@ -16,11 +16,9 @@ from sweepd.grid.registry import (
     entry,
     find_model,
     find_task,
-    parameters,
     shipped_models,
     shipped_tasks,
 )
-from sweepd.grid.settings import LrRule, Train
 from sweepd.grid.spec import parse_grid
 from sweepd.grid.yamlfile import GridError
 from sweepd.trial.attempt import started
@@ -216,13 +214,6 @@ def test_unusable(tmp_path: Path, text: str, message: str) -> None:
     for _ in range(2):  # a module that failed leaves no half of itself behind
         with pytest.raises(UserError, match=message):
             find_task("mine.py:Mine", tmp_path)
-
-
-def test_parameters_of_settings() -> None:
-    found = parameters(Train)
-    assert found["steps"].default == 1000
-    assert found["lr"].default == LrRule(base=5e-3)
-    assert found["lr"].type == float | LrRule
 
 
 def test_a_model_needs_no_d(tmp_path: Path) -> None:

@@ -16,17 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweepd.grid.axes import scalar
-from sweepd.grid.options import MOST_TRIALS, Goal
+from sweepd.grid.options import MOST_TRIALS, OPERATORS, TRIAL_CELLS, Goal, Settle
 from sweepd.grid.placement import Nodes, Resources
 from sweepd.grid.plan import plan
 from sweepd.grid.settings import LrRule, Stop, Train
-from sweepd.grid.spec import (
-    MOST_RETRIES,
-    Grid,
-    json_schema,
-    load_grid,
-    parse_grid,
-)
+from sweepd.grid.spec import MOST_RETRIES, Grid, Options, json_schema, load_grid, parse_grid
 from sweepd.grid.yamlfile import GridError
 from sweepd.search.base import MOST_MOVES
 from sweepd.store.names import TRIES
@@ -261,9 +255,7 @@ def test_a_value_that_cannot_be_read_is_reported_once(steps: str) -> None:
 
 
 def test_missing_keys() -> None:
-    assert problems("name: x") == [
-        "grid.yaml:1: a grid needs task and model; write `task: …`",
-    ]
+    assert problems("name: x") == ["grid.yaml:1: a grid needs task and model; write `task: …`"]
     assert problems("task: {name: lis}\nmodel: {name: linear}") == [
         "grid.yaml:2: model: linear needs d; write `d: …`"
     ]
@@ -310,10 +302,43 @@ def test_goals() -> None:
     assert Goal("acc", ">=", 0.9).met(0.9)
     assert Goal("loss", "<", 0.1).met(0.05)
     assert not Goal("loss", "<=", 0.1).met(0.2)
-    for text in ("acc>.9", "  loss <= 1e-3 ", "chain_acc >= 1"):
-        written = GRID.replace("goal: acc > 0.9", f"goal: '{text}'")
-        goal = read(written).goal
-        assert read(written.replace(text, str(goal))).goal == goal
+
+
+METRICS = st.sampled_from(["acc", "chain_acc", "loss"])
+
+
+@given(METRICS, st.sampled_from(list(OPERATORS)), st.floats(allow_nan=False))
+def test_a_goal_is_read_back_from_its_text(metric: str, comparison: str, number: float) -> None:
+    goal = Goal(metric, comparison, number)
+    assert Goal.parse(str(goal)) == goal
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        ("acc>0.9", Goal("acc", ">", 0.9)),
+        ("  loss <= 1e-3\n", Goal("loss", "<=", 0.001)),
+        ("acc >= .5", Goal("acc", ">=", 0.5)),
+        ("perplexity < -3", Goal("perplexity", "<", -3.0)),
+        ("acc < inf", Goal("acc", "<", math.inf)),
+    ],
+)
+def test_goals_may_be_written_in_several_ways(text: str, goal: Goal) -> None:
+    assert Goal.parse(text) == goal
+
+
+@pytest.mark.parametrize(
+    "text", ["", "acc", "acc > ", "acc = 0.9", "acc == 1", "0.9 < acc", "acc >> 1", "acc > high",
+             "acc > 0.9 and loss < 1", "acc > 0.9; DROP TABLE x", "a c > 1"]
+)  # fmt: skip
+def test_what_is_no_goal(text: str) -> None:
+    with pytest.raises(ValueError, match="write METRIC > NUMBER"):
+        Goal.parse(text)
+
+
+def test_a_trial_of_settling_costs_a_share_of_the_grid_or_some_average_cells() -> None:
+    assert Settle().most_a_trial([1, 1, 2, 4]) == pytest.approx(TRIAL_CELLS * 2)
+    assert Settle(share=0.25).most_a_trial([1, 1, 2, 4]) == pytest.approx(2)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +432,7 @@ def test_an_alias_names_a_class(tmp_path: Path) -> None:
     names = ["net", "v2.py:Net", "standard"]
     assert [block.name for block in grid.blocks["model"]] == names
     assert [block.where for block in grid.blocks["model"]] == [
-        *("v1.py:Net", "./v2.py:Net", "standard"),
+        *("v1.py:Net", "./v2.py:Net", "standard")
     ]
     again = read(grid.resolved_text(), base=tmp_path)
     assert [block.name for block in again.blocks["model"]] == names
@@ -417,7 +442,7 @@ def test_an_alias_names_a_class(tmp_path: Path) -> None:
 def test_several_names_have_as_many_aliases(tmp_path: Path) -> None:
     text = aliased(tmp_path, "name: [v1.py:Net, standard, v2.py:Net], as: [one, standard, two]")
     assert [block.name for block in read(text, base=tmp_path).blocks["model"]] == [
-        *("one", "standard", "two"),
+        *("one", "standard", "two")
     ]
     same = aliased(tmp_path, "name: v1.py:Net, as: net", "name: ./v1.py:Net, as: net, heads: 2")
     assert [block.name for block in read(same, base=tmp_path).blocks["model"]] == ["net", "net"]
@@ -604,21 +629,8 @@ def test_the_frozen_text_gives_the_same_trials(written: dict[str, Any]) -> None:
     again = read(grid.resolved_text())
     assert plan(again).trials == plan(grid).trials
     assert again.resolved_text() == grid.resolved_text()
-    for key in (
-        "name",
-        "seeds",
-        "first_seeds",
-        "goal",
-        "pass_rule",
-        "search",
-        "resources",
-        "retries",
-        "checkpoint_seconds",
-        "hang_seconds",
-        "tune",
-        "log_to",
-    ):
-        assert getattr(again, key) == getattr(grid, key)
+    options = {*Options.model_fields}
+    assert again.model_dump(include=options) == grid.model_dump(include=options)
 
 
 rubbish = st.recursive(

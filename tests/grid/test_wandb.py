@@ -24,7 +24,7 @@ def test_its_trials(tmp_path: Path) -> None:
     trial = trials[0]
     assert trial.metrics == {"val_loss": "down"} and trial.program
     assert trial.program.arguments(trial.values.loop, {"seed": 7})[:4] == [
-        *("python", "train.py", "--lr=0.1", "--epochs=10"),
+        *("python", "train.py", "--lr=0.1", "--epochs=10")
     ]
     assert "project is left out" in left_out and any("dropout" in one for one in left_out)
 

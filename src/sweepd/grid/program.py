@@ -78,8 +78,23 @@ class Program:
 
     @cached_property
     def named(self) -> tuple[str, ...]:
-        """The names that stand in the braces of the command."""
-        return tuple(dict.fromkeys(name for word in self.words for name in names_in(word)))
+        """The names that stand in the braces of the command. Raises ValueError for what is no
+        name."""
+        found = {}
+        for word in self.words:
+            try:
+                for _, name, spec, conversion in Formatter().parse(word):
+                    if name is not None:
+                        if spec or conversion or not name.isidentifier():
+                            raise ValueError
+                        found[name] = None
+            except ValueError:  # also for half a pair of braces, as in the words of `{4 * width}`
+                raise ValueError(
+                    f"{shown(word)}: in braces stands the name of a field; a derived value is a "
+                    'field of its own, such as `ffn: "{4 * width}"`, and a brace itself is written '
+                    "twice"
+                ) from None
+        return tuple(found)
 
     @property
     def continues(self) -> bool:
@@ -114,21 +129,6 @@ class Program:
 def written(value: Value) -> str:
     """Returns a value as an argument: as JSON would write it, and a text as it is."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def names_in(word: str) -> Iterator[str]:
-    """Yields the names in the braces of a word. Raises ValueError for what is no name."""
-    try:
-        for _, name, spec, conversion in Formatter().parse(word):
-            if name is not None:
-                if spec or conversion or not name.isidentifier():
-                    raise ValueError
-                yield name
-    except ValueError:  # also for half a pair of braces, as in the words of `{4 * width}`
-        raise ValueError(
-            f"{shown(word)}: in braces stands the name of a field; a derived value is a field of "
-            'its own, such as `ffn: "{4 * width}"`, and a brace itself is written twice'
-        ) from None
 
 
 def computed(text: str, fields: Mapping[str, Value]) -> int | float:
@@ -218,7 +218,10 @@ def read_program(
     about["metrics"] = metrics.directions(raw["metrics"])
     own = {name: value for name, value in raw.items() if name not in KEYS}
     derived = {name: value for name, value in own.items() if is_derived(value)}
-    axes = {name: with_floats(value) for name, value in own.items() if name not in derived}
+    axes = {name: value for name, value in own.items() if name not in derived}
+    for name, values in axes.items():  # results hold one kind of number
+        if isinstance(values, list) and any(type(value) is float for value in values):
+            axes[name] = [float(value) if type(value) is int else value for value in values]
     where = json.dumps({**about, **derived}, ensure_ascii=False)
     try:
         program = Program(where)
@@ -279,11 +282,3 @@ def _unseen(
 def is_derived(value: object) -> bool:
     """Returns whether a value is derived from fields, as `"{4 * width}"` is."""
     return isinstance(value, str) and value[:1] == "{" and value[-1:] == "}"
-
-
-def with_floats(values: Any) -> Any:
-    """Returns an axis in which all numbers are floats if one of them is, so that results hold one
-    kind of number."""
-    if isinstance(values, list) and any(type(value) is float for value in values):
-        return [float(value) if type(value) is int else value for value in values]
-    return values

@@ -128,7 +128,7 @@ def refuse_invalid(document: Document, error: ValidationError, model: Any, at: K
     for key in at:
         raw = raw[key]
     errors = error.errors(include_url=False)
-    needed: dict[Keys, list[str]] = {}
+    needed: dict[Keys, tuple[Any, list[str]]] = {}
     for one in errors:
         kind, given, loc = one["type"], one["input"], one["loc"]
         # A place in a union also names the member that was tried, which no file does.
@@ -161,13 +161,12 @@ def refuse_invalid(document: Document, error: ValidationError, model: Any, at: K
                 message = f"be a list, such as [{given}]" if given else "be a list"
             elif kind in SHAPES and kind != "literal_error":
                 message = f"be a mapping of {', '.join(_fields(model, steps))}"
-            needed.setdefault(here, [shown(given)]).append(message)
-            if kind == "string_type":
-                needed[here][-1] += "; put it in quotes"
-            elif isinstance(given, list):
-                needed[here][-1] += "; one value is needed, for this is no axis"
-    for here, (value, *kinds) in needed.items():
-        document.refuse(here, f"{value}: must {' or '.join(dict.fromkeys(kinds))}")
+            message += "; put it in quotes" * (kind == "string_type")
+            needed.setdefault(here, (given, []))[1].append(message)
+    for here, (given, wanted) in needed.items():
+        message = f"{shown(given)}: must {' or '.join(dict.fromkeys(wanted))}"
+        message += "; one value is needed, for this is no axis" * isinstance(given, list)
+        document.refuse(here, message)
 
 
 def _blamed(given: Any, message: str) -> tuple[Keys, str]:

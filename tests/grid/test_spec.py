@@ -368,7 +368,7 @@ def test_a_task_without_accuracy(tmp_path: Path) -> None:
     assert problems(text, base=tmp_path) == [
         "grid.yaml:14: goal: mine.py:Lossy reports no acc; it reports loss",
         "grid.yaml:15: stop.success: an accuracy, which mine.py:Lossy does not report; "
-        "leave it out",
+        "leave success out",
     ]
     assert read(text, "goal=loss < 0.1", "stop={}", base=tmp_path)
 

@@ -80,7 +80,7 @@ class Program:
     def named(self) -> tuple[str, ...]:
         """The names that stand in the braces of the command. Raises ValueError for what is no
         name."""
-        found = {}
+        found: dict[str, None] = {}
         for word in self.words:
             try:
                 for _, name, spec, conversion in Formatter().parse(word):

@@ -1,11 +1,12 @@
 # On a fresh Linux machine with Python 3.11 or newer, two commands do everything:
 #   make quickstart   trains a small sweep for real and asks it the main question
 #   make test         runs the tests
-# Each first makes the virtual environment .venv. Three more take longer:
+# Each first makes the virtual environment .venv. Four more take longer:
 #   make torture      kills sweepd, cuts its power, feeds it bad input; takes about an hour
 #                     (docs/reliability.md)
 #   make clusters     runs sweeps on clusters in network namespaces of this machine; takes about
 #                     16 minutes and needs root, sshd, rsync, slurm-wlm and munge (docs/clusters.md)
+#   make gpu          runs and measures on a card what needs one, in eight minutes (docs/gpu.md)
 #   make bench        measures parts beside the tools that they build on; takes some fifteen
 #                     minutes (docs/performance.md)
 # Three more look whether nothing has fallen behind:
@@ -20,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-parts test-e2e torture bench bench-smoke lowest matrix clusters dist install lint types check clean
+.PHONY: quickstart test test-parts test-e2e torture bench bench-smoke lowest matrix clusters gpu dist install lint types check clean
 
 quickstart: install
 	$(BIN)/sweepd launch grids/quickstart.yaml --yes --max-hours 0.04
@@ -73,6 +74,14 @@ lowest: install
 
 matrix: install
 	$(BIN)/python -m pytest -q -s tests/versions
+
+# On a machine with a card: what nobody could run without one (docs/gpu.md). Eight minutes at most.
+gpu: install
+	mkdir -p results/gpu
+	{ git rev-parse --short HEAD; date -u +%F; nvidia-smi; \
+	timeout 120 $(BIN)/python -m pytest -q --noconftest tests/trial/test_gpu.py; \
+	timeout 350 $(BIN)/python benchmarks/gpu.py --minutes 4 --rounds 2 --seconds 0.5; } 2>&1 \
+	| tee results/gpu/$$(date -u +%F-%H%M).txt
 
 clusters: install
 	$(BIN)/python -m pytest -q tests/machines

@@ -1,16 +1,22 @@
 """Training on a GPU: tokens a second by width, several trials on one card, and what repeats.
 
-    python benchmarks/gpu.py             # all three, on the first GPU of this machine
+    python benchmarks/gpu.py             # all of it, on the first GPU of this machine
+    python benchmarks/gpu.py launch      # a sweep on shares of the card, killed and resumed
     python benchmarks/gpu.py steps       # one trial: ours, recorded, in bf16; beside a plain loop
-    python benchmarks/gpu.py trials      # several processes on the card, each with its share
+    python benchmarks/gpu.py trials      # several processes on the card, without MPS and with it
+    python benchmarks/gpu.py stacked     # many models in one process, stacked in one recorded graph
     python benchmarks/gpu.py repeats     # each model: twice, and recorded, to the same weights?
+
+`make gpu` runs the tests on the card and all of these, in eight minutes at the most: no part begins
+after `--minutes`, and what was left out is said.
 
 `steps` trains one model (three layers, LIS) in four ways, in turn. `recorded` replays each step as
 a CUDA graph (`train.compile`). The peer is the loop that one writes by hand: it draws a batch,
 copies it, steps, and reads the loss every ten steps. Its model is the same. `trials` runs as many
 processes as `--trials` says, all at once, and adds their tokens. The utilisation is what nvidia-smi
 says: the share of time in which any kernel ran. TFLOP/s are those that sweepd counts: three forward
-passes a step.
+passes a step. `stacked` gives as many models of one shape each their batch (vmap over their
+weights), and records one step of all, without drawing and clipping. No launch does that.
 
 `--device cpu` runs all of it without a GPU. Its figures then say nothing of a GPU.
 """
@@ -18,8 +24,13 @@ passes a step.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
+import os
+import shutil
+import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +40,8 @@ from statistics import median
 from typing import Any
 
 import torch
+from processes import SWEEPD
+from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 
 from sweepd.grid.costs import costs, train_flops
@@ -50,6 +63,35 @@ WAYS: dict[str, dict[str, Any]] = {
 WARM_UP = 12
 """Steps before the clock starts."""
 NEVER = 10**9
+HUNGRY = """
+from dataclasses import dataclass
+
+import torch
+from sweepd.models.standard import Standard
+
+
+@dataclass(frozen=True)
+class Hungry(Standard):
+    \"\"\"Takes so many bytes more in each step.\"\"\"
+
+    extra: int = 0
+
+    def build(self, *given):
+        net = super().build(*given)
+        net.register_forward_pre_hook(
+            lambda net, given: torch.empty(self.extra, dtype=torch.uint8, device=given[0].device)
+            and None
+        )
+        return net
+"""
+GRID = """
+name: shares
+task: {name: lis, n: N, value_range: 64}
+model: {name: hungry.py:Hungry, d: 32, layers: 2, heads: 2, extra: [1, 2, 4, 1_000_000_000_000_000]}
+train: {steps: STEPS, batch_size: 16}
+checkpoint_seconds: 0.2
+resources: {cpus: 1, gpus: GPUS}
+"""
 
 
 def training(
@@ -191,6 +233,16 @@ def watched(device: str) -> Iterator[list[float]]:
 
 
 def several_trials(given: argparse.Namespace) -> None:
+    shared_by_turns(given)
+    if given.device == "cuda" and shutil.which("nvidia-cuda-mps-control"):
+        print("the same with NVIDIA's MPS")
+        with sharing():
+            shared_by_turns(given)
+    else:
+        print("with NVIDIA's MPS: not run, since it is not here")
+
+
+def shared_by_turns(given: argparse.Namespace) -> None:
     print("several trials at once on one card, each a process with its share of the memory")
     print(f"{'d':>5} {'trials':>6} {'way':>9} {'steps/s each':>12} {'steps/s in all':>14} "
           f"{'tokens/s':>9} {'utilisation':>11}")  # fmt: skip
@@ -213,6 +265,119 @@ def several_trials(given: argparse.Namespace) -> None:
                 used = f"{median(seen):.0f}%" if seen else "unknown"
                 print(f"{d:>5} {at_once:>6} {way:>9} {median(rates):>12.1f} {sum(rates):>14.1f} "
                       f"{tokens:>9.3g} {used:>11}", flush=True)  # fmt: skip
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Runs NVIDIA's MPS of our own for the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = {f"CUDA_MPS_{name}_DIRECTORY": folder for name in ("PIPE", "LOG")}
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **own}, check=True)
+        os.environ |= own
+        try:
+            yield
+        finally:
+            subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", check=True)
+            for name in own:
+                del os.environ[name]
+
+
+def launch(given: argparse.Namespace) -> None:
+    """Four trials share a card through Ray. One lacks memory; the launch is killed and resumed."""
+    print("a sweep on four shares of the card, killed once with SIGKILL, and resumed")
+    gpus = 0.25 if given.device == "cuda" else 0
+    with tempfile.TemporaryDirectory() as folder:
+        text = GRID.replace("N,", f"{given.n},").replace("STEPS", str(given.steps))
+        Path(folder, "hungry.py").write_text(HUNGRY)
+        Path(folder, "grid.yaml").write_text(text.replace("GPUS", str(gpus)))
+
+        def start(*command: str) -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                [str(SWEEPD), *command],
+                cwd=folder,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+        began = time.monotonic()
+        first = start("launch", "grid.yaml", "--yes")
+        while first.poll() is None and not [*Path(folder).glob("sweepd-results/checkpoints/*/*")]:
+            time.sleep(0.1)
+        print(f"  first checkpoint after {time.monotonic() - began:.0f} s; killed")
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        said, _ = start("resume", "shares", "--yes").communicate()
+        asked = "SELECT status, error, count(*) AS n FROM trials GROUP BY ALL"
+        rows = json.loads(start("sql", asked, "--json").communicate()[0])
+        for row in rows:
+            print(f"  {row['n']} {row['status']} {row['error'] or ''}")
+        done = {row["status"]: row["n"] for row in rows}
+        told = (
+            "as it must be" if done == {"completed": 3, "failed": 1} else f"WRONG: {said[-2000:]}"
+        )
+        print(f"  {told}, after {time.monotonic() - began:.0f} s", flush=True)
+
+
+def stacked(given: argparse.Namespace) -> None:
+    print("models of one shape in one process: steps a second of each, and of all")
+    print(
+        f"{'d':>5} {'models':>6} {'alone, recorded':>16} {'stacked':>9} {'in all':>9} {'gain':>6}"
+    )
+    task = LIS(n=given.n)
+    for d in given.widths[:3]:
+        model = Standard(d=d, layers=3, heads=max(1, d // 64))
+        run = stepping(training(task, model, given.device, given.batch_size, compile=True))
+        for _ in range(WARM_UP):
+            run()
+        alone = steps_a_second(run, given.seconds, given.device)
+        for count in given.models:
+            step = together(task, model, count, given)
+            for _ in range(WARM_UP):
+                step()
+            each = steps_a_second(step, given.seconds, given.device)
+            print(f"{d:>5} {count:>6} {alone:>16.1f} {each:>9.1f} {each * count:>9.1f} "
+                  f"{each * count / alone:>6.2f}", flush=True)  # fmt: skip
+
+
+def together(task: Task, model: Model, count: int, given: argparse.Namespace) -> Callable[[], None]:
+    """Returns a step of so many models at once, each on a batch of its own. On a card it replays
+    one graph."""
+    size = (len(task.vocab), task.L, task.capacity)
+    nets = [model.build(*size, torch.Generator().manual_seed(seed)) for seed in range(count)]
+    nets = [net.to(given.device) for net in nets]
+    weights, buffers = stack_module_state(nets)  # type: ignore[arg-type]
+    frozen = nets[0]
+    drawn = [task.batch(generator(0, Stream.DATA, k), given.batch_size, Split.TRAIN)
+             for k in range(count)]  # fmt: skip
+    inputs = torch.stack([torch.from_numpy(one.inputs) for one in drawn]).to(given.device)
+    targets = torch.stack([torch.from_numpy(one.targets) for one in drawn]).to(given.device)
+
+    def loss(own: Any, held: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        logits = functional_call(frozen, (own, held), (x,))
+        return F.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=IGNORE)
+
+    on_card = given.device == "cuda"
+    optimizer = torch.optim.AdamW(weights.values(), lr=1e-3, fused=True, capturable=on_card)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=not on_card)
+        vmap(loss)(weights, buffers, inputs, targets).sum().backward()
+        optimizer.step()
+
+    if not on_card:
+        return step
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def trained(task: Task, name: str, device: str, **settings: Any) -> list[torch.Tensor]:
@@ -255,11 +420,14 @@ def repeats(given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help="steps, trials, repeats; default: all")
+    parser.add_argument("parts", nargs="*", help="some of the above; default: all")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--n", type=int, default=40)
     parser.add_argument("--widths", type=int, nargs="+", default=[32, 64, 128, 256, 512, 1024])
-    parser.add_argument("--trials", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--trials", type=int, nargs="+", default=[1, 4, 8, 16])
+    parser.add_argument("--models", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--steps", type=int, default=3000, help="of the trials of `launch`")
+    parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
@@ -268,9 +436,20 @@ def main() -> None:
         if not torch.cuda.is_available():
             raise SystemExit("this machine has no GPU that torch can use; nothing was measured")
         print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}")
-    prepare(given.device, 1.0)
-    parts = {"steps": compare_steps, "trials": several_trials, "repeats": repeats}
+    began = time.monotonic()
+    parts = {
+        "launch": launch,  # first, since it alone must find the card free
+        "steps": compare_steps,
+        "trials": several_trials,
+        "stacked": stacked,
+        "repeats": repeats,
+    }
     for part in given.parts or parts:
+        if time.monotonic() > began + 60 * given.minutes:
+            print(f"{part}: left out, since the time is over")
+            continue
+        if part != "launch":
+            prepare(given.device, 1.0)
         parts[part](given)
 
 

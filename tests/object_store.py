@@ -27,6 +27,17 @@ ELSEWHERE = (
     b"<Error><Code>PermanentRedirect</Code><Message>The bucket you are attempting to access must be"
     b" addressed using the specified endpoint.</Message></Error>"
 )
+ROLE = json.dumps(
+    {
+        "Code": "Success",
+        "Type": "AWS-HMAC",
+        "AccessKeyId": "role",
+        "SecretAccessKey": "secret",
+        "Token": "session",
+        "Expiration": "2099-01-01T00:00:00Z",
+        "LastUpdated": "2026-01-01T00:00:00Z",
+    }
+).encode()
 
 Answer = tuple[int, dict[str, str], bytes]
 """Status, headers, content."""
@@ -100,8 +111,9 @@ class Services(Objects):
 
 class Amazon(Proxy):
     """Amazon as it is where moto is kinder. Who signs for another region than the bucket's is sent
-    away, and whoever asks learns the region, also without credentials. `refused` names operations
-    of EC2, and the error with which each is answered. `quota` is what an account may start."""
+    away, and whoever asks learns the region, also without credentials. A machine learns its role's
+    credentials. More than `most` requests a second are refused. `refused` names operations of EC2,
+    and the error with which each is answered. `quota` is what an account may start."""
 
     def __init__(self, to: Objects, region: str, at: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         super().__init__(to, at)
@@ -110,8 +122,25 @@ class Amazon(Proxy):
         """Whether it says which region that is."""
         self.refused: dict[str, str] = {}
         self.quota = 64.0
+        self.latency, self.most = 0.0, 3500.0
+        self._busy = (0, 0.0)
+
+    @property
+    def dollars(self) -> float:
+        """What Amazon asks for the requests so far."""
+        dear = sum(method in ("PUT", "POST") or "list-type" in at for method, at in self.requests)
+        return dear * 5e-6 + (len(self.requests) - dear) * 4e-7
 
     def relay(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        time.sleep(self.latency)
+        second = int(time.time())
+        self._busy = (second, self._busy[1] + 1 if self._busy[0] == second else 1)
+        if self._busy[1] > self.most:
+            return 503, {}, BUSY
+        if path.startswith("/latest/api/token"):
+            return 200, {"X-aws-ec2-metadata-token-ttl-seconds": "600"}, b"token"
+        if path.startswith("/latest/meta-data/iam/security-credentials"):
+            return 200, {}, b"sweepd" if path.endswith("/") else ROLE
         given = {name.lower(): value for name, value in headers.items()}
         there = {"x-amz-bucket-region": self.region} if self.tells else {}
         signed = given.get("authorization")

@@ -68,8 +68,10 @@ LONG = [
 ]
 ALONE = [
     (
-        "gpu.py steps trials --device cpu --widths 8 --n 6 --trials 2 --rounds 1 --seconds 0.05",
-        r"\n +8 .*\(\d+\.\d\d: [\s\S]*\n +8 +2 +recorded ",
+        "gpu.py launch steps trials stacked --device cpu --widths 8 --n 6 --trials 2 --models 2 "
+        "--rounds 1 --seconds 0.05 --steps 400",
+        r"1 failed .*allocate[\s\S]*as it must be, after [\s\S]*\n +8 .*\(\d+\.\d\d: [\s\S]*"
+        r"\n +8 +2 +recorded [\s\S]*\n +8 +2 +\d",
     ),
     (
         "soak.py 0.001 --kill-every 0.03 --trials 300",

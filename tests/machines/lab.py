@@ -7,6 +7,11 @@ It prints a line when the machines can be reached. Their addresses are 10.99.0.1
 program itself is at 10.99.0.1, and `nsenter` reaches the machines from there. When its input ends,
 it ends with all of them. FOLDER is /mnt on all machines and holds their SSH key. Commands that SSH
 starts there have the variables NAME.
+
+    python lab.py --bare ROOT NUMBER       (among the machines)
+
+adds one with a root folder of its own, until its input ends. It shares nothing with the others but
+/media, which is the folder `shared` of FOLDER.
 """
 
 from __future__ import annotations
@@ -38,15 +43,27 @@ mount -t tmpfs tmpfs /tmp && mkdir -p {root} && mount --bind $keep {root}
 mount -t tmpfs tmpfs /home && mkdir /home/me && cp /etc/skel/.bashrc /home/me
 mount -t tmpfs tmpfs /dev/shm
 """
-MACHINE = (
-    OWN
-    + """
+NETWORK = """
 hostname machine-{number}
 until ip link show eth9 >/dev/null 2>&1; do sleep 0.05; done
 ip link set lo up
 ip address add 10.99.0.{number}/24 dev eth9 && ip link set eth9 up
 ip route add default via 10.99.0.1
+"""
+MACHINE = (
+    OWN
+    + NETWORK
+    + """
 mkdir -p /run/sshd && exec /usr/sbin/sshd -D -e -f /mnt/sshd_config 2>/mnt/sshd-{number}.log
+"""
+)
+BARE = (
+    "set -e"
+    + NETWORK
+    + """
+mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev
+mount -t tmpfs tmpfs {root}/dev/shm && mount --bind /media {root}/media
+mkdir -p {root}/run/sshd && exec chroot {root} /usr/sbin/sshd -D -e 2>/mnt/sshd-{number}.log
 """
 )
 
@@ -58,21 +75,25 @@ def shell(text: str) -> None:
 def main(folder: Path, count: int, variables: list[str]) -> None:
     shell(f"mount --make-rprivate / && mount -t tmpfs tmpfs /run && mount --bind {folder} /mnt")
     shell(OWN.format(root=ROOT))
+    shell("mkdir -p -m 777 /mnt/shared && mount --bind /mnt/shared /media")
     shell("sed s,:/root:,:/home/me:, /etc/passwd >/run/passwd")
     shell("mount --bind /run/passwd /etc/passwd")
     Path("/mnt/sshd_config").write_text(SSHD.format(variables=" ".join(variables)))
     shell("[ -e /mnt/key ] || ssh-keygen -q -t ed25519 -N '' -f /mnt/key")
     shell("ip link set lo up; ip link add lan type bridge; ip link set lan up")
     shell("ip address add 10.99.0.1/24 dev lan")
-    machines = [start(number) for number in range(FIRST, FIRST + count)]
+    wait([start(number, MACHINE, ROOT) for number in range(FIRST, FIRST + count)])
+
+
+def wait(machines: list[subprocess.Popen[bytes]]) -> None:
     print("up", flush=True)  # noqa: T201
     sys.stdin.read()
     for machine in machines:
         machine.kill()
 
 
-def start(number: int) -> subprocess.Popen[bytes]:
-    script = MACHINE.format(root=ROOT, number=number)
+def start(number: int, script: str, root: Path) -> subprocess.Popen[bytes]:
+    script = script.format(root=root, number=number)
     own = ["--net", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
     machine = subprocess.Popen(["unshare", *own, "bash", "-c", script])
     wire = f"to{number}"
@@ -91,4 +112,7 @@ def start(number: int) -> subprocess.Popen[bytes]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    if sys.argv[1] == "--bare":
+        wait([start(int(sys.argv[3]), BARE, Path(sys.argv[2]))])
+    else:
+        main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -4,6 +4,7 @@ credentials."""
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -196,3 +197,24 @@ def test_long_listings_are_read_to_their_end(folder: ObjectFolder, s3: Proxy) ->
     folder.delete(names)
     assert folder.files("a") == []
     assert s3.count("POST", "delete") == 2  # a thousand each
+
+
+@pytest.mark.parametrize("library", ["boto3", "obstore"])
+def test_a_machine_has_the_credentials_of_its_role(
+    amazon: Amazon, bucket: str, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    """Without boto3 obstore asks for them. Requests beyond the rate are tried again."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_METADATA_ENDPOINT"):
+        monkeypatch.setenv(name, amazon.url)
+    monkeypatch.setenv("HOME", "/nowhere")
+    if library == "obstore":
+        monkeypatch.setitem(sys.modules, "boto3", None)
+    amazon.most = 10
+    folder = ObjectFolder(f"s3://{bucket}/results", retry_seconds=20)
+    for number in range(12):
+        folder.put(f"x{number}", DATA)
+    assert len(folder.files()) == 12
+    tokens = {given.get("x-amz-security-token") for given in amazon.headers}
+    assert tokens == {"session", None} and amazon.dollars > 12 * 5e-6

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import secrets
 import shlex
@@ -209,8 +208,8 @@ class Launcher(Remote):
             )
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._token.exists():
-            with open(self._token, "x", opener=_private) as file:
-                file.write(secrets.token_hex(32))
+            self._token.touch(mode=0o600)
+            self._token.write_text(secrets.token_hex(32))
         pinned = "".join(f"{_pinned(one)}\n" for one in self._wanted())
         (self._folder / REQUIREMENTS).write_text(pinned)
 
@@ -249,10 +248,6 @@ class Launcher(Remote):
             self._tunnel = None
             return failure
         return None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _pinned(wanted: Requirement) -> str:

@@ -78,10 +78,11 @@ class Hungry(Standard):
 
     def build(self, *given):
         net = super().build(*given)
-        net.register_forward_pre_hook(
-            lambda net, given: torch.empty(self.extra, dtype=torch.uint8, device=given[0].device)
-            and None
-        )
+
+        def eat(net, given):
+            torch.empty(self.extra, dtype=torch.uint8, device=given[0].device)
+
+        net.register_forward_pre_hook(eat)
         return net
 """
 GRID = """

@@ -90,13 +90,13 @@ def way_out(lab: Shell) -> Iterator[None]:
 
 
 @pytest.fixture
-def bare(lab: Shell, way_out: None, tmp_path: Path) -> Iterator[Path]:
+def bare(lab: Shell, way_out: None) -> Iterator[Path]:
     """The root of a fresh machine that runs at `ADDRESS`. It sees /media, as the others do."""
     if not shutil.which("debootstrap"):
         pytest.skip("needs debootstrap")
     if not reached("pypi.org"):
         pytest.skip("needs PyPI")
-    root = tmp_path / "root"
+    root = lab.folder / "root"
     subprocess.run(
         ["debootstrap", "--variant=minbase", f"--include={INCLUDED}", "bookworm", str(root)],
         stdout=subprocess.DEVNULL,
@@ -117,7 +117,7 @@ def bare(lab: Shell, way_out: None, tmp_path: Path) -> Iterator[Path]:
     (root / "etc/environment").write_text("".join(f"{k}={v}\n" for k, v in variables.items()))
     shutil.copy(lab.folder / "key.pub", root)
     subprocess.run(["chroot", str(root), "bash", "-ec", USER], check=True)
-    program = [sys.executable, str(Path(__file__).with_name("lab.py")), "--bare", str(root)]
+    program = [sys.executable, str(Path(__file__).with_name("lab.py")), "--bare", "/mnt/root"]
     machine = subprocess.Popen(
         [*lab.command[:-1], *program, ADDRESS.rpartition(".")[2]],
         stdin=subprocess.PIPE,

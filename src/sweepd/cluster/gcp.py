@@ -75,7 +75,7 @@ class GCP(Cloud):
                 who.refresh(Request())
         except (GoogleAuthError, ValueError, KeyError) as error:
             do = "`gcloud auth application-default login` makes them"
-            yield Check("credentials", False, f"{error}; {do}; {unseen}")
+            yield Check("credentials", False, f"{str(error).rstrip('.')}; {do}; {unseen}")
             return
         name = getattr(who, "service_account_email", None) or "those of a user"
         yield Check("credentials", True, name)

@@ -1,30 +1,25 @@
 """A sweep on a machine with nothing of ours: a fresh Debian with another user, no sweepd, and no
-settings of the tests. The setup commands of the ready file bring uv, and uv all packages. The way
-out is a proxy, as in many a data centre."""
+settings of the tests. The setup commands of the ready file bring uv, and uv all packages."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import re
-import select
 import shutil
 import socket
-import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 from cluster.ready import CLUSTERS
+from machines.outside import TRUSTED, WayOut, fresh_debian, reached
 from shell import Shell
 
 ADDRESS, PROXY = "10.99.0.21", ("10.99.0.1", 3128)
-INCLUDED = "openssh-server,rsync,sudo,curl,ca-certificates,procps,python3-pip"
 USER = """
 useradd --create-home --shell /bin/bash ubuntu
 echo 'ubuntu ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/ubuntu
@@ -40,39 +35,9 @@ train: {steps: 50, batch_size: 8}
 NEWNET = 0x40000000
 
 
-def reached(host: str) -> bool:
-    with suppress(OSError):
-        socket.create_connection((host, 443), timeout=5).close()
-        return True
-    return False
-
-
-def serve(listener: socket.socket) -> None:
-    """Answers CONNECT, until the listener is closed."""
-
-    def relay(near: socket.socket) -> None:
-        with near, suppress(OSError, ValueError, IndexError):
-            asked = b""
-            while b"\r\n\r\n" not in asked and (data := near.recv(4096)):
-                asked += data
-            host, _, port = asked.split()[1].decode().partition(":")
-            with socket.create_connection((host, int(port)), timeout=20) as far:
-                near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                other = {near: far, far: near}
-                while True:
-                    for one in select.select([near, far], [], [], 300)[0]:
-                        if not (data := one.recv(1 << 16)):
-                            return
-                        other[one].sendall(data)
-
-    with suppress(OSError):
-        while True:
-            threading.Thread(target=relay, args=[listener.accept()[0]], daemon=True).start()
-
-
 @pytest.fixture
-def way_out(lab: Shell) -> Iterator[None]:
-    """A proxy that machines reach, and that reaches what this process does."""
+def bare(lab: Shell, tmp_path: Path) -> Iterator[Path]:
+    """The root of a fresh machine that runs at `ADDRESS`. It sees /media, as the others do."""
     libc, found = ctypes.CDLL(None), list[socket.socket]()
     process = lab.command[lab.command.index("--target") + 1]
 
@@ -84,36 +49,10 @@ def way_out(lab: Shell) -> Iterator[None]:
     thread = threading.Thread(target=listen)
     thread.start()
     thread.join()
-    threading.Thread(target=serve, args=found, daemon=True).start()
-    yield
-    found[0].close()
-
-
-@pytest.fixture
-def bare(lab: Shell, way_out: None) -> Iterator[Path]:
-    """The root of a fresh machine that runs at `ADDRESS`. It sees /media, as the others do."""
-    if not shutil.which("debootstrap"):
-        pytest.skip("needs debootstrap")
-    if not reached("pypi.org"):
-        pytest.skip("needs PyPI")
     root = lab.folder / "root"
-    subprocess.run(
-        ["debootstrap", "--variant=minbase", f"--include={INCLUDED}", "bookworm", str(root)],
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
-    # What this machine needs to reach PyPI, and nothing else: its proxy, authorities and wheels.
+    fresh_debian(root, WayOut(found[0], tmp_path))
     proxy = f"http://{PROXY[0]}:{PROXY[1]}"
-    trusted = "/etc/ssl/certs/ca-certificates.crt"
-    variables = {"http_proxy": proxy, "https_proxy": proxy, "SSL_CERT_FILE": trusted}
-    own = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
-    if (own and own != trusted) or Path(trusted).exists():
-        shutil.copy(own or trusted, f"{root}{trusted}")
-    pip = [sys.executable, "-m", "pip", "config", "list"]
-    told = subprocess.run(pip, capture_output=True, text=True).stdout
-    if links := re.search(r"find-links='(/[^']+)'", told):
-        variables["UV_FIND_LINKS"] = links[1]
-        shutil.copytree(links[1], f"{root}{links[1]}")
+    variables = {"http_proxy": proxy, "https_proxy": proxy, "SSL_CERT_FILE": f"/{TRUSTED}"}
     (root / "etc/environment").write_text("".join(f"{k}={v}\n" for k, v in variables.items()))
     shutil.copy(lab.folder / "key.pub", root)
     subprocess.run(["chroot", str(root), "bash", "-ec", USER], check=True)
@@ -127,6 +66,7 @@ def bare(lab: Shell, way_out: None) -> Iterator[Path]:
     assert machine.stdout and machine.stdout.readline() == "up\n"
     yield root
     machine.communicate()
+    found[0].close()
     shutil.rmtree(root)  # gigabytes, which pytest would keep
 
 
@@ -137,11 +77,8 @@ def test_the_setup_commands_of_the_ready_file_are_enough(lab: Shell, bare: Path)
     file |= {"results": "/media/sweeps", "per_trial": {"cpus": 1}, "start_seconds": 300}
     file["nodes"] = {"machine": {"most": 1, "cpus": os.cpu_count(), "gpus": 0}}
     text = yaml.safe_dump(file, width=1000)
-    # What these bring from elsewhere cannot be had everywhere.
-    if not reached("github.com"):
+    if not reached("github.com"):  # from where uv has its Pythons
         text = text.replace("--python 3.12", "--python 3.11")  # Debian's own
-    if not reached("download.pytorch.org"):
-        text = text.replace(" --torch-backend=auto", "")
     lab.write("bare.yaml", text)
     lab.write("grid.yaml", GRID)
     told = lab.run("launch", "grid.yaml", "--cluster", "bare.yaml", "--yes").stderr

@@ -4,7 +4,7 @@ fit."""
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,8 @@ SHORT_ID = 8
 length."""
 AT_MOST = "≤ "
 GAP = "  "
+PROSE = 80
+"""The length of lines of text, in characters, where no width is given."""
 FOLDED = 18
 """The number of characters to which a column of text may shrink where a table is too wide."""
 
@@ -76,6 +78,19 @@ def _folded(text: str, width: int) -> list[str]:
 def _is_numeric(values: Sequence[object]) -> bool:
     known = [value for value in values if value is not None]
     return bool(known) and all(map(_is_number, known))
+
+
+def in_lines(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:
+    """Returns the parts side by side, in lines that fit the width. A part that is too long by
+    itself is broken into lines."""
+    room = width or PROSE
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(gap) + len(part) <= room:
+            lines[-1] += gap + part
+        else:
+            lines += textwrap.wrap(part, room)
+    return lines
 
 
 def duration(seconds: float) -> str:

@@ -120,21 +120,31 @@ def test_a_store_with_nothing_in_it_has_nothing_to_ask(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_completion(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("sample arith", ["arithmetic"]),
+        ("flops li", ["lin_rpe", "linear"]),
+        ("init --grid quick", ["quickstart"]),
+        ("plan g", ["grids/"]),
+        ("plan grids/", ["grids/one.yaml"]),
+        ("plan ./grids/", ["./grids/one.yaml"]),
+        ("status w", ["widths"]),
+        ("query fr", ["frontier"]),
+        ("query 'min d where tr", ["min d where train_bytes", "min d where train_flops"]),
+    ],
+)
+def test_completion(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
+) -> None:
+    """A shell is told what it asks for."""
     (folder / "grids").mkdir()
     (folder / "grids" / "one.yaml").touch()
-    (folder / "notes.txt").touch()
-    assert completion.complete_tasks("arith") == ["arithmetic"]
-    assert completion.complete_models("li") == ["lin_rpe", "linear"]
-    assert completion.complete_grids("quick") == ["quickstart"]
-    assert completion.complete_grid_files("") == ["grids/", "sweepd-results/"]
-    assert completion.complete_grid_files("grids/") == ["grids/one.yaml"]
-    assert completion.complete_sweeps("w") == ["widths"]
-    assert completion.complete_question("fr") == ["frontier"]
-    assert completion.complete_question("min d where tr") == [
-        "min d where train_bytes",
-        "min d where train_flops",
-    ]
+    (folder / "grids" / "notes.txt").touch()
+    monkeypatch.setenv("_SWEEPD_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"sweepd {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.partition("'")[0].split()) + ("'" in typed)))
+    assert run().out.splitlines() == offered
 
 
 def test_what_cannot_be_read_offers_nothing(folder: Path) -> None:
@@ -143,14 +153,6 @@ def test_what_cannot_be_read_offers_nothing(folder: Path) -> None:
     (folder / "sweepd-results" / "cat.jpg").touch()
     assert completion.complete_sweeps("") == completion.complete_question("min d by ") == []
     assert completion.complete_grid_files("nowhere/") == []
-
-
-@pytest.mark.usefixtures("store")
-def test_a_shell_is_told_what_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_SWEEPD_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "sweepd status wi")
-    monkeypatch.setenv("COMP_CWORD", "2")
-    assert run().out.split() == ["widths"]
 
 
 def commands(group: TyperGroup, *names: str) -> dict[tuple[str, ...], Any]:

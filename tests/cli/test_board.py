@@ -4,6 +4,7 @@ Covers `cli/board.py`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -14,32 +15,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from looped import loop
 
-from sweepd.cli.board import RUNNING, Board, Spot, TrialState, amount, drawn, labels, line, maps
+from sweepd.cli.board import RUNNING, Board, TrialState, amount, drawn, line, maps
 from sweepd.grid.options import Goal
+from sweepd.listing import Row
 from sweepd.statuses import DONE, STATUSES
 
-GOAL = Goal.parse("acc > 0.9")
 ROWS = [
     {**planned(n, d, seed, steps=100), "train_flops": 1e6 * d}
     for n in (4, 6)
     for d in (8, 16)
     for seed in (0, 1)
 ]
-SPOTS = [Spot.of(row) for row in ROWS]
+IDS = {(row["size"], row["d"], row["seed"]): row["id"] for row in ROWS}
 
 
-def spot(n: int, d: int, seed: int = 0) -> Spot:
-    return next(s for s in SPOTS if (s.size, s.setting("d"), s.seed) == (n, d, seed))
+def of(
+    rows: Sequence[Row], reserve: tuple[int, ...] = (), least: str = "d", goal: str = "acc > 0.9"
+) -> Board:
+    return Board.of(rows, reserve, least, sweep="s", goal=Goal.parse(goal), rule="median")
+
+
+BOARD = of(ROWS)
 
 
 def board(states: dict[tuple[int, int, int], TrialState], **more: Any) -> Board:
-    by_id = {spot(*at).id: state for at, state in states.items()}
-    return Board("s", GOAL, "median", SPOTS, by_id, labels=labels(SPOTS), **more)
+    return replace(BOARD, states={IDS[at]: state for at, state in states.items()}, **more)
 
 
 def marks(found: Board) -> dict[tuple[Any, int], str]:
-    [one] = maps(found)
-    return {at: place.mark for at, place in one.places.items()}
+    [places] = maps(found).values()
+    return {at: place.mark for at, place in places.items()}
 
 
 def ended(score: float, **more: Any) -> TrialState:
@@ -60,14 +65,15 @@ def test_a_place_says_what_its_seeds_say() -> None:
     )
     wanted = {(8, 4): "failed", (16, 4): "passed", (8, 6): "running", (16, 6): "open"}
     assert marks(found) == wanted
-    assert maps(found)[0].places[8, 6].share == 0.4
+    [places] = maps(found).values()
+    assert places[8, 6].share == 0.4
 
 
 @pytest.mark.parametrize(
     ("state", "mark"),
     [
         (TrialState("stopped", 50, 0.3), "stopped"),
-        (TrialState("failed", 0, error="no memory"), "error"),
+        (TrialState("failed", 0), "error"),
         (TrialState("interrupted", 10), "open"),
         (TrialState("diverged", 10), "failed"),
     ],
@@ -78,8 +84,8 @@ def test_other_endings(state: TrialState, mark: str) -> None:
 
 def test_two_seeds_that_diverged_are_a_fail_and_what_was_known_before_says_so() -> None:
     both = {(4, 8, seed): TrialState("diverged", 10, earlier=True) for seed in (0, 1)}
-    [one] = maps(board(both))
-    assert (one.places[8, 4].mark, one.places[8, 4].earlier) == ("failed", True)
+    [places] = maps(board(both)).values()
+    assert (places[8, 4].mark, places[8, 4].earlier) == ("failed", True)
 
 
 def test_a_staircase_infers_what_it_does_not_try() -> None:
@@ -91,11 +97,11 @@ def test_a_staircase_infers_what_it_does_not_try() -> None:
 
 
 def test_seeds_in_reserve_count_once_they_have_run() -> None:
-    spots = [Spot.of(row, extra_seeds=[1]) for row in ROWS]
-    one = board({(4, 8, 0): ended(0.95)})
-    assert marks(replace(one, spots=spots))[8, 4] == "passed"
-    two = board({(4, 8, 0): ended(0.95), (4, 8, 1): ended(0.2)})
-    assert marks(replace(two, spots=spots))[8, 4] == "failed"
+    reserved = of(ROWS, reserve=(1,)).spots
+    one = board({(4, 8, 0): ended(0.95)}, spots=reserved)
+    assert marks(one)[8, 4] == "passed"
+    two = board({(4, 8, 0): ended(0.95), (4, 8, 1): ended(0.2)}, spots=reserved)
+    assert marks(two)[8, 4] == "failed"
 
 
 states = st.builds(
@@ -108,7 +114,7 @@ states = st.builds(
 
 
 @given(
-    st.dictionaries(st.sampled_from(SPOTS).map(lambda s: s.id), states),
+    st.dictionaries(st.sampled_from([*BOARD.spots]), states),
     st.none() | st.tuples(st.floats(0, 20), st.floats(0, 1e9)),
     st.floats(0, 1e6),
     st.integers(20, 120),
@@ -116,7 +122,9 @@ states = st.builds(
 def test_nothing_passes_its_end_and_every_line_fits(
     found: dict[str, TrialState], expected: tuple[float, float] | None, seconds: float, width: int
 ) -> None:
-    here = Board("s", GOAL, "all", SPOTS, found, True, expected, seconds=seconds)
+    here = replace(
+        BOARD, rule="all", states=found, staircase=True, expected=expected, seconds=seconds
+    )
     told = amount(here)
     assert 0 <= told.trials <= told.trials_in_all and told.flops <= told.flops_in_all * (1 + 1e-9)
     assert told.trials == sum(s.status in DONE and not s.earlier for s in found.values())
@@ -140,8 +148,8 @@ def test_what_was_done_before_is_no_part_of_this_launch() -> None:
 
 
 def test_the_label_begins_with_the_id_that_logs_takes() -> None:
-    told = labels(SPOTS)[spot(4, 8).id]
-    assert told == f"{spot(4, 8).id[:8]} lis standard n=4 d=8 seed=0"
+    trial = IDS[4, 8, 0]
+    assert BOARD.label(trial) == f"{trial[:8]} lis standard n=4 d=8 seed=0"
 
 
 def picture() -> Board:
@@ -161,7 +169,7 @@ def picture() -> Board:
 
 
 def test_the_picture() -> None:
-    name = spot(6, 16).id[:8]
+    name = IDS[6, 16, 0][:8]
     assert drawn(picture(), 79, "Ctrl-C ends it").plain.splitlines() == [
         "sweep s: acc > 0.9, median of seeds",
         "━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌ 47% · 2 of ~5 trials · 3.8e+07 of ~8e+07 FLOPs",
@@ -181,7 +189,7 @@ def test_the_picture() -> None:
 
 
 def test_unknown_flops_are_left_out_and_the_share_is_that_of_trials() -> None:
-    free = [Spot.of({**row, "train_flops": 0.0}) for row in ROWS]
+    free = of([{**row, "train_flops": 0.0} for row in ROWS]).spots
     told = drawn(replace(picture(), spots=free, expected=None), 79, "").plain
     [headline] = [text for text in told.splitlines() if "%" in text][:1]
     assert headline.startswith("━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌ 33% · 2 of ≤6 trials · 1.3 trials/min")
@@ -199,16 +207,14 @@ def test_before_the_first_step_it_says_what_it_waits_for() -> None:
 
 
 def test_maps_stand_side_by_side_where_there_is_room() -> None:
-    rows = [planned(4, 8, model=f"model{i}", steps=10) for i in range(4)]
-    spots = [Spot.of(row) for row in rows]
-    here = Board("s", GOAL, "median", spots, {})
+    here = of([planned(4, 8, model=f"model{i}", steps=10) for i in range(4)])
     for width, at_once in ((30, 2), (80, 4)):
         titles = [x for x in drawn(here, width, "").plain.splitlines() if "lis model" in x]
         assert [title.count("lis") for title in titles] == [at_once] * (4 // at_once)
 
 
 def test_one_line_where_there_is_no_terminal() -> None:
-    name = spot(6, 16).id[:8]
+    name = IDS[6, 16, 0][:8]
     assert line(picture()) == (
         "2/~5 done after 2 min, about 2 min left; running: "
         f"{name} lis standard n=6 d=16 seed=0 step 37/100 acc 0.40"
@@ -216,13 +222,12 @@ def test_one_line_where_there_is_no_terminal() -> None:
 
 
 def test_the_rows_of_a_loop_are_what_its_grid_minimises() -> None:
-    spots = [Spot.of(loop(n, hidden)) for n in (2, 3) for hidden in (4, 8)]
+    rows = [loop(n, hidden) for n in (2, 3) for hidden in (4, 8)]
     states = {
-        spots[0].id: TrialState("completed", 10, 0.9),
-        spots[3].id: TrialState("completed", 10, 0.1),
+        rows[0]["id"]: TrialState("completed", 10, 0.9),
+        rows[3]["id"]: TrialState("completed", 10, 0.1),
     }
-    goal = Goal.parse("f1 > 0.8")
-    found = Board("s", goal, "median", spots, states, staircase=True, minimized="hidden")
+    found = replace(of(rows, least="hidden", goal="f1 > 0.8"), states=states, staircase=True)
     assert marks(found) == {
         (4, 2): "passed", (8, 2): "passes", (4, 3): "untried", (8, 3): "failed",
     }  # fmt: skip

@@ -9,13 +9,10 @@ from dataclasses import replace
 import pytest
 from simulated import simulated
 
-from sweepd.cli import run
 from sweepd.cli.progress import QUIET_SECONDS, Progress
 from sweepd.cluster import Local
 from sweepd.listing import duration
-from sweepd.run.driver import Launched
-from sweepd.run.launching import STARTUP_SECONDS, estimate, planned
-from sweepd.search.ledger import Standing
+from sweepd.run.launching import estimate, planned
 
 PLAN = simulated()
 TRIALS = PLAN.trials
@@ -60,32 +57,12 @@ def test_what_takes_the_time_before_the_first_step_is_said(
     assert shown.board().waiting == "" and len(shown.board().running()) == 1
 
 
-def test_it_is_part_of_the_estimate() -> None:
-    expected = estimate(planned(PLAN.grid, None), Local(kind="local"))
-    likely = expected.bill("likely")
-    assert expected.expected.seconds_low == likely.seconds_low + STARTUP_SECONDS[0]
-    assert expected.expected.seconds_high == likely.seconds_high + STARTUP_SECONDS[1]
-
-
 def test_the_counter_never_passes_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     shown = progress()
     for trial in TRIALS:
         shown.ended(trial, {"status": "completed", "acc": 0.5, "loss": None, "error": None})
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"[{len(TRIALS)}/~{len(TRIALS)}]")
-
-
-def test_the_end_of_a_launch_names_the_logs_of_what_failed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    shown = progress()
-    launched = Launched(Standing((), (), (), {}), TRIALS[:5], interrupted=False)
-    run._name_failed(launched, shown, "simulated", "else where")
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == run.MOST_NAMED + 2
-    for line, trial in zip(lines, TRIALS[: run.MOST_NAMED], strict=False):
-        read = f"`sweepd logs {trial.id} --results 'else where'`"
-        assert read in line and shown.label(trial) in line
 
 
 def test_durations() -> None:

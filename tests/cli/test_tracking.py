@@ -11,7 +11,7 @@ from trackers.test_trackers import Recorder
 
 from sweepd.cli import tracking
 from sweepd.cli.progress import Progress
-from sweepd.cli.tracking import Told
+from sweepd.cli.tracking import Tracking
 from sweepd.cluster import Local
 from sweepd.grid.spec import parse_grid
 from sweepd.run.launching import estimate, planned
@@ -22,16 +22,18 @@ GRID = "task: {name: lis, n: 4}\nmodel: {name: standard, d: [4, 8], heads: 2}\ns
 def test_what_the_view_is_told_trackers_are_told() -> None:
     made = planned(parse_grid(GRID, "grid.yaml", [], Path()), None)
     first, second = made.plan.trials
-    told = Progress(made.search, estimate(made, Local(kind="local")), "results", "sweepd resume")
+    shown = Progress(made.search, estimate(made, Local(kind="local")), "results", "sweepd resume")
     recorder = Recorder()
-    told.told = Told([recorder], "s", lambda trial: f"{trial.task_name} {trial.model_name}")
-    told.running(first, {"step": 10, "acc": None})
-    told.running(second, {"step": 10, "acc": 0.25})
-    told.running(second, {"step": 10, "acc": 0.25})  # reported twice
-    told.running(first, {"step": 20, "acc": 0.5})
+    shown.tracking = Tracking(
+        [recorder], "s", lambda trial: f"{trial.task_name} {trial.model_name}"
+    )
+    shown.running(first, {"step": 10, "acc": None})
+    shown.running(second, {"step": 10, "acc": 0.25})
+    shown.running(second, {"step": 10, "acc": 0.25})  # reported twice
+    shown.running(first, {"step": 20, "acc": 0.5})
     done = {"step": 30, "status": "completed", "acc": 0.75, "loss": 0.1, "error": None}
-    told.ended(first, done)
-    told.ended(second, {**done, "step": 0, "status": "failed", "acc": None, "loss": None})
+    shown.ended(first, done)
+    shown.ended(second, {**done, "step": 0, "status": "failed", "acc": None, "loss": None})
     assert recorder.told == [
         ("begin", first.id, "lis standard"),
         ("begin", second.id, "lis standard"),

@@ -41,14 +41,14 @@ def filled(address: str, sweep: str = "s") -> Store:
 
 def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
     board = progress.View(filled(str(tmp_path)), "s").board({"s"})
-    by_d = {spot.setting("d"): board.state(spot) for spot in board.spots}
+    by_d = {spot.value: board.state(spot) for spot in board.spots.values()}
     assert by_d[8] == TrialState("completed", 100, 0.5, earlier=True)
     assert by_d[16] == TrialState("completed", 100, 0.95)
     assert by_d[64] == TrialState()
     [error] = board.errors
-    assert "failed: no memory (`sweepd logs" in error and error[:8] == board.spots[2].id[:8]
-    [one] = maps(board)
-    assert [one.places[d, 8].mark for d in (8, 16, 32, 64)] == [
+    assert "failed: no memory (`sweepd logs" in error and error[:8] == [*board.spots][2][:8]
+    [places] = maps(board).values()
+    assert [places[d, 8].mark for d in (8, 16, 32, 64)] == [
         *("failed", "passed", "error", "untried")
     ]
 
@@ -72,8 +72,8 @@ def test_a_launch_with_another_grid_is_seen(tmp_path: Path) -> None:
     assert view.board({"s"}).spots is view.board({"s"}).spots
     store.save_sweep("s", GRID, INFO, [planned(d=d, steps=100) for d in (8, 128)])
     board = view.board({"s"})
-    assert [spot.setting("d") for spot in board.spots] == [8, 128]
-    assert len(board.states) == 1 and len(board.labels) == 2
+    assert [spot.value for spot in board.spots.values()] == [8, 128]
+    assert len(board.states) == 1
 
 
 @pytest.mark.parametrize("sweep", [[], ["s"]])
@@ -116,7 +116,8 @@ def test_a_sweep_that_nobody_drives_is_shown_once(tmp_path: Path) -> None:
 def test_seeds_that_are_kept_back_are_known(tmp_path: Path) -> None:
     store = filled(str(tmp_path))
     store.save_sweep("s", GRID, replace(INFO, extra_seeds=(0,)), [planned(d=8, steps=100)])
-    assert all(spot.in_reserve for spot in progress.View(store, "s").board({"s"}).spots)
+    spots = progress.View(store, "s").board({"s"}).spots
+    assert all(spot.in_reserve for spot in spots.values())
 
 
 def test_what_ends_while_it_is_watched_is_shown_as_it_ended(

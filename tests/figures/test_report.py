@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from invented import HOSTILE
 
 from sweepd.figures.kinds import KINDS, Questions
-from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, Launches, Report, points_each
-from sweepd.query.claim_files import load_claims
-from sweepd.query.claims import judged
+from sweepd.figures.report import LEAST_POINTS, MOST_POINTS, Report, points_each
 
 LAUNCH = {
     "number": 1,
@@ -35,9 +33,8 @@ LAUNCH = {
 
 @pytest.fixture(scope="module")
 def report(asked: Questions) -> Report:
-    launches = Launches(["s"], {"s": f"name: s # {HOSTILE}"}, [LAUNCH])
-    claims = [row for row in judged(asked.views, load_claims("yang2024")) if row["kind"] == "claim"]
-    return Report("Sweep s", asked, launches, lambda: claims, "sweepd report")
+    grids = {"s": f"name: s # {HOSTILE}"}
+    return Report("Sweep s", asked, grids, [LAUNCH], ["yang2024"], "sweepd report")
 
 
 @pytest.fixture(scope="module")

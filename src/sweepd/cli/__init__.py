@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -20,25 +20,42 @@ from sweepd.cli.output import say, say_everything, stdout_may_end
 from sweepd.errors import EnvironmentFailure, SweepdError
 from sweepd.statuses import INTERRUPTED_EXIT
 
-SECTIONS = {
-    "Begin": ("init", "check", "tasks", "models", "sample", "flops", "schema", "doctor"),
-    "Run": ("plan", "launch", "resume", "status", "logs", "show", "cancel"),
-    "Ask": ("query", "plot", "report", "compare", "sql", "export"),
-    "Keep house": ("merge", "gc", "cluster"),
+SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Begin": {
+        "init": ("begin", "--grid quickstart --out first"),
+        "check": ("check", "mine.py:Mine --set n=8"),
+        "tasks": ("begin", "--json"),
+        "models": ("begin", "--json"),
+        "sample": ("begin", "lis --set n=8 --count 5 --seed 0"),
+        "flops": ("begin", "standard --task lis --set n=8 --set d=64"),
+        "schema": ("begin", "> grid.schema.json"),
+        "doctor": ("begin", "--results runs"),
+    },
+    "Run": {
+        "plan": ("run", "grids/quickstart.yaml --set model.d=[8,16]"),
+        "launch": ("run", "grids/quickstart.yaml --results runs"),
+        "resume": ("run", "quickstart --promote"),
+        "status": ("status", "quickstart --watch"),
+        "logs": ("status", "3f2a"),
+        "show": ("show", "3f2a --against 9c01"),
+        "cancel": ("run", "quickstart"),
+    },
+    "Ask": {
+        "query": ("ask", '"min d where acc > 0.9"'),
+        "plot": ("plot", "heatmap quickstart --out figure1.pdf"),
+        "report": ("plot", "quickstart --out report.html"),
+        "compare": ("ask", "yang2024 --csv"),
+        "sql": ("ask", '"SELECT * FROM cells LIMIT 5" --json'),
+        "export": ("ask", "quickstart --out trials.parquet"),
+    },
+    "Keep house": {
+        "merge": ("housekeeping", "../cluster-results --dry-run"),
+        "gc": ("housekeeping", "--older-than 30d --dry-run"),
+        "cluster": ("cluster", ""),
+    },
 }
-"""The sections in which --help lists the commands."""
-GROUPS: Mapping[str, Sequence[str]] = {
-    "ask": ("query", "sql", "export", "compare"),
-    "begin": ("init", "tasks", "models", "sample", "flops", "schema", "doctor"),
-    "check": ("check",),
-    "cluster": ("cluster",),
-    "housekeeping": ("merge", "gc"),
-    "plot": ("plot", "report"),
-    "run": ("plan", "launch", "resume", "cancel"),
-    "show": ("show",),
-    "status": ("status", "logs"),
-}
-"""The files of commands in this folder, and which commands each of them has."""
+"""The sections in which --help lists the commands. For each command, the file of this folder that
+has it under its name, and the words of its example."""
 WITH_LAST_WORDS = ("ray", "wandb", "mlflow", "trackio")
 """Libraries that have something to do when a process ends."""
 LAST_WORDS_SECONDS = 60.0
@@ -46,14 +63,12 @@ LAST_WORDS_SECONDS = 60.0
 
 
 class Sections(TyperGroup):
-    """Lists the commands by `SECTIONS`. Those of no section come last."""
+    """Lists the commands by `SECTIONS`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        named = [name for names in SECTIONS.values() for name in names]
-        rest = tuple(name for name in self.list_commands(ctx) if name not in named)
-        for title, names in {**SECTIONS, "More": rest}.items():
+        for title, names in SECTIONS.items():
             commands = [self.commands[name] for name in names if name in self.commands]
-            room = formatter.width - 4 - max(map(len, names), default=0)
+            room = formatter.width - 4 - max(map(len, names))
             if commands:
                 with formatter.section(title):
                     formatter.write_dl(
@@ -80,7 +95,8 @@ def application(words: Iterable[str] = ()) -> typer.Typer:
     """Returns the command line with only the command that the first of these words names, or with
     all commands where it names none. To import and make all of them takes longer than many a
     command runs."""
-    asked = next(iter(words), None)
+    every = {name: command for of in SECTIONS.values() for name, command in of.items()}
+    asked = next(iter(words), "")
     app = typer.Typer(
         name="sweepd",
         cls=Sections,
@@ -91,11 +107,13 @@ def application(words: Iterable[str] = ()) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_root)
-    for file in [file for file, names in GROUPS.items() if asked in names] or GROUPS:
-        import_module(f"sweepd.cli.{file}").register(app)
-    commands = app.registered_commands
-    if found := [c for c in commands if getattr(c.callback, "__name__", None) == asked]:
-        app.registered_commands = found
+    for name in [asked] if asked in every else every:
+        file, example = every[name]
+        command = getattr(import_module(f"sweepd.cli.{file}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(epilog=f"Example: sweepd {name} {example}")(command)
     return app
 
 

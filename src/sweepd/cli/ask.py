@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweepd.cli.completion import SweepName, complete_question, complete_sweeps
+from sweepd.cli.completion import complete_question
+from sweepd.cli.options import AsCsv, AsJson, CodeOption, Results, Seeds, SweepName, Sweeps
 from sweepd.cli.output import (
-    AsCsv,
-    AsJson,
-    Form,
-    Results,
+    command,
     emit,
     form_of,
-    naming,
-    report_damage,
     results_address,
     say,
+    say_left_out,
     show,
+    stored,
     width,
 )
 from sweepd.errors import UserError
 from sweepd.replacing import replacing
 
 if TYPE_CHECKING:
-    from sweepd.listing import Row
-    from sweepd.query.database import Views
     from sweepd.query.readable import StyledLine, Tone
-    from sweepd.query.selection import CodeChoice
-    from sweepd.store.store import Store
-
-Sweeps = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sweep",
-        metavar="S",
-        help="Only this sweep (repeatable). Default: all.",
-        autocompletion=complete_sweeps,
-    ),
-]
-CodeOption = Annotated[
-    Literal["current", "all"],
-    typer.Option(help="Trials of the current code, or all with `code` as one more group."),
-]
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog='Example: sweepd query "min d where acc > 0.9"')(query)
-    app.command(epilog='Example: sweepd sql "SELECT * FROM cells LIMIT 5" --json')(sql)
-    app.command(epilog="Example: sweepd export quickstart --out trials.parquet")(export)
-    app.command(epilog="Example: sweepd compare yang2024 --csv")(compare)
 
 
 def query(
@@ -62,10 +34,7 @@ def query(
         typer.Argument(metavar="[QUESTION]", show_default=False, autocompletion=complete_question),
     ] = None,
     sweep: Sweeps = None,
-    seeds: Annotated[
-        str | None,
-        typer.Option(metavar="RULE", help="median, all, any or mean instead of the grid's rule."),
-    ] = None,
+    seeds: Seeds = None,
     code: CodeOption = "current",
     wide: Annotated[
         bool, typer.Option("--wide", help="One line a row of the answer, with all that is known.")
@@ -84,17 +53,22 @@ def query(
     Exits with 1 if the answer has no row.
     """
     from sweepd.query.answers import ask
+    from sweepd.query.askable import askable
     from sweepd.query.readable import lines, rows_for_people
     from sweepd.query.selection import codes
 
-    form, store = form_of(as_json, as_csv), _store(results)
+    form, store = form_of(as_json, as_csv), stored(results)
+    counted = codes(code, store)
     if question is None:
-        _show_askable(store, codes(code, store), sweep, form)
+        found, examples = askable(store, code=counted, sweeps=sweep)
+        say_left_out(found.damaged, found.notes)
+        emit(found.columns, found.rows, form)
+        here = command(results=store.address).removeprefix("sweepd")
+        for example in examples:
+            say(f'sweepd query "{example}"{here}')
         return
-    answer = ask(store, question, code=codes(code, store), sweeps=sweep, seeds=seeds)
-    for note in answer.notes:
-        say(note)
-    report_damage(answer.damaged)
+    answer = ask(store, question, code=counted, sweeps=sweep, seeds=seeds)
+    say_left_out(answer.damaged, answer.notes)
     if form != "table":
         emit(answer.columns, answer.rows, form)
     elif answer.summary and answer.rows and not wide:
@@ -103,20 +77,6 @@ def query(
         emit(*rows_for_people(answer))
     if not answer.rows:
         raise typer.Exit(1)
-
-
-def _show_askable(store: Store, code: CodeChoice, sweeps: list[str] | None, form: Form) -> None:
-    """Prints the columns that questions may use, and questions to begin with."""
-    from sweepd.query.askable import askable
-
-    found, examples = askable(store, code=code, sweeps=sweeps)
-    for note in found.notes:
-        say(note)
-    report_damage(found.damaged)
-    emit(found.columns, found.rows, form)
-    ours = naming(store.address)
-    for example in examples:
-        say(" ".join([f'sweepd query "{example}"', *map(shlex.quote, ours)]))
 
 
 def sql(
@@ -131,12 +91,10 @@ def sql(
     from sweepd.query.database import connect, named_views
     from sweepd.query.selection import codes
 
-    form, store = form_of(as_json, as_csv), _store(results)
+    form, store = form_of(as_json, as_csv), stored(results)
     needed = named_views(select)
     answer = connect(store, code=codes(code, store), sweeps=sweep, needed=needed).sql(select)
-    for note in answer.notes:
-        say(note)
-    report_damage(answer.damaged)
+    say_left_out(answer.damaged, answer.notes)
     emit(answer.columns, answer.rows, form)
 
 
@@ -147,8 +105,7 @@ def export(
         Path | None, typer.Option(metavar="FILE", help="A .parquet or .csv file to make.")
     ] = None,
     to: Annotated[
-        str | None,
-        typer.Option(metavar="TRACKER", help="tensorboard, wandb, trackio or mlflow."),
+        str | None, typer.Option(metavar="TRACKER", help="tensorboard, wandb, trackio or mlflow.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     results: Results = None,
@@ -161,26 +118,21 @@ def export(
         raise UserError("say either --out FILE or --to TRACKER")
     needed = VIEWS if out is None else {"trials"}
     sweeps = [sweep] if sweep else None
-    views = connect(_store(results), code="all", sweeps=sweeps, needed=needed)
-    report_damage(views.damaged)
-    if out is not None:
-        _write(views, out, force)
+    views = connect(stored(results), code="all", sweeps=sweeps, needed=needed)
+    say_left_out(views.damaged)
+    if to is not None:
+        from sweepd.cli.tracking import FOLDER
+        from sweepd.trackers.clients import connect as connect_to
+        from sweepd.trackers.stored import hand_over
+
+        count, damaged = hand_over(views, connect_to(to, FOLDER))
+        say_left_out(damaged)
+        say(f"{count} trials handed to {to}")
         return
-    from sweepd.cli.tracking import FOLDER
-    from sweepd.trackers.clients import connect as connect_to
-    from sweepd.trackers.stored import hand_over
-
-    assert to is not None
-    count, damaged = hand_over(views, connect_to(to, FOLDER))
-    report_damage(damaged)
-    say(f"{count} trials handed to {to}")
-
-
-def _write(views: Views, out: Path, force: bool) -> None:
-    """Writes the view `trials` to a .parquet or .csv file."""
     import pyarrow.csv
     import pyarrow.parquet
 
+    assert out is not None
     if out.suffix not in (".parquet", ".csv"):
         raise UserError(f"--out {out}: end it in .parquet or .csv")
     if out.exists() and not force:
@@ -190,12 +142,6 @@ def _write(views: Views, out: Path, force: bool) -> None:
     with replacing(out) as aside:
         write(trials, str(aside))
     say(f"{trials.num_rows} trials written to {out}")
-
-
-def _store(results: str | None) -> Store:
-    from sweepd.store.store import Store
-
-    return Store.open(results_address(results))
 
 
 def compare(
@@ -227,9 +173,10 @@ def compare(
     store = Store.find(address) if results is None else Store.open(address)
     views = connect(store, code=codes(code, store), sweeps=sweep) if store else None
     paper = load_claims(claims, views.columns if views else ())
-    for note in views.notes if views else [f"nothing measured: there is no {address}"]:
-        say(note)
-    report_damage(views.damaged if views else ())
+    if views:
+        say_left_out(views.damaged, views.notes)
+    else:
+        say(f"nothing measured: there is no {address}")
     tables = [(table.says, [*published(views, table)]) for table in paper.tables]
     rows = [*judged(views, paper)]
     if form != "table":
@@ -241,20 +188,18 @@ def compare(
         print(says)
         emit([name for name in numbers[0] if name != "kind"], numbers)
         print()
-    show(_claim_lines(rows))
-
-
-def _claim_lines(rows: Sequence[Row]) -> Iterator[StyledLine]:
-    """Yields a line for each claim, and below it what would decide it and the rows it rests on."""
     tones: dict[str, Tone] = {"supported": "sure", "contradicted": "warning"}
-    for row in rows:
-        if row["kind"] == "claim":
-            yield [
-                (f"{row['status']}: ", tones.get(row["status"], "open")),
-                (row["claim"], "title"),
-            ]
-            if row["decides"]:
-                yield [(f"  to decide it: {row['decides']}", "quiet")]
-        else:
-            elsewhere = "" if row["settings"] == "claim" else f" ({row['settings']})"
-            yield [(f"  {row['side']}{elsewhere}: {row['row']}", "plain")]
+
+    def claim_lines() -> Iterator[StyledLine]:
+        """Yields a line for each claim, below it what would decide it, and the rows it rests on."""
+        for row in rows:
+            if row["kind"] == "claim":
+                status = f"{row['status']}: "
+                yield [(status, tones.get(row["status"], "open")), (row["claim"], "title")]
+                if row["decides"]:
+                    yield [(f"  to decide it: {row['decides']}", "quiet")]
+            else:
+                elsewhere = "" if row["settings"] == "claim" else f" ({row['settings']})"
+                yield [(f"  {row['side']}{elsewhere}: {row['row']}", "plain")]
+
+    show(claim_lines())

@@ -8,57 +8,34 @@ import platform
 import shutil
 import sys
 import tempfile
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweepd.cli.completion import complete_grids, complete_models, complete_tasks
-from sweepd.cli.output import (
-    AsCsv,
-    AsJson,
-    Form,
-    Results,
-    command,
-    emit,
-    form_of,
-    results_address,
-    say,
-    show,
-    width,
-)
+from sweepd.cli.options import AsCsv, AsJson, Results, Settings
+from sweepd.cli.output import Form, command, emit, form_of, results_address, say, show, width
 from sweepd.errors import EnvironmentFailure, SweepdError, UserError
 from sweepd.limits import LARGEST_INT
+from sweepd.listing import in_lines
 
 if TYPE_CHECKING:
-    from sweepd.cluster import Check, Cluster
     from sweepd.grid.registry import Entry
-    from sweepd.models.base import Part
-    from sweepd.query.readable import StyledLine, Tone
+    from sweepd.query.readable import StyledLine
     from sweepd.store.storage import Damaged
-
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="key=value", help="A parameter (repeatable)."),
-]
-
 
 PROSE = 100
 """The length of lines of text off a terminal, in characters."""
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd tasks --json")(tasks)
-    app.command(epilog="Example: sweepd models --json")(models)
-    app.command(epilog="Example: sweepd schema > grid.schema.json")(schema)
-    app.command(epilog="Example: sweepd sample lis --set n=8 --count 5 --seed 0")(sample)
-    app.command(epilog="Example: sweepd flops standard --task lis --set n=8 --set d=64")(flops)
-    app.command(epilog="Example: sweepd doctor --results runs")(doctor)
-    app.command(epilog="Example: sweepd init --grid quickstart --out first")(init)
+MOST_EXAMPLES = 100_000
+"""They are in memory together."""
+TASK, MODELS = "lis", ("standard", "linear")
+"""The task and the models of a new grid for which the user names none."""
 
 
 def tasks(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
@@ -82,10 +59,6 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
-MOST_EXAMPLES = 100_000
-"""They are in memory together."""
-
-
 def sample(
     task: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_tasks)],
     settings: Settings = None,
@@ -100,22 +73,18 @@ def sample(
     from sweepd.trial.training import Stream, generator
 
     form = form_of(as_json, as_csv)
-    found = registry.find_task(task, Path())
-    given = parsed(settings)
-    made = _made(task, found, given)
-    _refuse_leftovers(given, task)
+    [made] = _made({task: registry.find_task(task, Path())}, parsed(settings))
     with _readable_errors(task):
         examples = list(made.examples(generator(seed, Stream.TEST, 0), count, Split.TEST))
     if form == "csv":
         rows = [
             {
-                n: " ".join(map(str, v)) if isinstance(v, list | tuple) else v
-                for n, v in vars(one).items()
+                name: " ".join(map(str, v)) if isinstance(v, list | tuple) else v
+                for name, v in vars(one).items()
             }
             for one in examples
         ]
-        columns = list(rows[0]) if rows else [field.name for field in fields(Example)]
-        emit(columns, rows, form)
+        emit([field.name for field in fields(Example)], rows, form)
         return
     for example in examples:
         if form == "json":
@@ -146,9 +115,8 @@ def flops(
 
     form, given = form_of(as_json, as_csv), parsed(settings)
     L, batch_size = given.pop("L", None), given.pop("batch_size", Train().batch_size)
-    problem = _made(task, registry.find_task(task, Path()), given)
-    architecture = _made(model, registry.find_model(model, Path()), given)
-    _refuse_leftovers(given, f"{task} or {model}")
+    classes = {task: registry.find_task(task, Path()), model: registry.find_model(model, Path())}
+    problem, architecture = _made(classes, given)
     with _readable_errors(task):
         size, capacity, vocab_size = problem.size, problem.capacity, len(problem.vocab)
         L = problem.L if L is None else L
@@ -173,28 +141,29 @@ def flops(
     }
     if found.uncounted:
         say(f"left out, since torch cannot count them: {', '.join(found.uncounted)}")
-    if form == "table":
-        _show_costs(totals, found.parts)
+    if form != "table":
+        for part in found.parts:
+            totals[f"flops.{part.name}"] = part.flops
+            totals[f"flops_weights.{part.name}"] = part.flops_weights
+        emit(list(totals), [totals], form)
         return
-    for part in found.parts:
-        totals[f"flops.{part.name}"] = part.flops
-        totals[f"flops_weights.{part.name}"] = part.flops_weights
-    emit(list(totals), [totals], form)
-
-
-def _show_costs(totals: dict[str, Any], parts: Sequence[Part]) -> None:
-    """Prints the costs of a model for people: the totals in a sentence, the parts in a table."""
-    state = "unknown" if totals["state_bytes"] is None else f"{totals['state_bytes']:,}"
+    state = "unknown" if found.state_bytes is None else f"{found.state_bytes:,}"
     say(
         "{model} on {task}: size {size}, L = {L}, d = {d}, {params:,} parameters, "
         "{state} bytes of decoding state, {train_bytes:,.0f} bytes to train on {batch_size} rows "
         "at once".format(**totals, state=state)
     )
-    columns = ("name", "flops", "flops_weights", "how")
-    hows = ["counted" if part.counted else "stated" for part in parts]
-    rows = [{**vars(part), "how": how} for part, how in zip(parts, hows, strict=True)]
-    rows.append({**totals, "name": "total", "how": ""})
-    emit(columns, [{name: _grouped(row[name]) for name in columns} for row in rows])
+    rows = [
+        {
+            "name": part.name,
+            "flops": f"{part.flops:,}",
+            "flops_weights": f"{part.flops_weights:,}",
+            "how": "counted" if part.counted else "stated",
+        }
+        for part in found.parts
+    ]
+    total = {"flops": f"{found.flops:,}", "flops_weights": f"{found.flops_weights:,}"}
+    emit(["name", "flops", "flops_weights", "how"], [*rows, {"name": "total", **total}])
 
 
 def doctor(
@@ -213,145 +182,121 @@ def doctor(
 
     What is asked of a cluster costs nothing and starts nothing.
     """
-    from sweepd.cluster import load_cluster
+    import torch
+
+    from sweepd.cluster import Local, load_cluster
+    from sweepd.provenance import provenance
     from sweepd.store.store import Store
 
     form = form_of(as_json, as_csv)
     site = load_cluster(cluster) if cluster else None
     address = results_address(results or (site.results if site else None))
-    checks = list(_checks(address))
-    if deep and (store := Store.find(address)):
-        damaged = store.damaged_metrics()
-        found = f"{len(damaged)} damaged files of metrics"
-        checks += _damage("metrics", found, damaged, address)
-    checks += [asdict(check) for check in (_cluster_checks(site, address) if site else ())]
+    checks: list[dict[str, Any]] = []
+
+    def check(name: str, ok: bool, detail: str) -> None:
+        checks.append({"check": name, "ok": ok, "detail": detail})
+
+    # This machine.
+    check("python", sys.version_info >= (3, 11), platform.python_version())
+    for package, found in provenance(Path())["versions"].items():
+        check(package, found is not None, found or "not installed")
+    check("cores", True, f"{len(os.sched_getaffinity(0))}")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    check("memory", True, f"{memory / 2**30:.1f} GiB")
+    cards = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    check("gpus", True, ", ".join(cards) or "none: trials train on the CPU")
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
+
+    # The results. For damaged files there is a check for each of them, and what to do about them.
+    store = None
+    damaged: dict[str, tuple[str, Sequence[Damaged]]] = {}
+    try:
+        if Store.find(address) is None:
+            check("results", True, f"{address} will be made by the first launch")
+        else:
+            store = Store.create(address)
+            found_damaged = (
+                *store.read_trials().damaged,
+                *store.read_plans().damaged,
+                *store.readable_sweeps()[1],
+            )
+            count = f"{len(store.sweeps())} sweeps, {len(found_damaged)}"
+            damaged["results"] = f"{count} damaged files in {store.address}", found_damaged
+    except SweepdError as error:
+        check("results", False, str(error))
+    if deep and store:
+        of_metrics = store.damaged_metrics()
+        damaged["metrics"] = f"{len(of_metrics)} damaged files of metrics", of_metrics
+    for name, (detail, files) in damaged.items():
+        check(name, not files, detail)
+        for file in files:
+            check(name, False, str(file))
+        if files:
+            merge = command("merge", "COPY", results=address)
+            detail = f"put such files back from a copy, or bring what they held: `{merge}`"
+            if name == "results":
+                detail += (
+                    "; with no copy, launch the grid again, which plans the sweep anew and runs "
+                    "the trials whose endings are lost"
+                )
+            check(name, False, detail)
+
+    # What a launch on the cluster needs, and whether the results can be written from here.
+    if site and not isinstance(site, Local):
+        try:
+            site.check_results(address)
+            if "://" in address:  # a folder that the nodes share need not be one of this machine
+                Store.prospect(address).check_writable()
+                check("write", True, f"{address} can be written from here")
+        except SweepdError as error:
+            check("write", False, str(error))
+        checks += [asdict(one) for one in site.checks()]
     emit(["check", "ok", "detail"], checks, form)
-    if not all(check["ok"] for check in checks):
+    if not all(one["ok"] for one in checks):
         raise typer.Exit(EnvironmentFailure.exit_code)
 
 
-def _checks(address: str) -> Iterator[dict[str, Any]]:
-    def check(name: str, ok: bool, detail: str) -> dict[str, Any]:
-        return {"check": name, "ok": ok, "detail": detail}
-
-    from sweepd.provenance import provenance  # here, as this import takes a while
-
-    yield check("python", sys.version_info >= (3, 11), platform.python_version())
-    for package, found in provenance(Path())["versions"].items():
-        yield check(package, found is not None, found or "not installed")
-    yield check("cores", True, f"{len(os.sched_getaffinity(0))}")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    yield check("memory", True, f"{memory / 2**30:.1f} GiB")
-    import torch
-
-    cards = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    yield check("gpus", True, ", ".join(cards) or "none: trials train on the CPU")
-    free = shutil.disk_usage(tempfile.gettempdir()).free
-    yield check("scratch", free > 2**30, f"{free / 2**30:.1f} GiB free in {tempfile.gettempdir()}")
-    from sweepd.store.store import Store
-
-    try:
-        if Store.find(address) is None:
-            yield check("results", True, f"{address} will be made by the first launch")
-            return
-        store = Store.create(address)
-        damaged = (
-            *store.read_trials().damaged,
-            *store.read_plans().damaged,
-            *store.readable_sweeps()[1],
-        )
-        detail = f"{len(store.sweeps())} sweeps, {len(damaged)} damaged files in {store.address}"
-        yield from _damage("results", detail, damaged, address)
-    except SweepdError as error:
-        yield check("results", False, str(error))
-
-
-def _cluster_checks(site: Cluster, address: str) -> Iterator[Check]:
-    """Yields what a launch on a cluster needs, and whether the results can be written from here."""
-    from sweepd.cluster import Check, Local
-    from sweepd.store.store import Store
-
-    if isinstance(site, Local):
-        return
-    try:
-        site.check_results(address)
-        if "://" in address:  # a folder that the nodes share need not be one of this machine
-            Store.prospect(address).check_writable()
-            yield Check("write", True, f"{address} can be written from here")
-    except SweepdError as error:
-        yield Check("write", False, str(error))
-    yield from site.checks()
-
-
-def _damage(
-    name: str, found: str, damaged: Sequence[Damaged], address: str
-) -> Iterator[dict[str, Any]]:
-    """Yields a check for damaged files, then each of them, and what to do about them."""
-    yield {"check": name, "ok": not damaged, "detail": found}
-    for file in damaged:
-        yield {"check": name, "ok": False, "detail": str(file)}
-    if damaged:
-        merge = command("merge", "COPY", results=address)
-        detail = f"put such files back from a copy, or bring what they held: `{merge}`"
-        if name == "results":
-            detail += (
-                "; with no copy, launch the grid again, which plans the sweep anew and runs the "
-                "trials whose endings are lost"
-            )
-        yield {"check": name, "ok": False, "detail": detail}
-
-
-def _list(found: Sequence[Entry], form: Form) -> None:
+def _list(entries: Sequence[Entry], form: Form) -> None:
     """Prints the tasks or the models. For people they stand by family, each with its fields and
     their defaults below it."""
     from sweepd.grid.registry import REQUIRED
 
-    defaults = {
-        entry.name: {
-            field: "required" if p.default is REQUIRED else p.default
-            for field, p in entry.parameters.items()
+    rows = [
+        {
+            **vars(entry),
+            "parameters": {
+                field: "required" if p.default is REQUIRED else p.default
+                for field, p in entry.parameters.items()
+            },
+            "source": str(entry.source),
         }
-        for entry in found
-    }
+        for entry in entries
+    ]
     if form != "table":
-        columns = ("name", "summary", "parameters", "source", "family")
-        parameters = {name: json.dumps(fields) for name, fields in defaults.items()}
-        emit(
-            columns,
-            [
-                {**vars(one), "parameters": parameters[one.name], "source": str(one.source)}
-                for one in found
-            ],
-            form,
-        )
+        rows = [{**row, "parameters": json.dumps(row["parameters"])} for row in rows]
+        emit(("name", "summary", "parameters", "source", "family"), rows, form)
         return
-    margin = 4 + max(len(entry.name) for entry in found)
+    margin = 4 + max(len(row["name"]) for row in rows)
+    room = (width() or PROSE) - margin
     lines: list[StyledLine] = []
-    family = None
-    for entry in sorted(found, key=lambda entry: (entry.family, entry.name)):
-        if entry.family != family:
-            family = entry.family
-            lines += [[], [(family, "title")]] if lines else [[(family, "title")]]
-        shown = {
-            field: value if isinstance(value, str) else json.dumps(value)
-            for field, value in defaults[entry.name].items()
-        }
-        # A no-break space, so that no line ends between a field and its value.
-        fields = ", ".join(f"{field}:\N{NO-BREAK SPACE}{value}" for field, value in shown.items())
-        about: list[tuple[str, str, Tone]] = [
-            (f"  {entry.name}".ljust(margin), entry.summary, "plain"),
-            (" " * margin, fields, "quiet"),
-        ]
-        for begin, text, tone in about:
-            folded = textwrap.wrap(
-                text,
-                width() or PROSE,
-                initial_indent=begin,
-                subsequent_indent=" " * margin,
-                break_on_hyphens=False,
-            )
-            lines += [[(part.replace("\N{NO-BREAK SPACE}", " "), tone)] for part in folded]
-    show(lines)
+    for family, members in groupby(
+        sorted(rows, key=itemgetter("family", "name")), key=itemgetter("family")
+    ):
+        lines += [[], [(family, "title")]]
+        for row in members:
+            shown = [
+                f"{field}: {value if isinstance(value, str) else json.dumps(value)}"
+                for field, value in row["parameters"].items()
+            ]
+            begin = f"  {row['name']}"
+            for text in in_lines(row["summary"].split(), room, " "):
+                lines.append([(f"{begin:{margin}}{text}", "plain")])
+                begin = ""
+            # No line ends between a field and its value.
+            for text in in_lines([f"{one}," for one in shown[:-1]] + shown[-1:], room, " "):
+                lines.append([(" " * margin + text, "quiet")])
+    show(lines[1:])
 
 
 def parsed(settings: list[str] | None) -> dict[str, Any]:
@@ -368,23 +313,29 @@ def parsed(settings: list[str] | None) -> dict[str, Any]:
     return given
 
 
-def _made(name: str, kind: type[Any], given: dict[str, Any]) -> Any:
-    """Returns an instance of a task or model, and takes its own fields out of `given`. Raises
-    UserError if a field is missing or has no fitting value."""
+def _made(classes: Mapping[str, type[Any]], given: dict[str, Any]) -> list[Any]:
+    """Returns an instance of each of these tasks and models, with their fields from `given`. Raises
+    UserError if a field is missing, has no fitting value, or is none of theirs."""
     from sweepd.grid.axes import scalar
     from sweepd.grid.registry import REQUIRED, parameters
 
-    values: dict[str, Any] = {}
-    for field, parameter in parameters(kind).items():
-        if field in given:
-            try:
-                values[field] = scalar(parameter.type, given.pop(field))
-            except ValueError as error:
-                raise UserError(f"--set {field}: {error}") from None
-        elif parameter.default is REQUIRED:
-            raise UserError(f"{name} needs {field}: add --set {field}=…")
-    with _readable_errors(name):
-        return kind(**values)
+    made = []
+    for name, kind in classes.items():
+        values: dict[str, Any] = {}
+        for field, parameter in parameters(kind).items():
+            if field in given:
+                try:
+                    values[field] = scalar(parameter.type, given.pop(field))
+                except ValueError as error:
+                    raise UserError(f"--set {field}: {error}") from None
+            elif parameter.default is REQUIRED:
+                raise UserError(f"{name} needs {field}: add --set {field}=…")
+        with _readable_errors(name):
+            made.append(kind(**values))
+    if given:
+        whose = " or ".join(classes)
+        raise UserError(f"--set {next(iter(given))}: no such parameter of {whose}")
+    return made
 
 
 @contextmanager
@@ -406,19 +357,6 @@ def _readable_errors(what: str) -> Iterator[None]:
         raise
 
 
-def _refuse_leftovers(given: dict[str, Any], whose: str) -> None:
-    if given:
-        raise UserError(f"--set {next(iter(given))}: no such parameter of {whose}")
-
-
-def _grouped(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-TASK, MODELS = "lis", ("standard", "linear")
-"""The task and the models of a new grid for which the user names none."""
-
-
 def init(
     grid: Annotated[
         str | None,
@@ -427,8 +365,7 @@ def init(
         ),
     ] = None,
     task: Annotated[
-        str | None,
-        typer.Option(help="The task of a new grid.", autocompletion=complete_tasks),
+        str | None, typer.Option(help="The task of a new grid.", autocompletion=complete_tasks)
     ] = None,
     model: Annotated[
         list[str] | None,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweepd.cli.begin import parsed
-from sweepd.cli.output import AsCsv, AsJson, emit, form_of, say
+from sweepd.cli.options import AsCsv, AsJson, Settings
+from sweepd.cli.output import emit, form_of, say
 from sweepd.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ for fields without a default."""
 COLUMNS = ("check", "subject", "setting", "ok", "detail", "place", "raised")
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd check mine.py:Mine --set n=8")(check)
-
-
 def check(
     target: Annotated[
         str, typer.Argument(metavar="FILE.py:Name | GRID", help="A class of yours, or a grid.")
@@ -44,20 +41,14 @@ def check(
             help="The model that a task is checked with (standard), or a model's task (lis).",
         ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="key=value",
-            help="A field of the class or of its partner; of a grid, a field to override.",
-        ),
-    ] = None,
+    overrides: Settings = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Look whether a task, a model, a training loop or all of a grid keeps its promises.
 
-    A task and a model are also trained for some steps together, and a loop for some rows.
+    A task and a model are also trained for some steps together, and a loop for some rows. --set
+    takes fields of the class and of its partner, or overrides those of a grid.
     Exits with 2 if something is wrong, and says where and what to do.
     """
     from sweepd.check.cases import cases_of
@@ -92,28 +83,24 @@ def check(
         findings += tried(grid)
     if is_grid and all(finding.ok for finding in findings):
         findings += goals(grid)
-    if form == "table":
-        _show(findings)
-    else:
+    if form != "table":
         emit(COLUMNS, [asdict(finding) for finding in findings], form)
+    else:
+        # A heading for each class and setting, and below an error the line of the user's code that
+        # raised it.
+        about = None
+        for finding in findings:
+            if about != (finding.subject, finding.setting):
+                about = finding.subject, finding.setting
+                print(f"{finding.subject}, {finding.setting}")
+            where = f"{finding.place}: " if finding.place else ""
+            print(f"  {'✓' if finding.ok else '✗'} {finding.check:<10}  {where}{finding.detail}")
+            if finding.statement:
+                print(f"{'':16}{finding.statement}")
     if wrong := sum(not finding.ok for finding in findings):
         say(f"{wrong} of {len(findings)} checks found something wrong")
         raise typer.Exit(2)
     say(f"all {len(findings)} checks passed")
-
-
-def _show(findings: Iterable[Finding]) -> None:
-    """Prints findings for people: below each class and setting, a line for each check. Below an
-    error stands the line of the user's code that raised it."""
-    about = None
-    for finding in findings:
-        if about != (finding.subject, finding.setting):
-            about = finding.subject, finding.setting
-            print(f"{finding.subject}, {finding.setting}")
-        where = f"{finding.place}: " if finding.place else ""
-        print(f"  {'✓' if finding.ok else '✗'} {finding.check:<10}  {where}{finding.detail}")
-        if finding.statement:
-            print(f"{'':16}{finding.statement}")
 
 
 def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
@@ -125,19 +112,13 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
     from sweepd.grid.spec import parse_grid
     from sweepd.grid.yamlfile import GridError, dump
 
+    find = {"task": registry.find_task, "model": registry.find_model, "loop": registry.find_loop}
     kind = registry.kind_of(target, Path())
-    names: dict[str, str] = {kind: target}
-    usual = ""
-    classes: dict[str, type]
-    if kind != "loop":
-        other, usual = PARTNERS[kind]
-        names[other] = partner or usual
-        task = registry.find_task(names["task"], Path())
-        classes = {"task": task, "model": registry.find_model(names["model"], Path())}
-    elif partner:
+    other, usual = PARTNERS.get(kind, ("", ""))
+    if partner and not other:
         raise UserError(f"--with {partner}: {target} is a training loop, which needs no partner")
-    else:
-        classes = {"loop": registry.find_loop(target, Path())}
+    names = {kind: target, other: partner or usual}
+    classes = {block: find[block](names[block], Path()) for block in find if block in names}
     # The goal does not matter here, but a grid must have one that its task or loop reports.
     metrics = directions(next(iter(classes.values())).metrics)  # type: ignore[attr-defined]
     metric = "loss" if "loss" in metrics else next(iter(metrics))
@@ -154,7 +135,7 @@ def _grid_of(target: str, partner: str | None, settings: list[str]) -> Grid:
             elif parameter.default is REQUIRED:
                 raise UserError(f"{names[block]} needs {field}: add --set {field}=…")
     if given:
-        whose = " or ".join(names.values())
+        whose = " or ".join(names[block] for block in classes)
         raise UserError(f"--set {next(iter(given))}: no such field of {whose}")
     try:
         return parse_grid(dump({"name": "check", **blocks, "goal": goal}), "check", [], Path())

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, command, confirmed, emit, form_of, say
+from sweepd.cli.options import AsCsv, AsJson, Yes
+from sweepd.cli.output import command, confirmed, emit, form_of, say
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import INTERRUPTED_EXIT
 
@@ -21,18 +22,13 @@ if TYPE_CHECKING:
     from sweepd.store.store import Store
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A cluster file.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; see the cost.")
-    group.command(epilog="Example: sweepd cluster up clusters/aws.yaml")(up)
-    group.command(epilog="Example: sweepd cluster status clusters/aws.yaml --json")(status)
-    group.command(epilog="Example: sweepd cluster down clusters/aws.yaml --yes")(down)
-    app.add_typer(group, name="cluster")
+cluster = typer.Typer(no_args_is_help=True, help="Bring clusters up and down; see the cost.")
 
 
-def up(file: FileArgument, yes: YesOption = False) -> None:
+@cluster.command(epilog="Example: sweepd cluster up clusters/aws.yaml")
+def up(file: FileArgument, yes: Yes = False) -> None:
     """Bring a cluster up, or change one that is up to what its file says now.
 
     A launch does so by itself.
@@ -42,6 +38,7 @@ def up(file: FileArgument, yes: YesOption = False) -> None:
         cluster.up(say)
 
 
+@cluster.command(epilog="Example: sweepd cluster status clusters/aws.yaml --json")
 def status(file: FileArgument, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Show the nodes and jobs of a cluster, and what they cost an hour."""
     form = form_of(as_json, as_csv)
@@ -51,7 +48,8 @@ def status(file: FileArgument, as_json: AsJson = False, as_csv: AsCsv = False) -
         say(f"${price:.2f} an hour; `sweepd cluster down {file}` ends it")
 
 
-def down(file: FileArgument, yes: YesOption = False) -> None:
+@cluster.command(epilog="Example: sweepd cluster down clusters/aws.yaml --yes")
+def down(file: FileArgument, yes: Yes = False) -> None:
     """Take down all of a cluster that costs money. Sweeps that run there can be resumed."""
     cluster = _remote(file)
     if confirmed(f"take down the cluster of {file}?", yes):
@@ -78,7 +76,7 @@ def hand_over(
                 )
             say(f"sweep {name} runs there already, as job {job}: following it")
         elif confirmed(f"run sweep {name} on the cluster of {file}?", yes):
-            with _packed(cluster, grid, store.address, options) as work:
+            with packed(cluster, grid, store.address, options) as work:
                 job = cluster.start(work, say)
             say(f"sweep {name} was handed over as job {job}; Ctrl-C leaves it running")
         else:
@@ -96,24 +94,22 @@ def hand_over(
         )
         return
     if cluster.lasting:
-        _part(cluster, file)
+        # The sweep has ended. Without another job, the cluster goes if its file says so.
+        try:
+            rows = cluster.status()
+        except EnvironmentFailure as failure:
+            say(str(failure))
+            rows = []
+        if others := [row["type"] for row in rows if row["what"] == "job" and row.get("type")]:
+            say(f"the cluster stays up: {', '.join(others)} runs there")
+        elif cluster.after == "down":
+            cluster.down(say)
+        elif price := _price(rows):
+            say(
+                f"the cluster stays up, at ${price:.2f} an hour; `sweepd cluster down {file}` "
+                "ends it"
+            )
     raise typer.Exit(code)
-
-
-def _part(cluster: Remote, file: Path) -> None:
-    """Takes the cluster of an ended sweep down if its file says so and no other job runs there.
-    Otherwise says what stays up."""
-    try:
-        rows = cluster.status()
-    except EnvironmentFailure as failure:
-        say(str(failure))
-        rows = []
-    if others := [row["type"] for row in rows if row["what"] == "job" and row.get("type")]:
-        say(f"the cluster stays up: {', '.join(others)} runs there")
-    elif cluster.after == "down":
-        cluster.down(say)
-    elif price := _price(rows):
-        say(f"the cluster stays up, at ${price:.2f} an hour; `sweepd cluster down {file}` ends it")
 
 
 def _price(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -121,15 +117,9 @@ def _price(rows: Sequence[Mapping[str, Any]]) -> float:
     return sum(row.get("price") or 0.0 for row in rows)
 
 
-def draft(cluster: Remote, grid: Grid, address: str, options: Sequence[str]) -> str:
-    """Returns the script or manifest by which a sweep would be handed over. It is empty for kinds
-    of clusters that have none."""
-    with _packed(cluster, grid, address, options) as work:
-        return cluster.draft(work)
-
-
 @contextmanager
-def _packed(cluster: Remote, grid: Grid, address: str, options: Sequence[str]) -> Iterator[Work]:
+def packed(cluster: Remote, grid: Grid, address: str, options: Sequence[str]) -> Iterator[Work]:
+    """Within this block, there is a package with which a driver of the sweep can be started."""
     from sweepd.cluster.base import Work
     from sweepd.cluster.package import PLACE, pack
 

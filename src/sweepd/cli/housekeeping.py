@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweepd.cli.output import (
-    AsCsv,
-    AsJson,
-    Results,
-    confirmed,
-    emit,
-    form_of,
-    report_damage,
-    results_address,
-    say,
-)
+from sweepd.cli.options import AsCsv, AsJson, DryRun, Results, Yes
+from sweepd.cli.output import confirmed, emit, form_of, results_address, say, say_left_out, stored
 from sweepd.errors import UserError
 
 if TYPE_CHECKING:
     from sweepd.store.storage import Damaged
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd merge ../cluster-results --dry-run")(merge)
-    app.command(epilog="Example: sweepd gc --older-than 30d --dry-run")(gc)
 
 
 def merge(
@@ -39,9 +24,7 @@ def merge(
         list[str] | None,
         typer.Option(metavar="S=NEW", help="Bring sweep S under another name (repeatable)."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be brought.")
-    ] = False,
+    dry_run: DryRun = False,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -53,7 +36,12 @@ def merge(
     """
     from sweepd.store.store import Store
 
-    form, renamed = form_of(as_json, as_csv), _renamed(rename or ())
+    form, renamed = form_of(as_json, as_csv), {}
+    for option in rename or ():
+        name, equals, new = option.partition("=")
+        if not (name and equals and new):
+            raise UserError(f"--rename {option}: give the old and the new name, S=NEW")
+        renamed[name] = new
     damaged: list[Damaged] = []
     theirs = Store.open(other)
     address = results_address(results)
@@ -63,7 +51,7 @@ def merge(
     brought: Counter[str] = Counter()
     for step in (ours.lacks if dry_run else ours.merge)(theirs, renamed, damaged):
         brought[step.kind] += step.count
-    report_damage(damaged)
+    say_left_out(damaged)
     emit(
         ("what", "count"), [{"what": what, "count": count} for what, count in brought.items()], form
     )
@@ -72,31 +60,16 @@ def merge(
     say(f"{told} from {theirs.address} to {ours.address}: {amount}")
 
 
-def _renamed(options: Iterable[str]) -> dict[str, str]:
-    """Returns the new names of sweeps, by the old ones. Raises UserError for an option that is not
-    S=NEW."""
-    renamed = {}
-    for option in options:
-        name, equals, new = option.partition("=")
-        if not (name and equals and new):
-            raise UserError(f"--rename {option}: give the old and the new name, S=NEW")
-        renamed[name] = new
-    return renamed
-
-
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 GARBAGE = ("kind", "files", "bytes", "what")
 
 
 def gc(
     older_than: Annotated[
-        str,
-        typer.Option(metavar="AGE", help="Only what is older than this: 90s, 12h, 30d."),
+        str, typer.Option(metavar="AGE", help="Only what is older than this: 90s, 12h, 30d.")
     ] = "1h",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     results: Results = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -107,10 +80,12 @@ def gc(
     starts anew. Metrics and endings are never deleted, nor anything that a running sweep may use.
     """
     from sweepd.store.garbage import KINDS
-    from sweepd.store.store import Store
 
-    form, seconds = form_of(as_json, as_csv), _seconds(older_than)
-    store = Store.open(results_address(results))
+    form, store = form_of(as_json, as_csv), stored(results)
+    age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", older_than)
+    if not age:
+        raise UserError(f"--older-than {older_than}: a number and s, m, h or d, e.g. 12h")
+    seconds = float(age[1]) * UNITS[age[2]]
     found = store.garbage(seconds)
     rows = []
     for kind, what in KINDS.items():
@@ -121,22 +96,11 @@ def gc(
     if not found:
         say(f"nothing to delete in {store.address}")
         return
-    amount = f"{len(found)} files, {_mebibytes(sum(one.size for one in found))}"
+    amount = f"{len(found)} files, {sum(one.size for one in found) / 2**20:.1f} MiB"
     if dry_run:
         say(f"would delete {amount}")
         return
     if not confirmed(f"delete {amount}?", yes):
         return
     deleted = store.delete(found, seconds)
-    say(f"deleted {len(deleted)} files, {_mebibytes(sum(one.size for one in deleted))}")
-
-
-def _seconds(age: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", age)
-    if not match:
-        raise UserError(f"--older-than {age}: a number and s, m, h or d, e.g. 12h")
-    return float(match[1]) * UNITS[match[2]]
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
+    say(f"deleted {len(deleted)} files, {sum(one.size for one in deleted) / 2**20:.1f} MiB")

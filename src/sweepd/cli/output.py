@@ -1,4 +1,5 @@
-"""How answers leave the program: data on stdout, everything else on stderr."""
+"""How answers leave the program: data on stdout, everything else on stderr. Besides, the store and
+the form that a command's options name."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -27,6 +28,7 @@ from sweepd.listing import Row, listing
 if TYPE_CHECKING:
     from sweepd.query.readable import StyledLine, Tone
     from sweepd.store.storage import Damaged
+    from sweepd.store.store import Store
 
 Form = Literal["table", "json", "csv"]
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -43,17 +45,6 @@ STYLES: dict[Tone, str] = {
     "quiet": "dim",
 }
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of flat objects.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
-Results = Annotated[
-    str | None,
-    typer.Option(
-        "--results",
-        metavar="DIR",
-        help="Results: a folder, s3:// or gs://. Default: $SWEEPD_RESULTS, else ./sweepd-results.",
-    ),
-]
-
 
 def results_address(given: str | None) -> str:
     """Returns the --results option, else $SWEEPD_RESULTS, else ./sweepd-results. Raises UserError
@@ -63,15 +54,18 @@ def results_address(given: str | None) -> str:
     return given or os.environ.get("SWEEPD_RESULTS") or "sweepd-results"
 
 
-def naming(results: str) -> list[str]:
-    """Returns the words of a command that name these results. The default needs none."""
-    same = Path(results).resolve() == Path(results_address(None)).resolve()
-    return [] if same else ["--results", results]
+def stored(results: str | None) -> Store:
+    """Returns the store that --results names. Raises UserError if there is none."""
+    from sweepd.store.store import Store
+
+    return Store.open(results_address(results))
 
 
 def command(*words: str, results: str) -> str:
-    """Returns a command of sweepd about these results, as a shell takes it."""
-    return shlex.join(["sweepd", *words, *naming(results)])
+    """Returns a command of sweepd about these results, as a shell takes it. The default results
+    need no option."""
+    same = Path(results).resolve() == Path(results_address(None)).resolve()
+    return shlex.join(["sweepd", *words, *([] if same else ["--results", results])])
 
 
 def say(text: str) -> None:
@@ -148,8 +142,11 @@ def confirmed(question: str, yes: bool) -> bool:
     return False
 
 
-def report_damage(damaged: Iterable[Damaged]) -> None:
-    """Names the files that were skipped. They are left where they are."""
+def say_left_out(damaged: Iterable[Damaged], notes: Iterable[str] = ()) -> None:
+    """Prints the notes on what an answer does not show, and names the damaged files that were
+    skipped. These are left where they are."""
+    for note in notes:
+        say(note)
     for file in damaged:
         say(f"skipped a damaged file: {file}")
 

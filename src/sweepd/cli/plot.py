@@ -5,22 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from sweepd.cli.ask import CodeOption
-from sweepd.cli.output import Results, report_damage, results_address, say
+from sweepd.cli.options import CodeOption, Results, Seeds
+from sweepd.cli.output import say, say_left_out, stored
 from sweepd.errors import UserError
 from sweepd.replacing import write
-
-if TYPE_CHECKING:
-    from sweepd.figures.kinds import Questions
-    from sweepd.figures.report import Report
-    from sweepd.store.store import Store
 
 FigureName = Literal["heatmap", "min", "frontier", "curves", "fit", "settle"]
 WATCH_SECONDS = 10.0
@@ -40,11 +33,6 @@ Of = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd plot heatmap quickstart --out figure1.pdf")(plot)
-    app.command(epilog="Example: sweepd report quickstart --out report.html")(report)
-
-
 def plot(
     kind: Annotated[FigureName, typer.Argument(metavar="KIND", show_default=False)],
     sweeps: Annotated[
@@ -62,9 +50,7 @@ def plot(
         str, typer.Option(metavar="EXPR", help="The cost of a frontier.")
     ] = "train_flops",
     width: Annotated[Literal["one", "two"], typer.Option(help="Columns of a paper.")] = "two",
-    seeds: Annotated[
-        str | None, typer.Option(metavar="RULE", help="Another pass rule, as in query.")
-    ] = None,
+    seeds: Seeds = None,
     code: CodeOption = "current",
     results: Results = None,
 ) -> None:
@@ -78,15 +64,15 @@ def plot(
     from sweepd.figures.render import drawn, form_of
     from sweepd.query.database import connect
     from sweepd.query.selection import codes
-    from sweepd.store.store import Store
 
-    form = form_of(out)
-    store = Store.open(results_address(results))
+    form, store = form_of(out), stored(results)
     views = connect(store, code=codes(code, store), sweeps=sweeps or None, seeds=seeds)
     asked = Questions(views, where=where, of=of, along=along or "", cost=cost)
     found = KINDS[kind]
-    with _notes_said(asked):
+    try:
         write(out, drawn(found.draw(asked), found.shows, form, width))
+    finally:  # what is left out may say why nothing could be drawn
+        say_left_out((*views.damaged, *asked.damaged), asked.notes)
     say(f"{kind} drawn in {out}")
 
 
@@ -111,63 +97,33 @@ def report(
     It has the answer and what is not certain about it, all figures, papers' claims, failures,
     costs, where the results came from and the commands to repeat them.
     """
-    from sweepd.store.store import Store
-
-    if out.suffix != ".html":
-        raise UserError(f"--out {out}: end it in .html")
-    store = Store.open(results_address(results))
-    while True:
-        runs = watch and bool(store.driven_elsewhere([sweep] if sweep else store.sweeps()))
-        made = _report(store, sweep, where, of, claims or (), code)
-        with _notes_said(made.asked):
-            write(out, made.page())
-        say(f"report written to {out}")
-        if not runs:
-            return
-        time.sleep(WATCH_SECONDS)
-
-
-@contextmanager
-def _notes_said(asked: Questions) -> Iterator[None]:
-    """After this block, prints what the answers do not show and what was skipped, also where
-    nothing could be drawn."""
-    try:
-        yield
-    finally:
-        for note in asked.notes:
-            say(note)
-        report_damage((*asked.views.damaged, *asked.damaged))
-
-
-def _report(
-    store: Store,
-    sweep: str | None,
-    where: str | None,
-    of: str,
-    claims: Sequence[str],
-    code: CodeOption,
-) -> Report:
     from sweepd.figures.kinds import Questions
-    from sweepd.figures.report import Launches, Report, points_each
-    from sweepd.query.claim_files import load_claims, shipped_claims
-    from sweepd.query.claims import judged
+    from sweepd.figures.report import Report, points_each
+    from sweepd.query.claim_files import shipped_claims
     from sweepd.query.database import connect
     from sweepd.query.selection import codes
 
-    sweeps = [sweep] if sweep else None
-    views = connect(store, code=codes(code, store), sweeps=sweeps)
-    [(trials,)] = views.fetch("SELECT count(*) FROM trials")
-    names = sweeps or list(views.selection.infos)
-    launched = [record for record in store.launches() if record.get("sweep") in names]
-    return Report(
-        name=f"Sweep {sweep}" if sweep else f"Results in {store.address}",
-        asked=Questions(views, where=where, of=of, points=points_each(trials)),
-        launches=Launches(names, {name: store.load_grid(name) for name in names}, launched),
-        claims=lambda: [
-            row
-            for name in (*shipped_claims(), *claims)
-            for row in judged(views, load_claims(name, views.columns))
-            if row["kind"] == "claim" and row["status"] != "not measured"
-        ],
-        command=shlex.join(["sweepd", *sys.argv[1:]]),
-    )
+    if out.suffix != ".html":
+        raise UserError(f"--out {out}: end it in .html")
+    store, sweeps = stored(results), [sweep] if sweep else None
+    runs = True
+    while runs:
+        runs = watch and bool(store.driven_elsewhere(sweeps or store.sweeps()))
+        views = connect(store, code=codes(code, store), sweeps=sweeps)
+        [(trials,)] = views.fetch("SELECT count(*) FROM trials")
+        names = sweeps or list(views.selection.infos)
+        made = Report(
+            name=f"Sweep {sweep}" if sweep else f"Results in {store.address}",
+            asked=Questions(views, where=where, of=of, points=points_each(trials)),
+            grids={name: store.load_grid(name) for name in names},
+            launches=[one for one in store.launches() if one.get("sweep") in names],
+            claims=(*shipped_claims(), *(claims or ())),
+            command=shlex.join(["sweepd", *sys.argv[1:]]),
+        )
+        try:
+            write(out, made.page())
+        finally:
+            say_left_out((*views.damaged, *made.asked.damaged), made.asked.notes)
+        say(f"report written to {out}")
+        if runs:
+            time.sleep(WATCH_SECONDS)

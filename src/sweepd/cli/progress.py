@@ -9,20 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sweepd.cli.board import (
-    RUNNING,
-    Board,
-    BoardMaker,
-    TrialState,
-    amount,
-    drawn,
-    line,
-)
+from sweepd.cli.board import MOST_ERRORS, RUNNING, Board, TrialState, amount, drawn, line
 from sweepd.cli.output import command, say
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sweepd.cli.tracking import Told
+    from sweepd.cli.tracking import Tracking
     from sweepd.grid.trials import Trial
     from sweepd.listing import Row
     from sweepd.run.launching import Estimate
@@ -64,26 +58,32 @@ class Progress:
     """
 
     def __init__(self, search: Search, expected: Estimate, address: str, go_on: str) -> None:
-        plan, self.address, self.go_on = search.plan, address, go_on
-        self.expected, self.metric = expected, plan.grid.goal.metric
-        self.maker = BoardMaker(
-            plan.rows(),
-            {*plan.grid.seeds[plan.grid.first_seeds :], *plan.grid.fresh_seeds},
-            sweep=plan.grid.name,
-            goal=plan.grid.goal,
-            rule=plan.grid.pass_rule,
-            staircase=plan.grid.search_name == "staircase",
-            minimized=plan.minimized,
+        grid, self.address, self.go_on = search.plan.grid, address, go_on
+        self.expected, self.metric = expected, grid.goal.metric
+        bill = expected.expected
+        self.planned = Board.of(
+            search.plan.rows(),
+            {*grid.seeds[grid.first_seeds :], *grid.fresh_seeds},
+            search.plan.minimized,
+            sweep=grid.name,
+            goal=grid.goal,
+            rule=grid.pass_rule,
+            staircase=grid.search_name == "staircase",
+            expected=None if expected.is_exact else (bill.trials, bill.train_flops or 0.0),
+            estimate=(bill.seconds_low, bill.seconds_high),
         )
-        for id_, one in search.outcomes.items():
-            self.maker.states[id_] = TrialState(one.status, 0, one.score, earlier=True)
+        self.states = {
+            id_: TrialState(one.status, 0, one.score, earlier=True)
+            for id_, one in search.outcomes.items()
+        }
+        self.errors: list[str] = []
         self.waiting, self.interrupt, self.cost = "", INTERRUPT, ""
         self.began: float | None = None
         self.entered = self.spoken = time.monotonic()
         self.guard = threading.Lock()
         self.live: Any = None
-        self.told: Told | None = None
-        """Whoever is told of trials too."""
+        self.tracking: Tracking | None = None
+        """Whoever tells trackers of the trials too."""
 
     def __enter__(self) -> Progress:
         if not (sys.stderr.isatty() and os.environ.get("TERM") != "dumb"):
@@ -115,12 +115,11 @@ class Progress:
 
     def board(self) -> Board:
         """Returns the sweep as the engine has told of it until now."""
-        bill = self.expected.expected
-        likely = bill.trials, bill.train_flops or 0.0
         with self.guard:
-            return self.maker.board(
-                expected=None if self.expected.is_exact else likely,
-                estimate=(bill.seconds_low, bill.seconds_high),
+            return replace(
+                self.planned,
+                states=dict(self.states),
+                errors=tuple(self.errors),
                 seconds=0.0 if self.began is None else time.monotonic() - self.began,
                 waiting=self.waiting,
             )
@@ -146,40 +145,38 @@ class Progress:
         self.waiting, self.began = "", self.began or time.monotonic()
         with self.guard:
             score = report.get(self.metric)
-            self.maker.states[trial.id] = TrialState(RUNNING, report["step"], score)
+            self.states[trial.id] = TrialState(RUNNING, report["step"], score)
         if not self.live and time.monotonic() - self.spoken > QUIET_SECONDS:
             self._say("; ".join(filter(None, (line(self.board()), self.cost))))
-        if self.told:
-            self.told.running(trial, report)
+        if self.tracking:
+            self.tracking.running(trial, report)
 
     def ended(self, trial: Trial, report: dict[str, Any]) -> None:
         self.waiting, self.began = "", self.began or time.monotonic()
         status = report["status"]
-        step = report.get("step") or self.maker.states.get(trial.id, TrialState()).step
+        step = report.get("step") or self.states.get(trial.id, TrialState()).step
         with self.guard:
-            self.maker.states[trial.id] = TrialState(
-                status, step, report.get(self.metric), error=report["error"]
-            )
+            self.states[trial.id] = TrialState(status, step, report.get(self.metric))
         known = [name for name in trial.metrics if name != "chain_acc"]
         known = [name for name in known if report.get(name) is not None]
         scores = "".join(f", {name} {report[name]:.3g}" for name in known[:MOST_SCORES])
         if len(known) > MOST_SCORES:
             scores += f", and {len(known) - MOST_SCORES} more"
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
-        told = f"{self.label(trial)}: {status}{scores}{why}"
+        ending = f"{self.label(trial)}: {status}{scores}{why}"
         if status == "failed":
+            ending += f" (`{command('logs', trial.id, results=self.address)}`)"
             with self.guard:
-                self.maker.failed(trial.id, scores + why, self.address)
-                told = self.maker.errors[-1]
+                self.errors = [*self.errors, ending][-MOST_ERRORS:]
         if not self.live:
             found = amount(self.board())
             about = "" if self.expected.is_exact else "~"
             counter = (
                 f"[{found.trials:{len(str(found.trials_in_all))}}/{about}{found.trials_in_all}]"
             )
-            self._say(f"{counter} {told}")
-        if self.told:
-            self.told.ended(trial, report)
+            self._say(f"{counter} {ending}")
+        if self.tracking:
+            self.tracking.ended(trial, report)
 
     def lost_ray(self, reason: str) -> NoReturn:
         """Ends the process at once, because Python's own way out would wait for Ray."""
@@ -199,7 +196,7 @@ class Progress:
     def label(self, trial: Trial) -> str:
         """Returns a trial's name: its id's first digits, its task, its model, and the fields that
         differ in this sweep."""
-        return self.maker.labels[trial.id]
+        return self.planned.label(trial.id)
 
     def _say(self, text: str) -> None:
         say(text)
@@ -222,60 +219,46 @@ def watched(address: str, sweep: str | None) -> None:
 
     Waits for the launch of a sweep that is not there yet. Ctrl-C ends the view alone.
     """
-    try:
-        store = _awaited(address, sweep)
-        if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-            _drawn(store, sweep)
-        else:
-            _printed(store, sweep)
-    except KeyboardInterrupt:
-        say("no longer watching")
-
-
-def _awaited(address: str, sweep: str | None) -> Store:
-    """Returns the store, once it holds the sweep, or any sweep at all if none is named."""
-    told = False
-    while True:
-        store = Store.find(address)
-        names = store.sweeps() if store else []
-        if store and (sweep in names if sweep else names):
-            return store
-        if not told:
-            hint = closest(sweep, names) if sweep else ""
-            what = f"sweep {sweep}{hint}" if sweep else "a sweep"
-            say(f"waiting for the launch of {what} in {address}; Ctrl-C ends this")
-            told = True
-        time.sleep(WATCH_SECONDS)
-
-
-def _drawn(store: Store, sweep: str | None) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
-    console, view = Console(), cache(partial(View, store))
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        for names, running in _shown(store, sweep):
-            told = []
-            for name in names:
-                end = command("cancel", name, results=store.address)
-                leave = LEAVE.format(end) if name in running else ""
-                told.append(drawn(view(name).board(running), console.width - 1, leave))
-            live.update(Group(*told), refresh=True)
-
-
-def _printed(store: Store, sweep: str | None) -> None:
-    """Prints a line for each sweep that runs, once a minute and whenever a trial has ended or
-    begun."""
-    said: dict[str, tuple[object, float]] = {}
-    view = cache(partial(View, store))
-    for names, running in _shown(store, sweep):
-        for name in names:
-            board = view(name).board(running)
-            stand = tuple(sorted((id_, state.status) for id_, state in board.states.items()))
-            before, at = said.get(name, (None, 0.0))
-            if stand != before or time.monotonic() - at > QUIET_SECONDS:
-                print(f"{name}: {line(board)}", flush=True)
-                said[name] = stand, time.monotonic()
+    try:
+        said = False
+        while True:
+            found = Store.find(address)
+            names = found.sweeps() if found else []
+            if found and (sweep in names if sweep else names):
+                store = found
+                break
+            if not said:
+                what = f"sweep {sweep}{closest(sweep, names)}" if sweep else "a sweep"
+                say(f"waiting for the launch of {what} in {address}; Ctrl-C ends this")
+                said = True
+            time.sleep(WATCH_SECONDS)
+        view = cache(partial(View, store))
+        if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+            console = Console()
+            with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+                for shown, running in _shown(store, sweep):
+                    boards = []
+                    for name in shown:
+                        end = command("cancel", name, results=store.address)
+                        leave = LEAVE.format(end) if name in running else ""
+                        boards.append(drawn(view(name).board(running), console.width - 1, leave))
+                    live.update(Group(*boards), refresh=True)
+            return
+        # A line for each sweep that runs, once a minute and whenever a trial has ended or begun.
+        last: dict[str, tuple[object, float]] = {}
+        for shown, running in _shown(store, sweep):
+            for name in shown:
+                board = view(name).board(running)
+                stand = {id_: state.status for id_, state in board.states.items()}
+                before, at = last.get(name, (None, 0.0))
+                if stand != before or time.monotonic() - at > QUIET_SECONDS:
+                    print(f"{name}: {line(board)}", flush=True)
+                    last[name] = stand, time.monotonic()
+    except KeyboardInterrupt:
+        say("no longer watching")
 
 
 def _shown(store: Store, sweep: str | None) -> Iterator[tuple[Sequence[str], set[str]]]:
@@ -285,18 +268,13 @@ def _shown(store: Store, sweep: str | None) -> Iterator[tuple[Sequence[str], set
     shown = {sweep} if sweep else set()
     for picture in count():
         began = time.process_time()
-        running = _running(store, sweep)
+        running = store.driven_elsewhere([sweep] if sweep else store.sweeps())
         shown |= running
         yield sorted(shown), running
         if not running:
             return
         used = time.process_time() - began if picture else 0.0  # the first one imports much
         time.sleep(max(WATCH_SECONDS, used / WATCH_SHARE - used))
-
-
-def _running(store: Store, sweep: str | None) -> set[str]:
-    """Returns the sweeps to watch that a driver runs."""
-    return store.driven_elsewhere([sweep] if sweep else store.sweeps())
 
 
 class View:
@@ -310,7 +288,7 @@ class View:
         self.store, self.sweep = store, sweep
         self.info: SweepInfo | None = None
         self.plan: pa.Table | None = None
-        self.maker: BoardMaker | None = None
+        self.planned: Board | None = None
         self.first = 0
         """The first attempt that the board counts: that of the launch that was last seen to run.
         Where none was, all attempts count."""
@@ -320,78 +298,79 @@ class View:
     def board(self, running: Collection[str]) -> Board:
         """Returns how the sweep stands now. running: the sweeps that a driver runs."""
         runs = self.sweep in running
-        if runs or not self.over:
-            made = self._made(runs)
-            self.over = None if runs else made
-            return made
-        return self.over
-
-    def _made(self, runs: bool) -> Board:
+        if self.over and not runs:
+            return self.over
         info = self.store.load_sweep(self.sweep)
         plan = self.store.read_plans([self.sweep]).table
-        goal = Goal.parse(info.goal)
-        if self.maker is None or info != self.info or not plan.equals(self.plan):
+        if self.planned is None or info != self.info or not plan.equals(self.plan):
             self.info, self.plan = info, plan
-            self.maker = BoardMaker(
+            self.planned = Board.of(
                 (row for batch in plan.to_batches(BATCH) for row in batch.to_pylist()),
                 {*info.extra_seeds, *info.fresh_seeds},
+                info.minimized,
                 sweep=self.sweep,
-                goal=goal,
+                goal=Goal.parse(info.goal),
                 rule=info.pass_rule,
                 staircase=info.search == "staircase",
-                minimized=info.minimized,
             )
-        maker = self.maker
-        endings, active, _ = standings(self.store, self.sweep, plan, info.metrics)
+        standing, _ = standings(self.store, self.sweep, plan, info.metrics)
         launches = [made for made in self.store.launches() if made.get("sweep") == self.sweep]
         latest: Mapping[str, Any] = launches[-1] if launches else {}
         if runs:
             self.first = attempt_number(latest.get("number", 0), 0)
-        maker.states, maker.errors = {}, []
-        for id_ in maker.labels:
-            ended, now = endings.get(id_), active.get(id_)
-            if now:
-                maker.states[id_] = TrialState(RUNNING, now["step"], now.get(goal.metric))
-            elif ended:
-                earlier = ended["status"] in DONE and ended["attempt"] < self.first
-                score, step, error = ended.get(goal.metric), ended["step"] or 0, ended["error"]
-                maker.states[id_] = TrialState(ended["status"], step, score, earlier, error)
-                if ended["status"] == "failed" and ended["attempt"] >= self.first:
-                    why = (error or "").partition("\n")[0]
-                    maker.failed(id_, f": {why}", self.store.address)
-        here = bool(active) or any(not state.earlier for state in maker.states.values())
-        return maker.board(
-            seconds=_since(latest) if active else 0.0,
+        states: dict[str, TrialState] = {}
+        errors: list[str] = []
+        for id_ in self.planned.spots:
+            if not (row := standing.get(id_)):
+                continue
+            status, before = row["status"], row["attempt"] < self.first
+            states[id_] = TrialState(
+                status,
+                row["step"] or 0,
+                row.get(self.planned.goal.metric),
+                earlier=before and status in DONE,
+            )
+            if status == "failed" and not before:
+                why = (row["error"] or "").partition("\n")[0]
+                logs = command("logs", id_, results=self.store.address)
+                errors.append(f"{self.planned.label(id_)}: failed: {why} (`{logs}`)")
+        active = any(state.status == RUNNING for state in states.values())
+        seconds = 0.0
+        if active:
+            with suppress(KeyError, TypeError, ValueError):  # its record may not say when it began
+                began = datetime.fromisoformat(latest["started"])
+                seconds = (datetime.now(UTC) - began).total_seconds()
+        here = any(not state.earlier for state in states.values())
+        board = replace(
+            self.planned,
+            states=states,
+            errors=errors[-MOST_ERRORS:],
+            seconds=seconds,
             waiting="starting Ray and its workers" if runs and not here else "",
         )
-
-
-def _since(launch: Mapping[str, Any]) -> float:
-    """Returns the seconds since a launch began, or 0 where its record does not say when that
-    was."""
-    try:
-        return (datetime.now(UTC) - datetime.fromisoformat(launch["started"])).total_seconds()
-    except (KeyError, TypeError, ValueError):
-        return 0.0
+        self.over = None if runs else board
+        return board
 
 
 def standings(
     store: Store, sweep: str, planned: pa.Table, metrics: Iterable[str]
-) -> tuple[dict[str, Row], dict[str, Row], tuple[Damaged, ...]]:
-    """Returns three things: by id, the ending that counts of each planned trial; by id, the newest
-    step of each trial that runs; and what could not be read.
+) -> tuple[dict[str, Row], tuple[Damaged, ...]]:
+    """Returns how each planned trial stands that has begun, by id, and what could not be read.
 
-    There are no newest steps unless the sweep has a driver. metrics: those of the user's own tasks
-    and loops.
+    A trial is `running` where its newest recorded step is of an attempt that has not ended and the
+    sweep has a driver: then it has the scores of that step, and the error of its last ending.
+    metrics: those of the user's own tasks and loops.
     """
     from sweepd.store.endings import counting
 
     read = store.read_trials(planned["config"].to_pylist())
     ended = counting(read.table)
-    active: dict[str, Row] = {}
+    shown = [name for name in (*ENDED, *metrics) if name in ended.column_names]
+    standing: dict[str, Row] = {row["id"]: row for row in ended.select(shown).to_pylist()}
     if store.driven_elsewhere([sweep]):
         from sweepd.query.metrics import newest_steps
 
-        active = dict(newest_steps(store, planned, read.table, tuple(metrics)))
-    told = [name for name in (*ENDED, *metrics) if name in ended.column_names]
-    return {row["id"]: row for row in ended.select(told).to_pylist()}, active, read.damaged
+        for id_, now in newest_steps(store, planned, read.table, tuple(metrics)).items():
+            error = standing[id_]["error"] if id_ in standing else None
+            standing[id_] = {**now, "status": RUNNING, "error": error}
+    return standing, read.damaged

@@ -15,19 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweepd.cli.cluster import draft, hand_over
-from sweepd.cli.completion import SweepName, complete_grid_files, complete_sweeps
-from sweepd.cli.output import (
-    AsCsv,
-    AsJson,
-    Results,
-    command,
-    emit,
-    form_of,
-    report_damage,
-    results_address,
-    say,
-)
+from sweepd.cli.cluster import hand_over, packed
+from sweepd.cli.completion import complete_grid_files, complete_sweeps
+from sweepd.cli.options import AsCsv, AsJson, DryRun, Results, Settings, SweepName, Yes
+from sweepd.cli.output import command, emit, form_of, results_address, say, say_left_out, stored
 from sweepd.cli.tracking import LogTo, telling
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import duration
@@ -37,9 +28,8 @@ if TYPE_CHECKING:
     from sweepd.cli.progress import Progress
     from sweepd.cluster import Cluster
     from sweepd.grid.spec import Grid
-    from sweepd.run.driver import Launched
-    from sweepd.run.launching import Aim, Codes, Estimate, Planned
-    from sweepd.search.base import Allowance, Search
+    from sweepd.run.launching import Aim, Estimate, Planned
+    from sweepd.search.base import Search
     from sweepd.search.estimate import Bill
     from sweepd.store.store import Store
 
@@ -48,10 +38,6 @@ GridFile = Annotated[
     typer.Argument(
         metavar="GRID", help="A grid in YAML (docs/grid.md).", autocompletion=complete_grid_files
     ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="key=value", help="Override a field, e.g. model.d=[32,64]."),
 ]
 AcceptCode = Annotated[
     bool,
@@ -69,14 +55,11 @@ Promote = Annotated[
     ),
 ]
 MaxFlops = Annotated[
-    float | None,
-    typer.Option("--max-flops", metavar="N", help="Training FLOPs that settling may spend."),
+    float,
+    typer.Option(metavar="N", help="Training FLOPs that settling may spend.", show_default=False),
 ]
 MaxHours = Annotated[
-    float | None, typer.Option("--max-hours", metavar="N", help="Hours that settling may take.")
-]
-YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask before a cluster costs money.")
+    float, typer.Option(metavar="N", help="Hours that settling may take.", show_default=False)
 ]
 TWICE_SECONDS = 0.3
 """Two signals within so many seconds count as one: people take longer."""
@@ -84,16 +67,9 @@ MOST_NAMED = 3
 """How many failed trials a launch names at most when it ends."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd plan grids/quickstart.yaml --set model.d=[8,16]")(plan)
-    app.command(epilog="Example: sweepd launch grids/quickstart.yaml --results runs")(launch)
-    app.command(epilog="Example: sweepd resume quickstart --promote")(resume)
-    app.command(epilog="Example: sweepd cancel quickstart")(cancel)
-
-
 def plan(
     grid: GridFile,
-    overrides: Overrides = None,
+    overrides: Settings = None,
     accept_code: AcceptCode = False,
     cluster: ClusterOption = None,
     probe: Annotated[
@@ -108,8 +84,8 @@ def plan(
     from sweepd.grid.spec import load_grid
 
     form = form_of(as_json, as_csv)
-    asked, site = load_grid(grid, overrides or []), _site(cluster)
-    expected = _estimate(asked, site, _address(results, site), accept_code, probe)
+    asked, (site, address) = load_grid(grid, overrides or []), _place(cluster, results)
+    expected = _estimate(asked, site, address, accept_code, probe)
     if form == "table":
         _show(expected, cluster)
     else:
@@ -119,14 +95,14 @@ def plan(
 
 def launch(
     grid: GridFile,
-    overrides: Overrides = None,
+    overrides: Settings = None,
     accept_code: AcceptCode = False,
     cluster: ClusterOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    yes: YesOption = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     promote: Promote = False,
-    max_flops: MaxFlops = None,
-    max_hours: MaxHours = None,
+    max_flops: MaxFlops = math.inf,
+    max_hours: MaxHours = math.inf,
     log_to: LogTo = None,
     results: Results = None,
 ) -> None:
@@ -142,29 +118,28 @@ def launch(
     if not dry_run:
         _launch(asked, cluster, results, options, yes)
         return
-    site = _site(cluster)
-    address = _address(results, site)
+    site, address = _place(cluster, results)
     _show(_estimate(asked, site, address, accept_code), cluster)
     if not isinstance(site, Local):
-        print(f"\n{draft(site, asked, address, options.sent())}".rstrip())
+        with packed(site, asked, address, options.sent()) as work:
+            print(f"\n{site.draft(work)}".rstrip())
 
 
 def resume(
     sweep: SweepName = None,
     accept_code: AcceptCode = False,
     promote: Promote = False,
-    max_flops: MaxFlops = None,
-    max_hours: MaxHours = None,
+    max_flops: MaxFlops = math.inf,
+    max_hours: MaxHours = math.inf,
     log_to: LogTo = None,
     cluster: ClusterOption = None,
-    yes: YesOption = False,
+    yes: Yes = False,
     results: Results = None,
 ) -> None:
     """Continue a sweep without its grid file (default: the one launched last)."""
     from sweepd.run.launching import saved_grid
-    from sweepd.store.store import Store
 
-    store = Store.open(_address(results, _site(cluster)))
+    store = stored(_place(cluster, results)[1])
     options = Options(accept_code, promote, max_flops, max_hours, tuple(log_to or ()))
     with saved_grid(store, sweep, say) as grid:
         _launch(grid, cluster, store.address, options, yes)
@@ -176,11 +151,9 @@ def cancel(
 ) -> None:
     """End a sweep cleanly, wherever it runs: its trials are saved and `resume` continues them."""
     from sweepd.run import launching
-    from sweepd.store.store import Store
 
-    address = results_address(results)
-    if launching.cancel(Store.open(address), sweep):
-        go_on = command("resume", sweep, results=address)
+    if launching.cancel(stored(results), sweep):
+        go_on = command("resume", sweep, results=results_address(results))
         say(f"sweep {sweep} was cancelled; `{go_on}` continues it")
     else:
         say(f"sweep {sweep} is not running: no driver has begun, or it has ended")
@@ -192,56 +165,53 @@ class Options:
 
     accept_code: bool
     promote: bool
-    max_flops: float | None
-    max_hours: float | None
+    max_flops: float
+    max_hours: float
     log_to: tuple[str, ...]
+
+    @property
+    def limits(self) -> dict[str, float]:
+        return {"--max-flops": self.max_flops, "--max-hours": self.max_hours}
+
+    def __post_init__(self) -> None:
+        for option, number in self.limits.items():
+            if not number >= 0:
+                raise UserError(f"{option} {number:g}: must not be negative")
 
     def sent(self) -> list[str]:
         """Returns the options that a driver elsewhere has to be told."""
         flags = {"--promote": self.promote, "--accept-code": self.accept_code}
-        numbers = {"--max-flops": self.max_flops, "--max-hours": self.max_hours}
-        told = [option for option, wanted in flags.items() if wanted]
-        for option, number in numbers.items():
-            told += [option, f"{number:g}"] if number is not None else []
-        return [*told, *(word for name in self.log_to for word in ("--log-to", name))]
-
-    def allowance(self) -> Allowance:
-        """Returns what settling may spend. Raises UserError if a limit is negative."""
-        from sweepd.search.base import Allowance
-
-        limits = {"--max-flops": self.max_flops, "--max-hours": self.max_hours}
-        for option, number in limits.items():
-            if number is not None and not number >= 0:
-                raise UserError(f"{option} {number:g}: must not be negative")
-        flops = math.inf if self.max_flops is None else self.max_flops
-        hours = math.inf if self.max_hours is None else self.max_hours
-        return Allowance(flops, 3600 * hours)
+        words = [option for option, wanted in flags.items() if wanted]
+        for option, number in self.limits.items():
+            words += [option, str(number)] if number < math.inf else []
+        for name in self.log_to:
+            words += ["--log-to", name]
+        return words
 
 
 def _launch(
-    grid: Grid,
-    cluster: Path | None,
-    results: str | None,
-    options: Options,
-    yes: bool,
+    grid: Grid, cluster: Path | None, results: str | None, options: Options, yes: bool
 ) -> None:
     from sweepd.check.own_process import inspect_new
     from sweepd.cli.progress import Progress
     from sweepd.cluster import Local
     from sweepd.run import driver
     from sweepd.run.launching import estimate, per_trial
+    from sweepd.search.base import Allowance
     from sweepd.store.store import Store
 
-    site = _site(cluster)
-    address = _address(results, site)
-    store = Store.create(address)
-    promote = options.promote
+    site, address = _place(cluster, results)
+    store, promote = Store.create(address), options.promote
     planned = _planned(grid, site, store, options.accept_code, "promote" if promote else "search")
-    planned.search.allowance = options.allowance()
+    planned.search.allowance = Allowance(options.max_flops, 3600 * options.max_hours)
     expected = estimate(planned, site)
     something_to_do = bool(planned.search.wanted())
     if something_to_do:
-        _announce(expected)
+        say(
+            f"sweep {grid.name}: {expected.trials} trials in {expected.cells} cells, "
+            f"{expected.done} done, {'' if expected.is_exact else '~'}{expected.to_run} to run, "
+            f"{expected.slots} at once, about {_span(expected.expected)}{_dollars(expected)}"
+        )
         inspect_new(grid, store, say)
         if cluster and not isinstance(site, Local):
             hand_over(site, cluster, grid, store, options.sent(), yes)
@@ -273,7 +243,13 @@ def _launch(
         say(f"interrupted; `{go_on}` continues it")
         raise typer.Exit(INTERRUPTED_EXIT)
     if launched.failed:
-        _name_failed(launched, progress, grid.name, address)
+        for trial in launched.failed[:MOST_NAMED]:
+            read = command("logs", trial.id, results=address)
+            say(f"failed: {progress.label(trial)}; `{read}` shows why")
+        if more := len(launched.failed[MOST_NAMED:]):
+            named = command("status", grid.name, results=address)
+            say(f"{more} more failed; `{named}` names them")
+        say("the same launch again retries them")
         raise typer.Exit(1)
 
 
@@ -297,31 +273,11 @@ def _say_given_up(search: Search) -> None:
         )
 
 
-def _announce(expected: Estimate) -> None:
-    """Prints what a launch is about to run."""
-    about = "" if expected.is_exact else "~"
-    say(
-        f"sweep {expected.sweep}: {expected.trials} trials in {expected.cells} cells, "
-        f"{expected.done} done, {about}{expected.to_run} to run, {expected.slots} at once, about "
-        f"{_span(expected.expected)}{_dollars(expected)}"
-    )
-
-
 def _span(bill: Bill) -> str:
     """Returns how long it takes, as text for people."""
     if math.isinf(bill.seconds_high):
         return "an unknown time (no trial like these has ended here)"
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
-
-
-def _name_failed(launched: Launched, progress: Progress, sweep: str, address: str) -> None:
-    """Prints which trials failed and where to read why."""
-    for trial in launched.failed[:MOST_NAMED]:
-        read = command("logs", trial.id, results=address)
-        say(f"failed: {progress.label(trial)}; `{read}` shows why")
-    if more := len(launched.failed[MOST_NAMED:]):
-        say(f"{more} more failed; `{command('status', sweep, results=address)}` names them")
-    say("the same launch again retries them")
 
 
 @contextmanager
@@ -358,19 +314,15 @@ def _stopping(progress: Progress) -> Iterator[threading.Event]:
         os.close(nowhere)
 
 
-def _site(cluster: Path | None) -> Cluster:
-    """Returns the cluster that the file describes. Without a file it is this machine."""
+def _place(cluster: Path | None, results: str | None) -> tuple[Cluster, str]:
+    """Returns the cluster that the file describes, or without a file this machine, and where
+    results lie: --results, else what the cluster file says, else the default of all commands."""
     from sweepd.cluster import Local, load_cluster
 
-    return load_cluster(cluster) if cluster else Local(kind="local")
-
-
-def _address(results: str | None, site: Cluster) -> str:
-    """Returns where results lie: --results, else what the cluster file says, else the default of
-    all commands."""
+    site = load_cluster(cluster) if cluster else Local(kind="local")
     address = results_address(results or site.results)
     site.check_results(address)
-    return address
+    return site, address
 
 
 def _planned(
@@ -379,9 +331,8 @@ def _planned(
     """Returns the plan of a grid beside what is stored, and prints what is odd about it."""
     from sweepd.run.launching import per_trial, planned
 
-    codes: Codes = "all" if accept_code else "accepted"
-    made = planned(grid, store, codes=codes, aim=aim)
-    report_damage(made.damaged)
+    made = planned(grid, store, codes="all" if accept_code else "accepted", aim=aim)
+    say_left_out(made.damaged)
     for note in made.notes(per_trial(grid, site)):
         say(note)
     return made

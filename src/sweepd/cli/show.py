@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.output import AsCsv, AsJson, Results, emit, form_of, naming, results_address, say
+from sweepd.cli.options import AsCsv, AsJson, Results, TrialId
+from sweepd.cli.output import command, emit, form_of, results_address, say, stored
 from sweepd.listing import SHORT_ID, Row
 
 if TYPE_CHECKING:
@@ -24,15 +24,10 @@ MOST_CHECKS = 12
 COLUMNS = ("part", "name", "value", "against")
 
 
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd show 3f2a --against 9c01")(show)
-
-
 def show(
-    trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or its start.")],
+    trial: TrialId,
     against: Annotated[
-        str | None,
-        typer.Option(metavar="TRIAL", help="Another trial: show what differs from it."),
+        str | None, typer.Option(metavar="TRIAL", help="Another trial: show what differs from it.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -43,18 +38,16 @@ def show(
     as_csv: AsCsv = False,
 ) -> None:
     """Show what a trial was: settings, curve, source, and the command that runs it again."""
-    from sweepd.store.store import Store
     from sweepd.trial.record import record_of, write_out
 
-    form, store = form_of(as_json, as_csv), Store.open(results_address(results))
+    form, store = form_of(as_json, as_csv), stored(results)
     record = record_of(store, trial)
     other = record_of(store, against) if against else None
     if out:
         write_out(record, out)
         say(f"its grid and {len(record.sources)} of your files are in {out}")
-    where = naming(results_address(results))
-    again = shlex.join(["sweepd", "show", record.id[:SHORT_ID], *where, "--out", "again"])
-    repeat = f"{again} && sweepd launch again/grid.yaml --results again/results"
+    again = command("show", record.id[:SHORT_ID], results=results_address(results))
+    repeat = f"{again} --out again && sweepd launch again/grid.yaml --results again/results"
     if form != "table":
         emit(COLUMNS, list(_rows(record, other, repeat)), form)
     elif other:
@@ -95,7 +88,17 @@ def _show(record: TrialRecord, repeat: str) -> None:
     print("\n# a grid of this trial alone\n" + record.grid.rstrip())
     if record.curve:
         print()
-        _show_curve(record)
+        checks = record.checks()
+        scores = ("acc", *record.metrics)
+        for score, of in (("loss", record.curve), *((score, checks) for score in scores)):
+            steps = [row["step"] for row in of if row.get(score) is not None]
+            values = [row[score] for row in of if row.get(score) is not None]
+            if values:
+                span = f"{_short(min(values))} to {_short(max(values))}"
+                print(f"{score:<5} {sparkline(values)}  {span}, steps {steps[0]} to {steps[-1]}")
+        shown = checks[:: max(1, -(-len(checks) // MOST_CHECKS))]
+        shown += [] if shown[-1] is checks[-1] else [checks[-1]]
+        emit(("step", "loss", *scores, "lr", "seconds"), shown)
     for name, text in record.sources.items():
         if "\0" in text:
             print(f"\n{name} is binary")
@@ -104,22 +107,6 @@ def _show(record: TrialRecord, repeat: str) -> None:
     changed = f"; changed since: {', '.join(record.changed)}" if record.changed else ""
     print(f"\ncode {record.code}{changed}")
     print(f"to run it again in another results folder:\n{repeat}")
-
-
-def _show_curve(record: TrialRecord) -> None:
-    checks = record.checks()
-    scores = ("acc", *record.metrics)
-    for name, rows in (("loss", record.curve), *((score, checks) for score in scores)):
-        steps = [row["step"] for row in rows if row.get(name) is not None]
-        values = [row[name] for row in rows if row.get(name) is not None]
-        if values:
-            spans = (
-                f"{_short(min(values))} to {_short(max(values))}, steps {steps[0]} to {steps[-1]}"
-            )
-            print(f"{name:<5} {sparkline(values)}  {spans}")
-    shown = checks[:: max(1, -(-len(checks) // MOST_CHECKS))]
-    shown += [] if shown[-1] is checks[-1] else [checks[-1]]
-    emit(("step", "loss", *scores, "lr", "seconds"), shown)
 
 
 def _show_difference(record: TrialRecord, other: TrialRecord) -> None:

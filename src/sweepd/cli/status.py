@@ -7,27 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweepd.cli.completion import SweepName
-from sweepd.cli.output import (
-    AsCsv,
-    AsJson,
-    Results,
-    emit,
-    form_of,
-    report_damage,
-    results_address,
-)
+from sweepd.cli.options import AsCsv, AsJson, Results, SweepName, TrialId
+from sweepd.cli.output import emit, form_of, results_address, say_left_out, stored
 from sweepd.errors import UserError
 from sweepd.listing import SHORT_ID
 from sweepd.statuses import STATUSES, UNTRIED
 
 if TYPE_CHECKING:
     from sweepd.store.store import Store
-
-
-def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: sweepd status quickstart --watch")(status)
-    app.command(epilog="Example: sweepd logs 3f2a")(logs)
 
 
 def status(
@@ -40,7 +27,7 @@ def status(
     as_csv: AsCsv = False,
 ) -> None:
     """Show how all sweeps stand, or how each trial of one sweep stands."""
-    from sweepd.store.store import Store
+    from sweepd.store.endings import count_trials
 
     form = form_of(as_json, as_csv)
     if watch and form != "table":
@@ -51,32 +38,16 @@ def status(
         watched(results_address(results), sweep)
         if sweep:
             return
-    store = Store.open(results_address(results))
-    columns, rows = _trials(store, sweep) if sweep else _sweeps(store)
-    if form == "table" and sweep:
-        rows = [{**row, "id": row["id"][:SHORT_ID]} for row in rows]
-    emit(columns, rows, form)
-
-
-def logs(
-    trial: Annotated[str, typer.Argument(metavar="TRIAL", help="A trial's id, or its start.")],
-    results: Results = None,
-) -> None:
-    """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
-    from sweepd.store.store import Store
-
-    store = Store.open(results_address(results))
-    sys.stdout.write(store.read_log(store.find_trial(trial)))
-
-
-def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
-    """Returns the columns and one row a sweep: how many of its trials ended how, and whether a
-    driver runs it."""
-    from sweepd.store.endings import count_trials
-
+    store = stored(results)
+    if sweep:
+        columns, rows = _trials(store, sweep)
+        if form == "table":
+            rows = [{**row, "id": row["id"][:SHORT_ID]} for row in rows]
+        emit(columns, rows, form)
+        return
     sweeps, damaged = store.readable_sweeps()
     trials, plans = store.read_trials(), store.read_plans(list(sweeps))
-    report_damage((*trials.damaged, *damaged, *plans.damaged))
+    say_left_out((*trials.damaged, *damaged, *plans.damaged))
     extra_seeds = {name: info.extra_seeds for name, info in sweeps.items()}
     running = store.driven_elsewhere(sweeps)
     rows = [
@@ -89,7 +60,13 @@ def _sweeps(store: Store) -> tuple[list[str], list[dict[str, Any]]]:
         }
         for name, counts in count_trials(plans.table, trials.table, extra_seeds).items()
     ]
-    return ["sweep", "running", "trials", *STATUSES, UNTRIED, "created"], rows
+    emit(["sweep", "running", "trials", *STATUSES, UNTRIED, "created"], rows, form)
+
+
+def logs(trial: TrialId, results: Results = None) -> None:
+    """Print the log of a trial: what its attempts noted and printed, and the traces of errors."""
+    store = stored(results)
+    sys.stdout.write(store.read_log(store.find_trial(trial)))
 
 
 def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
@@ -103,8 +80,8 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     scores = ["acc", *metrics]
     planned = store.read_plans([sweep]).table
     plan = planned.to_pylist()
-    endings, active, damaged = standings(store, sweep, planned, metrics)
-    report_damage(damaged)
+    standing, damaged = standings(store, sweep, planned, metrics)
+    say_left_out(damaged)
     varying = [
         name
         for name in (plan[0] if plan else ())
@@ -113,13 +90,10 @@ def _trials(store: Store, sweep: str) -> tuple[list[str], list[dict[str, Any]]]:
     ]
     shown = list(dict.fromkeys(["id", "task", "model", *varying, "seed"]))
     rows = []
+    columns = ("step", *scores, "seconds", "error")
     for trial in plan:
-        ended, now = endings.get(trial["id"], {}), active.get(trial["id"])
+        now = standing.get(trial["id"], {})
         row = {name: trial[name] for name in shown}
-        row["status"] = "running" if now else ended.get("status", UNTRIED)
-        row["step"] = now["step"] if now else ended.get("step")
-        row |= {name: (ended if now is None else now).get(name) for name in scores}
-        row["seconds"] = now["seconds"] if now else ended.get("seconds")
-        row["error"] = ended.get("error")
-        rows.append(row)
-    return [*shown, "status", "step", *scores, "seconds", "error"], rows
+        row["status"] = now.get("status", UNTRIED)
+        rows.append(row | {name: now.get(name) for name in columns})
+    return [*shown, "status", *columns], rows

@@ -27,7 +27,7 @@ LogTo = Annotated[
 ]
 
 
-class Told:
+class Tracking:
     """Tells trackers of what the engine reports. label: what a run is called."""
 
     def __init__(
@@ -84,7 +84,7 @@ def telling(names: Sequence[str], sweep: str, progress: Progress) -> Iterator[No
     from sweepd.trackers.clients import connect
 
     trackers = [Forwarder(name, connect(name, FOLDER), progress.note) for name in names]
-    progress.told = Told(trackers, sweep, progress.label)
+    progress.tracking = Tracking(trackers, sweep, progress.label)
     try:
         yield
     finally:

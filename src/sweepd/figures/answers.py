@@ -63,9 +63,9 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
     refuse_a_crowd(len(problems))
     rows: list[dict[str, Any]] = []
     for name, members in problems.items():
-        parts = [*_known(asked, members, models, along)]
-        parts += _laws(members, laws_of.get(name, ()), along)
-        rows += [{"problem": name, **row} for row in parts]
+        known = _known(asked, members, models, along)
+        drawn = [*known, *_laws(members, laws_of.get(name, ()), along)]
+        rows += [{"problem": name, **row} for row in drawn]
     x = alt.X(
         "x:Q",
         title=asked.size_title(along),
@@ -78,18 +78,8 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
         scale=alt.Scale(type="log", base=2, nice=False, padding=10),
         axis=alt.Axis(values=asked.values("value"), labelOverlap=True, format="~s"),
     )
-    panel, columns = side_by_side(list(problems), look)
-    layers = _layers(alt.Chart().encode(x=x, y=y), models, {row["part"] for row in rows}, look)
-    chart = alt.layer(*layers, width=panel, height=HEIGHT)
-    facet = alt.Facet("problem:N", sort=list(problems), title=None)
-    return Drawing(chart.facet(facet, data=alt.NamedData("rows"), columns=columns), {"rows": rows})
-
-
-def _layers(
-    base: alt.Chart, models: Sequence[str], parts: set[str], look: Look
-) -> Iterator[alt.Chart]:
-    import altair as alt
-
+    base = alt.Chart().encode(x=x, y=y)
+    parts = {row["part"] for row in rows}
     colour, shape = by_model(models, look, "hollow: no forecast")
     shown = tooltip(
         model="model", size="size", known="least value", tried="tried", why="why", seeds="seeds"
@@ -98,8 +88,10 @@ def _layers(
     def of(part: str) -> alt.Chart:
         return base.transform_filter(is_("part", part))
 
+    layers: list[alt.Chart] = []
     if "band" in parts:
-        yield of("band").mark_area(opacity=0.12).encode(alt.Y2("to:Q"), alt.Color(**colour))
+        band = of("band").mark_area(opacity=0.12)
+        layers.append(band.encode(alt.Y2("to:Q"), alt.Color(**colour)))
     lines = [name for name in LINES if name in parts]
     dashes: list[Any] = [LINES[name] for name in lines]
     dash = alt.StrokeDash(
@@ -108,18 +100,17 @@ def _layers(
         legend=alt.Legend(title=None, symbolType="stroke"),
     )
     for name in lines:
-        yield of(name).mark_line(strokeWidth=1).encode(alt.Color(**colour), dash)
+        layers.append(of(name).mark_line(strokeWidth=1).encode(alt.Color(**colour), dash))
     bar = of("bar").mark_rule(strokeWidth=3, opacity=0.35)
-    yield bar.encode(alt.Y2("to:Q"), alt.Color(**colour))
-    for verdict in (verdict for verdict in ARROWS if verdict in parts):
-        path, below = ARROWS[verdict]
-        arrow = of(verdict).mark_point(
-            shape=path, yOffset=below, size=90, strokeWidth=1.2, opacity=1, filled=False
-        )
-        yield arrow.encode(alt.Color(**colour), tooltip=shown)
-    yield (
+    layers.append(bar.encode(alt.Y2("to:Q"), alt.Color(**colour)))
+    outlined: dict[str, Any] = {"strokeWidth": 1.2, "opacity": 1, "filled": False}
+    for verdict, (path, below) in ARROWS.items():
+        if verdict in parts:
+            arrow = of(verdict).mark_point(shape=path, yOffset=below, size=90, **outlined)
+            layers.append(arrow.encode(alt.Color(**colour), tooltip=shown))
+    layers.append(
         of("point")
-        .mark_point(size=32, strokeWidth=1.2, opacity=1, filled=False)
+        .mark_point(size=32, **outlined)
         .encode(
             alt.Stroke(**colour),
             alt.Fill(**colour),
@@ -129,7 +120,11 @@ def _layers(
         )
     )
     if "contradiction" in parts:
-        yield of("contradiction").mark_text(text="!", dx=7, fontWeight="bold")
+        layers.append(of("contradiction").mark_text(text="!", dx=7, fontWeight="bold"))
+    panel, columns = side_by_side(list(problems), look)
+    chart = alt.layer(*layers, width=panel, height=HEIGHT)
+    facet = alt.Facet("problem:N", sort=list(problems), title=None)
+    return Drawing(chart.facet(facet, data=alt.NamedData("rows"), columns=columns), {"rows": rows})
 
 
 def _known(
@@ -249,25 +244,21 @@ def exponents(asked: Asked, along: str, look: Look) -> Drawing:
         height = ROW_HEIGHT * len({row["model"] for row in members})
         size = {"width": look.panel(1), "height": height}
         charts.append(alt.layer(*layers, data=alt.NamedData(name), title=name, **size))
-        data[name] = [part for row in members for part in _exponent(row)]
+        parts: list[dict[str, Any]] = []
+        for row in members:
+            place = {"model": row["model"], "theory": row["predicted"] or "not known"}
+            if row["exponent"] is None:
+                parts.append({**place, "part": "none", "x": 0, "told": "no fit"})
+            else:
+                place |= {kind: row[kind] for kind in ("low", "high", "points", "seeds")}
+                text = f"{row['exponent']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+                parts.append({**place, "part": "law", "x": row["exponent"], "told": text})
+            if row["predicted"]:
+                parts.append({**place, "part": "theory", "x": _number(row["predicted"])})
+                if row["predicted"].startswith(">"):
+                    parts.append({**parts[-1], "part": "bound"})
+        data[name] = parts
     return Drawing(stacked(charts).resolve_scale(x="shared"), data)
-
-
-def _exponent(row: Row) -> Iterator[dict[str, Any]]:
-    """Yields what is drawn of one row of `fit`."""
-    predicted = row["predicted"]
-    place = {"model": row["model"], "theory": predicted or "not known"}
-    if row["exponent"] is None:
-        yield {**place, "part": "none", "x": 0, "told": "no fit"}
-    else:
-        law = {"x": row["exponent"], "low": row["low"], "high": row["high"]}
-        text = f"{row['exponent']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
-        counts = {"points": row["points"], "seeds": row["seeds"]}
-        yield {**place, **law, **counts, "part": "law", "told": text}
-    if predicted:
-        yield {**place, "part": "theory", "x": _number(predicted)}
-        if predicted.startswith(">"):
-            yield {**place, "part": "bound", "x": _number(predicted)}
 
 
 def frontier(asked: Asked, look: Look) -> Drawing:
@@ -279,8 +270,7 @@ def frontier(asked: Asked, look: Look) -> Drawing:
     cost, score = asked.expression, asked.score
     cells = zip(asked.answer.rows, asked.answer.cells, strict=True)
     rows = [{**row, **cell} for row, cell in cells]
-    models = ordered([row["model"] for row in rows])
-    colour, shape = by_model(models, look)
+    colour, shape = by_model(ordered([row["model"] for row in rows]), look)
     costs = [row[cost] for row in rows]
     if min(costs) <= 0:
         raise UserError(

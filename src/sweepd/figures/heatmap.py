@@ -41,16 +41,34 @@ def heatmap(asked: Asked, look: Look) -> Drawing:
     """
     rows = asked.problems(asked.answer.rows)
     refuse_a_crowd(len(rows) * len({row["model"] for row in asked.answer.rows}))
-    charts, data = [], {}
+    # The scores between which a cell is so dark that its number is white.
+    dark_from, dark_to = {"acc": (0.55, inf), "loss": (-inf, 0.2)}.get(asked.score, (inf, inf))
+    charts: list[alt.FacetChart] = []
+    data: dict[str, list[dict[str, Any]]] = {}
     for name, cells in asked.problems(c for c in asked.answer.cells if c["stands"]).items():
-        marks = [
-            {**_place(cell), "part": "mark", "mark": MARKS[cell["state"]][0]}
-            for cell in cells
-            if cell["state"] in MARKS
-        ]
-        values = sorted({cell["value"] for cell in cells})
-        line = list(_line(rows.get(name, []), values))
-        data[name] = [_cell(asked.score, cell) for cell in cells] + marks + line
+        data[name] = []
+        for cell in cells:
+            place = {column: cell[column] for column in ("model", "size", "value")}
+            score = cell[asked.score]
+            number = DIVERGED if cell["diverged"] else ""
+            is_dark = score is not None and dark_from < score < dark_to
+            data[name].append(
+                {
+                    **place,
+                    "part": "cell",
+                    "score": score,
+                    "shown": number if score is None else f"{score:.2f}".removeprefix("0"),
+                    "letters": "white" if is_dark else "black",
+                    "state": cell["state"],
+                    "seeds": f"{cell['passed']} of {cell['seeds']}",
+                    "at": cell["at"],
+                    "cell": cell["cell"],
+                }
+            )
+            if cell["state"] in MARKS:
+                data[name].append({**place, "part": "mark", "mark": MARKS[cell["state"]][0]})
+        line = list(_line(rows.get(name, []), sorted({cell["value"] for cell in cells})))
+        data[name] += line
         charts.append(_panels(asked, look, name, cells, {part["part"] for part in line}))
     scales = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
     return Drawing(stacked(charts).resolve_scale(**scales), data)
@@ -139,28 +157,6 @@ def _panels(
         layers.append(rule.encode(base.encoding.x.bandPosition(0), begins, to, dash))
     column = alt.Column("model:N", sort=models, title=None)
     return alt.layer(*layers).facet(column=column, data=alt.NamedData(name), title=name)
-
-
-def _cell(score_name: str, cell: Row) -> dict[str, Any]:
-    score = cell[score_name]
-    none = DIVERGED if cell["diverged"] else ""
-    darkest = {"acc": (0.55, inf), "loss": (-inf, 0.2)}
-    low, high = darkest.get(score_name, (inf, inf))
-    return {
-        **_place(cell),
-        "part": "cell",
-        "score": score,
-        "shown": none if score is None else f"{score:.2f}".removeprefix("0"),
-        "letters": "white" if score is not None and low < score < high else "black",
-        "state": cell["state"],
-        "seeds": f"{cell['passed']} of {cell['seeds']}",
-        "at": cell["at"],
-        "cell": cell["cell"],
-    }
-
-
-def _place(cell: Row) -> dict[str, Any]:
-    return {name: cell[name] for name in ("model", "size", "value")}
 
 
 def _line(rows: Sequence[Row], values: Sequence[float]) -> Iterator[dict[str, Any]]:

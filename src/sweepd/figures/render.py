@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +23,10 @@ from string import Template
 from typing import Any
 
 from sweepd.cache import keep, recall
-from sweepd.errors import EnvironmentFailure, UserError
+from sweepd.errors import UserError
 from sweepd.figures.panels import Draw
-from sweepd.figures.style import WIDTHS, Look, themed
+from sweepd.figures.style import WIDTHS, Look, configuration
+from sweepd.listing import cell
 
 FORMS = ("svg", "png", "pdf", "html")
 PIXELS_PER_INCH = 300
@@ -37,11 +36,6 @@ dark form."""
 _SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 ENOUGH_FOR_LONG = 24
 """A cell of a table with more characters than this gets more room."""
-BUNDLE = """
-import sys, vl_convert
-sys.stdout.reconfigure(encoding="utf-8")
-sys.stdout.write(vl_convert.javascript_bundle())
-"""
 HIDDEN_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -67,7 +61,7 @@ def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
     # How much room the axes take depends on their text. So the figure's width is measured, and the
     # panels get the room that is left.
     look = Look(WIDTHS[columns])
-    for _ in range(2):
+    for _ in range(3):
         specification = specified(draw, look, title)
         svg = vl_convert.vegalite_to_svg(specification)
         size = _SIZE.search(svg)
@@ -76,25 +70,27 @@ def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
         if abs(excess) <= 1:
             break
         look = replace(look, aside=look.aside + excess)
-    else:
-        specification = specified(draw, look, title)
-        svg = vl_convert.vegalite_to_svg(specification)
-
-    match form:
-        case "svg":
-            label = escape(specification["description"])
-            points = rf'role="img" aria-label="{label}" width="\1pt" height="\2pt"'
-            return _SIZE.sub(points, svg, count=1).encode()
-        case "pdf":
-            return vl_convert.vegalite_to_pdf(specification)
-    assert form == "png", form
+    if form == "svg":
+        points = rf'role="img" aria-label="{escape(title)}" width="\1pt" height="\2pt"'
+        return _SIZE.sub(points, svg, count=1).encode()
+    if form == "pdf":
+        return vl_convert.vegalite_to_pdf(specification)
     return vl_convert.vegalite_to_png(specification, ppi=PIXELS_PER_INCH)
 
 
 def specified(draw: Draw, look: Look, title: str) -> dict[str, Any]:
-    """Returns the specification of a figure that is about as wide as `look` says."""
+    """Returns the Vega-Lite specification of a figure that is about as wide as `look` says. The
+    title is a description for readers who cannot see the figure. It is not drawn, since a figure's
+    caption stands in the paper."""
     drawing = draw(look)
-    return themed(drawing.chart, drawing.data, look, title)
+    specification: dict[str, Any] = drawing.chart.to_dict(validate=False)
+    return specification | {
+        "datasets": drawing.data,
+        "background": look.paper,
+        "padding": 2,
+        "description": title,
+        "config": configuration(look),
+    }
 
 
 # Pages
@@ -146,22 +142,17 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], caption: st
     def is_number(value: object) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
 
-    def cell(value: object) -> str:
-        if value is None:
-            return "<td></td>"
-        if is_number(value):
-            text = f"{value:.4g}" if isinstance(value, float) else str(value)
-            return f'<td class="number">{text}</td>'
-        text = "yes" if value is True else "no" if value is False else str(value)
-        room = ' class="long"' if len(text) > ENOUGH_FOR_LONG else ""
-        return f"<td{room}>{escape(text)}</td>"
+    def shown(value: object) -> str:
+        text = cell(value)
+        kind = "number" if is_number(value) else "long" if len(text) > ENOUGH_FOR_LONG else ""
+        return f'<td class="{kind}">{escape(text)}</td>' if kind else f"<td>{escape(text)}</td>"
 
     head = ""
     for name in columns:
         numeric = all(is_number(row[name]) for row in rows if row[name] is not None)
         attribute = ' class="number"' if numeric else ""
         head += f'<th scope="col"{attribute}>{escape(name)}</th>'
-    body = "".join("<tr>" + "".join(cell(row[name]) for name in columns) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(shown(row[name]) for name in columns) + "</tr>" for row in rows)
     return (
         f'<div class="wide" role="region" aria-label="{escape(caption)}" tabindex="0"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
@@ -175,33 +166,15 @@ def commands(lines: Sequence[str]) -> str:
 
 
 @cache
-def prepared() -> str | subprocess.Popen[str]:
-    """Returns Vega, Vega-Lite and Vega-Embed in one script, if an earlier process has cached it.
-    Else starts a process that makes the script, and returns that process. Making it takes seconds,
-    and vl_convert lets nothing else run in the process that calls it."""
-    if cached := recall(_cached_as()):
-        return cached.decode()
-    return subprocess.Popen(
-        [sys.executable, "-c", BUNDLE],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-
-
-@cache
 def _vega() -> str:
-    made = prepared()
-    if isinstance(made, str):
-        return made
-    script, error = made.communicate()
-    if made.returncode or not script:
-        raise EnvironmentFailure(f"vl-convert cannot make the scripts of the page: {error}")
+    """Returns Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make and depends
+    only on vl-convert's version."""
+    cached_as = f"page-scripts/vl-convert-{version('vl-convert-python')}"
+    if cached := recall(cached_as):
+        return cached.decode()
+    import vl_convert
+
+    script = vl_convert.javascript_bundle()  # type: ignore[call-arg]
     script = script.replace("</script", "<\\/script")
-    keep(_cached_as(), script.encode())
+    keep(cached_as, script.encode())
     return script
-
-
-def _cached_as() -> str:
-    """Returns the name of the script in the cache. It depends only on vl-convert's version."""
-    return f"page-scripts/vl-convert-{version('vl-convert-python')}"

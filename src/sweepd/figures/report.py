@@ -17,12 +17,14 @@ from sweepd.errors import SweepdError
 from sweepd.figures.answers import in_symbols
 from sweepd.figures.kinds import KINDS, Questions
 from sweepd.figures.panels import Asked, NothingToDraw
-from sweepd.figures.render import ON_SCREEN, commands, figure, page, prepared, specified, table
+from sweepd.figures.render import ON_SCREEN, commands, figure, page, specified, table
 from sweepd.figures.style import ordered
 from sweepd.figures.training import one_cell
 from sweepd.listing import SHORT_ID, Row
+from sweepd.query.claim_files import load_claims
+from sweepd.query.claims import judged
 from sweepd.query.database import Views
-from sweepd.query.readable import failed_with
+from sweepd.query.readable import rows_for_people
 from sweepd.statuses import STATUSES
 
 MOST_CURVES = 300
@@ -33,22 +35,12 @@ MOST_POINTS = 60_000
 that each curve gets only LEAST_POINTS."""
 LEAST_POINTS, ENOUGH_POINTS = 6, 200
 """The least and the greatest limit on the points of one learning curve."""
-LAW_COLUMNS = (
-    *("exponent", "low", "high", "growth", "most_steps", "points", "censored", "seeds"),
-    *("least_steps", "first_exponent", "predicted", "reason"),
-)
-"""The columns of a law that the page shows: with up to how many steps it holds, and what the least
-budget alone says."""
 MOST_NAMED = 12
 """The most rows that a caveat names. The table has all of them."""
 LONGEST_ERROR = 600
 """The most characters of an error that the page shows. The trial's log has all of it."""
 MOST_FAILURES = 200
 """The most failed trials that the page lists."""
-
-Claims = Callable[[], Sequence[Row]]
-"""A function that returns what the store says about papers' claims, without those that it has not
-measured."""
 
 
 def points_each(trials: int) -> int:
@@ -58,25 +50,18 @@ def points_each(trials: int) -> int:
 
 
 @dataclass(frozen=True)
-class Launches:
-    """What a store has recorded of the launches of some sweeps."""
-
-    sweeps: Sequence[str]
-    grids: Mapping[str, str]
-    """The frozen grid of each sweep, by the sweep's name."""
-    records: Sequence[Mapping[str, Any]]
-    """The records of the launches as `Store.launches` returns them, the oldest first."""
-
-
-@dataclass(frozen=True)
 class Report:
     """What the report of some sweeps is made of."""
 
     name: str
     """The title of the page."""
     asked: Questions
-    launches: Launches
-    claims: Claims
+    grids: Mapping[str, str]
+    """The frozen grid of each sweep, by the sweep's name."""
+    launches: Sequence[Mapping[str, Any]]
+    """The records of the sweeps' launches as `Store.launches` returns them, the oldest first."""
+    claims: Sequence[str]
+    """The files of claims that the page judges, or the names of those that ship."""
     command: str
     """The command that makes the page."""
 
@@ -84,16 +69,17 @@ class Report:
         """Returns the page. A part that has no answer says why. Raises NothingToDraw if there are
         no least values at all."""
         least, views = self.asked.least, self.asked.views
-        prepared()
         figures, missing = self._figures()
 
         def laws() -> str:
-            answer = self.asked.laws.answer
-            return table([*answer.group, *LAW_COLUMNS], answer.rows, self.asked.texts["fit"])
+            return table(*rows_for_people(self.asked.laws.answer), self.asked.texts["fit"])
 
         def claims() -> str:
             columns = ("paper", "claim", "status", "evidence", "control", "decides")
-            if not (rows := self.claims()):
+            files = [load_claims(name, views.columns) for name in self.claims]
+            rows = [row for file in files for row in judged(views, file) if row["kind"] == "claim"]
+            rows = [row for row in rows if row["status"] != "not measured"]
+            if not rows:
                 return "<p>No claim that comes with sweepd is about what was measured here.</p>"
             return table(columns, rows, "What papers claim, judged by these results.")
 
@@ -110,7 +96,7 @@ class Report:
             "Beside the papers": claims,
             "Failures": lambda: _failures(views),
             "Cost": lambda: _cost(views),
-            "Where it came from": lambda: _origin(self.launches),
+            "Where it came from": lambda: _origin(self.launches, self.grids),
             "To repeat it": self._repeating,
         }
         made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -167,12 +153,12 @@ class Report:
         """Returns HTML with the commands that made the results, each as it was typed, and with
         those that ask for the results."""
         lines = []
-        for record in self.launches.records:
+        for record in self.launches:
             if record.get("commit"):
                 lines.append(f"git checkout {record['commit']}")
             if words := record.get("command"):
                 lines.append(shlex.join([PurePath(words[0]).name, *words[1:]]))
-        sweeps = [word for name in self.launches.sweeps for word in ("--sweep", name)]
+        sweeps = [word for name in self.grids for word in ("--sweep", name)]
         for text in self.asked.texts.values():
             lines.append(shlex.join(["sweepd", "query", text, *sweeps]))
         return commands(list(dict.fromkeys([*lines, self.command])))
@@ -199,60 +185,34 @@ def _answer(asked: Asked, text: str) -> str:
         parts.append(f'<div class="answer"><p>{escape(problem)}</p><ul>{items}</ul></div>')
     parts += [f'<p class="caveat">{escape(caveat)}</p>' for caveat in _caveats(asked)]
 
-    score = asked.score
-
-    def span(row: Row, low: str, high: str) -> str:
-        if row.get(low) is None or row.get(high) is None:
-            return ""
-        return f"{row[low]:.3f}\N{NO-BREAK SPACE}…\N{NO-BREAK SPACE}{row[high]:.3f}"
-
-    group = ("task", *asked.apart, "size", "L", "model")
-    group = tuple(name for name in group if name in asked.answer.group)
-    rows_for_people = [
-        {
-            **{name: row[name] for name in group},
-            "least value": in_symbols(asked.expression, row),
-            "verdict": row["verdict"],
-            "failed with": failed_with(row),
-            "fails to": row["holds_to"] and f"{row['holds_to']} steps",
-            "why": row["why"],
-            "seeds that pass": f"{row['passed']} of {row['seeds']}",
-            "score": row[score],
-            "95%": span(row, f"{score}_low", f"{score}_high"),
-            "over seeds": span(row, f"{score}_seed_min", f"{score}_seed_max"),
-            "inferred": row["inferred"],
-            "at": "" if row["at"] == "{}" else row["at"],
-        }
-        for row in asked.answer.rows
-    ]
-    parts.append(table(list(rows_for_people[0]), rows_for_people, caption=text))
+    columns, for_people = rows_for_people(asked.answer)
+    columns.insert(columns.index("failed with") + 1, "holds_to")
+    parts.append(table(columns, for_people, caption=text))
     parts += [f'<p class="quiet">{escape(note)}</p>' for note in asked.answer.notes]
     return "".join(parts)
 
 
 def _caveats(asked: Asked) -> Iterator[str]:
     """Yields a text for each kind of doubt about the answer. It names the rows that it is about."""
-
-    def named(rows: Sequence[Row], reason: str | None = None) -> str:
-        names = []
-        for row in rows[:MOST_NAMED]:
-            why = f" ({row[reason]})" if reason and row[reason] else ""
-            names.append(f"{row['model']} on {row['task']} at {asked.where(row)}{why}")
-        more = len(rows) - MOST_NAMED
-        return "; ".join(names) + (f"; and {more} more" if more > 0 else "") + "."
-
     rows = asked.answer.rows
-    if unknown := [row for row in rows if row["holds_to"] is None]:
-        some = "none" if len(unknown) == len(rows) else f"{len(rows) - len(unknown)}"
-        yield (
-            f"A fail says how hard a width was tried. In {some} of the {len(rows)} rows a forecast "
-            "says that it goes on failing. A row marked * has none: longer training may lower its "
-            "value. " + named(unknown, "why")
-        )
-    if wrong := [row for row in rows if row["verdict"] == "not monotone"]:
-        yield "Cells contradict each other: " + named(wrong)
-    if close := [row for row in rows if row["close"]]:
-        yield "The evaluation error holds the threshold: " + named(close)
+    unknown = [row for row in rows if row["holds_to"] is None]
+    some = "none" if len(unknown) == len(rows) else f"{len(rows) - len(unknown)}"
+    doubts: dict[str, Sequence[Row]] = {
+        f"A fail says how hard a width was tried. In {some} of the {len(rows)} rows a forecast "
+        "says that it goes on failing. A row marked * has none: longer training may lower its "
+        "value. ": unknown,
+        "Cells contradict each other: ": [r for r in rows if r["verdict"] == "not monotone"],
+        "The evaluation error holds the threshold: ": [row for row in rows if row["close"]],
+    }
+    for doubt, members in doubts.items():
+        names = []
+        for row in members[:MOST_NAMED]:
+            why = f" ({row['why']})" if members is unknown and row["why"] else ""
+            names.append(f"{row['model']} on {row['task']} at {asked.where(row)}{why}")
+        if more := len(members[MOST_NAMED:]):
+            names.append(f"and {more} more")
+        if members:
+            yield f"{doubt}{'; '.join(names)}."
 
 
 # The runs themselves
@@ -261,44 +221,44 @@ def _caveats(asked: Asked) -> Iterator[str]:
 def _failures(views: Views) -> str:
     """Returns HTML with the trials that failed, their errors, and the commands that show their
     logs."""
-    shown = ["id", "task", "model", "size", "d", "seed", "error"]
-    known = {name for name, *_ in views.fetch("DESCRIBE trials")}
-    shown = [name for name in shown if name in known]
-    failed = views.fetch(
-        f"SELECT {', '.join(shown)} FROM trials WHERE status = 'failed' ORDER BY ALL "
-        f"LIMIT {MOST_FAILURES}"
+    shown = ("id", "task", "model", "size", "d", "seed", "error")
+    failed = views.sql(
+        f"SELECT COLUMNS('^({'|'.join(shown)})$') FROM trials WHERE status = 'failed' ORDER BY id"
     )
-    [(count,)] = views.fetch("SELECT count(*) FROM trials WHERE status = 'failed'")
-    if not failed:
+    if not failed.rows:
         return "<p>No trial has failed.</p>"
-    rows = [dict(zip(shown, row, strict=True)) for row in failed]
-    for row in rows:
-        row["error"] = (row["error"] or "")[:LONGEST_ERROR]
-        row["id"] = row["id"][:SHORT_ID]
-        row["its log"] = f"sweepd logs {row['id']}"
-    return table([*shown, "its log"], rows, f"{count} trials failed; {len(rows)} are listed.")
+    columns = [name for name in shown if name in failed.columns]
+    rows = [
+        {
+            **row,
+            "id": row["id"][:SHORT_ID],
+            "error": (row["error"] or "")[:LONGEST_ERROR],
+            "its log": f"sweepd logs {row['id'][:SHORT_ID]}",
+        }
+        for row in failed.rows[:MOST_FAILURES]
+    ]
+    caption = f"{len(failed.rows)} trials failed; {len(rows)} are listed."
+    return table([*columns, "its log"], rows, caption)
 
 
 def _cost(views: Views) -> str:
     """Returns HTML with the cost of the trials of each task and model."""
-    columns = ["task", "model", "trials", *STATUSES, "training FLOPs", "hours of training"]
-    counts = ", ".join(f"count(*) FILTER (status = '{status}')" for status in STATUSES)
-    rows = views.fetch(
-        f"SELECT task, model, count(*), {counts}, sum(train_flops), sum(seconds) / 3600 "
-        "FROM trials GROUP BY task, model ORDER BY task, model"
+    counts = ", ".join(f"count(*) FILTER (status = '{name}') AS {name}" for name in STATUSES)
+    costs = views.sql(
+        f"SELECT coalesce(task, 'all') AS task, model, count(*) AS trials, {counts}, "
+        'sum(train_flops) AS "training FLOPs", sum(seconds) / 3600 AS "hours of training" '
+        "FROM trials GROUP BY GROUPING SETS ((task, model), ()) "
+        "ORDER BY grouping(task), trials.task, model"
     )
-    known = ([row[i] for row in rows if row[i] is not None] for i in range(2, len(columns)))
-    totals = [sum(values) if values else None for values in known]
-    costs = [dict(zip(columns, row, strict=True)) for row in [*rows, ("all", "", *totals)]]
     caption = "FLOPs of each trial count from its first step; hours are those of its last attempt."
-    return table(columns, costs, caption)
+    return table(costs.columns, costs.rows, caption)
 
 
-def _origin(launches: Launches) -> str:
+def _origin(launches: Sequence[Mapping[str, Any]], grids: Mapping[str, str]) -> str:
     """Returns HTML with the commit, versions, host and command line of each launch, and with the
     grids."""
     parts = []
-    for number, record in enumerate(launches.records, 1):
+    for number, record in enumerate(launches, 1):
         versions = {"python": record.get("python"), **(record.get("versions") or {})}
         commit = str(record.get("commit") or "not in a git repository")
         facts = {
@@ -314,7 +274,7 @@ def _origin(launches: Launches) -> str:
         parts.append(f"<h3>Launch {number} of {sweep}</h3>")
         terms = (f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in facts.items())
         parts.append(f"<dl>{''.join(terms)}</dl>")
-    for name, grid in launches.grids.items():
+    for name, grid in grids.items():
         parts.append(
             f"<details><summary>The grid of {escape(name)}</summary>{commands([grid])}</details>"
         )

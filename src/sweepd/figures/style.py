@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import altair as alt
+from typing import Any
 
 POINTS_PER_INCH = 72
 WIDTHS = {"one": 3.25 * POINTS_PER_INCH, "two": 6.75 * POINTS_PER_INCH}
@@ -94,47 +91,33 @@ def marks(models: Sequence[str]) -> list[ModelMark]:
     return [SHIPPED.get(name) or OTHERS[own.index(name) % len(OTHERS)] for name in models]
 
 
-def themed(
-    chart: alt.TopLevelMixin, data: Mapping[str, Sequence[Any]], look: Look, title: str
-) -> dict[str, Any]:
-    """Returns the Vega-Lite specification of a chart with its data, and with the fonts, lines and
-    colours of `look`. The title is a description for readers who cannot see the figure. It is not
-    drawn, since a figure's caption stands in the paper."""
-    specification: dict[str, Any] = chart.to_dict(validate=False)
-    return specification | {
-        "datasets": data,
-        "background": look.paper,
-        "padding": 2,
-        "description": title,
-        "config": _config(look),
-    }
-
-
-def _config(look: Look) -> dict[str, Any]:
-    font = {"font": "Arial, Helvetica, sans-serif", "fontWeight": "normal"}
+def configuration(look: Look) -> dict[str, Any]:
+    """Returns the fonts, lines and colours of a look, as Vega-Lite's `config`."""
     letters = {
-        "labelFont": font["font"],
-        "labelFontWeight": font["fontWeight"],
-        "titleFont": font["font"],
-        "titleFontWeight": font["fontWeight"],
         "labelColor": look.ink,
         "titleColor": look.ink,
         "labelFontSize": SMALL,
         "titleFontSize": NORMAL,
+        "titleFontWeight": "normal",
     }
+    lines = {"domainColor": look.ink, "tickColor": look.ink, "gridColor": look.ink}
     return {
-        "font": font["font"],
+        "font": "Arial, Helvetica, sans-serif",
         "view": {"stroke": None},
         "facet": {"spacing": GAP},
         "concat": {"spacing": 2 * GAP},
         "text": {"fontSize": SMALL, "color": look.ink},
-        "title": {**font, "fontSize": NORMAL, "color": look.ink, "anchor": "start", "offset": 3},
+        "title": {
+            "fontWeight": "normal",
+            "fontSize": NORMAL,
+            "color": look.ink,
+            "anchor": "start",
+            "offset": 3,
+        },
         "header": {**letters, "labelFontSize": NORMAL, "labelPadding": 3},
         "axis": {
             **letters,
-            "domainColor": look.ink,
-            "tickColor": look.ink,
-            "gridColor": look.ink,
+            **lines,
             "gridOpacity": 0.1,
             "domainWidth": 0.5,
             "gridWidth": 0.5,

@@ -27,8 +27,6 @@ HEIGHT = 62.0
 """The height of a panel, in points."""
 PASSES, DECIDES = "the least value that passes", "the next smaller value"
 """The names of the two roles that a cell can have for a row of the answer."""
-Parts = Callable[[Row], Iterable[dict[str, Any]]]
-"""A function from the row of a cell to the data that a panel shows of it."""
 
 
 def curves(
@@ -152,12 +150,16 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
 
 
 def _by_size_and_model(
-    asked: Asked, rows: Sequence[Row], parts: Parts, base: Any, layers: Sequence[Any], look: Look
+    asked: Asked,
+    rows: Sequence[Row],
+    parts: Callable[[Row], Iterable[dict[str, Any]]],
+    base: Any,
+    layers: Sequence[Any],
+    look: Look,
 ) -> Drawing:
     """Returns, for each problem, a table of panels of these layers. It has a row for each size and
-    a column for each model. A panel has the parts of its cells, and below them a line at the goal
-    if the question's condition gives it as one number.
-    """
+    a column for each model. A panel shows the `parts` of its cells, and below them a line at the
+    goal if the question's condition gives it as one number."""
     import altair as alt
 
     refuse_a_crowd(len({(row["task"], row["size"], row["model"]) for row in rows}))

@@ -11,12 +11,11 @@ A value says how hard the next smaller one was tried. A legend says what the mar
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sweepd.listing import GAP, Row, at_most, cell
+from sweepd.listing import GAP, Row, at_most, cell, in_lines
 from sweepd.query.database import Answer, Summary
 from sweepd.query.deciding import UNCONFIRMED
 
@@ -38,8 +37,6 @@ MARKS = {
 """What each mark means, in the order of the legend."""
 JUDGED = ("exact", "bracketed", "above")
 """The verdicts whose `fail` is the value of the cell that decides the row."""
-PROSE = 80
-"""The length of lines of text, in characters, where no width is given."""
 
 Tone = Literal["plain", "title", "sure", "open", "warning", "quiet"]
 StyledLine = list[tuple[str, Tone]]
@@ -228,7 +225,7 @@ def lines(answer: Answer, width: int | None) -> Iterator[StyledLine]:
         yield []
     spent = f": {about.train_flops:.2g} training FLOPs" if about.train_flops else ""
     ran = f"{about.trials} trials ran, in {about.tried} of {about.cells} cells{spent}"
-    for line in _wrapped(f"{ran}. --wide says more.".split(), width, " "):
+    for line in in_lines(f"{ran}. --wide says more.".split(), width, " "):
         yield [(line, "plain")]
 
 
@@ -236,7 +233,7 @@ def _table_of_task(
     about: Summary, group: Sequence[str], task: str, rows: Sequence[Row], width: int | None
 ) -> Iterator[StyledLine]:
     title = f"Least {about.least} with {about.condition} on {task} ({about.seeds})"
-    for line in _wrapped(title.split(), width, " "):
+    for line in in_lines(title.split(), width, " "):
         yield [(line, "title")]
 
     # A line of the table for each combination of the group's other columns, of which the size comes
@@ -277,7 +274,7 @@ def _table_of_task(
             yield spaced[1:]
 
     used = {mark for entries in table.values() for one in entries.values() for mark in one.marks}
-    for line in _wrapped([f"{m} {means}" for m, means in MARKS.items() if m in used], width):
+    for line in in_lines([f"{m} {means}" for m, means in MARKS.items() if m in used], width):
         yield [(line, "quiet")]
 
 
@@ -296,19 +293,6 @@ def _side_by_side(
         block.append(i)
         used += len(column[0]) + len(GAP)
     yield block
-
-
-def _wrapped(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:
-    """Returns the parts side by side, in lines that fit the width. A part that is too long by
-    itself is broken into lines."""
-    room = width or PROSE
-    wrapped: list[str] = []
-    for part in parts:
-        if wrapped and len(wrapped[-1]) + len(gap) + len(part) <= room:
-            wrapped[-1] += gap + part
-        else:
-            wrapped += textwrap.wrap(part, room)
-    return wrapped
 
 
 def _aligned(texts: Sequence[str], right: bool) -> list[str]:

@@ -13,6 +13,7 @@ from sweepd.errors import UserError
 from sweepd.grid.fingerprint import trial_code
 from sweepd.store.schema import METRICS, PLAN, TRIALS
 from sweepd.store.storage import Damaged
+from sweepd.store.store import Store
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Live, Read
 
@@ -42,6 +43,16 @@ class FakeStore:
         if acc is not None:
             known |= {"total": 100, "correct": round(100 * acc)}
         self.endings.append({**trial, **known, **more})
+
+    def save(self, address: str) -> Store:
+        """Returns a store on a disk with all that this one has."""
+        store = Store.create(address)
+        store.write_trials(self.endings)
+        store.write_metrics(self.steps)
+        for name in self.infos:
+            rows = [row for row in self.plan if row["sweep"] == name]
+            store.save_sweep(name, f"name: {name}", self.load_sweep(name), rows)
+        return store
 
     address = "in memory"
 

@@ -11,45 +11,36 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_store import FakeStore, as_present, planned
-from typer.testing import CliRunner
+from inprocess import sweepd
 
-from sweepd.cli import application
-from sweepd.store.store import Store, SweepInfo
-
-GRID = "task: {name: lis, n: [8, 12]}"
+from sweepd.store.store import Store
 
 
 @pytest.fixture
 def printed(tmp_path: Path) -> Callable[..., list[str]]:
     """What `sweepd query --wide` prints, in lines of words: of the sweep s, with two widths and
     two seeds, or of the sweep tuned, with two rates."""
-    fake = FakeStore()
+    fake, results = FakeStore(), str(tmp_path / "results")
     trials = [planned(d=d, seed=seed) for d in (8, 16) for seed in range(2)]
     rates = [planned(12, lr=lr) for lr in ("0.01", "0.02")]
-    info = SweepInfo(
-        goal="acc > 0.9", size_fields={"lis": "n"}, base=str(tmp_path), accepted_for=as_present()
-    )
+    about = {"base": str(tmp_path), "accepted_for": as_present()}
+    fake.add_sweep("s", trials, **about)
+    fake.add_sweep("tuned", rates, tune=["train.lr"], **about)
     for trial, acc in zip(trials, (0.5, 0.6, 0.95, 0.93), strict=True):
         fake.end(trial, "completed", acc, loss=1 - acc)
     fake.end(trials[0], "diverged", attempt=2000)
     for trial, acc in zip(rates, (0.92, 0.95), strict=True):
         fake.end(trial, "completed", acc)
-    results = str(tmp_path / "results")
-    store = Store.create(results)
-    store.save_sweep("s", GRID, info, trials)
-    store.save_sweep("tuned", GRID, replace(info, tune=("train.lr",)), rates)
-    store.write_trials(fake.endings)
+    fake.save(results)
 
     def query(text: str, sweep: str = "s") -> list[str]:
-        command = ["query", text, "--wide", "--sweep", sweep, "--results", results]
-        found = CliRunner().invoke(application(), command)
-        assert found.exit_code == 0, found.exception or found.output
-        return [" ".join(line.split()) for line in found.stdout.splitlines()]
+        answer = sweepd("query", text, "--wide", "--sweep", sweep, "--results", results)
+        assert answer.code == 0, answer.err
+        return [" ".join(line.split()) for line in answer.out.splitlines()]
 
     return query
 

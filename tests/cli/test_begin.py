@@ -18,7 +18,7 @@ from typer.main import get_group
 
 from sweepd import __version__
 from sweepd.cli import SECTIONS, application, completion
-from sweepd.store.store import Store, SweepInfo
+from sweepd.store.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -30,13 +30,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(folder: Path) -> None:
-    fake, made = FakeStore(), Store.create("sweepd-results")
+    fake = FakeStore()
     trials = [planned(d=d, lr=lr) for d in (8, 16) for lr in ("0.01", "0.02")]
     for trial in trials:
         fake.end(trial, "completed", 0.95, loss=0.1)
-    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted_for=as_present())
-    made.save_sweep("widths", "task: {name: lis, n: 8}", info, trials)
-    made.write_trials(fake.endings)
+    fake.add_sweep("widths", trials, accepted_for=as_present())
+    fake.save("sweepd-results")
 
 
 def run(*words: str, exits: int = 0) -> inprocess.Answer:
@@ -148,10 +147,10 @@ def test_completion(
 
 
 def test_what_cannot_be_read_offers_nothing(folder: Path) -> None:
-    assert completion.complete_sweeps("") == []
+    assert completion.complete_sweeps() == []
     (folder / "sweepd-results").mkdir()
     (folder / "sweepd-results" / "cat.jpg").touch()
-    assert completion.complete_sweeps("") == completion.complete_question("min d by ") == []
+    assert completion.complete_sweeps() == completion.complete_question("min d by ") == []
     assert completion.complete_grid_files("nowhere/") == []
 
 

@@ -10,6 +10,11 @@ from pathlib import Path
 import inprocess
 import pytest
 
+
+def run(command: str) -> inprocess.Answer:
+    return inprocess.sweepd(*command.split())
+
+
 MINE = """\
 from dataclasses import dataclass
 from sweepd.tasks.lis import LIS
@@ -58,13 +63,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_class_that_raises_is_named_with_file_and_line(
     folder: Path, command: str, told: str
 ) -> None:
-    answer = inprocess_run(command)
+    answer = run(command)
     assert answer.code == 2
     assert told.format(folder / "mine.py") in answer.err
-
-
-def inprocess_run(command: str) -> inprocess.Answer:
-    return inprocess.sweepd(*command.split())
 
 
 def test_a_gpu_that_is_not_there_is_refused_in_the_plan(
@@ -74,31 +75,29 @@ def test_a_gpu_that_is_not_there_is_refused_in_the_plan(
     grid = "task: {name: lis}\nmodel: {name: standard, d: 8}\nresources: {gpus: %s}\n"
     (folder / "one.yaml").write_text(grid % 1)
     (folder / "two.yaml").write_text(grid % 2)
-    assert inprocess_run("plan one.yaml").code == 0
-    answer = inprocess_run("plan two.yaml")
+    assert run("plan one.yaml").code == 0
+    answer = run("plan two.yaml")
     assert answer.code == 3
     assert "2 GPUs" in answer.err and "`resources`" in answer.err
 
 
 def test_samples_as_csv_are_those_of_json() -> None:
-    drawn = [
-        json.loads(line) for line in inprocess.sweepd("sample", "lis", "--json").out.splitlines()
-    ]
-    rows = list(csv.DictReader(inprocess.sweepd("sample", "lis", "--csv").out.splitlines()))
+    drawn = [json.loads(line) for line in run("sample lis --json").out.splitlines()]
+    rows = list(csv.DictReader(run("sample lis --csv").out.splitlines()))
     told = [
         {n: " ".join(v) if isinstance(v, list) else str(v) for n, v in one.items()} for one in drawn
     ]
     assert len(rows) == 5 and rows == told
-    silent = inprocess.sweepd("sample", "mine.py:Silent", "--csv")
+    silent = run("sample mine.py:Silent --csv")
     assert (silent.code, silent.out.strip()) == (0, ",".join(rows[0]))
 
 
 @pytest.mark.parametrize(
-    "words", [["--seed", "99999999999999999999"], ["--count", "1000000000"], ["--count", "0"]]
+    "words", ["--seed 9999999999999999999", "--count 999999999", "--count 0"]
 )
-def test_numbers_that_are_too_large_are_refused(words: list[str]) -> None:
-    answer = inprocess.sweepd("sample", "lis", "--set", "n=8", *words)
-    assert answer.code == 2 and words[1] in answer.err
+def test_numbers_that_are_too_large_are_refused(words: str) -> None:
+    answer = run(f"sample lis --set n=8 {words}")
+    assert answer.code == 2 and words.split()[1] in answer.err
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_what_a_file_prints_while_it_is_imported_is_no_data(folder: Path, comman
     loud = MINE.replace("Bad", "Loud").replace("def sample", "def unused") + "print('loaded')\n"
     (folder / "loud.py").write_text(loud)
     (folder / "loud.yaml").write_text("task: {name: 'loud.py:Loud'}\nmodel: {name: linear, d: 8}\n")
-    answer = inprocess_run(f"{command} --json")
+    answer = run(f"{command} --json")
     assert answer.code == 0 and "loaded" in answer.err
     for line in answer.out.splitlines() if command.startswith("sample") else [answer.out]:
         json.loads(line)

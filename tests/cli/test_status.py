@@ -4,25 +4,20 @@ it shows each trial."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import looped
 from fake_store import FakeStore, planned
-from looped import METRICS, loop
-from typer.testing import CliRunner
+from inprocess import sweepd
 
-from sweepd.cli import application
 from sweepd.statuses import STATUSES
-from sweepd.store.store import Store, SweepInfo
-
-GRID = "task: {name: lis, n: 8}"
 
 
 def filled(address: str) -> None:
     """Two sweeps: of one, a trial failed and was then done; the other keeps seeds for close calls,
     of which one has ended, and an older code ran one of its trials too."""
-    fake, store = FakeStore(), Store.create(address)
+    fake = FakeStore()
     first = [planned(d=d) for d in (8, 16, 32)]
     fake.end(first[0], "failed", attempt=1000, error="out of memory")
     fake.end(first[0], "completed", 0.9, attempt=2000)
@@ -31,16 +26,15 @@ def filled(address: str) -> None:
     fake.end(second[0], "completed", 0.9, sweep="second")
     fake.end(second[2], "interrupted", sweep="second")
     fake.end(planned(d=64, seed=1, code="old"), "completed", 0.8, sweep="second")
-    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"})
-    store.save_sweep("first", GRID, info, first)
-    store.save_sweep("second", GRID, replace(info, extra_seeds=(1, 2, 3)), second)
-    store.write_trials(fake.endings)
+    fake.add_sweep("first", first)
+    fake.add_sweep("second", second, extra_seeds=(1, 2, 3))
+    fake.save(address)
 
 
 def rows(*command: str) -> list[dict[str, Any]]:
-    found = CliRunner().invoke(application(), [*command, "--json"])
-    assert found.exit_code == 0, found.output
-    parsed: list[dict[str, Any]] = json.loads(found.stdout)
+    answer = sweepd(*command, "--json")
+    assert answer.code == 0, answer.err
+    parsed: list[dict[str, Any]] = json.loads(answer.out)
     return parsed
 
 
@@ -62,9 +56,7 @@ def test_sweeps_are_counted_as_the_view_counts_them(tmp_path: Path) -> None:
 def test_a_trial_shows_its_latest_ending(tmp_path: Path) -> None:
     filled(str(tmp_path))
     found = rows("status", "first", "--results", str(tmp_path))
-    table = (
-        CliRunner().invoke(application(), ["status", "first", "--results", str(tmp_path)]).stdout
-    )
+    table = sweepd("status", "first", "--results", str(tmp_path)).out
     shown = [line.split()[0] for line in table.splitlines()]
     assert shown == ["id", *(row["id"][:8] for row in found)]
     assert [(row["d"], row["status"], row["acc"], row["error"]) for row in found] == [
@@ -75,13 +67,8 @@ def test_a_trial_shows_its_latest_ending(tmp_path: Path) -> None:
 
 
 def test_metrics_of_ones_own_are_columns(tmp_path: Path) -> None:
-    fake, store = FakeStore(), Store.create(str(tmp_path))
-    trials = [loop(2, hidden) for hidden in (4, 8)]
-    fake.end(trials[0], "completed", f1=0.75, err=0.25, sweep="digits")
-    info = SweepInfo(goal="f1 > 0.8", size_fields={"digits": "n"}, metrics=METRICS)
-    store.save_sweep("digits", "loop: {name: mine.py:Run}", info, trials)
-    store.write_trials(fake.endings)
-    found = rows("status", "digits", "--results", str(tmp_path))
+    looped.store({(2, 4): [0.75], (2, 8): [None]}).save(str(tmp_path))
+    found = rows("status", "s", "--results", str(tmp_path))
     assert [(row["hidden"], row["status"], row["f1"], row["err"]) for row in found] == [
         (4, "completed", 0.75, 0.25),
         (8, "untried", None, None),

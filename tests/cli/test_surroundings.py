@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from fake_store import FakeStore, as_present, planned
 
-from sweepd.store.store import Store, SweepInfo
-
 SWEEPD = Path(sys.executable).with_name("sweepd")
 QUESTION = "min d where acc > 0.9"
 LONG = 'sql "SELECT unnest(range(200000))" --csv'
@@ -24,12 +22,10 @@ LONG = 'sql "SELECT unnest(range(200000))" --csv'
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store whose answers need characters that ASCII lacks."""
     folder = tmp_path_factory.mktemp("store") / "results"
-    store, fake = Store.create(str(folder)), FakeStore()
-    trial = planned()
+    fake, trial = FakeStore(), planned()
     fake.end(trial, "completed", 0.95)
-    info = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"}, accepted_for=as_present())
-    store.save_sweep("s", "task: {name: lis, n: 8}", info, [trial])
-    store.write_trials(fake.endings)
+    fake.add_sweep("s", [trial], accepted_for=as_present())
+    fake.save(str(folder))
     return folder
 
 

@@ -14,10 +14,7 @@ from fake_store import FakeStore, planned
 
 from sweepd.cli import progress
 from sweepd.cli.board import RUNNING, TrialState, maps
-from sweepd.store.store import Store, SweepInfo
-
-GRID = "task: {name: lis, n: 8}"
-INFO = SweepInfo(goal="acc > 0.9", size_fields={"lis": "n"})
+from sweepd.store.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +26,13 @@ def filled(address: str, sweep: str = "s") -> Store:
     """A launch of which one trial ended before it, one in it, and one failed."""
     fake, store = FakeStore(), Store.create(address)
     trials = [planned(d=d, steps=100) for d in (8, 16, 32, 64)]
-    number = store.new_launch({"sweep": sweep})
-    number = store.new_launch({"sweep": sweep})
+    store.new_launch({"sweep": sweep})
+    now = 1000 * store.new_launch({"sweep": sweep}) + 1
     fake.end(trials[0], "completed", 0.5, attempt=1001, step=100)
-    fake.end(trials[1], "completed", 0.95, attempt=1000 * number + 1, step=100)
-    fake.end(trials[2], "failed", attempt=1000 * number + 1, error="no memory\nat all")
-    store.write_trials(fake.endings)
-    store.save_sweep(sweep, GRID, INFO, trials)
-    return store
+    fake.end(trials[1], "completed", 0.95, attempt=now, step=100)
+    fake.end(trials[2], "failed", attempt=now, error="no memory\nat all")
+    fake.add_sweep(sweep, trials)
+    return fake.save(address)
 
 
 def test_the_board_is_that_of_the_latest_launch(tmp_path: Path) -> None:
@@ -70,33 +66,34 @@ def test_a_launch_with_another_grid_is_seen(tmp_path: Path) -> None:
     store = filled(str(tmp_path))
     view = progress.View(store, "s")
     assert view.board({"s"}).spots is view.board({"s"}).spots
-    store.save_sweep("s", GRID, INFO, [planned(d=d, steps=100) for d in (8, 128)])
+    trials = [planned(d=d, steps=100) for d in (8, 128)]
+    store.save_sweep("s", "name: s", store.load_sweep("s"), trials)
     board = view.board({"s"})
     assert [spot.value for spot in board.spots.values()] == [8, 128]
     assert len(board.states) == 1
 
 
-@pytest.mark.parametrize("sweep", [[], ["s"]])
-def test_it_waits_for_a_launch_that_has_not_begun(tmp_path: Path, sweep: list[str]) -> None:
-    """The store is made, with the sweep, while the command waits for it."""
-    results = tmp_path / "results"
-    timer = threading.Timer(0.5, filled, [str(results)])
+@pytest.mark.parametrize(
+    ("words", "waits_for", "shows"),
+    [
+        ([], "a sweep in ", "sweep  running"),
+        (["s"], "sweep s in ", "s: 2/4 done"),
+        (["furst"], "sweep furst (did you mean first?)", "furst: 2/4 done"),
+    ],
+)
+def test_it_waits_for_a_launch_that_has_not_begun(
+    tmp_path: Path, words: list[str], waits_for: str, shows: str
+) -> None:
+    """The sweep is made, in one case with the store, while the command waits for it."""
+    results = str(tmp_path / "results")
+    if "furst" in words:
+        filled(results, "first")
+    timer = threading.Timer(0.5, filled, [results, *(words or ["s"])])
     timer.start()
-    answer = inprocess.sweepd("status", *sweep, "--watch", "--results", str(results))
+    answer = inprocess.sweepd("status", *words, "--watch", "--results", results)
     timer.join()
-    assert answer.code == 0
-    assert "waiting for the launch of" in answer.err and str(results) in answer.err
-    assert ("s: 2/4 done" if sweep else "sweep  running") in answer.out
-
-
-def test_a_name_that_is_like_another_is_asked_after(tmp_path: Path) -> None:
-    results = str(tmp_path)
-    filled(results, "first")
-    timer = threading.Timer(0.5, filled, [results, "furst"])
-    timer.start()
-    answer = inprocess.sweepd("status", "furst", "--watch", "--results", results)
-    timer.join()
-    assert "did you mean first?" in answer.err
+    assert answer.code == 0 and shows in answer.out
+    assert f"waiting for the launch of {waits_for}" in answer.err and results in answer.err
 
 
 def test_after_a_launch_its_board_stays_and_is_not_read_again(tmp_path: Path) -> None:
@@ -115,7 +112,8 @@ def test_a_sweep_that_nobody_drives_is_shown_once(tmp_path: Path) -> None:
 
 def test_seeds_that_are_kept_back_are_known(tmp_path: Path) -> None:
     store = filled(str(tmp_path))
-    store.save_sweep("s", GRID, replace(INFO, extra_seeds=(0,)), [planned(d=8, steps=100)])
+    info = replace(store.load_sweep("s"), extra_seeds=(0,))
+    store.save_sweep("s", "name: s", info, [planned(d=8, steps=100)])
     spots = progress.View(store, "s").board({"s"}).spots
     assert all(spot.in_reserve for spot in spots.values())
 

@@ -30,7 +30,8 @@ def test_failures_are_recorded_with_their_text_and_the_sweep_goes_on(mine: Share
         f"resources: {ONE_AT_A_TIME}\nretries: 2" + SETTINGS,
     )
     told = mine.run("launch", "grid.yaml", "--yes", exits=1).stderr
-    assert "n = 3 is cursed" in told and "sweepd logs" in told
+    assert "n = 3 is cursed" in told and told.count("` shows why") == 3
+    assert "\n1 more failed; `sweepd status grid` names them\n" in told
     attempts = mine.sql(
         "SELECT task, n, lr, status, acc, error FROM attempts ORDER BY task, n, lr, attempt"
     )

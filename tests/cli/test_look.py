@@ -92,9 +92,7 @@ def test_samples_as_csv_are_those_of_json() -> None:
     assert (silent.code, silent.out.strip()) == (0, ",".join(rows[0]))
 
 
-@pytest.mark.parametrize(
-    "words", ["--seed 9999999999999999999", "--count 999999999", "--count 0"]
-)
+@pytest.mark.parametrize("words", ["--seed 9999999999999999999", "--count 999999999", "--count 0"])
 def test_numbers_that_are_too_large_are_refused(words: str) -> None:
     answer = run(f"sample lis --set n=8 {words}")
     assert answer.code == 2 and words.split()[1] in answer.err

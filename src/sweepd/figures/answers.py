@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil, floor, inf, log10, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
 
 from sweepd.errors import UserError
 from sweepd.figures.panels import (
@@ -25,9 +27,6 @@ from sweepd.figures.panels import (
 from sweepd.figures.style import Look, ordered
 from sweepd.listing import Row
 from sweepd.query.readable import failed_with
-
-if TYPE_CHECKING:
-    import altair as alt
 
 HEIGHT, HEIGHT_OF_FRONTIER, ROW_HEIGHT = 130, 110, 14
 """The heights, in points, of a panel of `least` and of `frontier`, and of a row of `exponents`."""
@@ -56,8 +55,6 @@ def least(asked: Asked, laws: Sequence[Row], along: str, look: Look) -> Drawing:
     line that leaves no bar of its model, and not at all if its 95% interval has none. Its band lies
     between the lines through its middle that have the ends of that interval as their slopes.
     """
-    import altair as alt
-
     problems, laws_of = asked.problems(asked.answer.rows), asked.problems(laws)
     models = ordered([row["model"] for row in asked.answer.rows])
     refuse_a_crowd(len(problems))
@@ -215,8 +212,6 @@ def exponents(asked: Asked, along: str, look: Look) -> Drawing:
     A stroke is the exponent that theory gives. It has an arrow where theory gives a lower bound.
     Raises NothingToDraw if no row of the answer has an exponent.
     """
-    import altair as alt
-
     rows = asked.answer.rows
     if all(row["exponent"] is None for row in rows):
         reasons = "; ".join(f"{row['task']}, {row['model']}: {row['reason']}" for row in rows)
@@ -265,8 +260,6 @@ def frontier(asked: Asked, look: Look) -> Drawing:
     """Returns a figure with a panel for each problem and size. The line of a model is its best
     score up to each cost. Raises UserError if a cost is not positive, since the axis of costs is
     logarithmic."""
-    import altair as alt
-
     cost, score = asked.expression, asked.score
     cells = zip(asked.answer.rows, asked.answer.cells, strict=True)
     rows = [{**row, **cell} for row, cell in cells]

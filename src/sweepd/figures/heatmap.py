@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
 
 from sweepd.figures.panels import SCORES, Asked, Drawing, is_, refuse_a_crowd, stacked, tooltip
 from sweepd.figures.style import SMALL, Look, ordered
 from sweepd.listing import Row
-
-if TYPE_CHECKING:
-    import altair as alt
 
 ROW_HEIGHT = 15.0
 LEAST_FOR_NUMBERS = 19
@@ -79,8 +78,6 @@ def _panels(
 ) -> alt.FacetChart:
     """Returns the panels of one problem, whose data have its name. line_parts: the kinds of pieces
     that the line consists of."""
-    import altair as alt
-
     models = ordered([cell["model"] for cell in cells])
     sizes = sorted({cell["size"] for cell in cells})
     values = sorted({cell["value"] for cell in cells})

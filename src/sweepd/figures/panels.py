@@ -9,13 +9,13 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
+
 from sweepd.errors import SweepdError, UserError
 from sweepd.figures.style import NORMAL, SMALL, Look, marks
 from sweepd.listing import Row
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from sweepd.query.database import Answer
 
 MOST_PANELS = 60
@@ -124,8 +124,6 @@ Draw = Callable[[Look], Drawing]
 def is_(field: str, value: str) -> alt.FieldEqualPredicate:
     """Returns the condition that a field of the data has a value. The value never runs as an
     expression."""
-    import altair as alt
-
     return alt.FieldEqualPredicate(field=field, equal=value)
 
 
@@ -134,8 +132,6 @@ def by_model(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the options of a channel that shows the ordered models as colours, and those of one
     that shows them as shapes. The note stands after the models in the legend."""
-    import altair as alt
-
     entry = max(map(len, models), default=1) * 0.55 * SMALL + LEGEND_SYMBOL
     room = look.width if look.narrow else look.width / 2  # a wide figure has other legends beside
     legend = alt.Legend(
@@ -165,15 +161,11 @@ def side_by_side(names: Sequence[str], look: Look) -> tuple[float, int]:
 
 def tooltip(**fields: str) -> list[alt.Tooltip]:
     """Returns what is shown of a row under the pointer. `fields` has titles by field."""
-    import altair as alt
-
     return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields.items()]
 
 
 def scored(score: str) -> alt.Y:
     """Returns the vertical axis of a score. In the data the field of the score is named `score`."""
-    import altair as alt
-
     if score == "loss":
         scale = alt.Scale(type="symlog", zero=True)
     else:
@@ -192,6 +184,4 @@ def refuse_a_crowd(panels: int) -> None:
 
 def stacked(charts: Sequence[Any]) -> Any:
     """Returns the charts below one another, with one set of legends."""
-    import altair as alt
-
     return charts[0] if len(charts) == 1 else alt.vconcat(*charts)

@@ -22,6 +22,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import vl_convert
+
 from sweepd.cache import keep, recall
 from sweepd.errors import UserError
 from sweepd.figures.panels import Draw
@@ -56,8 +58,6 @@ def drawn(draw: Draw, title: str, form: str, columns: str) -> bytes:
     if form == "html":
         shown = {"figures": {"figure": specified(draw, ON_SCREEN, title)}}
         return page(title, figure("figure", title), shown)
-    import vl_convert
-
     # How much room the axes take depends on their text. So the figure's width is measured, and the
     # panels get the room that is left.
     look = Look(WIDTHS[columns])
@@ -172,8 +172,6 @@ def _vega() -> str:
     cached_as = f"page-scripts/vl-convert-{version('vl-convert-python')}"
     if cached := recall(cached_as):
         return cached.decode()
-    import vl_convert
-
     script = vl_convert.javascript_bundle()  # type: ignore[call-arg]
     script = script.replace("</script", "<\\/script")
     keep(cached_as, script.encode())

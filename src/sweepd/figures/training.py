@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import altair as alt
+
 from sweepd.figures.panels import (
     Asked,
     Drawing,
@@ -38,8 +40,6 @@ def curves(
     diverged. A point at the line's end is then the trial's test score. `trials` has the trials of
     the cells of a `min`, and `of` their curves by id. Raises NothingToDraw if nothing was measured.
     """
-    import altair as alt
-
     if not of:
         raise NothingToDraw("nothing to draw: no trial has recorded a check that ended")
     colour = alt.Color(
@@ -81,8 +81,6 @@ def curves(
 def one_cell(score: str, look: Look) -> Drawing:
     """Returns a figure for the learning curves of the seeds of one cell. A page fills in its data,
     which have the name `curve`."""
-    import altair as alt
-
     base = alt.Chart(alt.NamedData("curve")).encode(
         alt.X("step:Q", title="steps of training", axis=alt.Axis(tickCount=4, grid=False)),
         scored(score),
@@ -101,8 +99,6 @@ def settle(asked: Asked, trials: Mapping[int, Sequence[Row]], look: Look) -> Dra
     The next smaller value decides the row: should it pass with more training, the value falls
     (`search.horizon`).
     """
-    import altair as alt
-
     cells = [row for row in asked.answer.cells if row["decides"] or row["wins"]]
     models = ordered([row["model"] for row in cells])
     steps = sorted({row["steps"] for row in cells if row["steps"]})
@@ -160,8 +156,6 @@ def _by_size_and_model(
     """Returns, for each problem, a table of panels of these layers. It has a row for each size and
     a column for each model. A panel shows the `parts` of its cells, and below them a line at the
     goal if the question's condition gives it as one number."""
-    import altair as alt
-
     refuse_a_crowd(len({(row["task"], row["size"], row["model"]) for row in rows}))
     rule = base.transform_filter(is_("part", "goal")).mark_rule(
         stroke=look.ink, strokeWidth=0.6, strokeDash=[3, 2], opacity=0.6

@@ -81,3 +81,14 @@ def test_who_wants_to_pay_for_a_dear_trial_is_told_how(
     assert "1 cell waits: the next trial costs more than `settle.share` allows; " in told
     assert "`--set settle.share=1` allows" in told
     assert "waits" not in sweepd("launch", "grid.yaml", "--dry-run").err
+
+
+@pytest.mark.parametrize("command", ["plan grid.yaml", "launch grid.yaml", "doctor", "status"])
+def test_an_empty_results_option_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A variable without a value may have left it. The default would be another store."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.yaml").write_text(GRID)
+    answer = sweepd(*command.split(), "--results=")
+    assert answer.code == 2 and "--results is empty" in answer.err

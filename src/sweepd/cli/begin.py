@@ -190,7 +190,7 @@ def doctor(
 
     form = form_of(as_json, as_csv)
     site = load_cluster(cluster) if cluster else None
-    address = results_address(results or (site.results if site else None))
+    address = results_address(site.results if site and results is None else results)
     checks: list[dict[str, Any]] = []
 
     def check(name: str, ok: bool, detail: str) -> None:

@@ -320,7 +320,7 @@ def _place(cluster: Path | None, results: str | None) -> tuple[Cluster, str]:
     from sweepd.cluster import Local, load_cluster
 
     site = load_cluster(cluster) if cluster else Local(kind="local")
-    address = results_address(results or site.results)
+    address = results_address(site.results if results is None else results)
     site.check_results(address)
     return site, address
 

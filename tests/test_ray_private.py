@@ -32,20 +32,21 @@ SOURCE = Path(ray_private.__file__).parent
 NEEDED = {
     "ray._private.ray_constants:ENABLE_RAY_CLUSTER": ray_private.stay_on_loopback,
     "ray.job_config:JobConfig": ray_private.job_without_driver_path,
-    "ray._private.utils:set_sigterm_handler": ray_private.keeping_sigterm,
-    "ray._private.node:Node.start_monitor": ray_private.starting_little,
-    "ray._private.node:Node.start_api_server": ray_private.starting_little,
-    "ray._private.node:Node.start_log_monitor": ray_private.starting_little,
-    "ray._private.utils:get_dashboard_dependency_error": ray_private.starting_little,
+    "ray._private.utils:set_sigterm_handler": ray_private.starting,
+    "ray._private.node:Node.start_monitor": ray_private.starting,
+    "ray._private.node:Node.start_api_server": ray_private.starting,
+    "ray._private.node:Node.start_log_monitor": ray_private.starting,
+    "ray._private.utils:get_dashboard_dependency_error": ray_private.starting,
+    "ray._private.services:ConsolePopen": ray_private.starting,
     "ray.train._internal.storage:StorageContext.trial_driver_staging_path": (
         ray_private.forget_ended
     ),
     "ray.train._internal.storage:StorageContext.trial_working_directory": ray_private.forget_ended,
-    "ray.tune.experiment:Trial.generate_id": ray_private.numbering_trials,
+    "ray.tune.experiment:Trial.generate_id": ray_private.running,
     "ray.air.execution._internal.actor_manager:RayActorManager._actor_task_failed": (
-        ray_private.bearing_losses
+        ray_private.running
     ),
-    "ray.tune.experiment:Trial._get_default_result_or_future": ray_private.bearing_losses,
+    "ray.tune.experiment:Trial._get_default_result_or_future": ray_private.running,
     "ray._private.worker:_global_node": ray_private.dead_processes,
     "ray._private.node:Node.dead_processes": ray_private.dead_processes,
     "ray._private.ray_constants:PROCESS_TYPE_GCS_SERVER": ray_private.dead_processes,
@@ -134,16 +135,16 @@ def test_no_two_trials_of_a_run_have_one_name() -> None:
 
     with patch("uuid.uuid4", return_value=UUID(int=7)):
         assert len(names()) == 1
-        with ray_private.numbering_trials():
+        with ray_private.running():
             assert len(names()) == 20
     text = Path(search_generator.__file__).read_text()
-    assert "trial_id = Trial.generate_id()" in text, "see numbering_trials"
+    assert "trial_id = Trial.generate_id()" in text, "see running"
 
 
 def test_without_its_module_tune_fails_in_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, actor_manager.__name__, None)
     own = actor_manager.RayActorManager._actor_task_failed
-    with ray_private.bearing_losses():
+    with ray_private.running():
         assert actor_manager.RayActorManager._actor_task_failed is own
 
 
@@ -163,7 +164,7 @@ def test_a_loss_that_is_no_actors_error_is_that_of_one_actor() -> None:
         fails()
     trial = Trial("whatever", stub=True)
     trial._default_result_or_future = ObjectRef.nil()
-    with ray_private.bearing_losses():
+    with ray_private.running():
         fails()
         with patch("ray.get", side_effect=killed):
             assert set(trial.last_result) == {"trial_id"}
@@ -178,7 +179,7 @@ def test_sigterm_is_kept_only_while_ray_starts() -> None:
 
     before, theirs = signal.signal(signal.SIGTERM, ours), ray._private.utils.set_sigterm_handler
     try:
-        with ray_private.keeping_sigterm():
+        with ray_private.starting():
             vars(ray._private.utils)["set_sigterm_handler"](lambda number, frame: None)
             assert signal.getsignal(signal.SIGTERM) is ours
         assert ray._private.utils.set_sigterm_handler is theirs

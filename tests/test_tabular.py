@@ -45,13 +45,13 @@ def test_values_of_several_types_become_text() -> None:
 
 def test_people_see_the_table_of_the_command_line() -> None:
     assert repr(table()) == "model   value   acc\nlinear      8  0.93\n<b>             0.5"
-    assert repr(Table(table().arrow, text="in other words")) == "in other words"
+    assert repr(Table(table().arrow, shown="in other words")) == "in other words"
 
 
 def test_a_notebook_sees_html_in_which_nothing_can_run() -> None:
     html = table()._repr_html_()
     assert "<b>" not in html and "&lt;b&gt;" in html and "a note" in html
-    assert "<pre>a &lt; b</pre>" in Table(table().arrow, text="a < b")._repr_html_()
+    assert "<pre>a &lt; b</pre>" in Table(table().arrow, shown="a < b")._repr_html_()
 
 
 def test_of_many_rows_some_are_shown() -> None:

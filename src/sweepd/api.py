@@ -24,7 +24,7 @@ from sweepd.tabular import Table, table_of
 
 if TYPE_CHECKING:
     from sweepd.figures.kinds import Questions
-    from sweepd.query.database import Answer, Views
+    from sweepd.query.database import Views
     from sweepd.run.launching import Estimate
     from sweepd.store.store import Store
 
@@ -32,7 +32,6 @@ WhichCode = Literal["current", "all"]
 """Whose trials count: those of the code that a sweep would run now, or those of every code."""
 Sweeps = str | Sequence[str] | None
 """The names of one sweep or of several; None stands for all sweeps of the store."""
-Say = Callable[[str], None]
 MOST_TOLD = 20
 """The number of last lines of a failed launch that its error shows."""
 
@@ -51,6 +50,7 @@ def open(results: str | os.PathLike[str] = "sweepd-results") -> Results:
     return Results(Store.open(os.fspath(results)))
 
 
+@dataclass(frozen=True, repr=False)
 class Results:
     """What a results folder holds.
 
@@ -58,8 +58,7 @@ class Results:
     store. The answers are those of the command line, which asks the same functions.
     """
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    store: Store
 
     @property
     def address(self) -> str:
@@ -89,9 +88,14 @@ class Results:
         """
         from sweepd.query.answers import answer
         from sweepd.query.database import needed_by
+        from sweepd.query.readable import lines, rows_for_people
 
-        views = self._views(sweep, code, seeds, needed_by(question))
-        return _answered(answer(views, question))
+        found = answer(self._views(sweep, code, seeds, needed_by(question)), question)
+        arrow = table_of(found.columns, found.rows)
+        if not (found.summary and found.rows):
+            return Table(arrow, found.notes, found.damaged, rows_for_people(found))
+        text = "\n".join("".join(piece for piece, _ in line) for line in lines(found, None))
+        return Table(arrow, found.notes, found.damaged, text)
 
     def compare(
         self, claims: str | os.PathLike[str], *, sweep: Sweeps = None, code: WhichCode = "current"
@@ -109,7 +113,7 @@ class Results:
         views = self._views(sweep, code)
         rows = [*judged(views, load_claims(os.fspath(claims), views.columns))]
         columns = list(dict.fromkeys([*COLUMNS, *ROW_COLUMNS]))
-        return Table(table_of(columns, rows), views.notes, map(str, views.damaged))
+        return Table(table_of(columns, rows), views.notes, views.damaged)
 
     def sql(self, select: str, *, sweep: Sweeps = None, code: WhichCode = "current") -> Table:
         """Returns the rows of one DuckDB SELECT over the views trials, attempts, metrics, cells and
@@ -125,7 +129,7 @@ class Results:
 
         views = self._views(sweep, code, needed=named_views(select))
         arrow, damaged = views.arrow(select)
-        return Table(arrow, views.notes, map(str, damaged))
+        return Table(arrow, views.notes, damaged)
 
     def sweeps(self) -> Table:
         """Returns one row for each sweep."""
@@ -148,7 +152,6 @@ class Results:
         >>> curve["step"][-1]
         10
         """
-
         id_ = self.store.find_trial(trial)
         return self.sql(f"SELECT * FROM metrics WHERE id = '{id_}' ORDER BY step", code="all")
 
@@ -219,8 +222,7 @@ class Figure:
 
         return drawn(self._draw, self._title, "svg", width).decode()
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
+    _repr_svg_ = svg
 
     def __repr__(self) -> str:
         return f"<sweepd figure {self.kind}: {self._title}>"
@@ -272,7 +274,7 @@ def launch(
     accept_code: bool = False,
     max_flops: float | None = None,
     max_hours: float | None = None,
-    say: Say | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Launch:
     """Runs a grid to its end, and returns how it ended. The same call again continues it.
 
@@ -321,32 +323,19 @@ def launch(
 def _settings(overrides: Mapping[str, Any] | None) -> list[str]:
     """Returns overrides as `--set` has them: JSON is YAML too. Raises UserError for a value that no
     grid can hold."""
+
+    def plain(value: object) -> object:
+        """Returns a NumPy number or array, or a path, as JSON can hold it."""
+        if isinstance(value, Path):
+            return str(value)
+        if callable(as_list := getattr(value, "tolist", None)):
+            return as_list()
+        raise UserError(
+            f"overrides: {key}: {value!r} ({type(value).__name__}) cannot stand in a grid; give "
+            "what YAML can hold"
+        )
+
     texts = []
     for key, value in (overrides or {}).items():
-        try:
-            texts.append(f"{key}={json.dumps(value, default=_plain)}")
-        except TypeError as error:
-            raise UserError(f"overrides: {key}: {error}; give what YAML can hold") from error
+        texts.append(f"{key}={json.dumps(value, default=plain)}")
     return texts
-
-
-def _plain(value: object) -> object:
-    """Returns a NumPy number or array, or a path, as JSON can hold it."""
-    if isinstance(value, Path):
-        return str(value)
-    if callable(plain := getattr(value, "tolist", None)):
-        return plain()
-    raise TypeError(f"{value!r} ({type(value).__name__}) cannot stand in a grid")
-
-
-def _answered(answer: Answer) -> Table:
-    """Returns an answer as a table that people see as the command line prints it."""
-    from sweepd.query.readable import lines, rows_for_people
-
-    text = None
-    if answer.summary and answer.rows:
-        text = "\n".join("".join(piece for piece, _ in line) for line in lines(answer, None))
-    arrow = table_of(answer.columns, answer.rows)
-    return Table(
-        arrow, answer.notes, map(str, answer.damaged), text, lambda: rows_for_people(answer)
-    )

@@ -33,7 +33,10 @@ def listing(
         return "", []
     body = {name: [cell(row.get(name)) for row in rows] for name in columns}
     widths = {name: max(map(len, [name, *texts])) for name, texts in body.items()}
-    numeric = {name: _is_numeric([row.get(name) for row in rows]) for name in columns}
+    numeric = {}
+    for name in columns:
+        known = [row.get(name) for row in rows if row.get(name) is not None]
+        numeric[name] = bool(known) and all(map(_is_number, known))
     if width is not None:
         widths = _fitted(widths, numeric, width)
 
@@ -43,7 +46,11 @@ def listing(
 
     lines = [line({name: name for name in widths})]
     for i in range(len(rows)):
-        folded = {name: _folded(body[name][i], room) for name, room in widths.items()}
+        folded = {}
+        for name, room in widths.items():
+            folded[name] = [text := body[name][i]]
+            if len(text) > room:
+                folded[name] = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
         for j in range(max(map(len, folded.values()))):
             lines.append(line({name: "".join(parts[j : j + 1]) for name, parts in folded.items()}))
     return "\n".join(lines), [name for name in columns if name not in widths]
@@ -67,17 +74,6 @@ def _fitted(natural: Mapping[str, int], numeric: Mapping[str, bool], width: int)
         if excess <= 0:
             return widths
     return {names[0]: natural[names[0]]}
-
-
-def _folded(text: str, width: int) -> list[str]:
-    if len(text) <= width:
-        return [text]
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-
-
-def _is_numeric(values: Sequence[object]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(map(_is_number, known))
 
 
 def in_lines(parts: Iterable[str], width: int | None, gap: str = "   ") -> list[str]:

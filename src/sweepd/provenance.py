@@ -8,6 +8,7 @@ import platform
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +25,10 @@ def provenance(folder: Path) -> dict[str, Any]:
     """Returns what is recorded of each launch. Its commit and changes are those of the repository
     that holds `folder`. A launch that was handed over to a cluster has an `origin`, and its commit
     and changes are those of the origin."""
+    versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     here = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -31,7 +36,7 @@ def provenance(folder: Path) -> dict[str, Any]:
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": versions,
     }
     if (folder / ORIGIN).exists():
         origin = json.loads((folder / ORIGIN).read_text())
@@ -48,13 +53,6 @@ def home(folder: Path) -> str:
     handed over to a cluster."""
     handed_over = folder / ORIGIN
     return json.loads(handed_over.read_text())["base"] if handed_over.exists() else str(folder)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

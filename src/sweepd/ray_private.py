@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -40,98 +40,64 @@ def job_without_driver_path() -> Any:
     """
     from ray.job_config import JobConfig
 
+    class Empty(list[str]):
+        """A list of folders that stays empty."""
+
+        def extend(self, folders: Iterable[str]) -> None:
+            """Adds nothing."""
+
     config = JobConfig()
     _require(config, "_py_driver_sys_path")
-    config._py_driver_sys_path = _NoFolders()
+    config._py_driver_sys_path = Empty()
     return config
 
 
-class _NoFolders(list[str]):
-    """A list of folders that stays empty."""
-
-    def extend(self, folders: Iterable[str]) -> None:
-        """Adds nothing."""
-
-
 @contextmanager
-def keeping_sigterm() -> Iterator[None]:
-    """Keeps Ray from handling SIGTERM while it starts within the block. Its handler ends the
-    process with exit code 15.
+def starting() -> Iterator[None]:
+    """Makes a Ray that is started within the block start little, and leave signals to its caller.
 
-    Without the private part, a SIGTERM in these seconds does just that. Afterwards the caller sets
-    its own handlers again, for which no private part is needed.
+    It runs nothing but its GCS and a raylet with its agents. Ray would also start its autoscaler,
+    its dashboard, and the monitor of logs that the driver does not print. These take half of the
+    CPU time and of the seconds of a start, since `ray.init` waits for the dashboard even where it
+    is turned off. The dashboard's agent is the one of a Ray that was installed without the
+    dashboard. It serves no pages and collects no metrics.
+
+    A SIGTERM in these seconds is not handled by Ray, whose handler ends the process with exit code
+    15. Ray's processes are in process groups of their own. A SIGTERM to the whole group of a
+    launch, as `timeout`, systemd and Slurm send it, or a terminal that closes, would end Ray before
+    the trials have saved.
+
+    There are no public settings for this. Without the private parts Ray starts and does it all.
     """
-    from ray._private import utils
-
-    with _changed(utils, set_sigterm_handler=lambda handler: None):
-        yield
-
-
-@contextmanager
-def starting_little() -> Iterator[None]:
-    """Makes a Ray that is started within the block run nothing but its GCS and a raylet with its
-    agents. Ray would also start its autoscaler, its dashboard, and the monitor of logs that the
-    driver does not print. These take half of the CPU time and of the seconds of a start, since
-    `ray.init` waits for the dashboard even where it is turned off. The dashboard's agent is the one
-    of a Ray that was installed without the dashboard. It serves no pages and collects no metrics.
-
-    There is no public setting for this. Without the private parts Ray starts them all.
-    """
-    from ray._private import utils
+    from ray._private import services, utils
     from ray._private.node import Node
 
     def nothing(node: object, **_: object) -> None:
         """Starts no process."""
 
-    minimal = _changed(utils, get_dashboard_dependency_error=lambda: ImportError("not wanted"))
     spared = {"start_monitor": nothing, "start_api_server": nothing, "start_log_monitor": nothing}
-    with minimal, _changed(Node, **spared):
+    with (
+        _changed(utils, get_dashboard_dependency_error=lambda: ImportError("not wanted")),
+        _changed(utils, set_sigterm_handler=lambda handler: None),
+        _changed(Node, **spared),
+        _changed(services, ConsolePopen=partial(services.ConsolePopen, process_group=0)),
+    ):
         yield
 
 
 @contextmanager
-def in_their_own_groups() -> Iterator[None]:
-    """Starts the processes of a Ray that is started within the block in process groups of their
-    own. A SIGTERM to the whole group of a launch, as `timeout`, systemd and Slurm send it, or a
-    terminal that closes, would end Ray before the trials have saved.
+def running() -> Iterator[None]:
+    """Makes Tune number the trials of its run within the block, and take each loss of a worker for
+    the failure of one trial.
 
-    There is no public setting for this. Without the private part such a signal ends Ray.
-    """
-    from ray._private import services
-
-    with _changed(services, ConsolePopen=partial(services.ConsolePopen, process_group=0)):
-        yield
-
-
-@contextmanager
-def numbering_trials() -> Iterator[None]:
-    """Makes Tune number the trials of its run within the block. It would name each by eight random
-    hexadecimal digits, and end the whole run where two that run at the same time have one name: in
-    every fifth sweep of 100,000 trials on 10,000 slots.
-
-    There is no public way to name them. Without the private part that may happen.
-    """
-    from ray.tune.experiment import Trial
-
-    numbers = count()
-    with _changed(Trial, generate_id=lambda: f"{next(numbers):08}"):
-        yield
-
-
-@contextmanager
-def bearing_losses() -> Iterator[None]:
-    """Makes Tune take each loss of a worker within the block for the failure of one trial. Where
-    Ray kills a worker since its node has little memory left, the error is no `RayActorError`. Tune
-    counts on that, both where a call of the worker fails and where it asks for a trial's first
+    Tune would name each trial by eight random hexadecimal digits, and end the whole run where two
+    that run at the same time have one name: in every fifth sweep of 100,000 trials on 10,000 slots.
+    Where Ray kills a worker since its node has little memory left, the error is no `RayActorError`.
+    Tune counts on that, both where a call of the worker fails and where it asks for a trial's first
     result, and ends the whole run.
 
-    There is no public way to do so. Without the private parts such an error ends the run.
+    There is no public way to do so. Without the private parts that may happen.
     """
-    try:
-        from ray.air.execution._internal.actor_manager import RayActorManager
-    except ImportError:
-        yield
-        return
     from ray.exceptions import RayActorError, RayError, RayTaskError
     from ray.tune.experiment import Trial
 
@@ -147,10 +113,17 @@ def bearing_losses() -> Iterator[None]:
             trial._default_result_or_future = None
             return None
 
-    tune_failed: Any = getattr(RayActorManager, _FAILED, None)
     tune_first_result: Any = getattr(Trial, _FIRST_RESULT, None)
-    failing = _changed(RayActorManager, **{_FAILED: failed})
-    with failing, _changed(Trial, **{_FIRST_RESULT: first_result}):
+    tune_failed: Any = None
+    numbers = count()
+    with ExitStack() as stack:
+        with suppress(ImportError):
+            from ray.air.execution._internal.actor_manager import RayActorManager
+
+            tune_failed = getattr(RayActorManager, _FAILED, None)
+            stack.enter_context(_changed(RayActorManager, **{_FAILED: failed}))
+        numbered = {"generate_id": lambda: f"{next(numbers):08}"}
+        stack.enter_context(_changed(Trial, **numbered, **{_FIRST_RESULT: first_result}))
         yield
 
 
@@ -294,10 +267,8 @@ def cluster_schema() -> dict[str, Any]:
     """Returns the JSON Schema of the cluster launcher's files, which Ray does not export."""
     import ray.autoscaler
 
-    schema: dict[str, Any] = json.loads(
-        (Path(ray.autoscaler.__file__).parent / "ray-schema.json").read_text()
-    )
-    return schema
+    file = Path(ray.autoscaler.__file__).with_name("ray-schema.json")
+    return dict(json.loads(file.read_text()))
 
 
 def prepare_cluster(config: dict[str, Any]) -> dict[str, Any]:
@@ -307,8 +278,7 @@ def prepare_cluster(config: dict[str, Any]) -> dict[str, Any]:
     """
     from ray.autoscaler._private.util import prepare_config
 
-    prepared: dict[str, Any] = prepare_config(config)
-    return prepared
+    return dict(prepare_config(config))
 
 
 def validate_cluster(config: dict[str, Any]) -> None:
@@ -341,24 +311,19 @@ def autoscaler_news() -> list[str]:
     from ray._private import worker
 
     folder = getattr(getattr(worker, "_global_node", None), "get_logs_dir_path", lambda: "")()
-    told: dict[str, None] = {}
-    for line in _end_of(Path(folder, "monitor.log")):
-        if said := _NO_NODE.search(line):
-            told.pop(said[0], None)
-            told[said[0]] = None
-    running = [line for line in _end_of(Path(folder, "monitor.out")) if line.strip()]
-    return [*list(told)[-3:], *(line[-200:].strip() for line in running[-3:])]
+    told: dict[str, list[str]] = {"monitor.log": [], "monitor.out": []}
+    for name in told:
+        with suppress(OSError):
+            end = Path(folder, name).read_bytes()[-100_000:].decode(errors="replace")
+            told[name] = _COLOUR.sub("", end).splitlines()
+    failures = [found[0] for line in told["monitor.log"] if (found := _NO_NODE.search(line))]
+    last = list(dict.fromkeys(reversed(failures)))[:3]  # each once
+    running = [line for line in told["monitor.out"] if line.strip()]
+    return [*reversed(last), *(line[-200:].strip() for line in running[-3:])]
 
 
 _NO_NODE = re.compile(r"Failed to launch .*|failed to install ray.*|Ray installation failed.*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def _end_of(file: Path) -> list[str]:
-    try:
-        return _COLOUR.sub("", file.read_bytes()[-100_000:].decode(errors="replace")).splitlines()
-    except OSError:
-        return []
 
 
 def nodes_and_types() -> list[tuple[str, Mapping[str, float]]]:

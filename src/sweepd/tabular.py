@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,8 @@ class Table:
     table as it is.
 
     arrow: the same as a `pyarrow.Table`. notes: what to know of the rows, in sentences. damaged:
-    files of the store that were skipped, and why.
+    files of the store that were skipped, and why. shown: what people see in place of the plain
+    rows, as lines of text, or as columns and rows.
 
     >>> found = Table(table_of(["model", "d"], [{"model": "linear", "d": 8}]))
     >>> found
@@ -39,31 +40,23 @@ class Table:
         self,
         arrow: pa.Table,
         notes: Sequence[str] = (),
-        damaged: Iterable[str] = (),
-        text: str | None = None,
-        shown: Callable[[], tuple[Sequence[str], Sequence[Row]]] | None = None,
+        damaged: Sequence[object] = (),
+        shown: str | tuple[Sequence[str], Sequence[Row]] | None = None,
     ) -> None:
-        """text or shown: what people see in place of the plain rows, as lines of text, or as
-        columns and rows."""
-        self.arrow = arrow
-        self.notes = tuple(notes)
-        self.damaged = tuple(damaged)
-        self._text, self._shown = text, shown
+        self.arrow, self.notes, self.damaged = arrow, tuple(notes), tuple(map(str, damaged))
+        self._shown = shown or (self.columns, arrow.slice(0, MOST_SHOWN).to_pylist())
 
     @property
     def columns(self) -> list[str]:
-        names: list[str] = self.arrow.column_names
-        return names
+        return list(self.arrow.column_names)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """All rows, each a dict by column."""
-        rows: list[dict[str, Any]] = self.arrow.to_pylist()
-        return rows
+        return list(self.arrow.to_pylist())
 
     def __len__(self) -> int:
-        rows: int = self.arrow.num_rows
-        return rows
+        return int(self.arrow.num_rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
@@ -85,51 +78,37 @@ class Table:
         """Returns the rows as a polars DataFrame. Needs the package polars."""
         import polars
 
-        frame = polars.from_arrow(self.arrow)
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return polars.DataFrame(self.arrow)
 
     def __repr__(self) -> str:
-        if self._text is not None:
-            return self._text
-        lines, _ = listing(*self._for_people())
-        return lines + self._rest()
+        if isinstance(self._shown, str):
+            return self._shown
+        columns, rows = self._shown
+        return listing(columns, rows[:MOST_SHOWN])[0] + self._rest()
 
     def _repr_html_(self) -> str:
-        if self._text is not None:
-            return f"<pre>{escape(self._text)}</pre>{_paragraphs(self.notes)}"
-        columns, rows = self._for_people()
-        sides = {
-            name: "left" if any(isinstance(row.get(name), str) for row in rows) else "right"
-            for name in columns
-        }
-
-        def line(tag: str, texts: Mapping[str, str]) -> str:
-            cells = (
-                f'<{tag} style="text-align:{side}">{escape(texts[name])}</{tag}>'
-                for name, side in sides.items()
-            )
-            return f"<tr>{''.join(cells)}</tr>"
-
-        head = line("th", {name: name for name in columns})
-        body = "".join(line("td", {name: cell(row.get(name)) for name in columns}) for row in rows)
-        table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-        return table + _paragraphs((*self.notes, self._rest()))
-
-    def _for_people(self) -> tuple[Sequence[str], Sequence[Row]]:
-        """Returns the columns and the first rows that people see."""
-        if self._shown is None:
-            return self.columns, self.arrow.slice(0, MOST_SHOWN).to_pylist()
-        columns, rows = self._shown()
-        return columns, rows[:MOST_SHOWN]
+        notes = [*self.notes]
+        if isinstance(self._shown, str):
+            table = f"<pre>{escape(self._shown)}</pre>"
+        else:
+            columns, rows = self._shown[0], self._shown[1][:MOST_SHOWN]
+            notes += filter(None, [self._rest()])
+            lines = [("th", {name: name for name in columns})]
+            lines += [("td", {name: cell(row.get(name)) for name in columns}) for row in rows]
+            texts = {name for name in columns for row in rows if isinstance(row.get(name), str)}
+            table = ""
+            for tag, line in lines:
+                row = ""
+                for name, text in line.items():
+                    side = "left" if name in texts else "right"
+                    row += f'<{tag} style="text-align:{side}">{escape(text)}</{tag}>'
+                table += f"<thead><tr>{row}</tr></thead>" if tag == "th" else f"<tr>{row}</tr>"
+            table = f"<table>{table}</table>"
+        return table + "".join(f"<p>{escape(note)}</p>" for note in notes)
 
     def _rest(self) -> str:
         more = len(self) - MOST_SHOWN
         return f"\n… and {more} more rows" if more > 0 else ""
-
-
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "".join(f"<p>{escape(text)}</p>" for text in texts if text)
 
 
 def table_of(columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:

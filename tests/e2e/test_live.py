@@ -163,5 +163,5 @@ def test_nothing_but_the_user_gets_in(ended: Ended) -> None:
 
 
 def test_ray_starts_no_more_than_it_needs(ended: Ended) -> None:
-    spared = ("dashboard.py", "log_monitor.py", "monitor.py")  # ray_private.starting_little
+    spared = ("dashboard.py", "log_monitor.py", "monitor.py")  # ray_private.starting
     assert "raylet" in ended.commands and not any(name in ended.commands for name in spared)

@@ -101,11 +101,7 @@ def start_ray(address: str | None) -> None:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        with (
-            ray_private.keeping_sigterm(),
-            ray_private.starting_little(),
-            ray_private.in_their_own_groups(),
-        ):
+        with ray_private.starting():
             ray.init(**where, **quiet)
     except Exception as error:  # Ray raises bare ones too, such as when a process starts too slowly
         what = f"no Ray to join at {address}" if address else "Ray did not start"
@@ -260,7 +256,7 @@ def run(
         listener.preparing("starting workers, which import torch")
         watched = contextlib.nullcontext() if placement.ray else _watched(listener.lost_ray)
         silent = contextlib.redirect_stdout(None)  # there Ray prints pages about a lost node
-        with watched, silent, ray_private.numbering_trials(), ray_private.bearing_losses():
+        with watched, silent, ray_private.running():
             tuner.fit()
     if failure := end.failure:
         waiting = store.spilled()

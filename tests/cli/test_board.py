@@ -14,6 +14,7 @@ from fake_store import planned
 from hypothesis import given
 from hypothesis import strategies as st
 from looped import loop
+from rich.console import Console
 
 from sweepd.cli.board import RUNNING, Board, TrialState, amount, drawn, line, maps
 from sweepd.grid.options import Goal
@@ -40,6 +41,14 @@ BOARD = of(ROWS)
 
 def board(states: dict[tuple[int, int, int], TrialState], **more: Any) -> Board:
     return replace(BOARD, states={IDS[at]: state for at, state in states.items()}, **more)
+
+
+def shown(found: Board, width: int = 79, interrupt: str = "") -> list[str]:
+    """The lines of the board on a terminal that is wider."""
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(drawn(found, width, interrupt))
+    return [text.rstrip() for text in printed.get().splitlines()]
 
 
 def marks(found: Board) -> dict[tuple[Any, int], str]:
@@ -128,7 +137,7 @@ def test_nothing_passes_its_end_and_every_line_fits(
     if told.left:
         assert 0 <= told.left[0] <= told.left[1]
     room = max(width, 40)
-    assert max(map(len, drawn(here, room, "Ctrl-C").plain.splitlines())) <= room
+    assert max(map(len, shown(here, room, "Ctrl-C"))) <= room
 
 
 def test_time_left_is_a_range_and_begins_as_the_forecast() -> None:
@@ -162,7 +171,7 @@ def picture() -> Board:
 
 def test_the_picture() -> None:
     name = IDS[6, 16, 0][:8]
-    assert drawn(picture(), 79, "Ctrl-C ends it").plain.splitlines() == [
+    assert shown(picture(), 79, "Ctrl-C ends it") == [
         "sweep s: acc > 0.9, median of seeds",
         "━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌ 47% · 2 of ~5 trials · 3.8e+07 of ~8e+07 FLOPs",
         "1.3 trials/min · 2 min left",
@@ -182,22 +191,20 @@ def test_the_picture() -> None:
 
 def test_unknown_flops_are_left_out_and_the_share_is_that_of_trials() -> None:
     free = of([{**row, "train_flops": 0.0} for row in ROWS]).spots
-    lines = drawn(replace(picture(), spots=free, expected=None), 79, "").plain.splitlines()
+    lines = shown(replace(picture(), spots=free, expected=None))
     assert lines[1] == "━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌ 33% · 2 of ≤6 trials · 1.3 trials/min · 3 min left"
-    fast = drawn(replace(picture(), seconds=1.0), 79, "").plain
-    assert "120 trials/min" in fast.splitlines()[2]
+    assert "120 trials/min" in shown(replace(picture(), seconds=1.0))[2]
 
 
 def test_before_the_first_step_it_says_what_it_waits_for() -> None:
-    told = drawn(board({}, waiting="starting Ray"), 79, "").plain
-    assert told.splitlines()[1] == "starting Ray …"
+    assert shown(board({}, waiting="starting Ray"))[1] == "starting Ray …"
     assert line(board({}, waiting="starting Ray")) == "0/8 done; starting Ray"
 
 
 def test_maps_stand_side_by_side_where_there_is_room() -> None:
     here = of([planned(4, 8, model=f"model{i}", steps=10) for i in range(4)])
     for width, at_once in ((30, 2), (80, 4)):
-        titles = [x for x in drawn(here, width, "").plain.splitlines() if "lis model" in x]
+        titles = [x for x in shown(here, width) if "lis model" in x]
         assert [title.count("lis") for title in titles] == [at_once] * (4 // at_once)
 
 
@@ -219,7 +226,7 @@ def test_the_rows_of_a_loop_are_what_its_grid_minimises() -> None:
     assert marks(found) == {
         (4, 2): "passed", (8, 2): "passes", (4, 3): "untried", (8, 3): "failed",
     }  # fmt: skip
-    text = str(drawn(found, 80, ""))
+    text = "\n".join(shown(found))
     assert "hidden    2    3" in text and "     4    ✓    ·" in text
     assert "hidden down, size across" in text and "as a smaller hidden does" in text
     assert "years" not in line(replace(found, estimate=(1.0, inf), seconds=0.5))

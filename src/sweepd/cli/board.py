@@ -7,14 +7,16 @@ any width.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import zip_longest
 from math import inf
-from typing import Any, Literal, Self
+from typing import Any, Self
 
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
 from rich.text import Text
 
 from sweepd.grid.options import Goal, PassRule
@@ -23,13 +25,26 @@ from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
 from sweepd.store.schema import PLAN
 
-MapMark = Literal[
-    "untried", "running", "passed", "failed", "stopped", "error", "open", "fails", "passes"
-]
-"""What a place of the map says. open: its seeds do not decide it yet. fails: it was not tried, but
-a smaller size failed. passes: it was not tried, but a smaller value passed. stopped: a rule stopped
-some of its trials, and nothing is decided. error: some of its trials failed to run, and nothing is
-decided."""
+SIGNS = {
+    "untried": ("·", "dim", "not tried"),
+    "running": ("%", "cyan", "running, so much done"),
+    "passed": ("✓", "green", "passed"),
+    "failed": ("✗", "red", "failed"),
+    "stopped": ("■", "yellow", "stopped by a rule"),
+    "error": ("!", "bold red", "error"),
+    "open": ("○", "yellow", "not decided"),
+    "fails": ("↑", "dim", "fails, as a smaller size does"),
+    "passes": ("↓", "dim", "passes, as a smaller {least} does"),
+}
+"""What a place of the map may say: the sign of each mark, how the sign looks, and what it means.
+stopped, error: this befell some of its trials, and nothing is decided. fails, passes: it was not
+tried."""
+EARLIER = "(in brackets: known before this launch)"
+COLUMN, GAP = 5, 3
+"""The width of a column of a map, and the distance between maps, in characters."""
+MOST_RUNNING = 4
+"""How many running trials a board shows at most."""
+BAR = 20
 RUNNING = "running"
 MOST_ERRORS = 3
 """How many errors a board shows at most, of which the last is the latest."""
@@ -207,39 +222,32 @@ class MapPlace:
     """One place of a map. `share` is the share of their budgets that its running trials have run.
     `earlier` says whether all that the place says was known before this launch."""
 
-    mark: MapMark
+    mark: str
     share: float = 0.0
     earlier: bool = False
 
 
-Map = dict[tuple[Any, int], MapPlace]
-"""The places of one task and model, by the value of what is minimised and the size."""
-
-
-def maps(board: Board) -> dict[tuple[str, str], Map]:
-    """Returns the map of each task and model."""
-    by_pair: dict[tuple[str, str], dict[tuple[Any, int], list[Spot]]] = {}
+def maps(board: Board) -> dict[tuple[str, str], dict[tuple[Any, int], MapPlace]]:
+    """Returns the map of each task and model: its places, by the value of what is minimised and the
+    size."""
+    spots: dict[tuple[str, str], dict[tuple[Any, int], list[Spot]]] = {}
     for spot in board.spots.values():
-        pair = by_pair.setdefault((spot.task, spot.model), defaultdict(list))
+        pair = spots.setdefault((spot.task, spot.model), defaultdict(list))
         pair[spot.value, spot.size].append(spot)
-    return {pair: _map(board, spots) for pair, spots in by_pair.items()}
-
-
-def _map(board: Board, spots: Mapping[tuple[Any, int], Sequence[Spot]]) -> Map:
-    tried = {at: _place(board, members) for at, members in spots.items()}
-    if not board.staircase:
-        return tried
-    # A place that was not tried has the mark that monotonicity gives it, if any.
-    places = dict(tried)
-    for (value, size), place in tried.items():
-        if place.mark != "untried" or value is None:
-            continue
-        marks = {(v, n): other.mark for (v, n), other in tried.items()}
-        if any(m == "failed" and v == value and n < size for (v, n), m in marks.items()):
-            places[value, size] = MapPlace("fails")
-        elif any(m == "passed" and n == size and v < value for (v, n), m in marks.items()):
-            places[value, size] = MapPlace("passes")
-    return places
+    found = {}
+    for of, members in spots.items():
+        tried = {at: _place(board, here) for at, here in members.items()}
+        found[of] = dict(tried)
+        # On a staircase, a place that was not tried has the mark that monotonicity gives it, if
+        # any.
+        for (value, size), place in tried.items() if board.staircase else ():
+            if place.mark == "untried" and value is not None:
+                marks = {at: other.mark for at, other in tried.items()}
+                if any(m == "failed" and v == value and n < size for (v, n), m in marks.items()):
+                    found[of][value, size] = MapPlace("fails")
+                elif any(m == "passed" and n == size and v < value for (v, n), m in marks.items()):
+                    found[of][value, size] = MapPlace("passes")
+    return found
 
 
 def _place(board: Board, spots: Sequence[Spot]) -> MapPlace:
@@ -254,57 +262,36 @@ def _place(board: Board, spots: Sequence[Spot]) -> MapPlace:
     cells: dict[Any, list[Spot]] = defaultdict(list)
     for spot in spots:
         cells[spot.settings].append(spot)
-    passing = [_passes(board, cell) for cell in cells.values()]
-    statuses = Counter(state.status for state in tried)
-    mark: MapMark = "open"
+    # Whether each cell passes by the seeds that count, if they decide it. All count, except for
+    # those in reserve that are not done.
+    passing = set()
+    for cell in cells.values():
+        bounds = []
+        for spot in cell:
+            state = board.state(spot)
+            if state.status in DONE:
+                bounds.append(Outcome(state.status, state.score).bounds(board.goal))
+            elif not spot.in_reserve:
+                bounds.append(Outcome(UNTRIED, state.score).bounds(board.goal))
+        if any(board.state(spot).status in DONE for spot in cell):
+            passing.add(decide(board.goal, board.rule, bounds))
+    statuses = {state.status for state in tried}
+    mark = "open"
     if True in passing:
         mark = "passed"
     elif False in passing:
         mark = "failed"
-    elif statuses["stopped"]:
+    elif "stopped" in statuses:
         mark = "stopped"
-    elif statuses["failed"]:
+    elif "failed" in statuses:
         mark = "error"
     return MapPlace(mark, earlier=all(state.earlier for state in tried))
 
 
-def _passes(board: Board, cell: Sequence[Spot]) -> bool | None:
-    """Returns whether a cell passes by the seeds that count, or None while they do not decide it.
-    All seeds count, except for those in reserve that are not done."""
-    bounds = []
-    done = 0
-    for spot in cell:
-        state = board.state(spot)
-        done += state.status in DONE
-        if not spot.in_reserve or state.status in DONE:
-            status = state.status if state.status in DONE else UNTRIED
-            bounds.append(Outcome(status, state.score).bounds(board.goal))
-    return decide(board.goal, board.rule, bounds) if done else None
-
-
-SIGNS: dict[MapMark, tuple[str, str, str]] = {
-    "untried": ("·", "dim", "not tried"),
-    "running": ("%", "cyan", "running, so much done"),
-    "passed": ("✓", "green", "passed"),
-    "failed": ("✗", "red", "failed"),
-    "stopped": ("■", "yellow", "stopped by a rule"),
-    "error": ("!", "bold red", "error"),
-    "open": ("○", "yellow", "not decided"),
-    "fails": ("↑", "dim", "fails, as a smaller size does"),
-    "passes": ("↓", "dim", "passes, as a smaller {least} does"),
-}
-"""The sign of each mark on the map, how the sign looks, and what it means."""
-EARLIER = "(in brackets: known before this launch)"
-COLUMN = 5
-GAP = 3
-MOST_RUNNING = 4
-BAR = 20
-
-
-def drawn(board: Board, width: int, interrupt: str) -> Text:
+def drawn(board: Board, width: int, interrupt: str) -> RenderableType:
     """Returns the whole board, in lines that fit the width. interrupt: a sentence on what Ctrl-C
     does. It is empty once the sweep has ended."""
-    lines = [Text(f"sweep {board.sweep}: {board.goal}, {board.rule} of seeds", "bold")]
+    lines: list[Text] = [Text(f"sweep {board.sweep}: {board.goal}, {board.rule} of seeds", "bold")]
     if board.waiting:
         lines.append(Text(f"{board.waiting} …", "cyan"))
     else:
@@ -336,16 +323,10 @@ def drawn(board: Board, width: int, interrupt: str) -> Text:
     if more := len(running[MOST_RUNNING:]):
         lines.append(Text(f"▸ and {more} more", "cyan"))
     lines += [Text(error, "red") for error in board.errors[-MOST_ERRORS:]]
-    lines += [Text(), *_maps(board, width), Text(interrupt, "dim")]
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-    return Text("\n").join(lines if interrupt else lines[:-1])
 
-
-def _maps(board: Board, width: int) -> Iterator[Text]:
-    """Yields the maps side by side, as many as fit, and then what their signs mean."""
-    rows: list[list[list[Text]]] = []
-    used: set[MapMark] = set()
+    # The maps side by side, as many as fit, and then what their signs mean.
+    blocks = []
+    used: set[str] = set()
     known_before = False
     for (task, model), places in maps(board).items():
         # A title, a line of sizes, and a line for each value of what is minimised.
@@ -368,22 +349,7 @@ def _maps(board: Board, width: int) -> Iterator[Text]:
                     elif place.earlier:
                         sign, style = f"({sign})", f"dim {style}"
                 block[-1].append(sign.rjust(COLUMN), style)
-        room = max(len(f"{task} {model}"), stub + COLUMN * len(sizes))
-        for line in block:
-            line.pad_right(room - line.cell_len)
-        if not rows or sum(one[0].cell_len + GAP for one in rows[-1]) + room > width:
-            rows.append([])
-        rows[-1].append(block)
-    for row in rows:
-        for lines in zip_longest(*row):
-            texts = [
-                line or Text(" " * block[0].cell_len)
-                for line, block in zip(lines, row, strict=True)
-            ]
-            joined = Text(" " * GAP).join(texts)
-            joined.rstrip()
-            yield joined
-        yield Text()
+        blocks.append(Text("\n").join([*block, Text()]))
     least = board.minimized or "value"
     legend = [f"{board.minimized} down, size across" if board.minimized else "size across"]
     legend += [
@@ -391,8 +357,13 @@ def _maps(board: Board, width: int) -> Iterator[Text]:
         for mark, (sign, _, means) in SIGNS.items()
         if mark in used
     ]
-    for text in in_lines([*legend, *([EARLIER] if known_before else [])], width):
-        yield Text(text, "dim")
+    legend += [EARLIER] if known_before else []
+    below = [Text(text, "dim") for text in in_lines(legend, width)]
+    below += [Text(interrupt, "dim")] if interrupt else []
+    for text in (*lines, *blocks, *below):
+        text.no_wrap, text.overflow = True, "ellipsis"
+    maps_beside = Columns(blocks, padding=(0, GAP))
+    return Constrain(Group(*lines, Text(), maps_beside, *below), width)
 
 
 def line(board: Board) -> str:

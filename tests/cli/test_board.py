@@ -212,7 +212,7 @@ def test_one_line_where_there_is_no_terminal() -> None:
     name = IDS[6, 16, 0][:8]
     assert line(picture()) == (
         "2/~5 done after 2 min, about 2 min left; running: "
-        f"{name} lis standard n=6 d=16 seed=0 step 37/100 acc 0.40"
+        f"{name} lis standard n=6 d=16 seed=0 step 37/100, acc 0.40"
     )
 
 

@@ -170,9 +170,8 @@ class Board:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much this launch has done, and how much it is likely to do in all. `flops_in_all` is 0
-    where some trials do not state theirs. `left` has the least and the most seconds that are left,
-    or is None while nobody can tell."""
+    """How much this launch has done, and is likely to do in all. `flops_in_all` is 0 where some
+    trials do not state theirs. `left`: the least and the most seconds that are left, if known."""
 
     trials: int
     trials_in_all: int
@@ -315,8 +314,7 @@ def drawn(board: Board, width: int, interrupt: str) -> RenderableType:
         lines += map(Text, in_lines(parts, width, " · "))
     running = board.running()
     for spot, state in running[:MOST_RUNNING]:
-        score = "" if state.score is None else f", {board.goal.metric} {state.score:.2f}"
-        end = f" {_step(spot, state)}{score}"
+        end = f" {_step(board, spot, state)}"
         label = Text(f"▸ {board.label(spot.id)}", "cyan")
         label.truncate(width - len(end), overflow="ellipsis")
         lines.append(label.append(end))
@@ -374,18 +372,15 @@ def line(board: Board) -> str:
         text += f" after {duration(board.seconds)}"
     if found.left is not None and found.trials < found.trials_in_all:
         text += f", about {_span(found.left)} left"
-    running = [
-        f"{board.label(spot.id)} {_step(spot, state)}"
-        + ("" if state.score is None else f" {board.goal.metric} {state.score:.2f}")
-        for spot, state in board.running()
-    ]
+    running = [f"{board.label(one.id)} {_step(board, one, at)}" for one, at in board.running()]
     now = board.waiting or (f"running: {'; '.join(running)}" if running else "")
     return f"{text}; {now}" if now else text
 
 
-def _step(spot: Spot, state: TrialState) -> str:
-    """Returns the step that a trial is at, and of how many if that is known."""
-    return f"step {state.step}" + (f"/{spot.steps}" if spot.steps else "")
+def _step(board: Board, spot: Spot, state: TrialState) -> str:
+    """Returns the step that a trial is at, of how many, and its score, where these are known."""
+    score = "" if state.score is None else f", {board.goal.metric} {state.score:.2f}"
+    return f"step {state.step}{f'/{spot.steps}' if spot.steps else ''}{score}"
 
 
 def _span(seconds: tuple[float, float]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -188,18 +187,16 @@ def compare(
         print(says)
         emit([name for name in numbers[0] if name != "kind"], numbers)
         print()
+    # A line for each claim, and below it what would decide it and the rows on which it rests.
     tones: dict[str, Tone] = {"supported": "sure", "contradicted": "warning"}
-
-    def claim_lines() -> Iterator[StyledLine]:
-        """Yields a line for each claim, below it what would decide it, and the rows it rests on."""
-        for row in rows:
-            if row["kind"] == "claim":
-                status = f"{row['status']}: "
-                yield [(status, tones.get(row["status"], "open")), (row["claim"], "title")]
-                if row["decides"]:
-                    yield [(f"  to decide it: {row['decides']}", "quiet")]
-            else:
-                elsewhere = "" if row["settings"] == "claim" else f" ({row['settings']})"
-                yield [(f"  {row['side']}{elsewhere}: {row['row']}", "plain")]
-
-    show(claim_lines())
+    lines: list[StyledLine] = []
+    for row in rows:
+        if row["kind"] == "claim":
+            status = row["status"]
+            lines.append([(f"{status}: ", tones.get(status, "open")), (row["claim"], "title")])
+            if row["decides"]:
+                lines.append([(f"  to decide it: {row['decides']}", "quiet")])
+        else:
+            elsewhere = "" if row["settings"] == "claim" else f" ({row['settings']})"
+            lines.append([(f"  {row['side']}{elsewhere}: {row['row']}", "plain")])
+    show(lines)

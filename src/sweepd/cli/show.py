@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -57,16 +58,20 @@ def show(
 
 
 def _rows(record: TrialRecord, other: TrialRecord | None, repeat: str) -> Iterator[Row]:
-    """Yields all that is known of a trial as flat rows. `against` has the other trial's value."""
+    """Yields all that is known of a trial. `against` has the other trial's value."""
     from sweepd.trial.record import changed_code
 
     def parts(of: TrialRecord) -> dict[tuple[str, str], Any]:
-        trial: dict[str, Any] = {"id": of.id, "sweep": of.sweep, "status": of.status}
-        trial |= {"code": of.code, "seed": of.seed}
-        trial |= {"lengths": of.lengths} if of.lengths else {}
+        about = ["id", "sweep", "status", "code", "seed", *(["lengths"] if of.lengths else [])]
+        trial: dict[str, Any] = {name: getattr(of, name) for name in about}
         checks = {f"step {row['step']}": row["acc"] for row in of.checks()}
-        groups = {"trial": {**trial, **of.outcome}, **of.settings, "check": checks}
-        groups |= {"source": of.sources, "grid": {"": of.grid}}
+        groups = {
+            "trial": {**trial, **of.outcome},
+            **of.settings,
+            "check": checks,
+            "source": of.sources,
+        }
+        groups["grid"] = {"": of.grid}
         return {
             (part, name): value for part, group in groups.items() for name, value in group.items()
         }
@@ -100,10 +105,10 @@ def _show(record: TrialRecord, repeat: str) -> None:
         shown += [] if shown[-1] is checks[-1] else [checks[-1]]
         emit(("step", "loss", *scores, "lr", "seconds"), shown)
     for name, text in record.sources.items():
-        if "\0" in text:
-            print(f"\n{name} is binary")
-            continue
-        print(f"\n{name}\n" + "\n".join(f"  {line}" for line in text.splitlines()))
+        binary = "\0" in text
+        print(
+            f"\n{name} is binary" if binary else f"\n{name}\n{textwrap.indent(text.rstrip(), '  ')}"
+        )
     changed = f"; changed since: {', '.join(record.changed)}" if record.changed else ""
     print(f"\ncode {record.code}{changed}")
     print(f"to run it again in another results folder:\n{repeat}")
@@ -125,15 +130,11 @@ def _show_difference(record: TrialRecord, other: TrialRecord) -> None:
         if value != was[name]
     ]
     emit(("field", mine, theirs), rows)
-    if code := list(changed_code(record, other)):
-        print("\n" + "\n".join(code))
-    else:
-        print("\nthe code is the same")
+    print("\n" + ("\n".join(changed_code(record, other)) or "the code is the same"))
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Returns numbers as a line of at most WIDTH bars. Each bar is the mean of about as many
-    numbers."""
+    """Returns numbers as at most WIDTH bars, each the mean of about as many numbers."""
     count = min(WIDTH, len(values))
     cuts = [len(values) * i // count for i in range(count + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]

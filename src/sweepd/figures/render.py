@@ -13,7 +13,6 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.metadata import version
@@ -98,8 +97,7 @@ def specified(draw: Draw, look: Look, title: str) -> dict[str, Any]:
 
 def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
     """Returns a page with this body, which is HTML, as UTF-8. Where an element has `data-figure`,
-    the page draws the figure of that name in `data["figures"]`.
-    """
+    the page draws the figure of that name in `data["figures"]`."""
     html, style, script = (
         (files("sweepd.figures") / name).read_text(encoding="utf-8")
         for name in ("page.html", "page.css", "page.js")
@@ -108,7 +106,14 @@ def page(title: str, body: str, data: Mapping[str, Any]) -> bytes:
     def hashed(content: str) -> str:
         return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
-    scripts = [_vega(), script]
+    # Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make and depends only on
+    # vl-convert's version.
+    cached_as = f"page-scripts/vl-convert-{version('vl-convert-python')}"
+    if (vega := recall(cached_as)) is None:
+        bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
+        vega = bundle.replace("</script", "<\\/script").encode()
+        keep(cached_as, vega)
+    scripts = [vega.decode(), script]
     filled = Template(html).substitute(
         title=escape(title),
         scripts=" ".join(map(hashed, scripts)),
@@ -163,16 +168,3 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], caption: st
 def commands(lines: Sequence[str]) -> str:
     """Returns HTML with commands that a reader can copy."""
     return f"<pre><code>{escape(chr(10).join(lines))}</code></pre>"
-
-
-@cache
-def _vega() -> str:
-    """Returns Vega, Vega-Lite and Vega-Embed in one script, which takes seconds to make and depends
-    only on vl-convert's version."""
-    cached_as = f"page-scripts/vl-convert-{version('vl-convert-python')}"
-    if cached := recall(cached_as):
-        return cached.decode()
-    script = vl_convert.javascript_bundle()  # type: ignore[call-arg]
-    script = script.replace("</script", "<\\/script")
-    keep(cached_as, script.encode())
-    return script

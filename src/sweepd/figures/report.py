@@ -5,7 +5,7 @@ how to repeat them."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -69,7 +69,33 @@ class Report:
         """Returns the page. A part that has no answer says why. Raises NothingToDraw if there are
         no least values at all."""
         least, views = self.asked.least, self.asked.views
-        figures, missing = self._figures()
+
+        # The specifications of the figures, and why others are missing. `curve` is that of the
+        # learning curves of one cell.
+        figures: dict[str, Any] = {}
+        missing = {}
+        for name, kind in KINDS.items():
+            try:
+                if name == "curves" and (trials := len(self.asked.curves)) > MOST_CURVES:
+                    raise NothingToDraw(f"{trials} curves are too many for one figure")
+                figures[name] = specified(kind.draw(self.asked), ON_SCREEN, kind.shows)
+            except SweepdError as error:
+                missing[name] = str(error)
+        draw = partial(one_cell, least.score)
+        figures["curve"] = specified(draw, ON_SCREEN, "Learning curves of one cell")
+
+        # Of each cell that has learning curves, what it is in words, and the curves of its trials.
+        curves: dict[str, Any] = {}
+        for row in least.answer.cells:
+            lines = []
+            for trial in self.asked.trials.get(row["cell"], ()):
+                if curve := self.asked.curves.get(trial["id"]):
+                    scores = [float(f"{score:.4g}") for _, score in curve]
+                    lines.append([trial["id"], trial["seed"], [step for step, _ in curve], scores])
+            if lines:
+                where = f"{row['model']} on {row['task']}, {least.where(row)}"
+                told = f"{where}, {least.expression} = {row['value']:g}"
+                curves[str(row["cell"])] = {"told": told, "trials": lines}
 
         def laws() -> str:
             return table(*rows_for_people(self.asked.laws.answer), self.asked.texts["fit"])
@@ -114,44 +140,10 @@ class Report:
             f'<nav aria-label="Parts of this page">{" ".join(links)}</nav>',
             *parts,
         ]
-        return page(self.name, "\n".join(body), {"figures": figures, "curves": self._curves(least)})
-
-    def _figures(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Returns the specifications of the figures by kind, and by kind the reason why others are
-        missing. The figure `curve`, of the learning curves of one cell, is added to the former."""
-        figures: dict[str, Any] = {}
-        missing = {}
-        for name, kind in KINDS.items():
-            try:
-                if name == "curves" and (trials := len(self.asked.curves)) > MOST_CURVES:
-                    raise NothingToDraw(f"{trials} curves are too many for one figure")
-                figures[name] = specified(kind.draw(self.asked), ON_SCREEN, kind.shows)
-            except SweepdError as error:
-                missing[name] = str(error)
-        draw = partial(one_cell, self.asked.least.score)
-        figures["curve"] = specified(draw, ON_SCREEN, "Learning curves of one cell")
-        return figures, missing
-
-    def _curves(self, least: Asked) -> dict[str, Any]:
-        """Returns, for each cell that has learning curves, a description of it in words and the
-        curves of its trials."""
-        curves: dict[str, Any] = {}
-        for row in least.answer.cells:
-            trials = []
-            for trial in self.asked.trials.get(row["cell"], ()):
-                if curve := self.asked.curves.get(trial["id"]):
-                    scores = [float(f"{score:.4g}") for _, score in curve]
-                    steps = [step for step, _ in curve]
-                    trials.append([trial["id"], trial["seed"], steps, scores])
-            if trials:
-                where = f"{row['model']} on {row['task']}, {least.where(row)}"
-                told = f"{where}, {least.expression} = {row['value']:g}"
-                curves[str(row["cell"])] = {"told": told, "trials": trials}
-        return curves
+        return page(self.name, "\n".join(body), {"figures": figures, "curves": curves})
 
     def _repeating(self) -> str:
-        """Returns HTML with the commands that made the results, each as it was typed, and with
-        those that ask for the results."""
+        """Returns the commands that made the results, and those that ask for them."""
         lines = []
         for record in self.launches:
             if record.get("commit"):
@@ -168,8 +160,8 @@ class Report:
 
 
 def _answer(asked: Asked, text: str) -> str:
-    """Returns HTML with the question, what each model needs at each size, what is uncertain about
-    that, and all rows. text: the question as it is asked on the command line."""
+    """Returns the question, what each model needs at each size, what is uncertain about that, and
+    all rows. text: the question as it is asked on the command line."""
     goal = f"{asked.answer.goal}" if asked.answer.goal else "the condition holds"
     parts = [f"<p>Which is the least {escape(asked.name)} with {escape(goal)}?</p>"]
     for problem, rows in asked.problems(asked.answer.rows).items():
@@ -183,26 +175,17 @@ def _answer(asked: Asked, text: str) -> str:
             ]
             items += f"<li>{escape(model)}: {escape(', '.join(needs))}</li>"
         parts.append(f'<div class="answer"><p>{escape(problem)}</p><ul>{items}</ul></div>')
-    parts += [f'<p class="caveat">{escape(caveat)}</p>' for caveat in _caveats(asked)]
 
-    columns, for_people = rows_for_people(asked.answer)
-    columns.insert(columns.index("failed with") + 1, "holds_to")
-    parts.append(table(columns, for_people, caption=text))
-    parts += [f'<p class="quiet">{escape(note)}</p>' for note in asked.answer.notes]
-    return "".join(parts)
-
-
-def _caveats(asked: Asked) -> Iterator[str]:
-    """Yields a text for each kind of doubt about the answer. It names the rows that it is about."""
-    rows = asked.answer.rows
-    unknown = [row for row in rows if row["holds_to"] is None]
-    some = "none" if len(unknown) == len(rows) else f"{len(rows) - len(unknown)}"
+    # For each kind of doubt about the answer, the rows that it is about.
+    every = asked.answer.rows
+    unknown = [row for row in every if row["holds_to"] is None]
+    some = "none" if len(unknown) == len(every) else f"{len(every) - len(unknown)}"
     doubts: dict[str, Sequence[Row]] = {
-        f"A fail says how hard a width was tried. In {some} of the {len(rows)} rows a forecast "
+        f"A fail says how hard a width was tried. In {some} of the {len(every)} rows a forecast "
         "says that it goes on failing. A row marked * has none: longer training may lower its "
         "value. ": unknown,
-        "Cells contradict each other: ": [r for r in rows if r["verdict"] == "not monotone"],
-        "The evaluation error holds the threshold: ": [row for row in rows if row["close"]],
+        "Cells contradict each other: ": [r for r in every if r["verdict"] == "not monotone"],
+        "The evaluation error holds the threshold: ": [row for row in every if row["close"]],
     }
     for doubt, members in doubts.items():
         names = []
@@ -212,19 +195,22 @@ def _caveats(asked: Asked) -> Iterator[str]:
         if more := len(members[MOST_NAMED:]):
             names.append(f"and {more} more")
         if members:
-            yield f"{doubt}{'; '.join(names)}."
+            parts.append(f'<p class="caveat">{escape(doubt)}{escape("; ".join(names))}.</p>')
+
+    columns, for_people = rows_for_people(asked.answer)
+    columns.insert(columns.index("failed with") + 1, "holds_to")
+    parts.append(table(columns, for_people, caption=text))
+    parts += [f'<p class="quiet">{escape(note)}</p>' for note in asked.answer.notes]
+    return "".join(parts)
 
 
 # The runs themselves
 
 
 def _failures(views: Views) -> str:
-    """Returns HTML with the trials that failed, their errors, and the commands that show their
-    logs."""
+    """Returns the trials that failed, their errors, and the commands that show their logs."""
     shown = ("id", "task", "model", "size", "d", "seed", "error")
-    failed = views.sql(
-        f"SELECT COLUMNS('^({'|'.join(shown)})$') FROM trials WHERE status = 'failed' ORDER BY id"
-    )
+    failed = views.sql("SELECT * FROM trials WHERE status = 'failed' ORDER BY id")
     if not failed.rows:
         return "<p>No trial has failed.</p>"
     columns = [name for name in shown if name in failed.columns]
@@ -242,7 +228,7 @@ def _failures(views: Views) -> str:
 
 
 def _cost(views: Views) -> str:
-    """Returns HTML with the cost of the trials of each task and model."""
+    """Returns the cost of the trials of each task and model."""
     counts = ", ".join(f"count(*) FILTER (status = '{name}') AS {name}" for name in STATUSES)
     costs = views.sql(
         f"SELECT coalesce(task, 'all') AS task, model, count(*) AS trials, {counts}, "
@@ -255,8 +241,7 @@ def _cost(views: Views) -> str:
 
 
 def _origin(launches: Sequence[Mapping[str, Any]], grids: Mapping[str, str]) -> str:
-    """Returns HTML with the commit, versions, host and command line of each launch, and with the
-    grids."""
+    """Returns where each launch came from, and the grids."""
     parts = []
     for number, record in enumerate(launches, 1):
         versions = {"python": record.get("python"), **(record.get("versions") or {})}
@@ -270,12 +255,10 @@ def _origin(launches: Sequence[Mapping[str, Any]], grids: Mapping[str, str]) -> 
         }
         if "damaged" in record:
             facts = {"damaged": str(record["damaged"])}
-        sweep = escape(str(record.get("sweep", "")))
-        parts.append(f"<h3>Launch {number} of {sweep}</h3>")
+        parts.append(f"<h3>Launch {number} of {escape(str(record.get('sweep', '')))}</h3>")
         terms = (f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in facts.items())
         parts.append(f"<dl>{''.join(terms)}</dl>")
     for name, grid in grids.items():
-        parts.append(
-            f"<details><summary>The grid of {escape(name)}</summary>{commands([grid])}</details>"
-        )
+        summary = f"<summary>The grid of {escape(name)}</summary>"
+        parts.append(f"<details>{summary}{commands([grid])}</details>")
     return "".join(parts)

@@ -17,9 +17,9 @@ from looped import loop
 from rich.console import Console
 
 from sweepd.cli.board import RUNNING, Board, TrialState, amount, drawn, line, maps
-from sweepd.grid.options import Goal
 from sweepd.listing import Row
 from sweepd.statuses import DONE, STATUSES
+from sweepd.store.sweeps import SweepInfo
 
 ROWS = [
     {**planned(n, d, seed, steps=100), "train_flops": 1e6 * d}
@@ -33,7 +33,7 @@ IDS = {(row["size"], row["d"], row["seed"]): row["id"] for row in ROWS}
 def of(
     rows: Sequence[Row], reserve: tuple[int, ...] = (), least: str = "d", goal: str = "acc > 0.9"
 ) -> Board:
-    return Board.of(rows, reserve, least, sweep="s", goal=Goal.parse(goal), rule="median")
+    return Board.of("s", SweepInfo(goal=goal, extra_seeds=reserve, minimized=least), rows)
 
 
 BOARD = of(ROWS)

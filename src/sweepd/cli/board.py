@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from rich.columns import Columns
 from rich.console import Group, RenderableType
@@ -20,10 +20,11 @@ from rich.constrain import Constrain
 from rich.text import Text
 
 from sweepd.grid.options import Goal, PassRule
-from sweepd.listing import SHORT_ID, duration, in_lines
+from sweepd.listing import SHORT_ID, Row, duration, in_lines
 from sweepd.search.seeds import Outcome, decide
 from sweepd.statuses import DONE, UNTRIED
 from sweepd.store.schema import PLAN
+from sweepd.store.sweeps import SweepInfo
 
 SIGNS = {
     "untried": ("·", "dim", "not tried"),
@@ -117,16 +118,9 @@ class Board:
     """The texts of the latest errors."""
 
     @classmethod
-    def of(
-        cls,
-        rows: Iterable[Mapping[str, Any]],
-        extra_seeds: Iterable[int],
-        minimized: str,
-        **about: Any,
-    ) -> Self:
-        """Returns the board of a plan of which nothing has run. extra_seeds: those that only some
-        cells get. about: the sweep's name, goal, pass rule and whether it is a staircase."""
-        extra = frozenset(extra_seeds)
+    def of(cls, sweep: str, info: SweepInfo, rows: Iterable[Row]) -> Self:
+        """Returns the board of a sweep of which nothing has run. rows: those of its plan."""
+        extra = {*info.extra_seeds, *info.fresh_seeds}
         spots: dict[str, Spot] = {}
         values: dict[tuple[str, str], dict[str, set[Any]]] = {}
         for row in rows:
@@ -139,7 +133,7 @@ class Board:
                 row["task"],
                 row["model"],
                 row["size"],
-                dict(settings).get(minimized),
+                dict(settings).get(info.minimized),
                 row["seed"],
                 settings,
                 steps=int(row.get("steps") or 0),
@@ -150,7 +144,9 @@ class Board:
             pair: frozenset(name for name, found in seen.items() if len(found) > 1)
             for pair, seen in values.items()
         }
-        return cls(spots=spots, varying=varying, minimized=minimized, **about)
+        goal, rule = Goal.parse(info.goal), cast(PassRule, info.pass_rule)
+        staircase = info.search == "staircase"
+        return cls(sweep, goal, rule, spots, varying, info.minimized, staircase)
 
     def label(self, trial: str) -> str:
         """Returns what to call a trial: the first digits of its id, its task and model, the

@@ -20,7 +20,6 @@ from sweepd.cli.board import MOST_ERRORS, RUNNING, Board, TrialState, amount, dr
 from sweepd.cli.output import command, say
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure
-from sweepd.grid.options import Goal
 from sweepd.listing import duration
 from sweepd.statuses import DONE
 from sweepd.store.names import attempt_number
@@ -58,17 +57,13 @@ class Progress:
     """
 
     def __init__(self, search: Search, expected: Estimate, address: str, go_on: str) -> None:
+        from sweepd.run.driver import sweep_info
+
         grid, self.address, self.go_on = search.plan.grid, address, go_on
         self.expected, self.metric = expected, grid.goal.metric
         bill = expected.expected
-        self.planned = Board.of(
-            search.plan.rows(),
-            {*grid.seeds[grid.first_seeds :], *grid.fresh_seeds},
-            search.plan.minimized,
-            sweep=grid.name,
-            goal=grid.goal,
-            rule=grid.pass_rule,
-            staircase=grid.search_name == "staircase",
+        self.planned = replace(
+            Board.of(grid.name, sweep_info(search.plan), search.plan.rows()),
             expected=None if expected.is_exact else (bill.trials, bill.train_flops or 0.0),
             estimate=(bill.seconds_low, bill.seconds_high),
         )
@@ -97,7 +92,7 @@ class Progress:
             get_renderable=lambda: drawn(
                 self.board(),
                 console.width - 1,
-                "; ".join(filter(None, (self.cost, self.interrupt))),
+                "; ".join(filter(None, [self.cost, self.interrupt])),
             ),
             refresh_per_second=REFRESHES,
             vertical_overflow="crop",
@@ -157,11 +152,11 @@ class Progress:
         step = report.get("step") or self.states.get(trial.id, TrialState()).step
         with self.guard:
             self.states[trial.id] = TrialState(status, step, report.get(self.metric))
-        known = [name for name in trial.metrics if name != "chain_acc"]
-        known = [name for name in known if report.get(name) is not None]
-        scores = "".join(f", {name} {report[name]:.3g}" for name in known[:MOST_SCORES])
-        if len(known) > MOST_SCORES:
-            scores += f", and {len(known) - MOST_SCORES} more"
+        known = {name: report.get(name) for name in trial.metrics if name != "chain_acc"}
+        told = [f", {name} {score:.3g}" for name, score in known.items() if score is not None]
+        scores = "".join(told[:MOST_SCORES])
+        if more := len(told[MOST_SCORES:]):
+            scores += f", and {more} more"
         why = f": {report['error'].splitlines()[0]}" if report["error"] else ""
         ending = f"{self.label(trial)}: {status}{scores}{why}"
         if status == "failed":
@@ -170,20 +165,15 @@ class Progress:
                 self.errors = [*self.errors, ending][-MOST_ERRORS:]
         if not self.live:
             found = amount(self.board())
-            about = "" if self.expected.is_exact else "~"
-            counter = (
-                f"[{found.trials:{len(str(found.trials_in_all))}}/{about}{found.trials_in_all}]"
-            )
-            self._say(f"{counter} {ending}")
+            in_all = f"{'' if self.expected.is_exact else '~'}{found.trials_in_all}"
+            self._say(f"[{found.trials:{len(in_all.lstrip('~'))}}/{in_all}] {ending}")
         if self.tracking:
             self.tracking.ended(trial, report)
 
     def lost_ray(self, reason: str) -> NoReturn:
         """Ends the process at once, because Python's own way out would wait for Ray."""
-        self.leave(
-            f"sweepd: {reason}; `{self.go_on}` continues from the last checkpoints",
-            EnvironmentFailure.exit_code,
-        )
+        told = f"sweepd: {reason}; `{self.go_on}` continues from the last checkpoints"
+        self.leave(told, EnvironmentFailure.exit_code)
 
     def leave(self, text: str, exit_code: int) -> NoReturn:
         """Ends the process at once, with the terminal as it was before."""
@@ -194,8 +184,6 @@ class Progress:
         os._exit(exit_code)
 
     def label(self, trial: Trial) -> str:
-        """Returns a trial's name: its id's first digits, its task, its model, and the fields that
-        differ in this sweep."""
         return self.planned.label(trial.id)
 
     def _say(self, text: str) -> None:
@@ -223,18 +211,16 @@ def watched(address: str, sweep: str | None) -> None:
     from rich.live import Live
 
     try:
-        said = False
-        while True:
-            found = Store.find(address)
-            names = found.sweeps() if found else []
-            if found and (sweep in names if sweep else names):
-                store = found
+        for look in count():
+            store = Store.find(address)
+            names = store.sweeps() if store else []
+            if store and (sweep in names if sweep else names):
                 break
-            if not said:
+            if not look:
                 what = f"sweep {sweep}{closest(sweep, names)}" if sweep else "a sweep"
                 say(f"waiting for the launch of {what} in {address}; Ctrl-C ends this")
-                said = True
             time.sleep(WATCH_SECONDS)
+        assert store is not None
         view = cache(partial(View, store))
         if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             console = Console()
@@ -304,15 +290,8 @@ class View:
         plan = self.store.read_plans([self.sweep]).table
         if self.planned is None or info != self.info or not plan.equals(self.plan):
             self.info, self.plan = info, plan
-            self.planned = Board.of(
-                (row for batch in plan.to_batches(BATCH) for row in batch.to_pylist()),
-                {*info.extra_seeds, *info.fresh_seeds},
-                info.minimized,
-                sweep=self.sweep,
-                goal=Goal.parse(info.goal),
-                rule=info.pass_rule,
-                staircase=info.search == "staircase",
-            )
+            rows = (row for batch in plan.to_batches(BATCH) for row in batch.to_pylist())
+            self.planned = Board.of(self.sweep, info, rows)
         standing, _ = standings(self.store, self.sweep, plan, info.metrics)
         launches = [made for made in self.store.launches() if made.get("sweep") == self.sweep]
         latest: Mapping[str, Any] = launches[-1] if launches else {}

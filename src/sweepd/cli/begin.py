@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -262,38 +262,37 @@ def _list(entries: Sequence[Entry], form: Form) -> None:
     their defaults below it."""
     from sweepd.grid.registry import REQUIRED
 
-    rows = [
-        {
-            **vars(entry),
-            "parameters": {
-                field: "required" if p.default is REQUIRED else p.default
-                for field, p in entry.parameters.items()
-            },
-            "source": str(entry.source),
+    defaults = {
+        entry.name: {
+            field: "required" if p.default is REQUIRED else p.default
+            for field, p in entry.parameters.items()
         }
         for entry in entries
-    ]
+    }
     if form != "table":
-        rows = [{**row, "parameters": json.dumps(row["parameters"])} for row in rows]
+        rows = [
+            {**vars(one), "parameters": json.dumps(defaults[one.name]), "source": str(one.source)}
+            for one in entries
+        ]
         emit(("name", "summary", "parameters", "source", "family"), rows, form)
         return
-    margin = 4 + max(len(row["name"]) for row in rows)
+    margin = 4 + max(map(len, defaults))
     room = (width() or PROSE) - margin
     lines: list[StyledLine] = []
     for family, members in groupby(
-        sorted(rows, key=itemgetter("family", "name")), key=itemgetter("family")
+        sorted(entries, key=attrgetter("family", "name")), key=attrgetter("family")
     ):
         lines += [[], [(family, "title")]]
-        for row in members:
-            shown = [
-                f"{field}: {value if isinstance(value, str) else json.dumps(value)}"
-                for field, value in row["parameters"].items()
-            ]
-            begin = f"  {row['name']}"
-            for text in in_lines(row["summary"].split(), room, " "):
+        for entry in members:
+            begin = f"  {entry.name}"
+            for text in in_lines(entry.summary.split(), room, " "):
                 lines.append([(f"{begin:{margin}}{text}", "plain")])
                 begin = ""
             # No line ends between a field and its value.
+            shown = [
+                f"{field}: {value if isinstance(value, str) else json.dumps(value)}"
+                for field, value in defaults[entry.name].items()
+            ]
             for text in in_lines([f"{one}," for one in shown[:-1]] + shown[-1:], room, " "):
                 lines.append([(" " * margin + text, "quiet")])
     show(lines[1:])

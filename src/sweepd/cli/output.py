@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 Form = Literal["table", "json", "csv"]
 NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """What the system says where a file, but no path, cannot be written."""
-MOST_NAMED = 8
-"""How many columns are named at most, where a table leaves some out."""
-
 STYLES: dict[Tone, str] = {
     "plain": "",
     "title": "bold",
@@ -143,8 +140,7 @@ def confirmed(question: str, yes: bool) -> bool:
 
 
 def say_left_out(damaged: Iterable[Damaged], notes: Iterable[str] = ()) -> None:
-    """Prints the notes on what an answer does not show, and names the damaged files that were
-    skipped. These are left where they are."""
+    """Prints notes on what an answer does not show, and the damaged files that were skipped."""
     for note in notes:
         say(note)
     for file in damaged:
@@ -172,12 +168,7 @@ def emit(columns: Sequence[str], rows: Sequence[Row], form: Form = "table") -> N
             text, left_out = listing(columns, rows, width())
             print(text)
             if left_out:
-                named = ", ".join(left_out[:MOST_NAMED])
-                more = len(left_out) - MOST_NAMED
-                say(
-                    f"left out, as the terminal is too narrow: {named}"
-                    + (f" and {more} more" if more > 0 else "")
-                )
+                say(f"left out, as the terminal is too narrow: {', '.join(left_out)}")
 
 
 def show(lines: Iterable[StyledLine]) -> None:
@@ -196,11 +187,8 @@ def show(lines: Iterable[StyledLine]) -> None:
 
 def width() -> int | None:
     """Returns how many characters a line may have: as many as the terminal has, or None where the
-    output goes into a file or to a program.
-
-    Programs that use readline set $COLUMNS for all that they start, so it says nothing off a
-    terminal.
-    """
+    output goes into a file or to a program."""
+    # Off a terminal $COLUMNS says nothing: programs that use readline set it for all they start.
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -274,7 +274,6 @@ def _say_given_up(search: Search) -> None:
 
 
 def _span(bill: Bill) -> str:
-    """Returns how long it takes, as text for people."""
     if math.isinf(bill.seconds_high):
         return "an unknown time (no trial like these has ended here)"
     return f"{duration(bill.seconds_low)} to {duration(bill.seconds_high)}"
@@ -328,7 +327,6 @@ def _place(cluster: Path | None, results: str | None) -> tuple[Cluster, str]:
 def _planned(
     grid: Grid, site: Cluster, store: Store | None, accept_code: bool, aim: Aim
 ) -> Planned:
-    """Returns the plan of a grid beside what is stored, and prints what is odd about it."""
     from sweepd.run.launching import per_trial, planned
 
     made = planned(grid, store, codes="all" if accept_code else "accepted", aim=aim)
@@ -341,9 +339,8 @@ def _planned(
 def _estimate(
     grid: Grid, site: Cluster, address: str, accept_code: bool, probe: bool = False
 ) -> Estimate:
-    """Returns what is left of a grid that is not to be run now, its times judged by a probe if one
-    is wanted. Where the store cannot be reached from here nothing counts as done, since a plan
-    needs neither network nor credentials."""
+    """Returns what is left of a grid that is not to be run now. Where the store cannot be reached
+    from here nothing counts as done, since a plan needs neither network nor credentials."""
     from sweepd.query.precision import precision_notes
     from sweepd.run.launching import estimate, per_trial
     from sweepd.run.probe import probed
@@ -362,8 +359,7 @@ def _estimate(
 
 
 def _show(expected: Estimate, cluster: Path | None) -> None:
-    """Prints an estimate for people: what is left of the grid, then of the staircase, then of
-    settling."""
+    """Prints what is left of the grid, then of the staircase, then of settling."""
     from sweepd.run.launching import BILLS, SETTLING
 
     print(
@@ -377,16 +373,10 @@ def _show(expected: Estimate, cluster: Path | None) -> None:
         bill = expected.bill(name)
         kind, _, end = name.partition("_")
         shown = f"{kind}: {end}" if end else f"staircase: {name}"
-        share = f"{bill.train_flops / whole:.1%}" if whole and bill.train_flops else None
-        rows.append(
-            {
-                "search": name if name == "grid" else shown,
-                "to_run": round(bill.trials),
-                "train_flops": bill.train_flops or None,
-                "share": share,
-                "time": _span(bill),
-            }
-        )
+        flops = bill.train_flops or None
+        share = f"{flops / whole:.1%}" if whole and flops else None
+        row = {"search": name if name == "grid" else shown, "to_run": round(bill.trials)}
+        rows.append({**row, "train_flops": flops, "share": share, "time": _span(bill)})
     emit(list(rows[0]), rows)
     if cluster:
         say(f"on {cluster}: {expected.slots} at once{_dollars(expected)}")

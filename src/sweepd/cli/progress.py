@@ -267,7 +267,7 @@ class View:
     """One sweep, shown again and again from what its store says.
 
     Its plan is put together when it is first seen, and again if a launch has changed it. Everything
-    else is read anew for each board while the sweep runs. What cannot be read is left out.
+    else is read anew for each board. What cannot be read is left out.
     """
 
     def __init__(self, store: Store, sweep: str) -> None:
@@ -278,14 +278,10 @@ class View:
         self.first = 0
         """The first attempt that the board counts: that of the launch that was last seen to run.
         Where none was, all attempts count."""
-        self.over: Board | None = None
-        """The board after the last launch."""
 
     def board(self, running: Collection[str]) -> Board:
         """Returns how the sweep stands now. running: the sweeps that a driver runs."""
         runs = self.sweep in running
-        if self.over and not runs:
-            return self.over
         info = self.store.load_sweep(self.sweep)
         plan = self.store.read_plans([self.sweep]).table
         if self.planned is None or info != self.info or not plan.equals(self.plan):
@@ -320,15 +316,13 @@ class View:
                 began = datetime.fromisoformat(latest["started"])
                 seconds = (datetime.now(UTC) - began).total_seconds()
         here = any(not state.earlier for state in states.values())
-        board = replace(
+        return replace(
             self.planned,
             states=states,
             errors=errors[-MOST_ERRORS:],
             seconds=seconds,
             waiting="starting Ray and its workers" if runs and not here else "",
         )
-        self.over = None if runs else board
-        return board
 
 
 def standings(

@@ -137,22 +137,35 @@ def test_a_file_that_another_module_shadows(tmp_path: Path) -> None:
         find_model("three/mine.py:Mine", tmp_path)
 
 
-def test_a_package_of_helpers_that_another_one_shadows(tmp_path: Path) -> None:
+ADDS_A_FOLDER = "import os, sys\nsys.path.append(os.path.dirname(__file__) + '/lib_f')\n"
+
+
+def test_a_package_of_helpers_that_another_one_shadows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two folders with a package of one name: the second file would run the first one's."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
     for folder, width in (("one", 7), ("two", 8)):
         write(tmp_path, f"{folder}/aids_c/__init__.py", "")
         write(tmp_path, f"{folder}/aids_c/gain.py", "from aids_c.inner import WIDTH")
         write(tmp_path, f"{folder}/aids_c/inner.py", f"WIDTH = {width}")
         write(tmp_path, f"{folder}/plain.py", f"from aids_d.gain import WIDTH\n{MODEL}")
         write(tmp_path, f"{folder}/aids_d/gain.py", f"WIDTH = {width}")
+        asks = f"import importlib\nimportlib.import_module('aids_e')\n{MODEL}"
+        write(tmp_path, f"{folder}/asks.py", asks)
+        write(tmp_path, f"{folder}/aids_e.py", f"WIDTH = {width}")
+        write(tmp_path, f"{folder}/adds.py", f"{ADDS_A_FOLDER}import aids_f\n{MODEL}")
+        write(tmp_path, f"{folder}/lib_f/aids_f.py", f"WIDTH = {width}")
         text = "from aids_c.gain import WIDTH\n" + MODEL.replace("= 3", "= WIDTH")
         write(tmp_path, f"{folder}/mine.py", text)
     assert find_model("one/mine.py:Mine", tmp_path)(d=8).window == 7  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=r"`import aids_c[.a-z]*` would not read .*rename"):
         find_model("two/mine.py:Mine", tmp_path)
-    find_model("one/plain.py:Mine", tmp_path)  # a folder without __init__.py is a package, too
-    with pytest.raises(UserError, match=r"`import aids_d.gain` would not read .*rename"):
-        find_model("two/plain.py:Mine", tmp_path)
+    # A folder without __init__.py is a package, too.
+    for name, helper in (("plain", "aids_d.gain"), ("asks", "aids_e"), ("adds", "aids_f")):
+        find_model(f"one/{name}.py:Mine", tmp_path)
+        with pytest.raises(UserError, match=rf"`import {helper}` would not read .*rename"):
+            find_model(f"two/{name}.py:Mine", tmp_path)
 
 
 @pytest.mark.parametrize(

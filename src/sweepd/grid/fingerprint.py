@@ -241,7 +241,7 @@ def _shown(path: Path, base: Path) -> str:
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Yields (level, module, names) of each import that runs, so none that is for type checkers
-    alone. `from ..a import b` is (2, "a", ("b",))."""
+    alone. `from ..a import b` is (2, "a", ("b",)), and `import_module("a")` is (0, "a", ())."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         match waiting.pop(0):
@@ -253,6 +253,13 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str, tuple[str, ...]]]:
                 ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")) as node
             ):
                 waiting += node.orelse
+            case ast.Call(
+                ast.Name("import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                [ast.Constant(str() as module), *_],
+            ) as node if module:
+                name = module.lstrip(".")
+                yield len(module) - len(name), name, ()
+                waiting += ast.iter_child_nodes(node)
             case node:
                 waiting += ast.iter_child_nodes(node)
 

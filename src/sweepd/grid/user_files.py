@@ -188,8 +188,10 @@ def _load(where: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
+    before = {*sys.path}
     try:
         spec.loader.exec_module(module)
+        _look_into(path, [folder for folder in sys.path if folder not in before])
     except BaseException:
         del sys.modules[name]
         raise
@@ -271,12 +273,26 @@ def _find_neighbours(path: Path) -> None:
             if found and found.origin and not found.origin.startswith(str(path.parent)):
                 other, is_there = found.origin, "installed"
         if other is None or (Path(other).is_file() and not file.samefile(other)):
-            raise UserError(
-                f"{path}: `import {name}` would not read {file}, or libraries would: another "
-                f"module of this name is {is_there} ({other or 'built in'}); rename the file or "
-                "its folder"
-            )
+            raise _mistaken(path, name, file, is_there, other)
         _neighbours[first] = str(path.parent)
+
+
+def _look_into(path: Path, folders: list[str]) -> None:
+    """Raises UserError where one of these folders, which a user's file has added to Python's path,
+    has a module of a name that another of the user's modules has taken."""
+    for name, loaded in list(sys.modules.items()) if folders else ():
+        other = getattr(loaded, "__file__", None)
+        if other and "." not in name and is_own_file(other):
+            there = PathFinder.find_spec(name, folders)
+            if there and there.origin and not Path(there.origin).samefile(other):
+                raise _mistaken(path, name, Path(there.origin), "loaded already", other)
+
+
+def _mistaken(path: Path, name: str, file: Path, is_there: str, other: str | None) -> UserError:
+    return UserError(
+        f"{path}: `import {name}` would not read {file}, or libraries would: another module of "
+        f"this name is {is_there} ({other or 'built in'}); rename the file or its folder"
+    )
 
 
 @contextmanager

@@ -48,9 +48,9 @@ def fill(address: str, name: str, made: Plan, rows: int, scores: Scores) -> None
             }
             for trial in made.trials
         ]
-        _put(store._trials, TRIALS.table(ended))
+        _put(store.trials, TRIALS.table(ended))
         for table in waves([trial.id for trial in made.trials], rows, rng):
-            _put(store._metrics, table)
+            _put(store.metrics, table)
     date(Path(address), LONG_AGO)  # nothing is kept of files that were just written
 
 

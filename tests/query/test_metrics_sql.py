@@ -282,7 +282,7 @@ def test_an_object_store_is_asked_for_parts(s3: Proxy, bucket: str) -> None:
         parts.append(length)
         return read_part(folder, name, start, length)
 
-    [file] = store._folder.files("metrics")
+    [file] = store.folder.files("metrics")
     with patch.object(ObjectFolder, "read_part", counted):
         one = f"SELECT count(*) AS n, sum(loss) AS s FROM metrics WHERE id = '{7:020x}'"
         answer = found.sql(one)

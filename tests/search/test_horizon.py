@@ -358,9 +358,9 @@ def test_only_cells_that_decide_are_trained_for_longer(seed: int) -> None:
 def test_what_is_not_given_up_is_trained_up_to_the_largest_budget(seed: int) -> None:
     patient, hasty = planned("staircase", "settle.give_up=false"), planned("staircase")
     ledger, ended, last = drive(lambda: search_of(patient), truth(seed))
-    assert last.given_up() == 0
+    assert last.trained_on(give_up=False) == 0
     before, fewer, gave_up = drive(lambda: search_of(hasty), truth(seed))
-    assert (len(ended) > len(fewer)) == (gave_up.given_up() > 0)
+    assert (len(ended) > len(fewer)) == (gave_up.trained_on(give_up=False) > 0)
     at_first = answers(hasty, before)
     for size, (_, mark) in answers(patient, ledger).items():
         if mark.kind == "moving" and mark.last_doubling and not mark.last_doubling.close:

@@ -52,9 +52,9 @@ def test_the_store_of_this_version_is_complete_and_read(
     store = Store.open(str(tmp_path / "store"))
     statuses = set(store.read_trials().table["status"].to_pylist())
     assert statuses >= {"completed", "diverged", "failed", "interrupted"}
-    kinds = {file.name.partition("/")[0] for file in store._folder.files()}
+    kinds = {file.name.partition("/")[0] for file in store.folder.files()}
     assert kinds >= {"trials", "metrics", "sweeps", "launches", "checkpoints", "logs"}
-    assert any(file.name.endswith(".keep.pt") for file in store._folder.files("checkpoints"))
+    assert any(file.name.endswith(".keep.pt") for file in store.folder.files("checkpoints"))
     assert str(tmp_path) not in "".join(
         path.read_text("latin1") for path in tmp_path.rglob("*") if path.is_file()
     )

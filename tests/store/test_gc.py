@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from sweepd.cli import application
 from sweepd.errors import EnvironmentFailure
+from sweepd.store import garbage
 from sweepd.store.store import Store, SweepInfo
 
 DRIVER = """
@@ -58,21 +59,21 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         store.put_checkpoint(trunk, KEPT.format(id), bytes(1000))
         store.put_checkpoint(trunk, OWN.format(id), bytes(100))
     store.put_checkpoint("t1", "mine.pt", b"")
-    store._folder.put("metrics/.aside-left", b"half")
+    store.folder.put("metrics/.aside-left", b"half")
     store.append_log("aa", "a word\n")
     store.flush_logs()
     return store
 
 
 def left(store: Store) -> set[str]:
-    files = store._folder.files()
+    files = store.folder.files()
     return {file.name for file in files if file.name.startswith("checkpoints/")}
 
 
 def test_what_is_garbage_and_what_is_not(store: Store) -> None:
     trials, metrics = (read().table for read in (store.read_trials, store.read_metrics))
-    before = {file.name for file in store._folder.files()}
-    found = store.garbage(0)
+    before = {file.name for file in store.folder.files()}
+    found = garbage.find(store, 0)
     kinds = {kind: {one.name for one in found if one.kind == kind} for kind in dict.fromkeys(
         one.kind for one in found)}  # fmt: skip
     assert {kind: len(names) for kind, names in kinds.items()} == {
@@ -89,13 +90,13 @@ def test_what_is_garbage_and_what_is_not(store: Store) -> None:
     assert "checkpoints/t1/000000500-ac.pt" in kinds["kept"]  # it was stopped: it may train on
     assert sum(one.size for one in found if one.kind == "kept") > 5 * 1000 + 100
 
-    assert set(store.delete(found, 0)) == set(found)
+    assert set(garbage.delete(store, found, 0)) == set(found)
     assert left(store) == {
         f"checkpoints/t1/{name}" for name in ("000000500-ab.pt", "000000500-unknown.pt", "mine.pt")
     }
-    gone = before - {file.name for file in store._folder.files()}
+    gone = before - {file.name for file in store.folder.files()}
     assert gone == {one.name for one in found if one.kind != "leftover"}
-    assert store._folder.asides() == [] and store.garbage(0) == []
+    assert store.folder.asides() == [] and garbage.find(store, 0) == []
     again = Store.open(store.address)
     assert again.read_trials().table.sort_by("attempt").equals(trials.sort_by("attempt"))
     assert again.read_metrics().table.num_rows == metrics.num_rows
@@ -108,12 +109,12 @@ def test_what_a_sweep_may_still_train_for_longer_is_left(store: Store, on_demand
     them or a grid."""
     longer = {**plan_row("a-longer", "t1"), "steps": 800, "on_demand": on_demand}
     store.save_sweep("settles", "", SweepInfo(goal="acc > 0.9"), [longer])
-    kept = {one.name for one in store.garbage(0) if one.kind == "kept"}
+    kept = {one.name for one in garbage.find(store, 0) if one.kind == "kept"}
     assert not any(".keep." in name and name.startswith("checkpoints/t1/") for name in kept)
 
 
 def test_what_a_running_driver_may_use_is_left(store: Store) -> None:
-    found = store.garbage(0)
+    found = garbage.find(store, 0)
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER, store.address],
         stdin=subprocess.PIPE,
@@ -121,24 +122,24 @@ def test_what_a_running_driver_may_use_is_left(store: Store) -> None:
         text=True,
     ) as driver:
         assert driver.stdout and driver.stdout.readline() == "True\n"
-        assert not any("t2" in one.name for one in store.garbage(0))
-        deleted = store.delete(found, 0)  # which had been found before it started
+        assert not any("t2" in one.name for one in garbage.find(store, 0))
+        deleted = garbage.delete(store, found, 0)  # which had been found before it started
         assert deleted and not any("t2" in one.name for one in deleted)
-        store._folder.put("sweeps/running/plan.parquet", b"damaged")
+        store.folder.put("sweeps/running/plan.parquet", b"damaged")
         with pytest.raises(EnvironmentFailure, match=r"plan\.parquet: damaged, and its sweep runs"):
-            store.garbage(0)
+            garbage.find(store, 0)
         driver.kill()
 
 
 def test_young_files_are_left_and_one_gc_runs_at_a_time(store: Store) -> None:
-    assert store.garbage(3600) == []
+    assert garbage.find(store, 3600) == []
     other = Store.open(store.address)
-    assert other._locks.acquire(["gc"]) == {"gc"}
+    assert other.locks.acquire(["gc"]) == {"gc"}
     if store.address.startswith("s3"):
         with pytest.raises(EnvironmentFailure, match="another gc is running"):
-            store.garbage(0)
-    other._locks.release(["gc"])
-    assert store.garbage(0)
+            garbage.find(store, 0)
+    other.locks.release(["gc"])
+    assert garbage.find(store, 0)
 
 
 def gc(store: Store, *arguments: str, exits: int = 0) -> Result:

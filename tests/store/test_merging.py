@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fake_store import planned
 from hypothesis import given, settings
@@ -22,7 +24,7 @@ from questions import SIZE_FIELDS
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.query.answers import ask
 from sweepd.statuses import RAN
-from sweepd.store import tables
+from sweepd.store import garbage, merging, tables
 from sweepd.store.endings import counting
 from sweepd.store.storage import Damaged, digest
 from sweepd.store.store import Store, SweepInfo
@@ -77,7 +79,7 @@ def launched(store: Store, where: str, launches: Any) -> Store:
 def merged(ours: Store, theirs: Store, **renamed: str) -> tuple[Counter[str], list[Damaged]]:
     damaged: list[Damaged] = []
     brought: Counter[str] = Counter()
-    for step in ours.merge(theirs, renamed, damaged):
+    for step in merging.merge(ours, theirs, renamed, damaged):
         brought[step.kind] += step.count
     return brought, damaged
 
@@ -85,7 +87,8 @@ def merged(ours: Store, theirs: Store, **renamed: str) -> tuple[Counter[str], li
 def rows(store: Store) -> tuple[Counter[Any], Counter[Any]]:
     """Endings and rows of metrics, without the numbers of their attempts; as they lie, so that what
     is there twice counts twice."""
-    ended = store._trials._find(None, whole=True).tables
+    names = [f"trials/{file.name}" for file in store.folder.files("trials")]
+    ended = [pq.read_table(pa.BufferReader(store.folder.read(name))) for name in names]
     lying = store.live_metrics().table.to_pylist()
     return (
         Counter((r["id"], r["host"], r["status"]) for t in ended for r in t.to_pylist()),
@@ -119,7 +122,7 @@ def test_nothing_is_lost_or_doubled_and_answers_stay(
         created = {name: theirs.load_sweep(name).created for name in theirs.sweeps()}
         created |= {name: ours.load_sweep(name).created for name in ours.sweeps()}
 
-        for _ in islice(ours.merge(theirs, {}, []), cut):
+        for _ in islice(merging.merge(ours, theirs, {}, []), cut):
             pass  # and is killed
         merged(ours, theirs)
 
@@ -157,7 +160,7 @@ ONE = [("first", [Attempt(0, "completed"), Attempt(1, "interrupted")])]
 
 
 def metrics_files(store: Store) -> set[str]:
-    return {file.name for file in store._folder.files("metrics")}
+    return {file.name for file in store.folder.files("metrics")}
 
 
 def test_files_are_copied_as_they_are(pair: tuple[Store, Store], tmp_path: Path) -> None:
@@ -180,7 +183,7 @@ def test_files_are_copied_as_they_are(pair: tuple[Store, Store], tmp_path: Path)
 
 def test_two_launches_of_one_number_are_refused(pair: tuple[Store, Store]) -> None:
     for store in pair:
-        store._folder.put("launches/17.json", store.address.encode())
+        store.folder.put("launches/17.json", store.address.encode())
     with pytest.raises(EnvironmentFailure, match=r"launch 17 of .*ours is another one"):
         merged(*pair)
 
@@ -193,8 +196,8 @@ def test_a_replaced_file_that_has_no_digest_in_its_name_hides_none_of_ours(
     for store, trial in ((ours, "a"), (theirs, "b")):
         store.write_metrics([{"id": trial, "attempt": 0, "step": 1}])
         [name] = metrics_files(store)
-        store._folder.put("metrics/mine.parquet", store._folder.read(f"metrics/{name}"))
-        store._folder.delete([f"metrics/{name}"])
+        store.folder.put("metrics/mine.parquet", store.folder.read(f"metrics/{name}"))
+        store.folder.delete([f"metrics/{name}"])
     theirs.write_metrics([{"id": "c", "attempt": 0, "step": 1}])
     theirs.compact()
     merged(ours, theirs)
@@ -212,17 +215,17 @@ def test_rows_that_a_damaged_large_file_of_ours_held_are_brought(
             store.write_metrics([{"id": trial, "attempt": 0, "step": 1, "loss": 0.5}])
     originals = metrics_files(theirs)
     ours.compact()
-    ours.delete(ours.garbage(0), 0)
+    garbage.delete(ours, garbage.find(ours, 0), 0)
     [large] = metrics_files(ours)
-    data = bytearray(ours._folder.read(f"metrics/{large}"))
+    data = bytearray(ours.folder.read(f"metrics/{large}"))
     data[9] ^= 1
-    ours._folder.put(f"metrics/{large}", bytes(data))
+    ours.folder.put(f"metrics/{large}", bytes(data))
     with pytest.raises(EnvironmentFailure, match="doctor --deep"):
         ours.read_metrics(["a" * 9, "b" * 9])
     _, damaged = merged(ours, theirs)
-    assert [one.path for one in damaged] == [ours._folder.where(f"metrics/{large}")]
+    assert [one.path for one in damaged] == [ours.folder.where(f"metrics/{large}")]
     assert set(originals) < set(metrics_files(ours))
-    ours._folder.delete([f"metrics/{large}"])
+    ours.folder.delete([f"metrics/{large}"])
     assert sorted(ours.read_metrics().table["id"].to_pylist()) == ["a" * 9, "b" * 9]
 
 
@@ -244,7 +247,7 @@ def filled(store: Store) -> Store:
 
 def test_what_is_damaged_is_named_and_skipped(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
-    folder = filled(theirs)._folder
+    folder = filled(theirs).folder
     theirs.save_sweep("second", "name: second", INFO, SWEEPS["second"])
     broken = [
         next(f"{below}/{file.name}" for file in folder.files(below) if "/" not in file.name)
@@ -325,7 +328,7 @@ def test_logs_come_once_and_go_on(pair: tuple[Store, Store]) -> None:
     theirs.append_log("t", "one\ntwo\n")
     merged(ours, theirs)
     theirs.append_log("t", "three\n")
-    theirs._folder.put("logs/t/000001.log", b"four\n")
+    theirs.folder.put("logs/t/000001.log", b"four\n")
     merged(ours, theirs)
     assert sorted(ours.read_log("t").split()) == ["four", "one", "three", "two"]
     ours.append_log("t", "mine\n")
@@ -366,7 +369,7 @@ def test_a_laptop_and_an_object_store(place: str, tmp_path: Path) -> None:
 
 def everything(store: Store) -> Any:
     """All that counts, wherever it lies."""
-    folder = store._folder
+    folder = store.folder
     same = [
         (file.name, digest(folder.read(file.name)))
         for file in folder.files()

@@ -17,7 +17,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -35,7 +34,6 @@ from sweepd.store.schema import (
     UTC_TIME,
     Layout,
     column,
-    whole_numbers,
 )
 
 AXES = ("n", "success", "decay", "schedule")
@@ -270,10 +268,6 @@ def test_what_a_type_cannot_hold_is_refused(kind: pa.DataType) -> None:
     for value in REFUSED[kind]:
         with pytest.raises((TypeError, ValueError, OverflowError)):
             column([None, value], kind)
-
-
-def test_whole_numbers_of_numpy_are_a_column() -> None:
-    assert whole_numbers(np.arange(5, dtype=np.int32)).equals(pa.array(range(5), INT))
 
 
 WRITES = """

@@ -37,7 +37,7 @@ def store(place: str) -> Store:
 
 
 def names(store: Store, below: str = "") -> list[str]:
-    return [file.name for file in store._folder.files(below)]
+    return [file.name for file in store.folder.files(below)]
 
 
 def python(code: str, *arguments: str) -> subprocess.Popen[str]:
@@ -55,7 +55,7 @@ def test_create_makes_what_is_missing_and_opens_what_is_there(place: str) -> Non
     store = Store.create(place)
     assert store.address == place
     assert names(store) == ["sweepd-store.json"]
-    assert json.loads(store._folder.read("sweepd-store.json")) == {"format": 1}
+    assert json.loads(store.folder.read("sweepd-store.json")) == {"format": 1}
     store.write_trials([{"id": TRIAL, "attempt": 1000}])
     for again in (Store.create(place), Store.open(place), Store.find(place + "/")):
         assert again is not None and again.address == place
@@ -203,14 +203,14 @@ def test_impossible_sweep_names_are_refused(store: Store, name: str) -> None:
 def test_a_sweep_whose_saving_was_cut_off_does_not_exist(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = store._folder.put
+    put = store.folder.put
 
     def cut_off(name: str, data: bytes) -> None:
         if name.endswith("sweep.json"):
             raise EnvironmentFailure("disk full")
         put(name, data)
 
-    monkeypatch.setattr(store._folder, "put", cut_off)
+    monkeypatch.setattr(store.folder, "put", cut_off)
     with pytest.raises(EnvironmentFailure):
         store.save_sweep("x", "", INFO, [plan_row(TRIAL)])
     assert store.sweeps() == []
@@ -234,14 +234,14 @@ def test_damaged_sweeps_are_named_and_hide_no_other(store: Store) -> None:
     for name in ("good", "bad", "worse"):
         store.save_sweep(name, "", INFO, [plan_row(TRIAL)])
     assert store.read_plans().table.num_rows == 3
-    store._folder.put("sweeps/bad/plan.parquet", b"PAR1")
-    store._folder.put("sweeps/worse/sweep.json", b"{")
-    store._folder.delete(["sweeps/worse/plan.parquet"])
+    store.folder.put("sweeps/bad/plan.parquet", b"PAR1")
+    store.folder.put("sweeps/worse/sweep.json", b"{")
+    store.folder.delete(["sweeps/worse/plan.parquet"])
     assert store.sweeps() == ["worse", "good", "bad"]
     read = store.read_plans()
     assert read.table["sweep"].to_pylist() == ["good"]
     assert [damaged.path for damaged in read.damaged] == [
-        store._folder.where(f"sweeps/{name}/plan.parquet") for name in ("worse", "bad")
+        store.folder.where(f"sweeps/{name}/plan.parquet") for name in ("worse", "bad")
     ]
     with pytest.raises(EnvironmentFailure, match=r"worse/sweep\.json is damaged"):
         store.load_sweep("worse")
@@ -260,7 +260,7 @@ def test_launches_are_numbered_in_order(store: Store) -> None:
     first, second = (store.new_launch({"sweep": name}) for name in ("a", "b"))
     assert began - 1 <= first < second <= time.time() * 1e6 + 1
     assert store.launches() == [{"sweep": "a", "number": first}, {"sweep": "b", "number": second}]
-    store._folder.put(f"launches/{2 * second}.json", b"{}")
+    store.folder.put(f"launches/{2 * second}.json", b"{}")
     assert store.new_launch({}) == 2 * second + 1
     assert attempt_number(2 * second + 1, TRIES - 1) < 2**63
 
@@ -268,8 +268,8 @@ def test_launches_are_numbered_in_order(store: Store) -> None:
 @anywhere
 def test_a_damaged_launch_keeps_its_number(store: Store) -> None:
     number = store.new_launch({})
-    store._folder.put(f"launches/{number}.json", b"{")
-    store._folder.put("launches/notes.txt", b"not a launch")
+    store.folder.put(f"launches/{number}.json", b"{")
+    store.folder.put("launches/notes.txt", b"not a launch")
     later = store.new_launch({"sweep": "a"})
     first, second = store.launches()
     assert first["number"] == number and first["damaged"]
@@ -303,9 +303,9 @@ def test_checkpoints_belong_to_a_trunk(store: Store) -> None:
         store.get_checkpoint("t1", "000100-x.pt")
     with pytest.raises(UserError):
         store.put_checkpoint("t1", "../../escape", b"")
-    stored = store._folder.read("checkpoints/t1/000200-x.pt")
+    stored = store.folder.read("checkpoints/t1/000200-x.pt")
     for bad in (b"", stored[:-1], stored[1:], b"\1" + stored[1:]):
-        store._folder.put("checkpoints/t1/000200-x.pt", bad)
+        store.folder.put("checkpoints/t1/000200-x.pt", bad)
         with pytest.raises(ValueError, match="truncated or changed"):
             store.get_checkpoint("t1", "000200-x.pt")
 
@@ -333,12 +333,12 @@ def test_a_store_copied_to_another_kind_of_place_keeps_its_logs(
     store.append_log(TRIAL, "on disk\n")
     there = Store.create(f"s3://{bucket}")
     for name in names(store):
-        there._folder.put(name, store._folder.read(name))
+        there.folder.put(name, store.folder.read(name))
     there.append_log(TRIAL, "in a bucket\n")
     there.flush_logs()
     back = Store.create(str(tmp_path / "back"))
     for name in names(there):
-        back._folder.put(name, there._folder.read(name))
+        back.folder.put(name, there.folder.read(name))
     assert there.read_log(TRIAL) == back.read_log(TRIAL) == "on disk\nin a bucket\n"
     back.append_log(TRIAL, "on disk again\n")
     assert sorted(back.read_log(TRIAL).splitlines()) == ["in a bucket", "on disk", "on disk again"]

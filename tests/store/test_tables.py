@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.local import LocalFolder
-from sweepd.store.parquet import load, to_parquet
+from sweepd.store.parquet import Content, look, to_parquet
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import File
 from sweepd.store.tables import LATE_SECONDS, Read, TableFolder
@@ -216,8 +216,10 @@ def test_without_a_digest_in_the_name_page_checksums_guard_the_values(
         flipped = bytearray(data)
         flipped[start + header + position % (length - 2 * header)] ^= 1 << bit
         Path(name, "foreign.parquet").write_bytes(flipped)
-        read = load(LocalFolder(Path(name)), "foreign.parquet", METRICS)
-        assert not isinstance(read, pa.Table) or read.equals(table)
+        file = File("foreign.parquet", len(data), 0.0, None)
+        folder = Path(name)
+        read = look(LocalFolder(folder.parent), folder.name, file, METRICS, whole=True)
+        assert not isinstance(read, Content) or table.equals(read.table)
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"not parquet at all" * 100])

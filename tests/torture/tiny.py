@@ -19,6 +19,7 @@ import torch
 from sweepd.grid.plan import Plan, plan
 from sweepd.grid.spec import parse_grid
 from sweepd.search.ledger import standing
+from sweepd.store import garbage
 from sweepd.store.store import Store, SweepInfo
 from sweepd.trial import attempt
 from sweepd.trial.attempt import Attempt
@@ -60,7 +61,7 @@ def run(root: Path, told: Path, checkpoint_seconds: float = EVERY_STEP) -> None:
                 running.advance(0.01)
             assert running.status == "completed", running.report()
     store.compact()
-    store.delete([one for one in store.garbage(0) if one.kind != "kept"], 0)
+    garbage.delete(store, [one for one in garbage.find(store, 0) if one.kind != "kept"], 0)
 
 
 def _telling(store: Store, told: Path) -> Store:

@@ -23,6 +23,7 @@ from typing import Any, Self
 from torture import tiny
 from torture.crash import Crash
 
+from sweepd.store import merging
 from sweepd.store.store import Store
 
 
@@ -69,7 +70,7 @@ def _child(order: dict[str, Any], steps: Path) -> None:
     crash.install()
     if "merge" in order:
         store = Store.create(str(root))
-        deque(store.merge(Store.open(order["merge"]), {}, []), maxlen=0)
+        deque(merging.merge(store, Store.open(order["merge"]), {}, []), maxlen=0)
     else:
         tiny.run(root, Path(order["told"]), order.get("checkpoint_seconds", tiny.EVERY_STEP))
     steps.write_text(json.dumps(crash.names))

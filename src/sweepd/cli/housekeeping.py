@@ -34,6 +34,7 @@ def merge(
     A trial that ran to its end in either store has ended afterwards. The same command again brings
     what is new since, and goes on where it was interrupted.
     """
+    from sweepd.store import merging
     from sweepd.store.store import Store
 
     form, renamed = form_of(as_json, as_csv), {}
@@ -49,7 +50,8 @@ def merge(
     if waiting := theirs.spilled():
         say(f"not merged: {waiting} holds what could not be written to {theirs.address} yet")
     brought: Counter[str] = Counter()
-    for step in (ours.lacks if dry_run else ours.merge)(theirs, renamed, damaged):
+    bring = merging.lacks if dry_run else merging.merge
+    for step in bring(ours, theirs, renamed, damaged):
         brought[step.kind] += step.count
     say_left_out(damaged)
     emit(
@@ -79,16 +81,16 @@ def gc(
     This includes the checkpoints that were kept for longer trials: a trial with more steps then
     starts anew. Metrics and endings are never deleted, nor anything that a running sweep may use.
     """
-    from sweepd.store.garbage import KINDS
+    from sweepd.store import garbage
 
     form, store = form_of(as_json, as_csv), stored(results)
     age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", older_than)
     if not age:
         raise UserError(f"--older-than {older_than}: a number and s, m, h or d, e.g. 12h")
     seconds = float(age[1]) * UNITS[age[2]]
-    found = store.garbage(seconds)
+    found = garbage.find(store, seconds)
     rows = []
-    for kind, what in KINDS.items():
+    for kind, what in garbage.KINDS.items():
         sizes = [one.size for one in found if one.kind == kind]
         if sizes:
             rows.append({"kind": kind, "files": len(sizes), "bytes": sum(sizes), "what": what})
@@ -102,5 +104,5 @@ def gc(
         return
     if not confirmed(f"delete {amount}?", yes):
         return
-    deleted = store.delete(found, seconds)
+    deleted = garbage.delete(store, found, seconds)
     say(f"deleted {len(deleted)} files, {sum(one.size for one in deleted) / 2**20:.1f} MiB")

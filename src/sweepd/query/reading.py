@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from sweepd.errors import UserError
@@ -19,7 +18,7 @@ from sweepd.query.metrics import attach
 from sweepd.query.sandbox import lend, sandbox
 from sweepd.query.selection import Selection
 from sweepd.store.endings import parted
-from sweepd.store.schema import METRICS, PLAN, TRIALS, whole_numbers, with_doubles
+from sweepd.store.schema import INT, METRICS, PLAN, TRIALS, column, with_doubles
 from sweepd.store.storage import Damaged
 from sweepd.store.sweeps import SweepInfo
 from sweepd.store.tables import Live, Read
@@ -74,7 +73,7 @@ def filled(selection: Selection, needed: Set[str], seeds: str | None) -> Filled:
     _refuse_two_spellings((*PLAN.fixed, *TRIALS.fixed, *plan_axes, *trial_axes, *own))
 
     con = sandbox()
-    rows = whole_numbers(np.arange(planned.num_rows))
+    rows = column(range(planned.num_rows), INT)
     lend(con, "raw.planned", planned.append_column(PLAN_ROW, rows))
     counting, superseded = parted(ended)
     lend(con, "trials", with_doubles(counting, own))

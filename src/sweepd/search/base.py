@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweepd.grid.options import Staircase
+from sweepd.grid.options import Settle, Staircase
 from sweepd.grid.plan import Plan
-from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial
 from sweepd.search.seeds import CellSeeds, Outcome, Outcomes, cells_of
 from sweepd.search.stairs import Stair, stairs
@@ -107,8 +106,7 @@ class Search(ABC):
         return self.affordable(trial) and trial.id in self.owned and not self.taken(trial)
 
     def affordable(self, trial: Trial) -> bool:
-        """Returns whether the allowance lasts for the trial. It limits only trials that run on
-        demand."""
+        """Returns whether the allowance, which limits trials on demand, lasts for the trial."""
         return not (trial.on_demand and self.allowance.is_spent)
 
     def over(self, trial: Trial) -> bool:
@@ -123,29 +121,21 @@ class Search(ABC):
     def wanted(self) -> list[Trial]:
         """Returns the trials that have not ended and are needed now, whoever runs them."""
 
-    def given_up(self) -> int:
-        """Returns how many cells would be trained on if none were given up (`Settle.give_up`)."""
-        return self._trained_on(give_up=False)
-
-    def too_dear(self) -> int:
-        """Returns how many cells would be trained on if a step might cost anything
-        (`Settle.share`)."""
-        return self._trained_on(share=math.inf)
-
-    def _trained_on(self, **changes: Any) -> int:
+    def trained_on(self, **changes: Any) -> int:
+        """Returns how many cells would be trained on with these options of `Settle` changed, such
+        as `give_up=False`."""
         settle = self.plan.grid.settle
-        if settle is None:
-            return 0
-        other = self.plan.grid.model_copy(update={"written_settle": replace(settle, **changes)})
-        return len({trial.cell for trial in self.longer_by(other)})
+        longer = self.longer_by(replace(settle, **changes)) if settle else ()
+        return len({trial.cell for trial in longer})
 
-    def longer_by(self, grid: Grid) -> list[Trial]:
-        """Returns the trials that would settle the answers, by the options of a grid."""
-        return [
-            trial
-            for stair in self.stairs
-            for trial in stair.settling(grid, self.outcomes, self.abandoned)
-        ]
+    def longer_by(self, settle: Settle) -> list[Trial]:
+        """Returns the trials that would settle the answers, by what all positions say now."""
+        trials: list[Trial] = []
+        for stair in self.stairs:
+            votes = {at: stair.passes(at, self.outcomes, self.abandoned) for at in stair.cells}
+            known = {at: passed for at, passed in votes.items() if passed is not None}
+            trials += stair.longer(known, settle, self.outcomes, self.abandoned)
+        return trials
 
     def tally(self) -> Mapping[str, int]:
         """Returns how many cells were tried for each reason, where a search has several reasons.
@@ -199,7 +189,8 @@ class GridSearch(Search):
 
     def settling(self) -> list[Trial]:
         if self.longer is None:
-            self.longer = self.longer_by(self.plan.grid)
+            settle = self.plan.grid.settle
+            self.longer = self.longer_by(settle) if settle else []
         return self.longer
 
     def update(self, trial: Trial) -> None:

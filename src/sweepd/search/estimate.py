@@ -13,7 +13,7 @@ trials of theirs that the store holds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import quantiles
@@ -76,8 +76,8 @@ def bills(
         for trial in search.plan.planned
         if trial.seed in first and trial.id not in search.outcomes
     ]
-    alike = [row for row in _completed(recorded) if bool(row.get("card")) == bool(gpus)]
-    factors, of_loops = measured or _factors(alike), _seconds_of_loops(alike)
+    factors, of_loops = _recorded_times(recorded, on_gpu=bool(gpus))
+    factors = measured or factors
 
     def seconds(trial: Trial) -> tuple[float, float]:
         if trial.loop_where:
@@ -104,14 +104,13 @@ def bills(
     if isinstance(search, StaircaseSearch):
         lines = max(1, min(slots, len(search.wanted())))
         ranges = search.ranges(*weights)
-        for name, totals in zip(
-            ("least", "likely", "worst"), zip(*ranges, strict=True), strict=True
-        ):
-            found[name] = _bill(totals, lines, (0.0, 0.0))
+        least, likely, worst = zip(*ranges, strict=True)
+        for name, totals in (("least", least), ("likely", likely), ("worst", worst)):
+            found[name] = _bill(totals, lines)
     if grid.settle:
         most = [_settling(search, grid.settle.most, weight) for weight in weights[1:]]
         trials = _settling(search, grid.settle.most, weights[0], whole=True)
-        found["settle_most"] = _bill([trials, *most], slots, (0.0, 0.0))
+        found["settle_most"] = _bill([trials, *most], slots)
     if any(trial.train_flops is None for trial in search.plan.trials):
         return {name: replace(bill, train_flops=None) for name, bill in found.items()}
     return found
@@ -153,40 +152,31 @@ def _settling(
     return total
 
 
-def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float]) -> Bill:
+def _bill(sums: Sequence[float], slots: int, longest: tuple[float, float] = (0.0, 0.0)) -> Bill:
     trials, train_flops, low, high = sums
     return Bill(trials, train_flops, max(low / slots, longest[0]), max(high / slots, longest[1]))
 
 
-def _factors(completed: Sequence[dict[str, Any]]) -> tuple[float, float] | None:
-    """Returns the 10th and the 90th percentile of real over modelled time, of trials that ran
-    their budget. Returns None if there are fewer than `ENOUGH` such trials. Loops do not count."""
-    ratios = [
-        row["seconds"] / (sum(trial_seconds(row["step"], row["train_flops"])) / 2)
-        for row in completed
-        if row["L"] is not None
-    ]
-    if len(ratios) < ENOUGH:
-        return None
-    deciles = quantiles(ratios, n=10)
-    return deciles[0], deciles[-1]
-
-
-def _seconds_of_loops(completed: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Returns, by a loop's name, the least and the most seconds that its trials took for each
-    unit of effort."""
-    seen: dict[str, list[float]] = defaultdict(list)
-    for row in completed:
-        if row["L"] is None:  # a loop, which has no tokens
-            effort = row["train_flops"] or row.get("steps") or 1
-            seen[row["model"]].append(row["seconds"] / effort)
-    return {model: (min(found), max(found)) for model, found in seen.items()}
-
-
-def _completed(recorded: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yields the rows of the trials that ran their budget."""
+def _recorded_times(
+    recorded: pa.Table, on_gpu: bool
+) -> tuple[tuple[float, float] | None, dict[str, tuple[float, float]]]:
+    """Returns what trials that ran their budget took. First come the 10th and the 90th percentile
+    of real over modelled time, or None if fewer than `ENOUGH` trials tell; loops do not count. Then
+    come, by a loop's name, the least and the most seconds for each unit of effort."""
     names = ("status", "L", "model", "step", "steps", "train_flops", "seconds", "card")
     columns = [name for name in names if name in recorded.column_names]
+    ratios: list[float] = []
+    of_loops: dict[str, list[float]] = defaultdict(list)
     for row in recorded.select(columns).to_pylist():
-        if row["status"] == "completed" and row["step"] and row["seconds"]:
-            yield row
+        ran = row["status"] == "completed" and row["step"] and row["seconds"]
+        if not ran or bool(row.get("card")) != on_gpu:
+            continue
+        if row["L"] is None:  # a loop, which has no tokens
+            effort = row["train_flops"] or row.get("steps") or 1
+            of_loops[row["model"]].append(row["seconds"] / effort)
+        else:
+            modelled = sum(trial_seconds(row["step"], row["train_flops"])) / 2
+            ratios.append(row["seconds"] / modelled)
+    deciles = quantiles(ratios, n=10) if len(ratios) >= ENOUGH else ()
+    factors = (deciles[0], deciles[-1]) if deciles else None
+    return factors, {model: (min(found), max(found)) for model, found in of_loops.items()}

@@ -121,7 +121,11 @@ def last_doubling(
     budgets, or if the cell passes."""
     if not _trained_on(runs):
         return None
-    passed = {seed: _passed_at(finals, goal) for seed, finals in runs.items()}
+    # For each seed, the least budget at which it met the goal.
+    passed: dict[int, int | None] = {}
+    for seed, finals in runs.items():
+        met = [steps for steps, final in finals.items() if goal.met(final.score)]
+        passed[seed] = min(met, default=None)
     failing = [seed for seed, at in passed.items() if at is None]
     sign = 1 if goal.comparison.startswith(">") else -1
     if not failing or len(runs) < least:
@@ -131,14 +135,14 @@ def last_doubling(
     last = _doubling(failed, steps, sign)
     if last is None:
         return None
-    finals = {seed: runs[seed][steps if at is None else at] for seed, at in passed.items()}
-    scores = [final.score for final in finals.values()]
+    decisive = [runs[seed][steps if at is None else at] for seed, at in passed.items()]
+    scores = [final.score for final in decisive]
     score = pooled(scores, rule, goal.better)
     missing = sign * (goal.threshold - score)
     if goal.met(score):
         return None
     before = _doubling(failed, last.since, sign)
-    totals = [final.total for final in finals.values() if final.total]
+    totals = [final.total for final in decisive if final.total]
     disagree = (len(failing) < len(runs) and rule != "all") or last.gains < len(failing)
     close = disagree or is_near(scores, totals, goal, rule)
     growing = None
@@ -206,7 +210,8 @@ def forecast(
     found = [whole or one for whole, one in zip_longest(long_enough, leads)]
     for one in found:
         if one is None or one.steps < needed:
-            if one is found[0] and _any_met(best[0].runs, goal):
+            finals = (final for ended in best[0].runs.values() for final in ended.values())
+            if one is found[0] and any(goal.met(final.score) for final in finals):
                 return Forecast("moving", "close: some of its seeds pass", one)
             return Forecast("untested", f"not trained for {needed} steps", one)
         if one.close:
@@ -217,7 +222,8 @@ def forecast(
             return Forecast("moving", told + grows, one)
     if None in long_enough:
         at = long_enough.index(None)
-        return Forecast("untested", _ONE_SEED[at], found[at])
+        seed = "at the second best rate comes nearer to the goal" if at else "is forecast to fail"
+        return Forecast("untested", f"one seed {seed}, the others were not trained", found[at])
     # A rate that comes nearer to the goal than the best one counts too, by its lead.
     seen = [one for one in found if one is not None]
     count = [one for one in seen if one in long_enough or one.missing < seen[0].missing]
@@ -226,14 +232,6 @@ def forecast(
         told = f"at one of its best rates the forecast reaches {holds_to} steps"
         return Forecast("moving", told, found[0])
     return Forecast("holds", f"forecast to fail to {holds_to} steps", found[0], holds_to)
-
-
-_ONE_SEED = (
-    "one seed is forecast to fail, the others were not trained",
-    "one seed at the second best rate comes nearer to the goal, the others were not trained",
-)
-"""Why a row is untested where one seed alone was trained for long, at the best rate and at the
-second best."""
 
 
 def all_seeds_at(leads: Sequence[LastDoubling | None]) -> int:
@@ -288,7 +286,20 @@ def best_rates(rates: Sequence[AtRate], goal: Goal, rule: PassRule) -> list[AtRa
     ran = [rate for rate in rates if rate.runs]
     if len(ran) < 2:
         return ran
-    tried = [(rate, *_at_first(rate.runs, goal, rule)) for rate in ran]
+    sign = 1 if goal.comparison.startswith(">") else -1
+    tried = []
+    for rate in ran:
+        # The mean score over seeds after their first budgets, signed so that more is better. Its
+        # standard error takes in both the evaluation error and the spread of the seeds.
+        finals = [by_steps[min(by_steps)] for by_steps in rate.runs.values()]
+        scores = [final.score for final in finals]
+        error = math.sqrt(sum(_error(final) ** 2 for final in finals)) / len(finals)
+        if not all(map(math.isfinite, scores)):
+            tried.append((rate, sign * pooled(scores, rule, goal.better), error))
+            continue
+        if len(scores) > 1:
+            error = max(error, stdev(scores) / math.sqrt(len(scores)))
+        tried.append((rate, sign * fmean(scores), error))
     peaks = sorted({rate.peak_lr for rate, _, _ in tried})
     _, best, its_error = max(tried, key=lambda one: one[1])
 
@@ -303,21 +314,6 @@ def best_rates(rates: Sequence[AtRate], goal: Goal, rule: PassRule) -> list[AtRa
     return [rate for rate, _, _ in sorted(tried, key=merit, reverse=True)[:BEST_RATES]]
 
 
-def _at_first(runs: Runs, goal: Goal, rule: PassRule) -> tuple[float, float]:
-    """Returns the mean score over seeds after their first budgets, and its standard error. The
-    mean is signed so that more is better. The error takes in both the evaluation error and the
-    spread of the seeds. Where scores are infinite, they are pooled by the rule."""
-    sign = 1 if goal.comparison.startswith(">") else -1
-    finals = [by_steps[min(by_steps)] for by_steps in runs.values()]
-    scores = [final.score for final in finals]
-    error = math.sqrt(sum(_error(final) ** 2 for final in finals)) / len(finals)
-    if not all(map(math.isfinite, scores)):
-        return sign * pooled(scores, rule, goal.better), error
-    if len(scores) > 1:
-        error = max(error, stdev(scores) / math.sqrt(len(scores)))
-    return sign * fmean(scores), error
-
-
 def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None:
     """Returns at which end of the tried rates the best one lies. Returns None where it lies at
     neither, or where there is no other rate."""
@@ -325,16 +321,6 @@ def edge(rates: Sequence[AtRate], best: AtRate) -> Literal["low", "high"] | None
     if len(peaks) > 1 and best.peak_lr == min(peaks):
         return "low"
     return "high" if len(peaks) > 1 and best.peak_lr == max(peaks) else None
-
-
-def _passed_at(finals: Mapping[int, Final], goal: Goal) -> int | None:
-    """Returns the least budget at which a seed met the goal, or None if it never did."""
-    return min((steps for steps, final in finals.items() if goal.met(final.score)), default=None)
-
-
-def _any_met(runs: Runs, goal: Goal) -> bool:
-    """Returns whether any seed met the goal at any budget."""
-    return any(goal.met(final.score) for finals in runs.values() for final in finals.values())
 
 
 def _error(final: Final) -> float:

@@ -65,17 +65,12 @@ class Standing:
         return replace(plan, trials=tuple(trials), accepted=accepted)
 
 
-def counting_endings(trials: pa.Table) -> dict[str, LedgerRow]:
-    """Returns, by a trial's id, its ending that counts in the store's `trials` table."""
-    ended = counting(trials)
-    columns = (ended.column(field.name).to_pylist() for field in fields(LedgerRow))
-    return {row.id: row for row in map(LedgerRow, *columns)}
-
-
 def standing(trials: Iterable[Trial], table: pa.Table) -> Standing:
     """Returns how `trials` stand by the store's `trials` table. The `failed` ones are part of
     `todo`."""
-    endings = counting_endings(table)
+    counts = counting(table)
+    columns = (counts[field.name].to_pylist() for field in fields(LedgerRow))
+    endings = {row.id: row for row in map(LedgerRow, *columns)}
     ended: dict[tuple[str, str, str], list[LedgerRow]] = defaultdict(list)
     for one in sorted(endings.values(), key=lambda one: (-one.attempt, one.id)):
         if one.status in DONE:
@@ -121,12 +116,6 @@ def changed_files(
     """Returns the files of `codes` that the present code lacks or has with another content. ours:
     the present codes. theirs: the store's. Both are {code: {file: digest}}."""
     present = {file: digest for files in ours.values() for file, digest in files.items()}
-    past = [theirs[code] for code in codes if code in theirs]
-    return sorted(
-        {
-            file
-            for files in past
-            for file in files.keys() | present.keys()
-            if file in files and files[file] != present.get(file)
-        }
-    )
+    past = (theirs[code] for code in codes if code in theirs)
+    changed = (f for files in past for f, digest in files.items() if digest != present.get(f))
+    return sorted(set(changed))

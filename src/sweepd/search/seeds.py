@@ -98,12 +98,13 @@ class CellSeeds:
 
         abandoned: ids of trials that will not end because they failed.
         """
-        found = self._pass_by_planned(outcomes, abandoned)
-        return False if found and self._is_refused(outcomes) else found
+        passes = self.planned_pass(outcomes, abandoned)
+        refused = passes and refuses(len(self.failed_fresh(outcomes)), self.fresh)
+        return False if refused else passes
 
-    def is_refused(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool:
-        """Returns whether the planned seeds pass and the fresh ones do not confirm that."""
-        return self._is_refused(outcomes) and bool(self._pass_by_planned(outcomes, abandoned))
+    def planned_pass(self, outcomes: Outcomes, abandoned: Collection[str] = ()) -> bool | None:
+        """Returns whether the cell passes, whatever its fresh seeds say."""
+        return self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
 
     def confirming(self, outcomes: Outcomes) -> Sequence[Trial]:
         """Returns the fresh trials that confirm a pass, of which `CONFIRMING` more must pass than
@@ -118,15 +119,9 @@ class CellSeeds:
         """Returns the fresh trials that failed."""
         return [trial for trial in self.fresh_trials if self._passes(trial, outcomes) is False]
 
-    def _is_refused(self, outcomes: Outcomes) -> bool:
-        return refuses(len(self.failed_fresh(outcomes)), self.fresh)
-
-    def _pass_by_planned(self, outcomes: Outcomes, abandoned: Collection[str]) -> bool | None:
-        return self._decide([self._bounds(t, outcomes) for t in self.called(outcomes, abandoned)])
-
     def _passes(self, trial: Trial, outcomes: Outcomes) -> bool | None:
         """Returns whether the trial meets the goal by itself. Returns None while that is open."""
-        return self._vote(*self._bounds(trial, outcomes))
+        return _vote(self.goal, *self._bounds(trial, outcomes))
 
     def close(self, outcomes: Outcomes) -> bool:
         """Returns whether more seeds may turn the outcome. They may if the seeds that ran
@@ -174,9 +169,6 @@ class CellSeeds:
 
     def _decide(self, bounds: Sequence[Bounds]) -> bool | None:
         return decide(self.goal, self.rule, bounds)
-
-    def _vote(self, low: float, high: float) -> bool | None:
-        return _vote(self.goal, low, high)
 
 
 def refuses(failed: int, fresh: int) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from statistics import fmean
 
 from sweepd.grid.options import Staircase
@@ -38,13 +37,13 @@ class StaircaseSearch(Search):
         super().__init__(plan)
         self.rules = rules
         self.stairs = list(stairs(plan, rules))
-        self.place = {
-            trial.id: (i, position)
-            for i, stair in enumerate(self.stairs)
-            for position in stair.cells
-            for trial in stair.trials(position)
-        }
+        self.place: dict[str, tuple[int, Position]] = {}
         """For each trial's id, the number of its stair and its position there."""
+        for i, stair in enumerate(self.stairs):
+            for position, cells in stair.cells.items():
+                rungs = (rung for one in stair.ladders.get(position, ()) for rung in one.rungs)
+                for seeds in (*cells, *rungs):
+                    self.place |= {trial.id: (i, position) for trial in seeds.trials}
         self.passed: dict[CellSeeds, bool | None] = {}
         self.known: list[dict[Position, bool | None]] = [{} for _ in self.stairs]
         """The decided positions of each stair."""
@@ -60,17 +59,19 @@ class StaircaseSearch(Search):
         return [trial for needs in self.needs for trial in needs if self.affordable(trial)]
 
     def choose(self) -> Trial | None:
-        if not self.chosen:
-            self.chosen = [self.cheapest()]
-        return self.chosen[0]
-
-    def cheapest(self) -> Trial | None:
+        if self.chosen:
+            return self.chosen[0]
         ready = [trial for trial in self.wanted() if self.free(trial)]
-        if ready or not self.rules.speculate:
-            return min(ready, key=lambda trial: trial.effort, default=None)
-        guesses = [guess for guess in self.guessed() if self.free(guess[0])]
-        cheapest = min(guesses, key=lambda guess: guess[0].effort / guess[1], default=None)
-        return cheapest and cheapest[0]
+        best = min(ready, key=lambda trial: trial.effort, default=None)
+        if best is None and self.rules.speculate:
+            for i, guesses in enumerate(self.guesses):
+                if guesses is None:
+                    self.guesses[i] = list(self.guess(i))
+            every = (guess for guesses in self.guesses for guess in guesses or ())
+            free = [guess for guess in every if self.free(guess[0])]
+            best, _ = min(free, key=lambda guess: guess[0].effort / guess[1], default=(None, 0.0))
+        self.chosen = [best]
+        return best
 
     def update(self, trial: Trial) -> None:
         self.chosen = []
@@ -136,35 +137,29 @@ class StaircaseSearch(Search):
         cells = sorted(enumerate(stair.cells[position]), key=lambda cell: -wins[cell[0]])
         return self.open_cells([seeds for _, seeds in cells])[0]
 
-    def guessed(self) -> Iterator[tuple[Trial, float]]:
-        """Yields trials that may be needed after those that are needed now, each with its
-        chance."""
-        for i, guesses in enumerate(self.guesses):
-            if guesses is None:
-                guesses = self.guesses[i] = list(self.guess(i))
-            yield from guesses
-
     def guess(self, i: int) -> Iterator[tuple[Trial, float]]:
+        """Yields trials that a stair may need after those that it needs now, each with its
+        chance."""
         stair, known = self.stairs[i], self.known[i]
         _, step = stair.line.walk(known) if self.needs[i] else ([], None)
         if step is None:
             return
+
+        def worth_it(position: Position, chance: float) -> bool:
+            """Whether to run a position's trials beside the step that will say whether they are
+            needed. If they are, the time of that step is saved. If not, their own time is wasted.
+            Time is taken to grow with FLOPs."""
+            costs = stair.line.costs
+            return chance * costs[step] >= WORTH_A_GUESS * (1 - chance) * costs[position]
+
         passes = stair.line.chance(step)
         agree = {"all": passes, "any": 1 - passes}.get(self.plan.grid.pass_rule, 0.0)
-        if self.worth_it(stair, step, step, agree):  # one seed that differs would spare the others
+        if worth_it(step, agree):  # one seed that differs would spare the others
             seeds = self.candidate(stair, step).called(self.outcomes, self.abandoned)
             yield from ((trial, agree) for trial in seeds)
         for position, chance in stair.line.forecast(known, LEAST_CHANCE):
-            if self.worth_it(stair, step, position, chance):
+            if worth_it(position, chance):
                 yield from ((trial, chance) for trial in self.needed(stair, position))
-
-    @staticmethod
-    def worth_it(stair: Stair, step: Position, position: Position, chance: float) -> bool:
-        """Returns whether to run a position's trials beside the step that will say whether they
-        are needed. If they are, the time of that step is saved. If not, their own time is wasted.
-        Time is taken to grow with FLOPs."""
-        saved, wasted = chance * stair.line.costs[step], (1 - chance) * stair.line.costs[position]
-        return saved >= WORTH_A_GUESS * wasted
 
     def ranges(self, *weights: Callable[[Trial], float]) -> list[tuple[float, float, float]]:
         """Returns the least, mean and greatest sum of each weight over the trials still to be run.
@@ -176,30 +171,22 @@ class StaircaseSearch(Search):
         for stair, known in zip(self.stairs, self.known, strict=True):
             tried = [stair.line.complete(known, passes) for passes in stair.line.boundaries()]
             for total, weight in zip(sums, weights, strict=True):
-                few = {
-                    (at, passed): sum(map(weight, self.fewest(stair, at, passed)))
-                    for at, passed in product(stair.cells, (True, False))
-                }
-                many = {at: sum(map(weight, self.left(stair, at))) for at in stair.cells}
+                few: dict[tuple[Position, bool], float] = {}
+                many: dict[Position, float] = {}
+                for at, cells in stair.cells.items():
+                    # Where a position passes, its first open nuisance values are taken to pass.
+                    for passed, among in ((True, self.open_cells(cells)[:1]), (False, cells)):
+                        needs = (seeds.needed(self.outcomes, self.abandoned) for seeds in among)
+                        few[at, passed] = sum(weight(t) for need in needs for t in need or ())
+                    # Fresh seeds are left out, since only settling runs them.
+                    planned = (trial for seeds in cells for trial in seeds.planned)
+                    many[at] = sum(weight(t) for t in planned if not self.over(t))
                 low = [sum(few[found] for found in outcomes.items()) for outcomes in tried]
                 high = [sum(many[at] for at in outcomes) for outcomes in tried]
                 total[0] += min(low)
                 total[1] += (fmean(low) + fmean(high)) / 2
                 total[2] += max(high)
         return [(least, mean, greatest) for least, mean, greatest in sums]
-
-    def fewest(self, stair: Stair, position: Position, passed: bool) -> list[Trial]:
-        """Returns the trials that settle a position if all seeds agree. Where it passes, its
-        first open nuisance values are taken to pass."""
-        open_cells = self.open_cells(stair.cells[position])
-        cells = open_cells[:1] if passed else open_cells
-        return [t for seeds in cells for t in seeds.needed(self.outcomes, self.abandoned) or ()]
-
-    def left(self, stair: Stair, position: Position) -> list[Trial]:
-        """Returns all trials of a position's cells that have neither ended nor been abandoned.
-        Fresh seeds are left out, since only settling runs them."""
-        trials = (trial for seeds in stair.cells[position] for trial in seeds.planned)
-        return [trial for trial in trials if not self.over(trial)]
 
     def tally(self) -> Mapping[str, int]:
         """Returns how many cells were tried for each reason, judged by what is known now."""

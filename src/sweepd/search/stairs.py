@@ -10,7 +10,6 @@ from typing import Any
 
 from sweepd.grid.options import Goal, PassRule, Settle, Staircase
 from sweepd.grid.plan import Plan
-from sweepd.grid.spec import Grid
 from sweepd.grid.trials import Trial
 from sweepd.search.horizon import (
     AtRate,
@@ -50,10 +49,6 @@ class Ladder:
         return self.rungs[0]
 
     @property
-    def trials(self) -> Iterator[Trial]:
-        return (trial for rung in self.rungs for trial in rung.trials)
-
-    @property
     def peak_lr(self) -> float:
         """The highest learning rate of its training, by which the ladders of one position are
         ordered."""
@@ -87,24 +82,23 @@ class Ladder:
         if not tried:
             return ()
         last, carried = self.rungs[tried[-1]], self._carried(tried[-1], outcomes)
-        if not last.is_refused(carried):
-            return ()
         failed = last.failed_fresh(carried)
+        if not refuses(len(failed), last.fresh) or not last.planned_pass(carried):
+            return ()
         if waiting := [trial for trial in failed if trial.id not in outcomes]:
             return waiting
         if last is self.rungs[-1]:
             return ()
-        still = [self._holds(trial.seed, outcomes) for trial in failed]
-        if refuses(sum(still), last.fresh) and not to_the_end:
+        finals = _finals((rung.trials for rung in self.rungs), self.base.goal, outcomes)
+        doublings = [
+            last_doubling({t.seed: finals[t.seed]}, self.base.goal, self.base.rule, least=1)
+            for t in failed
+        ]
+        still = sum(bool(one and one.holds_to) for one in doublings)
+        if refuses(still, last.fresh) and not to_the_end:
             return ()
         again = {trial.seed for trial in failed}
         return [t for t in self.rungs[tried[-1] + 1].fresh_trials if t.seed in again]
-
-    def _holds(self, seed: int, outcomes: Outcomes) -> bool:
-        """Returns whether a seed fails that more training is not going to make pass."""
-        runs = {seed: _finals((r.trials for r in self.rungs), self.base.goal, outcomes)[seed]}
-        told = last_doubling(runs, self.base.goal, self.base.rule, least=1)
-        return told is not None and told.holds_to is not None
 
     def next_trials(self, level: int, outcomes: Outcomes) -> list[Trial]:
         """Returns the trials of a rung whose seeds did not meet the goal on the rungs below.
@@ -194,11 +188,6 @@ class Stair:
     cells: Mapping[Position, Sequence[CellSeeds]]
     ladders: Mapping[Position, Sequence[Ladder]]
 
-    def trials(self, position: Position) -> Iterator[Trial]:
-        """Yields all trials of a position, including those that run on demand."""
-        yield from (trial for cell in self.cells[position] for trial in cell.trials)
-        yield from (trial for ladder in self.ladders.get(position, ()) for trial in ladder.trials)
-
     def passing(
         self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
     ) -> tuple[Ladder, CellSeeds] | None:
@@ -220,15 +209,6 @@ class Stair:
         if True in votes or self.passing(position, outcomes, abandoned):
             return True
         return None if None in votes else False
-
-    def settling(
-        self, grid: Grid, outcomes: Outcomes, abandoned: Collection[str]
-    ) -> Iterator[Trial]:
-        """Returns what `longer` yields, by what all positions of the line say now."""
-        assert grid.settle is not None
-        found = {at: self.passes(at, outcomes, abandoned) for at in self.cells}
-        known = {at: passed for at, passed in found.items() if passed is not None}
-        return self.longer(known, grid.settle, outcomes, abandoned)
 
     def longer(
         self, known: Known, settle: Settle, outcomes: Outcomes, abandoned: Collection[str]
@@ -256,26 +236,7 @@ class Stair:
                 continue
             else:
                 open_below = True
-            yield from self._below(at, known, settle, outcomes, abandoned) or fresh
-
-    def _below(
-        self,
-        at: LineAnswer,
-        known: Known,
-        settle: Settle,
-        outcomes: Outcomes,
-        abandoned: Collection[str],
-    ) -> Sequence[Trial]:
-        """Returns the trials that the position that decides an answer needs next."""
-        if at.deciding is None:
-            return ()
-        if at.deciding not in known:
-            return self._first(at.deciding, outcomes, abandoned)
-        if known[at.deciding] is not False:
-            return ()
-        # Where nothing passes, what is run must not depend on which size passes first.
-        budget = at.budget if at.passing else self.first_budget
-        return self._deciding(at.deciding, budget, settle, outcomes, abandoned)
+            yield from self._deciding(at, known, settle, outcomes, abandoned) or fresh
 
     @property
     def first_budget(self) -> int:
@@ -330,37 +291,31 @@ class Stair:
         """Returns the fresh seeds of a cell that passed as the best of several looks. Without
         them a cell that passes by luck at one of the looks would count. Returns none if there was
         only one look, or if the pass rule is `any`."""
-        looked_once = all(len(found) == 1 for found in self.ladders.values()) and (
-            rung is ladder.base
-        )
-        return (
-            ()
-            if looked_once or rung.rule == "any"
-            else ladder.confirming(ladder.rungs.index(rung), outcomes)
-        )
-
-    def _first(
-        self, position: Position, outcomes: Outcomes, abandoned: Collection[str]
-    ) -> Sequence[Trial]:
-        """Returns the trials by which a position that was only inferred to fail is judged at its
-        own size."""
-        needs = (cell.needed(outcomes, abandoned) for cell in self.cells[position])
-        return next(filter(None, needs), ())
+        looked_once = all(len(ladders) == 1 for ladders in self.ladders.values())
+        if (looked_once and rung is ladder.base) or rung.rule == "any":
+            return ()
+        return ladder.confirming(ladder.rungs.index(rung), outcomes)
 
     def _deciding(
         self,
-        position: Position,
-        budget: int,
+        at: LineAnswer,
+        known: Known,
         settle: Settle,
         outcomes: Outcomes,
         abandoned: Collection[str],
     ) -> Sequence[Trial]:
-        """Returns the trials that the cell that decides an answer needs next. budget: the steps
-        with which the value passed."""
-        every = self.ladders[position]
-        goal, rule = every[0].base.goal, every[0].base.rule
-        if settle.needed(budget) > settle.most:
+        """Returns the trials that the cell that decides an answer needs next."""
+        if at.deciding is None:
             return ()
+        if at.deciding not in known:  # it was only inferred to fail, and is judged at its own size
+            needs = (cell.needed(outcomes, abandoned) for cell in self.cells[at.deciding])
+            return next(filter(None, needs), ())
+        # Where nothing passes, what is run must not depend on which size passes first.
+        budget = at.budget if at.passing else self.first_budget
+        if known[at.deciding] is not False or settle.needed(budget) > settle.most:
+            return ()
+        every = self.ladders[at.deciding]
+        goal, rule = every[0].base.goal, every[0].base.rule
         rates = {ladder: ladder.ended(outcomes) for ladder in every}
         for ladder, at_rate in rates.items():
             # A rate in reserve that has begun may pass: questions wait for the rest of its seeds.
@@ -377,8 +332,8 @@ class Stair:
             return ()
         ladders = [ladder for one in best for ladder in every if rates[ladder] is one]
         if end := edge(tried, best[0]):
-            [at] = [i for i, ladder in enumerate(every) if rates[ladder] is best[0]]
-            beyond = at + (1 if end == "high" else -1)
+            [place] = [i for i, ladder in enumerate(every) if rates[ladder] is best[0]]
+            beyond = place + (1 if end == "high" else -1)
             inside = 0 <= beyond < len(every)
             return (inside and every[beyond].base.needed(outcomes, abandoned)) or ()
         if forecast(tried, goal, rule, settle, budget).holds_to:
@@ -389,9 +344,16 @@ class Stair:
         return ()
 
     def _affordable(self, trials: Sequence[Trial], settle: Settle) -> Sequence[Trial]:
-        """Returns these trials, or none if one of them costs more than one that settles may."""
+        """Returns these trials, or none if one of them costs more than one that settles may. A
+        trial costs what it adds to one with half the steps that it continues. Where that one cannot
+        be continued, it costs its whole effort."""
         most = settle.most_a_trial(self.line.costs.values())
-        return trials if max(map(_added, trials)) <= most else ()
+        for trial in trials:
+            half = replace(trial.train, steps=max(1, trial.train.steps // 2))
+            kept = half.trunk_end if half.extensible else 0
+            if trial.effort * (1 - kept / trial.train.steps) > most:
+                return ()
+        return trials
 
     def _next(
         self,
@@ -450,39 +412,23 @@ def stairs(plan: Plan, rules: Staircase) -> Iterator[Stair]:
         position: Any = (at, trial.axes[rules.minimize])
         kind[trial.task_name, trial.model_name, *shared.items()][position].append(cell)
     for key, cells in lines.items():
-        costs = {
-            position: sum(trial.effort for cell in found for trial in cell.planned)
-            for position, found in cells.items()
-        }
-        ladders = {
-            position: _ladders([*found, *longer[key][position]], found)
-            for position, found in cells.items()
-            if plan.grid.settle
-        }
+        costs, ladders = {}, {}
+        for position, planned in cells.items():
+            costs[position] = sum(trial.effort for cell in planned for trial in cell.planned)
+            if not plan.grid.settle:
+                continue
+            # A ladder for each combination of nuisance values, with its budgets, the least first.
+            by_rate: dict[Any, list[CellSeeds]] = defaultdict(list)
+            for cell in (*planned, *longer[key][position]):
+                axes = {**cell.trials[0].axes}
+                del axes["steps"]
+                by_rate[*axes.items()].append(cell)
+            of_rates = []
+            for rungs in by_rate.values():
+                rungs.sort(key=lambda cell: cell.steps)
+                of_rates.append(Ladder(tuple(rungs), rungs[0] not in planned))
+            ladders[position] = sorted(of_rates, key=lambda ladder: ladder.peak_lr)
         yield Stair(SearchLine(costs, rules.spot_checks), dict(cells), ladders)
-
-
-def _ladders(cells: Sequence[CellSeeds], planned: Sequence[CellSeeds]) -> list[Ladder]:
-    """Returns a ladder for each combination of nuisance values of one position, in the order of
-    the rate. Each ladder has its budgets, the least first."""
-    by_rate: dict[Any, list[CellSeeds]] = defaultdict(list)
-    for cell in cells:
-        axes = {**cell.trials[0].axes}
-        del axes["steps"]
-        by_rate[*axes.items()].append(cell)
-    ladders = []
-    for rungs in by_rate.values():
-        rungs.sort(key=lambda cell: cell.steps)
-        ladders.append(Ladder(tuple(rungs), rungs[0] not in planned))
-    return sorted(ladders, key=lambda ladder: ladder.peak_lr)
-
-
-def _added(trial: Trial) -> float:
-    """Returns the effort that a trial adds to one with half the steps that it continues. Where
-    that one cannot be continued, it is the trial's whole effort."""
-    half = replace(trial.train, steps=max(1, trial.train.steps // 2))
-    kept = half.trunk_end if half.extensible else 0
-    return trial.effort * (1 - kept / trial.train.steps)
 
 
 def _left(trials: Sequence[Trial], outcomes: Outcomes, abandoned: Collection[str]) -> list[Trial]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -174,22 +174,18 @@ class SearchLine:
         """Yields every monotone boundary, as a function that says whether a position passes. If
         there are more than `MOST_BOUNDARIES`, yields the extreme ones and a fixed sample."""
         sizes = [size for size, _ in self.rows]
-        widths = sorted({width for _, width in self.costs})
-        choices = [*widths, math.inf]
-        found: Iterator[tuple[float, ...]] = combinations_with_replacement(choices, len(sizes))
-        if math.comb(len(sizes) + len(widths), len(widths)) > MOST_BOUNDARIES:
-            found = self._sampled(choices, len(sizes))
+        choices = [*sorted({width for _, width in self.costs}), math.inf]
+        count = len(sizes)
+        found: Iterable[tuple[float, ...]] = combinations_with_replacement(choices, count)
+        if math.comb(count + len(choices) - 1, count) > MOST_BOUNDARIES:
+            sample = [(choice,) * count for choice in choices]
+            sample += [(choices[0],) * (count - 1) + (choice,) for choice in choices]
+            generator = random.Random(0)
+            for _ in range(MOST_BOUNDARIES - len(sample)):
+                # Stars and bars: each monotone sequence is as likely as any other.
+                bars = sorted(generator.sample(range(len(choices) - 1 + count), count))
+                sample.append(tuple(choices[bar - i] for i, bar in enumerate(bars)))
+            found = sample
         for minima in found:
             least = dict(zip(sizes, minima, strict=True))
             yield lambda position, least=least: position[1] >= least[position[0]]  # type: ignore[misc]
-
-    @staticmethod
-    def _sampled(choices: list[float], count: int) -> Iterator[tuple[float, ...]]:
-        generator = random.Random(0)
-        for choice in choices:
-            yield (choice,) * count
-            yield (choices[0],) * (count - 1) + (choice,)
-        for _ in range(MOST_BOUNDARIES - 2 * len(choices)):
-            # Stars and bars: each monotone sequence is as likely as any other.
-            bars = sorted(generator.sample(range(len(choices) - 1 + count), count))
-            yield tuple(choices[bar - i] for i, bar in enumerate(bars))

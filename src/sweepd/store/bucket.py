@@ -20,15 +20,11 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import obstore
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    PreconditionError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import GCSStore, S3Store
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.store.storage import File, Unreachable, aside_name, failure, is_aside
+from sweepd.store.storage import File, Folder, Unreachable, aside_name, failure, is_aside
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -62,7 +58,7 @@ class Object(NamedTuple):
     only."""
 
 
-class ObjectFolder:
+class ObjectFolder(Folder):
     """The objects below an address of a bucket (see `storage.Folder`). It also compares and
     swaps, which only object stores can.
 
@@ -80,10 +76,14 @@ class ObjectFolder:
     ) -> None:
         """Raises UserError for an address of another form. Asks the store nothing yet."""
         self.address = address.rstrip("/")
-        _check(address)
+        self._scheme, _, rest = address.partition("://")
+        self._bucket, _, self._prefix = rest.rstrip("/").partition("/")
+        wrong = self._prefix and {"", ".", ".."}.intersection(self._prefix.split("/"))
+        if wrong or not self._bucket:
+            raise UserError(f"{address}: an address is {self._scheme}://bucket/prefix")
         self._request_seconds, self._retry_seconds = request_seconds, retry_seconds
         self._region = _regions.get(self.address)
-        self._store = self._connected()
+        self._store = self._connect()
         # What a conditional put compares: S3 the ETag, GCS the generation.
         self._version_key = "e_tag" if isinstance(self._store, S3Store) else "version"
         self._unwritten: defaultdict[str, list[str]] = defaultdict(list)
@@ -154,12 +154,6 @@ class ObjectFolder:
 
         return self._trying("read", name, get)
 
-    def files(self, below: str = "", after: str = "") -> list[File]:
-        return [file for file in self._list(below, after) if not is_aside(file.name)]
-
-    def asides(self) -> list[File]:
-        return [file for file in self._list("") if is_aside(file.name)]
-
     def put(self, name: str, data: bytes) -> None:
         self._trying("write", name, lambda: obstore.put(self._store, name, data))
 
@@ -214,23 +208,19 @@ class ObjectFolder:
         if names:
             self._trying("delete", min(names), delete)
 
-    def _list(self, below: str, after: str = "") -> list[File]:
+    def listed(self, below: str = "", after: str = "") -> list[File]:
         skipped = len(below) + 1 if below else 0
         offset = (f"{below}/{after}" if below else after) if after else None
 
-        def listed() -> list[File]:
-            return [
-                File(
-                    meta["path"][skipped:],
-                    meta["size"],
-                    meta["last_modified"].timestamp(),
-                    meta["e_tag"],
-                )
-                for page in obstore.list(self._store, below or None, offset=offset)
-                for meta in page
-            ]
+        def every_page() -> list[File]:
+            files = []
+            for page in obstore.list(self._store, below or None, offset=offset):
+                for meta in page:
+                    name, written = meta["path"][skipped:], meta["last_modified"].timestamp()
+                    files.append(File(name, meta["size"], written, meta["e_tag"]))
+            return sorted(files, key=lambda file: file.name)
 
-        return sorted(self._trying("list", below, listed), key=lambda file: file.name)
+        return self._trying("list", below, every_page)
 
     def _trying(self, what: str, name: str, act: Callable[[], _Result]) -> _Result:
         """Returns what `act` returns, and tries again after errors that may pass. obstore itself
@@ -259,89 +249,64 @@ class ObjectFolder:
             time.sleep(delay)
             delay = min(2 * delay, LONGEST_PAUSE)
 
-    def _move(self, failed: ObjectStore, told: EnvironmentFailure) -> None:
+    def _move(self, failed: ObjectStore, failure: EnvironmentFailure) -> None:
         """Connects to the region in which the bucket is, unless another thread has done so since
-        the connection that `failed` was made. Raises `told`, with what is known of the region, if
-        that one was asked already."""
+        the connection that `failed` was made. Raises `failure`, with what is known of the region,
+        if that one was asked already."""
         with _moving:
             if self._store is not failed:
                 return
-            region = _bucket_region(self.address, self._request_seconds)
-            if region in (None, self._region):
+            # Amazon tells the region to whoever asks, also without credentials.
+            endpoint = os.environ.get("AWS_ENDPOINT_URL", "https://s3.amazonaws.com").rstrip("/")
+            request = Request(f"{endpoint}/{self._bucket}", method="HEAD")
+            try:
+                with urlopen(request, timeout=self._request_seconds) as answer:
+                    region = answer.headers.get("x-amz-bucket-region")
+            except HTTPError as refusal:  # a private bucket's, which names the region all the same
+                region = refusal.headers.get("x-amz-bucket-region")
+            except OSError:
+                region = None
+            if not region or region == self._region:
                 known = f"it is in {region}" if region else "which one, the store does not say"
-                raise type(told)(f"{told} (the bucket is in another region than asked; {known})")
-            self._region = _regions[self.address] = region
-            self._store = self._connected()
+                raise type(failure)(
+                    f"{failure} (the bucket is in another region than asked; {known})"
+                )
+            self._region = _regions[self.address] = str(region)
+            self._store = self._connect()
 
-    def _connected(self) -> ObjectStore:
-        return _connect(self.address, self._region, self._request_seconds, self._retry_seconds)
+    def _connect(self) -> ObjectStore:
+        client: ClientConfig = {
+            "timeout": timedelta(seconds=self._request_seconds),
+            "connect_timeout": timedelta(seconds=min(5.0, self._request_seconds)),
+            "allow_http": True,  # a user who names an http:// endpoint means it
+        }
+        retry: RetryConfig = {
+            "max_retries": 10 if self._retry_seconds else 0,
+            "retry_timeout": timedelta(seconds=self._retry_seconds),
+            "backoff": {"max_backoff": timedelta(seconds=LONGEST_PAUSE)},
+        }
+        options: dict[str, Any] = {"prefix": self._prefix or None}
+        options |= {"client_options": client, "retry_config": retry}
+        try:
+            if self._scheme == "gs":
+                return GCSStore(self._bucket, **options)
+            if self._region:
+                options["region"] = self._region
+            # Only boto3 can read the credentials of an AWS profile or single sign-on. It is not
+            # asked where the environment gives credentials or says that none are needed.
+            if not {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"}.intersection(os.environ):
+                with suppress(ImportError, ValueError):  # no boto3, or it knows no credentials
+                    from obstore.auth.boto3 import Boto3CredentialProvider
+
+                    options["credential_provider"] = Boto3CredentialProvider()
+            return S3Store(self._bucket, **options)
+        except (BaseError, OSError, ValueError) as error:
+            raise EnvironmentFailure(f"cannot open {self.address}: {_reason(error)}") from error
 
 
 _moving = threading.Lock()
 _regions: dict[str, str | None] = {}
 """The regions of the buckets, by address, that are not where the environment says."""
-
-
-def _bucket_region(address: str, request_seconds: float) -> str | None:
-    """Returns the region of a bucket of S3, which Amazon tells whoever asks, also without
-    credentials, or None if it does not."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL", "https://s3.amazonaws.com").rstrip("/")
-    bucket = address.partition("://")[2].partition("/")[0]
-    try:
-        with urlopen(Request(f"{endpoint}/{bucket}", method="HEAD"), timeout=request_seconds) as it:
-            found = it.headers.get("x-amz-bucket-region")
-    except HTTPError as refusal:  # a private bucket's, which names the region all the same
-        found = refusal.headers.get("x-amz-bucket-region")
-    except OSError:
-        return None
-    return found and str(found)
-
-
-def _check(address: str) -> None:
-    scheme, _, rest = address.partition("://")
-    bucket, _, prefix = rest.rstrip("/").partition("/")
-    if not bucket or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
-        raise UserError(f"{address}: an address is {scheme}://bucket/prefix")
-
-
-def _connect(
-    address: str, region: str | None, request_seconds: float, retry_seconds: float
-) -> ObjectStore:
-    scheme, _, rest = address.partition("://")
-    bucket, _, prefix = rest.partition("/")
-    client: ClientConfig = {
-        "timeout": timedelta(seconds=request_seconds),
-        "connect_timeout": timedelta(seconds=min(5.0, request_seconds)),
-        "allow_http": True,  # a user who names an http:// endpoint means it
-    }
-    retry: RetryConfig = {
-        "max_retries": 10 if retry_seconds else 0,
-        "retry_timeout": timedelta(seconds=retry_seconds),
-        "backoff": {"max_backoff": timedelta(seconds=LONGEST_PAUSE)},
-    }
-    options: dict[str, Any] = {"client_options": client, "retry_config": retry}
-    try:
-        if scheme == "gs":
-            return GCSStore(bucket, prefix=prefix or None, **options)
-        if region:
-            options["region"] = region
-        return S3Store(bucket, prefix=prefix or None, credential_provider=_profile(), **options)
-    except (BaseError, OSError, ValueError) as error:
-        raise EnvironmentFailure(f"cannot open {address}: {_reason(error)}") from error
-
-
-def _profile() -> Any:
-    """Returns a source of the credentials of an AWS profile or single sign-on, which only boto3
-    can read. Returns None if the environment gives the credentials or says that none are needed,
-    or if boto3 cannot tell."""
-    if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_SKIP_SIGNATURE" in os.environ:
-        return None
-    try:
-        from obstore.auth.boto3 import Boto3CredentialProvider
-
-        return Boto3CredentialProvider()
-    except (ImportError, ValueError):  # no boto3, or it knows no credentials
-        return None
 
 
 def _reason(error: Exception) -> str:

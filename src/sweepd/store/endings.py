@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-import numpy as np
 import pyarrow as pa
 
 from sweepd.statuses import RAN, UNTRIED
-from sweepd.store.schema import key_numbers, whole_numbers
+from sweepd.store.schema import INT, column
 
 
 def counting(trials: pa.Table) -> pa.Table:
@@ -27,16 +26,17 @@ def counting(trials: pa.Table) -> pa.Table:
 
 def parted(trials: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Returns the endings that count (`counting`), and the others."""
-    if trials.num_rows < 2:
+    last: dict[str, tuple[bool, int, int]] = {}
+    columns = (trials[name].to_pylist() for name in ("id", "status", "attempt"))
+    for row, (id_, status, attempt) in enumerate(zip(*columns, strict=True)):
+        ending = (status in RAN, attempt, row)
+        last[id_] = max(last.get(id_, ending), ending)
+    if len(last) == trials.num_rows:
         return trials, trials.slice(0, 0)
-    ids, attempts = key_numbers(trials, ("id", "attempt"))
-    ran = np.array([status in RAN for status in trials["status"].to_pylist()])
-    order = np.lexsort((attempts, ran, ids))
-    is_last = np.append(ids[order][1:] != ids[order][:-1], True)
-    if is_last.all():
-        return trials, trials.slice(0, 0)
-    last, others = np.sort(order[is_last]), np.sort(order[~is_last])
-    return trials.take(whole_numbers(last)), trials.take(whole_numbers(others))
+    count = {row for *_, row in last.values()}
+    rows = ([r for r in range(trials.num_rows) if (r in count) is which] for which in (True, False))
+    ended, others = (trials.take(column(numbers, INT)) for numbers in rows)
+    return ended, others
 
 
 def statuses(trials: pa.Table) -> dict[str, str]:

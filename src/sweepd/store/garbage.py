@@ -3,17 +3,16 @@ driver may need."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf
 
-import pyarrow as pa
-
+from sweepd.errors import EnvironmentFailure
 from sweepd.statuses import DONE
 from sweepd.store.endings import statuses
 from sweepd.store.names import Checkpoint
-from sweepd.store.storage import File, Folder
-from sweepd.store.tables import TableFolder
+from sweepd.store.storage import File
+from sweepd.store.store import Store
 
 KINDS = {
     "replaced": "files whose rows a compacted file holds",
@@ -25,49 +24,59 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Garbage:
-    """An object that may be deleted. kind: one of KINDS. name: its name in its store. size: its
-    size in bytes."""
+    """An object that may be deleted. kind: one of KINDS. name: in its store. size: in bytes."""
 
     kind: str
     name: str
     size: int
 
 
-def find(
-    folder: Folder,
-    tables: Iterable[TableFolder],
-    trials: pa.Table,
-    in_use: Collection[str],
-    plans: pa.Table,
-    written_until: float,
-) -> list[Garbage]:
-    """Returns all garbage that was written until a time by the folder's clock.
-
-    `trials` tells which trials have ended. `in_use` names the trunks of sweeps that a driver
-    runs. `plans` holds the trials of all sweeps, because states from which one may still train
-    for longer are kept.
-    """
-    found: list[tuple[str, str, File]] = []
-    for table in tables:
-        found += [("replaced", table.layout.name, f) for f in table.replaced(written_until)]
-    found += [("leftover", "", file) for file in folder.asides()]
-    found += [
-        (kind, "checkpoints", file)
-        for kind, file in _checkpoints(folder.files("checkpoints"), trials, plans, in_use)
-    ]
-    return [
-        Garbage(kind, f"{below}/{file.name}".lstrip("/"), file.size)
-        for kind, below, file in found
-        if file.written <= written_until
-    ]
+def find(store: Store, older_than_seconds: float) -> list[Garbage]:
+    """Returns what may be deleted now and is older than that many seconds. Raises
+    EnvironmentFailure while another process asks for garbage, or if the plan of a sweep that
+    runs is damaged."""
+    if not store.locks.acquire(["gc"]):  # holding it makes `driven_elsewhere` exact
+        raise EnvironmentFailure(f"{store.address}: another gc is running")
+    try:
+        written_until = store.folder.now() - older_than_seconds
+        running = store.read_plans(list(store.driven_elsewhere(store.sweeps())))
+        if running.damaged:
+            paths = ", ".join(damaged.path for damaged in running.damaged)
+            raise EnvironmentFailure(f"{paths}: damaged, and its sweep runs: gc when it ended")
+        files: list[tuple[str, str, File]] = []
+        for table in (store.trials, store.metrics):
+            below = f"{table.layout.name}/"
+            files += [("replaced", below, file) for file in table.replaced(written_until)]
+        files += [("leftover", "", file) for file in store.folder.asides()]
+        in_use = set(running.table["trunk"].to_pylist())
+        files += [(kind, "checkpoints/", file) for kind, file in _checkpoints(store, in_use)]
+        old = [one for one in files if one[2].written <= written_until]
+        return [Garbage(kind, below + file.name, file.size) for kind, below, file in old]
+    finally:
+        store.locks.release(["gc"])
 
 
-def _checkpoints(
-    files: Iterable[File], trials: pa.Table, plans: pa.Table, in_use: Collection[str]
-) -> Iterator[tuple[str, File]]:
-    status_of = statuses(trials)
-    longest = _longest(plans, status_of)
-    for file in files:
+def delete(store: Store, garbage: Collection[Garbage], older_than_seconds: float) -> list[Garbage]:
+    """Deletes what of this is still garbage. Returns what was deleted."""
+    still = set(find(store, older_than_seconds))
+    doomed = [one for one in garbage if one in still]
+    store.folder.delete([one.name for one in doomed])
+    return doomed
+
+
+def _checkpoints(store: Store, in_use: Collection[str]) -> Iterator[tuple[str, File]]:
+    """Yields the checkpoints that may be deleted, with their kind. in_use: trunks that are run."""
+    status_of, plans = statuses(store.read_trials().table), store.read_plans().table
+    # By trunk, the most steps of its planned trials that are still to run: states from which one of
+    # them may train on are left. Where a plan does not say how many, they are infinite.
+    steps = plans["steps"].to_pylist() if "steps" in plans.column_names else [None] * len(plans)
+    longest: dict[str, float] = {}
+    columns = plans["id"].to_pylist(), plans["trunk"].to_pylist(), steps
+    for id_, trunk, wanted in zip(*columns, strict=True):
+        if status_of.get(id_) not in DONE:
+            most = inf if wanted is None else wanted
+            longest[trunk] = max(most, longest.get(trunk, 0))
+    for file in store.folder.files("checkpoints"):
         trunk, _, name = file.name.partition("/")
         checkpoint = Checkpoint.parse(name)
         if not checkpoint or trunk in in_use:
@@ -79,17 +88,3 @@ def _checkpoints(
             yield "kept", file
         elif status in DONE:
             yield "ended", file
-
-
-def _longest(plans: pa.Table, status_of: Mapping[str, str]) -> dict[str, float]:
-    """Returns, by trunk, the most steps of its planned trials that are still to run. They are
-    infinite where a plan does not say how many."""
-    steps = plans["steps"].to_pylist() if "steps" in plans.column_names else [None] * len(plans)
-    longest: dict[str, float] = {}
-    for id_, trunk, wanted in zip(
-        plans["id"].to_pylist(), plans["trunk"].to_pylist(), steps, strict=True
-    ):
-        if status_of.get(id_) not in DONE:
-            most = inf if wanted is None else wanted
-            longest[trunk] = max(most, longest.get(trunk, 0))
-    return longest

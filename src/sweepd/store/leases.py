@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import suppress
 from typing import Any
 
@@ -60,11 +60,18 @@ class Leases:
 
     def acquire(self, names: Collection[str]) -> set[str]:
         with self._table_guard:
-            self._begin()
+            with self._lease_guard:
+                self.confirm()
+                if not self._version:  # takes out a lease, which a thread renews
+                    self._owner = uuid.uuid4().hex
+                    self._renewed = time.monotonic()
+                    self._version = self._folder.swap(self._path(), self._content(), None)
+                    self._over = threading.Event()
+                    threading.Thread(target=self._keep, args=[self._over], daemon=True).start()
             while True:
                 table, version = self._read_table()
                 others = {owner: held for owner, held in table.items() if owner != self._owner}
-                dead = self._dead(others)
+                dead = self._dead(others.keys())
                 living = {owner: held for owner, held in others.items() if owner not in dead}
                 taken = set(names).difference(self._held, *living.values())
                 if not (taken or dead) or self._swap_table(
@@ -76,23 +83,21 @@ class Leases:
                     return taken
 
     def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
-        if self.acquire([name]):
-            return True
-        seen = None if name in self._held else self._lease_of_holder(name)
-        if seen:
-            note(
-                f"{name}: waiting at most {TERM_SECONDS:.0f} s to see whether process "
-                f"{seen['pid']} on {seen['host']}, which held it last, still runs"
-            )
-        while seen:
-            time.sleep(POLL_SECONDS)
-            if self.acquire([name]):
-                return True
-            now = self._lease_of_holder(name)
-            if now and now != seen:
+        seen = None
+        while not self.acquire([name]):
+            lease = None if name in self._held else self._lease_of_holder(name)
+            if lease is None:
+                return bool(self.acquire([name]))
+            if seen is None:
+                note(
+                    f"{name}: waiting at most {TERM_SECONDS:.0f} s to see whether process "
+                    f"{lease['pid']} on {lease['host']}, which held it last, still runs"
+                )
+            elif lease != seen:
                 return False  # it renews its lease, or has handed the lock to another
-            seen = now
-        return bool(self.acquire([name]))
+            seen = lease
+            time.sleep(POLL_SECONDS)
+        return True
 
     def release(self, names: Collection[str]) -> None:
         with self._table_guard:
@@ -115,12 +120,10 @@ class Leases:
                 if owner != self._owner and held.intersection(names)
             }
             if self._version:
-                gone = self._dead(others)
+                gone = self._dead(others.keys())
             else:
-                written, now = self._written() if others else {}, time.time()
-                gone = {
-                    owner for owner in others if now - written.get(owner, 0.0) > 2 * TERM_SECONDS
-                }
+                written, since = self._written() if others else {}, time.time() - 2 * TERM_SECONDS
+                gone = {owner for owner in others if written.get(owner, 0.0) < since}
             return set().union(*(others[owner] for owner in others.keys() - gone))
 
     def confirm(self) -> None:
@@ -135,21 +138,8 @@ class Leases:
 
     # The lease
 
-    def _begin(self) -> None:
-        """Takes out a lease if there is none, and starts the thread that renews it."""
-        with self._lease_guard:
-            self.confirm()
-            if self._version:
-                return
-            self._owner = uuid.uuid4().hex
-            self._renewed = time.monotonic()
-            self._version = self._folder.swap(self._path(), self._content(), None)
-            self._over = threading.Event()
-            threading.Thread(target=self._keep, args=[self._over], daemon=True).start()
-
     def _keep(self, over: threading.Event) -> None:
-        """Renews the lease until it is given up or lost. If it is lost, says so to all who
-        asked."""
+        """Renews the lease until it is given up or lost, which all who asked are told."""
         while not over.wait(RENEW_SECONDS):
             with self._lease_guard, suppress(EnvironmentFailure):
                 # A renewal that fails does no harm. If another process ends the lease meanwhile,
@@ -196,38 +186,33 @@ class Leases:
 
     # The others
 
-    def _dead(self, owners: Collection[str]) -> set[str]:
-        """Returns the owners whose lease is over. A lease that is over stays so."""
+    def _dead(self, owners: Set[str]) -> set[str]:
+        """Returns the owners whose lease is over. A lease that is over stays so. One that was not
+        renewed for its term is ended here."""
         if not owners:
             return set()
         with self._lease_guard:
             self._renew(self._folder)
         written = self._written()
-        now = written.get(self._owner, 0.0)
-        return {owner for owner in owners if owner not in written or self._evict(owner, now)}
+        now, dead = written.get(self._owner, 0.0), set(owners) - written.keys()
+        for owner in owners & written.keys():
+            with suppress(FileNotFoundError):
+                lease, ended = self._folder.get(self._path(owner)), to_json({"ended": True})
+                if now - lease.written <= TERM_SECONDS:
+                    continue
+                if self._folder.swap(self._path(owner), ended, lease.version) is None:
+                    continue
+                self._folder.delete([self._path(owner)])
+            dead.add(owner)
+        return dead
 
     def _written(self) -> dict[str, float]:
-        """Returns, by owner, when each lease was last renewed. The times are by the store's
-        clock."""
+        """Returns, by owner, when each lease was last renewed, by the store's clock."""
         files = self._folder.files(FOLDER)
         return {file.name.removesuffix(".json"): file.written for file in files}
 
-    def _evict(self, owner: str, now: float) -> bool:
-        """Ends a lease that was not renewed for its term. Returns whether it is over."""
-        try:
-            lease = self._folder.get(self._path(owner))
-        except FileNotFoundError:
-            return True
-        if now - lease.written <= TERM_SECONDS:
-            return False
-        if self._folder.swap(self._path(owner), to_json({"ended": True}), lease.version) is None:
-            return False
-        self._folder.delete([self._path(owner)])
-        return True
-
     def _lease_of_holder(self, name: str) -> Mapping[str, Any] | None:
-        """Returns what the holder of a lock last wrote in its lease. Returns None if there is no
-        holder, or none with a lease."""
+        """Returns what the holder of a lock last wrote in its lease, if there is one."""
         table, _ = self._read_table()
         for owner, held in table.items():
             if name in held:
@@ -240,8 +225,7 @@ class Leases:
     # The table
 
     def _read_table(self) -> tuple[dict[str, set[str]], str | None]:
-        """Returns the locks of each owner, and the table's version. The version is None if there
-        is no table yet."""
+        """Returns the locks of each owner, and the table's version (None: no table yet)."""
         try:
             found = self._folder.get(TABLE)
         except FileNotFoundError:
@@ -250,8 +234,7 @@ class Leases:
         return {owner: set(names) for owner, names in held.items()}, found.version
 
     def _swap_table(self, table: Mapping[str, set[str]], version: str | None) -> bool:
-        """Writes the table if the stored one is still of that version. Returns whether it was.
-        Owners that hold nothing are left out."""
+        """Writes the table if the stored one is still of that version. Returns whether it was."""
         held = {owner: sorted(names) for owner, names in table.items() if names}
         content = to_json({"revision": uuid.uuid4().hex, "held": held})  # no two tables are alike
         if self._folder.swap(TABLE, content, version) is None:

@@ -8,29 +8,21 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from sweepd.errors import EnvironmentFailure, UserError
-from sweepd.store.storage import File, aside_name, failure, is_aside
+from sweepd.store.storage import File, Folder, aside_name, failure, is_aside
 
 RETRY_DELAYS: tuple[float, ...] = (0.1, 0.5, 2.0)
 """The seconds to wait before each further try to write, after an error that may pass, such as a
 full disk or a network error."""
-_LASTING = frozenset(
-    [
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.ENAMETOOLONG,
-    ]
-)
+_LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR}
+_LASTING |= {errno.ENAMETOOLONG}
 
 
-class LocalFolder:
-    """The objects of a local folder (see `storage.Folder`). All but logs also outlast a machine
-    that stops."""
+class LocalFolder(Folder):
+    """The objects of a local folder. All but logs also outlast a machine that stops."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -80,12 +72,6 @@ class LocalFolder:
 
         return self._read(name, read_part)
 
-    def files(self, below: str = "", after: str = "") -> list[File]:
-        return [file for file in self._walk(below, after) if not is_aside(file.name)]
-
-    def asides(self) -> list[File]:
-        return [file for file in self._walk("") if is_aside(file.name)]
-
     def put(self, name: str, data: bytes) -> None:
         self._write(name, data, os.replace)
 
@@ -106,8 +92,7 @@ class LocalFolder:
             raise _failure("write", path, error) from error
 
     def flush(self) -> None:
-        """Does nothing, since the system already has the text. A process that is killed loses
-        none."""
+        """Does nothing: the system has the text, and a process that is killed loses none."""
 
     def delete(self, names: Collection[str]) -> None:
         for name in names:
@@ -116,9 +101,9 @@ class LocalFolder:
             except OSError as error:
                 raise _failure("delete", self.path(name), error) from error
 
-    def _walk(self, below: str, after: str = "") -> list[File]:
+    def listed(self, below: str = "", after: str = "") -> list[File]:
         root = self.path(below)
-        found, waiting = [], [root]
+        files, waiting = [], [root]
         while waiting:
             folder = waiting.pop()
             try:
@@ -128,13 +113,18 @@ class LocalFolder:
                             waiting.append(Path(entry.path))
                             continue
                         name = entry.path.removeprefix(f"{root}/")
-                        if name > after and (file := _file(entry, name)):
-                            found.append(file)
+                        if name <= after:
+                            continue
+                        with suppress(FileNotFoundError):  # gone since
+                            status = entry.stat()
+                            if stat.S_ISREG(status.st_mode):
+                                # No version: a file may change within one tick of the clock.
+                                files.append(File(name, status.st_size, status.st_mtime, None))
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise _failure("list", folder, error) from error
-        return sorted(found, key=lambda file: file.name)
+        return sorted(files, key=lambda file: file.name)
 
     def _read(self, name: str, read: Callable[[Path], bytes]) -> bytes:
         path = self.path(name)
@@ -148,9 +138,18 @@ class LocalFolder:
     def _write(self, name: str, data: bytes, publish: Callable[[Path, Path], None]) -> None:
         path = self.path(name)
         for delay in (*RETRY_DELAYS, None):
+            aside = path.with_name(aside_name())
             try:
                 _make_folder(path.parent, self.root)
-                _write_aside(path, data, publish)
+                try:
+                    with aside.open("xb") as file:
+                        file.write(data)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    publish(aside, path)
+                    _sync_folder(path.parent)
+                finally:
+                    aside.unlink(missing_ok=True)
                 return
             except FileExistsError:
                 raise
@@ -158,19 +157,6 @@ class LocalFolder:
                 if delay is None or error.errno in _LASTING:
                     raise _failure("write", path, error) from error
                 time.sleep(delay)
-
-
-def _write_aside(path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> None:
-    aside = path.with_name(aside_name())
-    try:
-        with aside.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        publish(aside, path)
-        _sync_folder(path.parent)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _make_folder(folder: Path, root: Path) -> None:
@@ -182,25 +168,12 @@ def _make_folder(folder: Path, root: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable. Without this a new name may be lost when the power
-    fails."""
+    """Makes the names in a folder durable, which a power cut could take otherwise."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _file(entry: os.DirEntry[str], name: str) -> File | None:
-    """Returns what the listing says of a file, or None if it is gone or is not a file. Its
-    version is left out, since a file may change within one tick of the clock."""
-    try:
-        status = entry.stat()
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return File(name, status.st_size, status.st_mtime, None)
 
 
 def _failure(what: str, path: Path, error: OSError) -> EnvironmentFailure:

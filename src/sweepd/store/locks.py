@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,7 @@ class Locks(Protocol):
     def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
         """Takes a lock unless its holder lives. It waits only until that is certain, and `note`
         is told why it waits. Returns whether the lock was taken."""
+        return name in self.acquire([name])
 
     def release(self, names: Collection[str]) -> None:
         """Frees those of these locks that this process holds."""
@@ -47,24 +48,21 @@ class Locks(Protocol):
         write access."""
 
     def confirm(self) -> None:
-        """Raises EnvironmentFailure if what this process took was taken from it."""
+        """Raises EnvironmentFailure if what this process took was taken from it, as nobody can
+        take a file lock."""
+        return
 
     def when_lost(self, tell: Callable[[str], None]) -> None:
         """Has `tell` called if what this process took is taken from it. It is called from another
         thread and told why."""
+        return
 
 
 FILES = 256
 
 
-@dataclass
-class _LockFile:
-    descriptor: int
-    held: set[str] = field(default_factory=set)
-
-
-_files: dict[tuple[int, int], _LockFile] = {}
-"""The lock files that this process has open, by device and inode."""
+_files: dict[tuple[int, int], tuple[int, set[str]]] = {}
+"""The lock files that this process has open, by device and inode: descriptors and held locks."""
 _guard = threading.RLock()
 
 
@@ -78,7 +76,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-class FileLocks:
+class FileLocks(Locks):
     """Locks on the files of a folder, which are made when first needed. Locks end with their
     process.
 
@@ -93,111 +91,80 @@ class FileLocks:
         with _guard:
             taken = set()
             for name in names:
-                file = self._open(name)
-                if name not in file.held and self._lock(file, name):
-                    file.held.add(name)
-                    taken.add(name)
+                descriptor, held = self._open(name)
+                if name in held:
+                    continue
+                try:
+                    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
+                except OSError as error:
+                    if error.errno in (errno.EACCES, errno.EAGAIN):
+                        continue  # another process holds it
+                    if error.errno == errno.EBADF:  # it could be opened for reading alone
+                        raise EnvironmentFailure(f"{self.folder}: cannot be written") from error
+                    raise self._failure(error) from error
+                held.add(name)
+                taken.add(name)
             return taken
-
-    def acquire_or_wait(self, name: str, note: Callable[[str], None]) -> bool:
-        return name in self.acquire([name])
 
     def release(self, names: Collection[str]) -> None:
         with _guard:
             for name in names:
                 if not self._path(name).exists():
                     continue  # deleted, and the lock with it; an error here might hide a worse one
-                file = self._open(name)
-                if name in file.held:
-                    fcntl.lockf(file.descriptor, fcntl.LOCK_UN, 1, _offset(name))
-                    file.held.remove(name)
+                descriptor, held = self._open(name)
+                if name in held:
+                    fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, _offset(name))
+                    held.remove(name)
 
     def held_elsewhere(self, names: Collection[str]) -> set[str]:
         with _guard:
             there = [name for name in names if self._path(name).exists()]
             try:
-                return {name for name in there if _is_locked(self._open(name).descriptor, name)}
+                return {name for name in there if _is_locked(self._open(name)[0], name)}
             except OSError as error:
                 raise self._failure(error) from error
-
-    def confirm(self) -> None:
-        """Does nothing, since nobody can take a file lock from its process."""
-
-    def when_lost(self, tell: Callable[[str], None]) -> None:
-        """Does nothing, since nobody can take a file lock from its process."""
-
-    def _lock(self, file: _LockFile, name: str) -> bool:
-        try:
-            fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(name))
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                return False
-            if error.errno == errno.EBADF:  # it could be opened for reading alone
-                raise EnvironmentFailure(f"{self.folder}: cannot be written") from error
-            raise self._failure(error) from error
-        return True
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{_offset(name) % FILES:02x}"
 
-    def _open(self, name: str) -> _LockFile:
+    def _open(self, name: str) -> tuple[int, set[str]]:
         path = self._path(name)
         try:
             # Looked up before it is opened: closing a second descriptor would drop every lock.
-            file = _files.get(_identity(path.stat()))
-        except FileNotFoundError:
-            file = None
+            with suppress(FileNotFoundError):
+                status = path.stat()
+                if file := _files.get((status.st_dev, status.st_ino)):
+                    return file
+            self.folder.mkdir(exist_ok=True)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EROFS) or not path.exists():
+                    raise
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # to ask who holds a lock
+            status = os.fstat(descriptor)
         except OSError as error:
             raise self._failure(error) from error
-        if file is None:
-            try:
-                self.folder.mkdir(exist_ok=True)
-                descriptor = _open_descriptor(path)
-            except OSError as error:
-                raise self._failure(error) from error
-            file = _files[_identity(os.fstat(descriptor))] = _LockFile(descriptor)
-        return file
+        return _files.setdefault((status.st_dev, status.st_ino), (descriptor, set()))
 
     def _failure(self, error: OSError) -> EnvironmentFailure:
         return EnvironmentFailure(f"{self.folder}: locking failed: {error.strerror}")
 
 
-def _open_descriptor(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EROFS) and path.exists():
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # enough to ask who holds a lock
-        raise
-
-
 def _is_locked(descriptor: int, name: str) -> bool:
     """Returns whether another process holds the lock of this name."""
-    query = _flock(fcntl.F_WRLCK, _offset(name))
-    return _flock_type(fcntl.fcntl(descriptor, fcntl.F_GETLK, query)) != fcntl.F_UNLCK
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
+    kind, place = fcntl.F_WRLCK, (_offset(name), 1)
+    # struct flock. Linux: type, whence, start, len, pid. macOS: start, len, pid, type, whence.
+    if sys.platform == "darwin":
+        query = struct.pack("qqihh", *place, 0, kind, os.SEEK_SET)
+        kind = struct.unpack("qqihh", fcntl.fcntl(descriptor, fcntl.F_GETLK, query))[3]
+    else:
+        query = struct.pack("hhqqi0q", kind, os.SEEK_SET, *place, 0)
+        kind = struct.unpack("hhqqi0q", fcntl.fcntl(descriptor, fcntl.F_GETLK, query))[0]
+    return bool(kind != fcntl.F_UNLCK)
 
 
 def _offset(name: str) -> int:
     """Returns the place of a lock in its file. It has 62 bits, so that offset + 1 is a file
     offset too. Two names have the same one with odds of 2^-62."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) >> 2
-
-
-# struct flock. Linux: type, whence, start, len, pid. macOS: start, len, pid, type, whence.
-_FLOCK, _TYPE = ("qqihh", 3) if sys.platform == "darwin" else ("hhqqi0q", 0)
-
-
-def _flock(kind: int, offset: int) -> bytes:
-    fields = (offset, 1, 0, kind, os.SEEK_SET)
-    if sys.platform != "darwin":
-        fields = (kind, os.SEEK_SET, offset, 1, 0)
-    return struct.pack(_FLOCK, *fields)
-
-
-def _flock_type(flock: bytes) -> int:
-    kind: int = struct.unpack(_FLOCK, flock)[_TYPE]
-    return kind

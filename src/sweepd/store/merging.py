@@ -1,6 +1,6 @@
 """What one store has and another lacks, as steps that bring it there.
 
-Launches of two stores have different numbers (`names.next_launch`), and so have their attempts. No
+Launches of two stores have different numbers (`Store.new_launch`), and so have their attempts. No
 row of one store has the key of a different row of another's. So a merge copies what is not there
 yet: files by their names, which their content determines, and endings row by row, since a sweep
 may get another name. A merge that was cut off goes on where it was. `endings.counting` says which
@@ -13,10 +13,11 @@ checkpoints and the endings after them, and sweeps last.
 from __future__ import annotations
 
 import hashlib
+import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,8 +25,8 @@ from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.statuses import RAN
 from sweepd.store.endings import statuses
 from sweepd.store.names import Checkpoint, records
-from sweepd.store.parquet import NAME, load
-from sweepd.store.schema import BOOL, TEXT, TRIALS, column, with_column
+from sweepd.store.parquet import NAME, look
+from sweepd.store.schema import BOOL, METRICS, TEXT, TRIALS, column
 from sweepd.store.storage import (
     DIGEST_LENGTH,
     READERS,
@@ -37,8 +38,9 @@ from sweepd.store.storage import (
     each,
     unsealed,
 )
-from sweepd.store.sweeps import SweepFolder, SweepInfo, accepting
-from sweepd.store.tables import MOST_ROWS, Read, TableFolder, batches
+from sweepd.store.store import Store, sweep_lock
+from sweepd.store.sweeps import SweepInfo, accepting
+from sweepd.store.tables import MOST_ROWS, batches
 
 JOINED = ("created", "base", "code_files", "own_classes", "sources", "accepted_for")
 """The fields of SweepInfo in which two versions of a sweep may differ: where it was launched, with
@@ -47,78 +49,109 @@ which files, and which earlier versions of the code were accepted. What both say
 
 @dataclass(frozen=True)
 class MergeStep:
-    """Something that a store lacks. kind: the word that people see for it. count: how many such
-    things there are. bring: a function that brings them."""
+    """Something that a store lacks. kind: the word that people see for it. bring: brings it."""
 
     kind: str
     count: int
     bring: Callable[[], object]
 
 
-@dataclass
-class MergeSide:
-    """The parts of a store that a merge needs. damaged: the files that could not be read."""
+def merge(
+    ours: Store, theirs: Store, renamed: Mapping[str, str], damaged: list[Damaged]
+) -> Iterator[MergeStep]:
+    """Brings what `lacks` tells. Yields each step once it is done.
 
-    folder: Folder
-    trials: TableFolder
-    metrics: TableFolder
-    damaged: list[Damaged] = field(default_factory=list)
-
-    def endings(self) -> pa.Table:
-        found = self.trials.read()
-        self.damaged += found.damaged
-        return found.table
-
-
-def steps(ours: MergeSide, theirs: MergeSide, renamed: Mapping[str, str]) -> Iterator[MergeStep]:
-    """Yields what `theirs` has and `ours` lacks, except sweeps, in the order in which it must come.
-
-    renamed: new names of their sweeps. Raises FileNotFoundError if a file of theirs disappears, and
-    EnvironmentFailure where both stores have a launch of one number.
+    A merge that was cut off goes on when it is called again. Raises EnvironmentFailure while
+    a driver runs one of these sweeps here, since it may not know what the merge brings.
     """
-    there = records(ours.folder)
-    for number, name in sorted(records(theirs.folder).items()):
-        record = theirs.folder.read(name)
-        if number not in there:
-            yield MergeStep("launches", 1, partial(ours.folder.put, name, record))
-        elif ours.folder.read(name) != record:
+    names = {*ours.sweeps(), *(renamed.get(name, name) for name in theirs.sweeps())}
+    taken = ours.locks.acquire([sweep_lock(name) for name in names])
+    try:
+        if driven := sorted(name for name in names if sweep_lock(name) not in taken):
             raise EnvironmentFailure(
-                f"launch {number} of {ours.folder.address} is another one than that of "
-                f"{theirs.folder.address}: both began in the same microsecond, or a record was "
-                "changed; these stores cannot be merged"
+                f"{ours.address}: a driver runs {', '.join(driven)}; merge when it has ended, "
+                "or end it with `sweepd cancel`"
             )
-    yield from _files(ours.folder, theirs, "code", "files of code", is_whole=_is_source)
-    yield from _files(ours.folder, theirs, "checked", "inspections")
-    yield from _metrics(ours, theirs)
-
-    our_endings, their_endings = ours.endings(), theirs.endings()
-    names = [renamed.get(name, name) for name in their_endings["sweep"].to_pylist()]
-    endings = with_column(their_endings, "sweep", column(names, TEXT))
-    after = statuses(TRIALS.concat([our_endings, endings]))
-
-    def trains_on(name: str) -> bool:
-        """Whether a trial may still train on from a state: it is kept, or its trial did not run to
-        its end."""
-        checkpoint = Checkpoint.parse(name.rpartition("/")[2])
-        return bool(checkpoint and (checkpoint.kept or after.get(checkpoint.trial) not in RAN))
-
-    yield from _files(
-        ours.folder, theirs, "checkpoints", "checkpoints", trains_on, is_whole=_is_sealed
-    )
-    yield from _logs(ours.folder, theirs.folder)
-    lacking = _lacking(endings, our_endings)
-    for start in range(0, lacking.num_rows, MOST_ROWS):
-        part = lacking.slice(start, MOST_ROWS)
-        add = partial(ours.trials.add, *ours.trials.pack(part))
-        yield MergeStep("endings", part.num_rows, add)
+        for step in lacks(ours, theirs, renamed, damaged):
+            ours.locks.confirm()
+            step.bring()
+            yield step
+    finally:
+        ours.locks.release(taken)
 
 
-def _metrics(ours: MergeSide, theirs: MergeSide) -> Iterator[MergeStep]:
+def lacks(
+    ours: Store, theirs: Store, renamed: Mapping[str, str], damaged: list[Damaged]
+) -> Iterator[MergeStep]:
+    """Yields what `theirs` has and `ours` lacks, as steps in the order in which it must come.
+
+    renamed: new names of their sweeps. `damaged` gets what could not be read. Raises UserError for
+    two sweeps of one name that differ, and if both stores are the same. Raises EnvironmentFailure
+    if a file of theirs is deleted meanwhile, and where both have a launch of one number.
+    """
+    if os.path.realpath(theirs.address) == os.path.realpath(ours.address):
+        raise UserError(f"{ours.address}: a store cannot be merged into itself")
+    try:
+        sweeps = _sweeps(ours, theirs, renamed, damaged)  # refuses before anything is written
+        there = records(ours.folder)
+        for number, name in sorted(records(theirs.folder).items()):
+            record = theirs.folder.read(name)
+            if number not in there:
+                yield MergeStep("launches", 1, partial(ours.folder.put, name, record))
+            elif ours.folder.read(name) != record:
+                raise EnvironmentFailure(
+                    f"launch {number} of {ours.address} is another one than that of "
+                    f"{theirs.address}: both began in the same microsecond, or a record was "
+                    "changed; these stores cannot be merged"
+                )
+        yield from _files(ours, theirs, "code", "files of code", damaged)
+        yield from _files(ours, theirs, "checked", "inspections", damaged)
+        yield from _metrics(ours, theirs, damaged)
+
+        our_endings, their_endings = ours.read_trials(), theirs.read_trials()
+        damaged += our_endings.damaged + their_endings.damaged
+        mine, endings = our_endings.table, their_endings.table
+        names = [renamed.get(name, name) for name in endings["sweep"].to_pylist()]
+        endings = _of_sweeps(endings, names)
+        after = statuses(TRIALS.concat([mine, endings]))
+
+        def trains_on(name: str) -> bool:
+            # The state is kept for longer trials, or its trial did not run to its end.
+            checkpoint = Checkpoint.parse(name.rpartition("/")[2])
+            return bool(checkpoint and (checkpoint.kept or after.get(checkpoint.trial) not in RAN))
+
+        yield from _files(ours, theirs, "checkpoints", "checkpoints", damaged, trains_on)
+        yield from _logs(ours.folder, theirs.folder)
+
+        # Endings whose key ours lacks, and those that count before its row of that key
+        # (`Layout.first_by`; null comes last).
+        columns = [
+            [t[name].to_pylist() for name in ("id", "attempt", "ended")] for t in (mine, endings)
+        ]
+        recorded = {(id_, attempt): ended for id_, attempt, ended in zip(*columns[0], strict=True)}
+        wanted = []
+        for id_, attempt, ended in zip(*columns[1], strict=True):
+            before = recorded.get((id_, attempt))
+            earlier = ended is not None and (before is None or ended < before)
+            wanted.append(earlier or (id_, attempt) not in recorded)
+        lacking = endings.filter(column(wanted, BOOL))
+        for start in range(0, lacking.num_rows, MOST_ROWS):
+            part = lacking.slice(start, MOST_ROWS)
+            add = partial(ours.trials.add, *ours.trials.pack(part))
+            yield MergeStep("endings", part.num_rows, add)
+    except FileNotFoundError as error:
+        raise EnvironmentFailure(
+            f"{error.filename or theirs.address}: deleted meanwhile; merge again"
+        ) from error
+    yield from sweeps
+
+
+def _metrics(ours: Store, theirs: Store, damaged: list[Damaged]) -> Iterator[MergeStep]:
     """Yields the steps that bring files of metrics. A damaged file of ours is replaced by theirs of
     the same name, which has the content that ours had."""
     _, our_damaged = ours.metrics.whole()
     contents, their_damaged = theirs.metrics.whole()
-    theirs.damaged += their_damaged
+    damaged += their_damaged
     broken = {one.path.rpartition("/")[2]: one for one in our_damaged}
     there = ours.metrics.names(broken.keys())
     copied: dict[File, int] = {}
@@ -132,88 +165,59 @@ def _metrics(ours: MergeSide, theirs: MergeSide) -> Iterator[MergeStep]:
         if all(NAME.fullmatch(name) for name in (file.name, *held)):
             copied[file] = content.rows
             continue
-        table = load(theirs.folder, f"metrics/{file.name}", theirs.metrics.layout)
-        assert not isinstance(table, Damaged)
-        name, data = ours.metrics.pack(ours.metrics.layout.unique(table))
+        read = look(theirs.folder, "metrics", file, METRICS, whole=True)
+        assert not isinstance(read, Damaged)
+        name, data = ours.metrics.pack(METRICS.unique(read.table))
         if name not in there:
             add = partial(ours.metrics.add, name, data)
-            yield MergeStep("rows of metrics", table.num_rows, add)
+            yield MergeStep("rows of metrics", read.rows, add)
     for batch in batches(copied):
         paths = [f"metrics/{file.name}" for file in batch]
-        bring = partial(_move, ours.folder, theirs.folder, *paths)
+        bring = partial(_copy, ours.folder, theirs.folder, paths)
         yield MergeStep("rows of metrics", sum(copied[file] for file in batch), bring)
-    ours.damaged += broken.values()
+    damaged += broken.values()
 
 
-def _lacking(table: pa.Table, mine: pa.Table) -> pa.Table:
-    """Returns the endings whose key `mine` lacks, and those that count before its row of that key
-    (`Layout.first_by`; null comes last)."""
-
-    def keyed(rows: pa.Table) -> list[tuple[tuple[object, ...], Any]]:
-        *key, first = (rows[name].to_pylist() for name in (*TRIALS.key, TRIALS.first_by))
-        return list(zip(zip(*key, strict=True), first, strict=True))
-
-    there = dict(keyed(mine))
-    wanted = [
-        key not in there or (first is not None and (there[key] is None or first < there[key]))
-        for key, first in keyed(table)
-    ]
-    return table.filter(column(wanted, BOOL))
+def _copy(ours: Folder, theirs: Folder, names: Sequence[str]) -> None:
+    each(lambda name: ours.put(name, theirs.read(name)), names, READERS)
 
 
 def _files(
-    ours: Folder,
-    theirs: MergeSide,
+    ours: Store,
+    theirs: Store,
     below: str,
     kind: str,
+    damaged: list[Damaged],
     wanted: Callable[[str], bool] = lambda name: True,
-    is_whole: Callable[[str, bytes], bool] = lambda name, data: True,
 ) -> Iterator[MergeStep]:
-    """Yields the steps that bring the files of a folder that ours lacks, if their names are wanted.
-    One that is not whole is noted as damaged."""
-    there = {file.name for file in ours.files(below)}
+    """Yields the steps that bring the wanted files of a folder that ours lacks and are whole."""
+    there = {file.name for file in ours.folder.files(below)}
     for file in theirs.folder.files(below):
         if file.name in there or not wanted(file.name):
             continue
         name = f"{below}/{file.name}"
-        if is_whole(file.name, data := theirs.folder.read(name)):
-            yield MergeStep(kind, 1, partial(ours.put, name, data))
+        data = theirs.folder.read(name)
+        try:
+            if below == "checkpoints":
+                unsealed(data)
+            if below == "code" and hashlib.sha256(data).hexdigest() != file.name[:-3]:
+                raise ValueError("truncated or changed: its digest is another")
+        except ValueError as error:
+            damaged.append(Damaged(theirs.folder.where(name), str(error)))
         else:
-            changed = "truncated or changed: its digest is another"
-            theirs.damaged.append(Damaged(theirs.folder.where(name), changed))
-
-
-def _is_source(name: str, data: bytes) -> bool:
-    return hashlib.sha256(data).hexdigest() == name.removesuffix(".py")
-
-
-def _is_sealed(name: str, data: bytes) -> bool:
-    try:
-        unsealed(data)
-    except ValueError:
-        return False
-    return True
-
-
-@dataclass(frozen=True)
-class _Log:
-    """What a trial logged in a store, joined from its parts, and what came from other stores, by
-    file."""
-
-    own: bytes
-    brought: Mapping[str, bytes]
+            yield MergeStep(kind, 1, partial(ours.folder.put, name, data))
 
 
 def _logs(ours: Folder, theirs: Folder) -> Iterator[MergeStep]:
     """Yields the steps that bring what logs hold and ours do not. Where our own text is how theirs
     begins, only the rest is new. A text that came before is replaced by one that begins with it."""
     mine = _texts(ours)
-    for trial, log in _texts(theirs).items():
-        here = mine.get(trial, _Log(b"", {}))
-        for text in (log.own, *log.brought.values()):
-            new = text.removeprefix(here.own)
-            if not any(new in held for held in (here.own, *here.brought.values())):
-                old = [name for name, held in here.brought.items() if new.startswith(held)]
+    for trial, texts in _texts(theirs).items():
+        here = mine.get(trial, {})
+        for text in texts.values():
+            new = text.removeprefix(here.get("", b""))
+            if new and not any(new in held for held in here.values()):
+                old = [name for name, held in here.items() if name and new.startswith(held)]
                 yield MergeStep("logs", 1, partial(_bring_log, ours, trial, new, old))
 
 
@@ -222,26 +226,20 @@ def _bring_log(folder: Folder, trial: str, text: bytes, replaced: Sequence[str])
     folder.delete([f"logs/{name}" for name in replaced])
 
 
-def _texts(folder: Folder) -> dict[str, _Log]:
-    """Returns the logs of a store, by trial."""
-    own: dict[str, bytes] = {}
-    brought: dict[str, dict[str, bytes]] = {}
+def _texts(folder: Folder) -> dict[str, dict[str, bytes]]:
+    """Returns, by trial, what came to its log from other stores, by file, and what it logged here,
+    joined from its parts, as the file ""."""
+    texts: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
     for file in folder.files("logs"):  # TRIAL.log, TRIAL/NNN.log or TRIAL/DIGEST.log (brought)
         trial, _, part = file.name.removesuffix(".log").partition("/")
+        name = file.name if len(part) == DIGEST_LENGTH else ""
         text = folder.read(f"logs/{file.name}")
-        if len(part) == DIGEST_LENGTH:
-            brought.setdefault(trial, {})[file.name] = text
-        else:
-            own[trial] = own.get(trial, b"") + text
-    return {trial: _Log(own.get(trial, b""), brought.get(trial, {})) for trial in {*own, *brought}}
+        texts[trial][name] = texts[trial].get(name, b"") + text
+    return texts
 
 
-def _move(ours: Folder, theirs: Folder, *names: str) -> None:
-    each(lambda name: ours.put(name, theirs.read(name)), names, READERS)
-
-
-def sweeps(
-    ours: SweepFolder, theirs: SweepFolder, renamed: Mapping[str, str], damaged: list[Damaged]
+def _sweeps(
+    ours: Store, theirs: Store, renamed: Mapping[str, str], damaged: list[Damaged]
 ) -> list[MergeStep]:
     """Returns the steps that bring sweeps of theirs here. `damaged` gets those that cannot be read.
 
@@ -262,69 +260,61 @@ def sweeps(
     there, (readable, unreadable) = set(ours.sweeps()), ours.readable_sweeps()
     for name, info in infos.items():
         called = renamed.get(name, name)
-        plan = theirs.read_plans([name])
-        damaged += plan.damaged
-        if plan.damaged:
+        read = theirs.read_plans([name])
+        if read.damaged:
+            damaged += read.damaged
             continue
-        table = _called(plan.table, called)
+        plan = _of_sweeps(read.table, [called] * read.table.num_rows)
         if called not in there:
-            steps.append(_step(ours, called, theirs.load_grid(name), info, table))
+            steps.append(_sweep(ours, called, theirs.load_grid(name), info, plan))
             continue
         mine, my_plan = readable.get(called), ours.read_plans([called])
+        trials, my_trials = _trials(plan), _trials(my_plan.table)
+        differing = [
+            field.name
+            for field in fields(SweepInfo)
+            if mine
+            and field.name not in JOINED
+            and getattr(mine, field.name) != getattr(info, field.name)
+        ]
         if mine is None or my_plan.damaged:
-            same = ours.load_grid(called) == (grid := theirs.load_grid(name))
-            if same and _covers(info, table, mine, my_plan):
+            # As far as the one of the two that is whole tells, theirs must have all that ours had.
+            if mine is None:
+                covered = not my_plan.damaged and my_trials <= trials
+            else:
+                same_sweep = mine.created == info.created and not differing
+                covered = same_sweep and mine.code_files.keys() <= info.code_files.keys()
+            grid = theirs.load_grid(name)
+            if covered and ours.load_grid(called) == grid:
                 kept = info if mine is None else _with_files_of(info, mine)
-                steps.append(_step(ours, called, grid, kept, table))
+                steps.append(_sweep(ours, called, grid, kept, plan))
             else:
                 damaged += my_plan.damaged
                 damaged += (one for one in unreadable if f"sweeps/{called}/" in one.path)
-        elif _newer(mine, my_plan.table, info, table, called):
+            continue
+        goes_on = mine.created == info.created and (my_trials < trials or trials < my_trials)
+        if not goes_on and (differing or my_trials != trials):
+            what = ", ".join([*differing, *(["trials"] if my_trials != trials else [])])
+            raise UserError(
+                f"sweep {called}: both stores have one of this name, and they differ in their "
+                f"{what}. Bring theirs under another name: --rename {called}=NEW"
+            )
+        if my_trials < trials:
             grid, newer = theirs.load_grid(name), _with_files_of(mine, info)
-            steps.append(_step(ours, called, grid, newer, table))
+            steps.append(_sweep(ours, called, grid, newer, plan))
         elif (joined := _with_files_of(info, mine)) != mine:
-            steps.append(_step(ours, called, ours.load_grid(called), joined, my_plan.table))
+            steps.append(_sweep(ours, called, ours.load_grid(called), joined, my_plan.table))
     return steps
 
 
-def _covers(info: SweepInfo, plan: pa.Table, mine: SweepInfo | None, my_plan: Read) -> bool:
-    """Returns whether a sweep of theirs is all that ours was before its `sweep.json` (`mine` is
-    None) or its plan was damaged, as far as the other one of the two tells."""
-    if mine is None:
-        return not my_plan.damaged and _trials(my_plan.table) <= _trials(plan)
-    same = mine.created == info.created and not _differing(mine, info)
-    return same and mine.code_files.keys() <= info.code_files.keys()
-
-
-def _step(ours: SweepFolder, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:
+def _sweep(ours: Store, name: str, grid: str, info: SweepInfo, plan: pa.Table) -> MergeStep:
     return MergeStep("sweeps", 1, partial(ours.write_sweep, name, grid, info, plan))
 
 
-def _newer(mine: SweepInfo, my_plan: pa.Table, other: SweepInfo, plan: pa.Table, name: str) -> bool:
-    """Returns whether the other version of a sweep is the one to keep. Raises UserError if that
-    cannot be told."""
-    my_trials, trials = _trials(my_plan), _trials(plan)
-    differing = _differing(mine, other)
-    if my_trials == trials and not differing:
-        return False
-    if mine.created == other.created and my_trials != trials:
-        if my_trials <= trials:
-            return True
-        if trials <= my_trials:
-            return False
-    what = ", ".join([*differing, *(["trials"] if my_trials != trials else [])])
-    raise UserError(
-        f"sweep {name}: both stores have one of this name, and they differ in their {what}. "
-        f"Bring theirs under another name: --rename {name}=NEW"
-    )
-
-
-def _differing(mine: SweepInfo, other: SweepInfo) -> list[str]:
-    return [
-        field.name
-        for field in fields(SweepInfo)
-        if field.name not in JOINED and getattr(mine, field.name) != getattr(other, field.name)
-    ]
+def _of_sweeps(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Returns the table with these sweeps, one a row."""
+    at = table.column_names.index("sweep")
+    return table.set_column(at, "sweep", column(names, TEXT))
 
 
 def _trials(plan: pa.Table) -> set[tuple[str, bool]]:
@@ -347,7 +337,3 @@ def _with_files_of(earlier: SweepInfo, info: SweepInfo) -> SweepInfo:
             for kind in sorted(kinds)
         },
     )
-
-
-def _called(plan: pa.Table, name: str) -> pa.Table:
-    return with_column(plan, "sweep", column([name] * plan.num_rows, TEXT))

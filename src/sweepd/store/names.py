@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 
 from sweepd.store.storage import Folder
@@ -13,29 +12,10 @@ TRIES = 1000
 launches apart."""
 
 
-def next_launch(folder: Folder) -> int:
-    """Returns a number for a new launch: the microseconds since 1970, or one more than the latest.
-
-    So a later launch of a store has a higher number, and no two stores give the same one, but for
-    the odds that they launch in the same microsecond, which a merge notices.
-    """
-    return max([time.time_ns() // 1_000, *(number + 1 for number in records(folder))])
-
-
 def attempt_number(launch: int, tried: int) -> int:
     """Returns the number of an attempt of a trial, below 2^63. `tried` counts the tries of its
     launch, from 1; 0 gives a number below those of all of them."""
     return launch * TRIES + tried
-
-
-def record_of(launch: int) -> str:
-    """Returns the name of the object that holds the record of a launch."""
-    return f"launches/{launch}.json"
-
-
-def cancel_of(launch: int) -> str:
-    """Returns the name of the object that tells the driver of a launch to stop."""
-    return f"launches/{launch}.cancel"
 
 
 def records(folder: Folder) -> dict[int, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import threading
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,14 +13,7 @@ import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.store.schema import FLOAT, INT, NULL, Layout
-from sweepd.store.storage import (
-    DIGEST_LENGTH,
-    Damaged,
-    File,
-    Folder,
-    Unreachable,
-    from_json,
-)
+from sweepd.store.storage import DIGEST_LENGTH, Damaged, File, Folder, Unreachable, from_json
 
 REPLACES = b"sweepd.replaces"
 """The key of the metadata of a compacted Parquet file under which it lists, as JSON, the files in
@@ -95,93 +86,47 @@ def to_parquet(table: pa.Table) -> bytes:
     return data
 
 
-def load(
-    folder: Folder, name: str, layout: Layout, version: str | None = None
-) -> pa.Table | Damaged:
-    """Returns one file as a table of this layout, or as `Damaged`. version: as of `Folder.read`.
-    Raises FileNotFoundError if there is none, and Unreachable if the place can't be asked, since
-    that is no damage."""
-    try:
-        data = folder.read(name, version)
-        _check_digest(name, hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2))
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        table = layout.conform(file.read(use_threads=False))
-        replaces(table.schema)
-        return table
-    except (FileNotFoundError, Unreachable):
-        raise
-    except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
-        return Damaged(folder.where(name), str(error).partition("\n")[0])
-
-
 def look(
-    folder: Folder, below: str, file: File, layout: Layout, *, whole: bool
+    folder: Folder, below: str, file: File, layout: Layout, *, whole: bool, checked: bool = False
 ) -> Content | Damaged:
-    """Returns what is in a file. whole: whether its rows are read. Otherwise only its end is, if it
-    is named by a digest, and if DuckDB can scan it, since its columns have the types of `layout`.
-    Raises the errors of `load`."""
+    """Returns what is in a file, or what is wrong with it. Raises FileNotFoundError if there is
+    none, and Unreachable if the place can't be asked, since that is no damage.
+
+    whole: whether its rows are read. Otherwise only its end is, if it is named by a digest, and if
+    DuckDB can scan it, since its columns have the types of `layout`. checked: whether every byte
+    is read all the same, of a large file in parts.
+    """
     path = f"{below}/{file.name}"
     try:
         if not whole and NAME.fullmatch(path):
-            parquet = pq.ParquetFile(Reader(folder, path, file.size))
+            reader = Reader(folder, path, file.size)
+            state = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
+            while checked and (data := reader.read(CHUNK)):
+                state.update(data)
+            if checked:
+                _check_digest(path, state)
+            parquet = pq.ParquetFile(reader)
             schema = parquet.schema_arrow
             types = {field.name: field.type for field in schema}
             axes = {name: kind for name, kind in types.items() if name not in layout.fixed}
             if layout.fixed.items() <= types.items() and _NUMBERS.issuperset(axes.values()):
                 rows = parquet.metadata.num_rows
-                return Content(file, rows, tuple(replaces(schema)), None, tuple(axes))
+                return Content(file, rows, _replaced(schema), None, tuple(axes))
+        data = folder.read(path, file.version)
+        _check_digest(path, hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2))
+        parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        table = layout.conform(parquet.read(use_threads=False))
+        return Content(file, table.num_rows, _replaced(table.schema), table)
     except (FileNotFoundError, Unreachable):
         raise
     except (EnvironmentFailure, OSError, ValueError, pa.ArrowException) as error:
         return Damaged(folder.where(path), str(error).partition("\n")[0])
-    table = load(folder, path, layout, file.version)
-    if isinstance(table, Damaged):
-        return table
-    return Content(file, table.num_rows, tuple(replaces(table.schema)), table)
 
 
-def verify(folder: Folder, below: str, file: File, layout: Layout) -> Damaged | None:
-    """Reads every byte of a file, a large one in parts, and returns what is wrong with it. Raises
-    the errors of `load`."""
-    path = f"{below}/{file.name}"
-    state, reader = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2), Reader(folder, path, file.size)
-    try:
-        while NAME.fullmatch(path) and (data := reader.read(CHUNK)):
-            state.update(data)
-        _check_digest(path, state)
-    except (FileNotFoundError, Unreachable):
-        raise
-    except (EnvironmentFailure, OSError, ValueError) as error:
-        return Damaged(folder.where(path), str(error).partition("\n")[0])
-    found = look(folder, below, file, layout, whole=False)
-    return found if isinstance(found, Damaged) else None
-
-
-def read_filed_by(reader: Reader, layout: Layout, wanted: Collection[str]) -> pa.Table:
-    """Returns the rows of a file that are filed by one of these values. Only the row groups that
-    may hold them are read. Raises EnvironmentFailure if they cannot be read."""
-    try:
-        filters = [(layout.filed_by, "in", list(wanted))]
-        return layout.conform(
-            pq.read_table(reader, filters=filters, page_checksum_verification=True)
-        )
-    except (OSError, ValueError, pa.ArrowException) as error:
-        where = reader.folder.where(reader.path)
-        raise EnvironmentFailure(
-            f"{where} cannot be read: {error}; `sweepd doctor --deep` checks it"
-        ) from error
-
-
-def replaces(schema: pa.Schema) -> list[str]:
+def _replaced(schema: pa.Schema) -> tuple[str, ...]:
     """Returns the names of the files whose rows a file with this schema holds. Raises ValueError
     if they can't be told."""
-    names: list[str] = from_json((schema.metadata or {}).get(REPLACES, b"[]"), [str])
-    return names
-
-
-def replacing(table: pa.Table, names: list[str]) -> pa.Table:
-    """Returns the table with metadata that say which files its own file will replace."""
-    return table.replace_schema_metadata({REPLACES: json.dumps(names)})
+    return tuple(from_json((schema.metadata or {}).get(REPLACES, b"[]"), [str]))
 
 
 def _check_digest(name: str, state: hashlib.blake2b) -> None:

@@ -16,7 +16,7 @@ user's own pandas Series later in the process (tried).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, reduce
@@ -40,70 +40,38 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Returns values as a column of one of the types above. None is null. A time without a zone is
     UTC. Raises TypeError, ValueError or OverflowError for a value that the type cannot hold."""
     there = [value is not None for value in values]
+    types = {type(value) for value in values if value is not None}
+    if (kind == NULL and types) or (kind == BOOL and types - {bool}):
+        raise TypeError("another type is wanted")
+    if kind == INT and bool in types:
+        raise TypeError("true and false are no whole numbers")
     if kind == NULL:
-        if any(there):
-            raise TypeError("a column without a type has no value")
         return pa.nulls(len(values))
-    nulls = None
-    of_kind, filling = _BUFFERS[kind]
-    if not all(there):
-        nulls = _bits(there)
-        values = [filling if value is None else value for value in values]
-    return pa.Array.from_buffers(kind, len(values), [nulls, *of_kind(values)])
-
-
-def whole_numbers(numbers: Numbers) -> pa.Array:
-    """Returns whole numbers as a column."""
-    buffer = pa.py_buffer(numbers.astype(np.int64))
-    return pa.Array.from_buffers(INT, len(numbers), [None, buffer])
+    if kind == BOOL:
+        buffers = [_bits(map(bool, values))]
+    elif kind == TEXT:
+        texts = [b"" if value is None else str.encode(value) for value in values]
+        ends = array("i", accumulate(map(len, texts), initial=0))
+        buffers = [pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    else:
+        if kind == UTC_TIME:
+            values = [None if value is None else _microseconds(value) for value in values]
+        numbers = array(
+            "d" if kind == FLOAT else "q", (0 if value is None else value for value in values)
+        )
+        buffers = [pa.py_buffer(numbers)]
+    nulls = None if all(there) else _bits(there)
+    return pa.Array.from_buffers(kind, len(values), [nulls, *buffers])
 
 
 def _bits(values: Iterable[bool]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(np.array([*values], bool), bitorder="little"))
 
 
-def _of_bools(values: Sequence[Any]) -> list[pa.Buffer]:
-    if not {*map(type, values)} <= {bool}:
-        raise TypeError("only true and false are wanted")
-    return [_bits(values)]
-
-
-def _of_ints(values: Sequence[Any]) -> list[pa.Buffer]:
-    if bool in {*map(type, values)}:
-        raise TypeError("true and false are no whole numbers")
-    return [pa.py_buffer(array("q", values))]
-
-
-def _of_floats(values: Sequence[Any]) -> list[pa.Buffer]:
-    return [pa.py_buffer(array("d", values))]
-
-
-def _of_texts(values: Sequence[Any]) -> list[pa.Buffer]:
-    text = "".join(values)
-    parts = values if text.isascii() else [value.encode() for value in values]
-    ends = accumulate(map(len, parts), initial=0)
-    return [pa.py_buffer(array("i", ends)), pa.py_buffer(text.encode())]
-
-
-def _of_times(values: Sequence[Any]) -> list[pa.Buffer]:
-    return _of_ints([*map(_microseconds, values)])
-
-
 def _microseconds(time: object) -> int:
     if not isinstance(time, datetime):
         raise TypeError(f"{time!r} is not a time")
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
-
-
-_BUFFERS: dict[pa.DataType, tuple[Callable[[Sequence[Any]], list[pa.Buffer]], object]] = {
-    BOOL: (_of_bools, False),
-    INT: (_of_ints, 0),
-    FLOAT: (_of_floats, 0.0),
-    TEXT: (_of_texts, ""),
-    UTC_TIME: (_of_times, EPOCH),
-}
-"""For each type, what makes Arrow's own buffers of values without nulls, and the value that stands
-where there is null."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +104,18 @@ class Layout:
             if name not in self.fixed:
                 types[name] = reduce(_join, (_axis_type(name, row.get(name)) for row in rows))
         types |= self.after
-        table = pa.table({name: _column(name, rows, kind) for name, kind in types.items()})
+        columns = {}
+        for name, kind in types.items():
+            values = [row.get(name) for row in rows]
+            try:
+                if kind == FLOAT:
+                    values = [None if value is None else float(value) for value in values]
+                elif kind == TEXT:
+                    values = [None if value is None else text_in_column(value) for value in values]
+                columns[name] = column(values, kind)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"column {name}, of type {kind}: {error}") from error
+        table = pa.table(columns)
         self.check_key(table)
         return table
 
@@ -148,14 +127,19 @@ class Layout:
         """
         if missing := self.fixed.keys() - self.added - set(table.column_names):
             raise ValueError(f"not a file of {self.name}: no column {', '.join(sorted(missing))}")
-        types = {field.name: _widened(field.type) for field in table.schema} | self.fixed
+        # An axis may come with another type, such as int8, from a file that others wrote.
+        types = {}
+        for field in table.schema:
+            is_int, is_float = pa.types.is_integer(field.type), pa.types.is_floating(field.type)
+            other = INT if is_int else FLOAT if is_float else TEXT
+            types[field.name] = field.type if field.type in (NULL, BOOL) else other
+        types |= self.fixed
         conforming = _cast(table, types)
         self.check_key(conforming)
         return conforming.replace_schema_metadata(table.schema.metadata)
 
     def concat(self, tables: Iterable[pa.Table]) -> pa.Table:
-        """Returns conforming tables as one, put together by name. If there are none, it has the
-        fixed columns."""
+        """Returns conforming tables as one, put together by name, always with the fixed columns."""
         by_schema: dict[pa.Schema, list[pa.Table]] = {}
         for table in tables:
             by_schema.setdefault(table.schema.remove_metadata(), []).append(table)
@@ -165,14 +149,15 @@ class Layout:
                 axes[field.name] = _join(axes.get(field.name, NULL), field.type)
         types = {**self.before, **axes, **self.after}
         parts = [_cast(pa.concat_tables(part), types) for part in by_schema.values()]
-        return pa.concat_tables([_empty(types), *parts]).combine_chunks()
+        empty = pa.Table.from_batches([], pa.schema(types.items()))  # pa.array imports pandas
+        return pa.concat_tables([empty, *parts]).combine_chunks()
 
     def unique(self, table: pa.Table) -> pa.Table:
         """Returns one row of each key, which is the one that counts (`first_by`)."""
         if len(_first_rows(table, self.key)) == table.num_rows:
             return table
         table = table.sort_by(self.first_by)
-        return table.take(whole_numbers(_first_rows(table, self.key)))
+        return table.take(column(_first_rows(table, self.key).tolist(), INT))
 
     def check_key(self, table: pa.Table) -> None:
         """Raises ValueError if a row lacks a part of its key."""
@@ -181,18 +166,17 @@ class Layout:
                 raise ValueError(f"a row of {self.name} has no {name}")
 
 
-def key_numbers(table: pa.Table, key: Sequence[str]) -> list[Numbers]:
-    """Returns, for each column of a key, a number for each row. Those of text tell only equal
-    from unequal. (Arrow's own grouping, and most ways out of Arrow, would import pandas.)"""
-    columns = (table[name].combine_chunks() for name in key)
-    return [np.from_dlpack(c.dictionary_encode().indices if c.type == TEXT else c) for c in columns]
-
-
 def _first_rows(table: pa.Table, key: Sequence[str]) -> Numbers:
-    """Returns the numbers of the rows before which none has the same key."""
+    """Returns the numbers of the rows before which none has the same key. (Arrow's own grouping,
+    and most ways out of Arrow, would import pandas.)"""
     if not table.num_rows:
         return np.arange(0)
-    numbers = key_numbers(table, key)
+    columns = (table[name].combine_chunks() for name in key)
+    # The number of a text in a dictionary tells equal texts from unequal ones.
+    numbers = [
+        np.from_dlpack(one.dictionary_encode().indices if one.type == TEXT else one)
+        for one in columns
+    ]
     order = np.lexsort(numbers)  # which leaves rows of one key in their order
     differs = [np.diff(number[order]) != 0 for number in numbers]
     return np.sort(order[np.append(True, np.logical_or.reduce(differs))])
@@ -209,18 +193,6 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, values)
 
 
-def with_one_of(table: pa.Table, name: str, values: Collection[str]) -> pa.Table:
-    """Returns the rows that have one of these texts in a column."""
-    from pyarrow import compute  # which takes a while
-
-    return table.filter(compute.is_in(table[name], value_set=column([*values], TEXT)))
-
-
-def _empty(types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Returns a table of no rows. It is made of no array, since pa.array imports pandas too."""
-    return pa.Table.from_batches([], pa.schema(types.items()))
-
-
 def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     """Returns the narrowest type that holds the values of both."""
     if a == b or b == NULL:
@@ -228,15 +200,6 @@ def _join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     if a == NULL:
         return b
     return FLOAT if {a, b} == {INT, FLOAT} else TEXT
-
-
-def _widened(kind: pa.DataType) -> pa.DataType:
-    """Returns the type that an axis of a foreign type is read as."""
-    if kind in (NULL, BOOL):
-        return kind
-    if pa.types.is_integer(kind):
-        return INT
-    return FLOAT if pa.types.is_floating(kind) else TEXT
 
 
 def _axis_type(name: str, value: object) -> pa.DataType:
@@ -258,41 +221,23 @@ def _axis_type(name: str, value: object) -> pa.DataType:
             )
 
 
-def _column(name: str, rows: Sequence[Row], kind: pa.DataType) -> pa.Array:
-    convert = _CONVERT.get(kind)
-    values = [row.get(name) for row in rows]
-    try:
-        if convert:
-            values = [None if value is None else convert(value) for value in values]
-        return column(values, kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"column {name}, of type {kind}: {error}") from error
-
-
-_CONVERT: dict[pa.DataType, Callable[[Any], Any]] = {FLOAT: float, TEXT: text_in_column}
-"""The functions that convert values to the type of a column. Whole numbers need none."""
-
-
 def _cast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """Returns the columns in the order and types given. A column that the table lacks is null."""
     schema = pa.schema(types.items())
     if table.schema == schema:
         return table
-    present = set(table.column_names)
-    columns = [
-        _cast_column(table[name], kind) if name in present else pa.nulls(table.num_rows, kind)
-        for name, kind in types.items()
-    ]
+    columns = []
+    for name, kind in types.items():
+        if name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, kind))
+        elif kind == TEXT and table[name].type in (BOOL, INT, FLOAT):
+            values = table[name].to_pylist()
+            columns.append(
+                column([None if one is None else text_in_column(one) for one in values], TEXT)
+            )
+        else:  # a float64 takes the nearest number
+            columns.append(table[name].cast(kind, safe=kind != FLOAT))
     return pa.table(columns, schema=schema)
-
-
-def _cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if column.type == kind:
-        return column
-    if kind == TEXT and column.type in (BOOL, INT, FLOAT):
-        texts = [None if value is None else text_in_column(value) for value in column.to_pylist()]
-        return pa.chunked_array([texts], TEXT)
-    return column.cast(kind, safe=kind != FLOAT)  # a float64 takes the nearest number
 
 
 _WHO = {"id": TEXT, "trunk": TEXT, "config": TEXT, "code": TEXT}

@@ -95,12 +95,17 @@ class Folder(Protocol):
         ends. Raises FileNotFoundError if there is no such object. Several threads may call it at
         once."""
 
+    def listed(self, below: str = "", after: str = "") -> list[File]:
+        """Returns `files` and `asides` together."""
+
     def files(self, below: str = "", after: str = "") -> list[File]:
         """Returns all that lies in a folder or below, sorted by name, or only what comes after a
         name. Returns nothing if there is no such folder."""
+        return [file for file in self.listed(below, after) if not is_aside(file.name)]
 
     def asides(self) -> list[File]:
         """Returns what writers are writing, or left behind when they died."""
+        return [file for file in self.listed() if is_aside(file.name)]
 
     def put(self, name: str, data: bytes) -> None:
         """Makes `name` hold `data`, in place of what it held."""
@@ -152,13 +157,8 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=DIGEST_LENGTH // 2).hexdigest()
 
 
-def sealed(data: bytes) -> bytes:
-    """Returns data with its digest behind it."""
-    return data + digest(data).encode()
-
-
 def unsealed(stored: bytes) -> bytes:
-    """Returns the data of what was sealed. Raises ValueError if it is damaged."""
+    """Returns data without its digest behind it. Raises ValueError if it is damaged."""
     data, told = stored[:-DIGEST_LENGTH], stored[-DIGEST_LENGTH:]
     if digest(data).encode() != told:
         raise ValueError("truncated or changed: it does not end in its digest")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,18 @@ import pyarrow as pa
 
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store import garbage, merging, spill
-from sweepd.store.garbage import Garbage
+from sweepd.store import spill
 from sweepd.store.local import LocalFolder
 from sweepd.store.locks import FileLocks, Locks
-from sweepd.store.merging import MergeStep
-from sweepd.store.names import cancel_of, next_launch, record_of, records
+from sweepd.store.names import records
 from sweepd.store.schema import METRICS, TRIALS
 from sweepd.store.storage import (
     FORMAT,
     Damaged,
     Folder,
     checked,
+    digest,
     from_json,
-    sealed,
     to_json,
     unsealed,
 )
@@ -58,8 +56,8 @@ class Store(SweepFolder):
     def __init__(self, folder: Folder, locks: Locks) -> None:
         """Callers use `create` or `open` instead, which check what the folder is."""
         super().__init__(folder)
-        self._locks = locks
-        self._trials, self._metrics = TableFolder(folder, TRIALS), TableFolder(folder, METRICS)
+        self.locks = locks
+        self.trials, self.metrics = TableFolder(folder, TRIALS), TableFolder(folder, METRICS)
 
     @classmethod
     def create(cls, address: str) -> Store:
@@ -68,35 +66,31 @@ class Store(SweepFolder):
         Raises UserError if the folder holds something else or a newer format. Raises
         EnvironmentFailure if it cannot be written.
         """
-        folder, _ = _place(address)
+        folder, locks = _place(address)
         folder.make()
         if folder.is_empty():
             folder.create(MARK, to_json({"format": FORMAT}))
-        try:
-            folder.read(MARK)
-        except FileNotFoundError:
-            raise _not_a_store(
-                folder, "it holds other files; name a new or an empty folder"
-            ) from None
-        folder.now()
-        return cls.open(address)
+        store = cls._opened(folder, locks, "it holds other files; name a new or an empty folder")
+        store.check_writable()
+        return store
 
     @classmethod
     def open(cls, address: str) -> Store:
         """Returns the store at this address, which need not be writable. Raises UserError if
         there is none, or if its format is newer or damaged."""
-        folder, locks = _place(address)
+        return cls._opened(*_place(address), "name the folder that a launch wrote to")
+
+    @classmethod
+    def _opened(cls, folder: Folder, locks: Locks, advice: str) -> Store:
         try:
-            mark = folder.read(MARK)
+            mark = int(from_json(folder.read(MARK), {"format": int})["format"])
         except FileNotFoundError:
-            raise _not_a_store(folder, "name the folder that a launch wrote to") from None
-        try:
-            found = int(from_json(mark, {"format": int})["format"])
+            raise UserError(f"{folder.address} is not a sweepd results folder: {advice}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder.where(MARK)} is damaged: {error!r}") from error
-        if found > FORMAT:
+        if mark > FORMAT:
             raise UserError(
-                f"{folder.address} was written by a newer sweepd (format {found}, this one knows "
+                f"{folder.address} was written by a newer sweepd (format {mark}, this one knows "
                 f"{FORMAT}): upgrade sweepd"
             )
         return cls(folder, locks)
@@ -110,19 +104,17 @@ class Store(SweepFolder):
 
     @classmethod
     def prospect(cls, address: str) -> Store:
-        """Returns the store at this address. Where there is nothing, it reads as empty and makes
-        nothing before it is created."""
+        """Returns the store at this address, which reads as empty where there is nothing."""
         return cls.find(address) or cls(*_place(address))
 
     def check_writable(self) -> None:
         """Raises EnvironmentFailure if this process can't write here."""
-        self._folder.now()
+        self.folder.now()
 
     @property
     def address(self) -> str:
-        """The store's address. It is absolute, so that it means the same in every process of the
-        machine."""
-        return self._folder.address
+        """The store's absolute address, which means the same in every process of the machine."""
+        return self.folder.address
 
     # When it can't be written
 
@@ -132,45 +124,42 @@ class Store(SweepFolder):
         return Store.create(str(spill.make(self.address)))
 
     def spilled(self) -> Path | None:
-        """Returns the folder on this machine where results wait that could not be written here.
-        Returns None if there is none."""
+        """Returns the folder on this machine where results wait to be written here, if any."""
         place = spill.place(self.address)
         return place if place.exists() else None
 
     def take_in_spill(self) -> int:
-        """Moves here what was written to this machine's spill folder. Returns how many objects
-        besides logs."""
-        return spill.take_in(self._folder)
+        """Moves here what is in this machine's spill. Returns how many objects besides logs."""
+        return spill.take_in(self.folder)
 
     # Trials and metrics
 
     def write_trials(self, rows: Collection[Row]) -> None:
         """Adds one row per ended attempt, as one new file."""
         self.flush_logs()
-        self._trials.write(rows)
+        self.trials.write(rows)
 
     def write_metrics(self, rows: Collection[Row]) -> None:
         """Adds one row per step, as one new file."""
-        self._metrics.write(rows)
+        self.metrics.write(rows)
 
     def read_trials(self, configs: Collection[str] | None = None) -> Read:
-        """Returns the endings of all trials, or of those with these `config`s, which opens fewer
-        files."""
-        return self._trials.read(configs)
+        """Returns the endings of all trials, or those with these `config`s from fewer files."""
+        return self.trials.read(configs)
 
     def read_metrics(self, ids: Collection[str] | None = None) -> Read:
         """Returns the metrics of all trials, or of those named, which opens fewer files. All are
         in memory, at 100 bytes a row."""
-        return self._metrics.read(ids)
+        return self.metrics.read(ids)
 
     def live_metrics(self, ids: Collection[str] | None = None) -> Live:
         """Returns the metrics of all trials, or of files that may hold some of those named, where
         they lie. Scans of them need no more memory than they give out."""
-        return self._metrics.live(ids)
+        return self.metrics.live(ids)
 
     def damaged_metrics(self) -> list[Damaged]:
         """Returns the damaged files of metrics. Every byte is read."""
-        return self._metrics.damaged()
+        return self.metrics.whole()[1]
 
     def find_trial(self, start: str) -> str:
         """Returns the id of the one trial whose id begins so. Raises UserError if there are none or
@@ -180,14 +169,14 @@ class Store(SweepFolder):
         known = set(self.read_plans().table.column("id").to_pylist())
         known |= set(self.read_trials().table.column("id").to_pylist())
         matching = sorted(id_ for id_ in known if id_.startswith(start))
-        if len(matching) != 1:
-            of = f"of {self.address}"
-            raise UserError(
-                f"{start}: {len(matching)} trials {of} have ids that begin so; give more of the id"
-                if matching
-                else f"{start}: no trial {of} has such an id (see `sweepd status`)"
-            )
-        return str(matching[0])
+        if len(matching) == 1:
+            return str(matching[0])
+        of = f"of {self.address}"
+        raise UserError(
+            f"{start}: {len(matching)} trials {of} have ids that begin so; give more of the id"
+            if matching
+            else f"{start}: no trial {of} has such an id (see `sweepd status`)"
+        )
 
     def compact(self, at_least: int = 2, newer: bool = False) -> int:
         """Merges new files of endings, and those of metrics, where there are at least `at_least`.
@@ -197,101 +186,24 @@ class Store(SweepFolder):
         Only the driver of a sweep calls this. Raises EnvironmentFailure if it no longer is the
         driver. The files that are replaced stay until `gc`.
         """
-        self._locks.confirm()
-        merged = sum(it.compact(at_least, newer) for it in (self._trials, self._metrics))
+        self.locks.confirm()
+        merged = sum(it.compact(at_least, newer) for it in (self.trials, self.metrics))
         if merged:  # else the memory that Arrow holds grows with each time
             pa.default_memory_pool().release_unused()
         return merged
 
-    # Merging
-
-    def lacks(
-        self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
-    ) -> Iterator[MergeStep]:
-        """Yields what another store has and this one lacks, as steps in the order in which it
-        must come.
-
-        renamed: new names of the other's sweeps. `damaged` gets what could not be read. Raises
-        UserError for two sweeps of one name that differ, and if both stores are the same. Raises
-        EnvironmentFailure if a file of the other store is deleted meanwhile.
-        """
-        if os.path.realpath(other.address) == os.path.realpath(self.address):
-            raise UserError(f"{self.address}: a store cannot be merged into itself")
-        ours, theirs = (
-            merging.MergeSide(store._folder, store._trials, store._metrics, damaged)
-            for store in (self, other)
-        )
-        try:
-            sweeps = merging.sweeps(self, other, renamed, damaged)
-            yield from merging.steps(ours, theirs, renamed)
-        except FileNotFoundError as error:
-            raise EnvironmentFailure(
-                f"{error.filename or other.address}: deleted meanwhile; merge again"
-            ) from error
-        yield from sweeps
-
-    def merge(
-        self, other: Store, renamed: Mapping[str, str], damaged: list[Damaged]
-    ) -> Iterator[MergeStep]:
-        """Brings what `lacks` tells. Yields each step once it is done.
-
-        A merge that was cut off goes on when it is called again. Raises EnvironmentFailure while
-        a driver runs one of these sweeps here, since it may not know what the merge brings.
-        """
-        names = {*self.sweeps(), *(renamed.get(name, name) for name in other.sweeps())}
-        taken = self._locks.acquire([_sweep_lock(name) for name in names])
-        try:
-            if driven := sorted(name for name in names if _sweep_lock(name) not in taken):
-                raise EnvironmentFailure(
-                    f"{self.address}: a driver runs {', '.join(driven)}; merge when it has ended, "
-                    "or end it with `sweepd cancel`"
-                )
-            for step in self.lacks(other, renamed, damaged):
-                self._locks.confirm()
-                step.bring()
-                yield step
-        finally:
-            self._locks.release(taken)
-
-    # Garbage
-
-    def garbage(self, older_than_seconds: float) -> list[Garbage]:
-        """Returns what may be deleted now and is older than that many seconds. Raises
-        EnvironmentFailure while another process asks for garbage, or if the plan of a sweep that
-        runs is damaged."""
-        if not self._locks.acquire(["gc"]):  # holding it makes `driven_elsewhere` exact
-            raise EnvironmentFailure(f"{self.address}: another gc is running")
-        try:
-            now = self._folder.now()
-            running = self.read_plans(list(self.driven_elsewhere(self.sweeps())))
-            if running.damaged:
-                told = ", ".join(damaged.path for damaged in running.damaged)
-                raise EnvironmentFailure(f"{told}: damaged, and its sweep runs: gc when it ended")
-            return garbage.find(
-                self._folder,
-                (self._trials, self._metrics),
-                self.read_trials().table,
-                set(running.table["trunk"].to_pylist()),
-                self.read_plans(None).table,
-                now - older_than_seconds,
-            )
-        finally:
-            self._locks.release(["gc"])
-
-    def delete(self, found: Collection[Garbage], older_than_seconds: float) -> list[Garbage]:
-        """Deletes what of this is still garbage. Returns what was deleted."""
-        still = set(self.garbage(older_than_seconds))
-        doomed = [one for one in found if one in still]
-        self._folder.delete([one.name for one in doomed])
-        return doomed
-
     # Launches
 
     def new_launch(self, info: Mapping[str, Any]) -> int:
-        """Records a driver's run under a number above those of all before (`names.next_launch`),
-        and returns it. No two processes share it."""
-        number = next_launch(self._folder)
-        while not self._folder.create(record_of(number), to_json(info)):
+        """Records a driver's run, and returns its number: the microseconds since 1970, or one more
+        than the latest. No two processes of a store get the same one.
+
+        So a later launch of a store has a higher number, and no two stores give the same one, but
+        for the odds that they launch in the same microsecond, which a merge notices.
+        """
+        later = (number + 1 for number in records(self.folder))
+        number = max([time.time_ns() // 1_000, *later])
+        while not self.folder.create(f"launches/{number}.json", to_json(info)):
             number += 1
         return number
 
@@ -299,58 +211,53 @@ class Store(SweepFolder):
         """Returns what `new_launch` was given for each launch, with its `number`, in the order of
         the numbers. For a record that cannot be read, it has `number`, and the reason as
         `damaged`."""
-        found = sorted(records(self._folder).items())
-        return [self._launch(number, path) for number, path in found]
+        return [self.launch(number) for number in sorted(records(self.folder))]
 
     def launch(self, number: int) -> dict[str, Any]:
         """Returns one of `launches`. Raises FileNotFoundError if there is none."""
-        return self._launch(number, record_of(number))
-
-    def _launch(self, number: int, path: str) -> dict[str, Any]:
         try:
-            info = from_json(self._folder.read(path), LAUNCH)
+            info = from_json(self.folder.read(f"launches/{number}.json"), LAUNCH)
         except ValueError as error:
             info = {"damaged": str(error)}
         return {**info, "number": number}
 
     def request_cancel(self, launch: int) -> None:
         """Asks the driver of a launch to stop, wherever it runs."""
-        self._folder.put(cancel_of(launch), b"")
+        self.folder.put(f"launches/{launch}.cancel", b"")
 
     def cancel_requested(self, launch: int) -> bool:
-        try:
-            self._folder.read(cancel_of(launch))
-        except FileNotFoundError:
-            return False
-        return True
+        return self._exists(f"launches/{launch}.cancel")
 
     # The user's code
 
     def keep_source(self, data: bytes) -> str:
         """Keeps the content of a file, once. Returns the name by which `read_source` finds it."""
         name = hashlib.sha256(data).hexdigest()
-        self._folder.create(_source(name), data)
+        self.folder.create(f"code/{name}.py", data)
         return name
 
     def read_source(self, name: str) -> bytes:
         """Returns what `keep_source` kept under this name. Raises EnvironmentFailure if it is
         gone or damaged."""
-        path = _source(name)
+        path = f"code/{checked(name)}.py"
         try:
-            data = self._folder.read(path)
+            data = self.folder.read(path)
         except FileNotFoundError:
-            raise EnvironmentFailure(f"{self._folder.where(path)} is missing") from None
+            raise EnvironmentFailure(f"{self.folder.where(path)} is missing") from None
         if hashlib.sha256(data).hexdigest() != name:
-            raise EnvironmentFailure(f"{self._folder.where(path)} is damaged: delete it")
+            raise EnvironmentFailure(f"{self.folder.where(path)} is damaged: delete it")
         return data
 
     def note_inspected(self, digest: str, info: Mapping[str, Any]) -> None:
         """Records that this code was inspected and nothing was wrong with it."""
-        self._folder.create(_inspected(digest), to_json(info))
+        self.folder.create(f"checked/{checked(digest)}.json", to_json(info))
 
     def was_inspected(self, digest: str) -> bool:
+        return self._exists(f"checked/{checked(digest)}.json")
+
+    def _exists(self, name: str) -> bool:
         try:
-            self._folder.read(_inspected(digest))
+            self.folder.read(name)
         except FileNotFoundError:
             return False
         return True
@@ -359,48 +266,48 @@ class Store(SweepFolder):
 
     def put_checkpoint(self, trunk: str, name: str, data: bytes) -> None:
         self.flush_logs()
-        self._folder.put(_checkpoint(trunk, name), sealed(data))
+        self.folder.put(_checkpoint(trunk, name), data + digest(data).encode())
 
     def get_checkpoint(self, trunk: str, name: str) -> bytes:
         """Returns the data of a checkpoint. Raises FileNotFoundError if it is gone, and
         ValueError if it is damaged, which torch would not notice."""
-        return unsealed(self._folder.read(_checkpoint(trunk, name)))
+        return unsealed(self.folder.read(_checkpoint(trunk, name)))
 
     def checkpoints(self, trunk: str) -> list[str]:
         """Returns the names of a trunk's checkpoints, sorted."""
-        return [file.name for file in self._folder.files(f"checkpoints/{checked(trunk)}")]
+        return [file.name for file in self.folder.files(f"checkpoints/{checked(trunk)}")]
 
     def delete_checkpoint(self, trunk: str, name: str) -> None:
         """Deletes a checkpoint. Nothing happens if it is gone already."""
-        self._folder.delete([_checkpoint(trunk, name)])
+        self.folder.delete([_checkpoint(trunk, name)])
 
     def append_log(self, trial_id: str, text: str) -> None:
         """Adds text to a trial's log. On an object store it appears with what is next written of
         any trial's ending or checkpoint, or with `flush_logs`."""
-        self._folder.append(_log(trial_id), text)
+        self.folder.append(f"logs/{checked(trial_id)}", text)
 
     def flush_logs(self) -> None:
-        self._folder.flush()
+        self.folder.flush()
 
     def read_log(self, trial_id: str) -> str:
         """Returns the text of a trial's log. It is empty if nothing was logged."""
-        log = _log(trial_id)
-        parts = [f"{log}/{part.name}" for part in self._folder.files(log)]
-        found = []
+        log = f"logs/{checked(trial_id)}"
+        parts = [f"{log}/{part.name}" for part in self.folder.files(log)]
+        texts = []
         for name in (f"{log}.log", *parts):  # a store copied to another kind of place has both
             with suppress(FileNotFoundError):
-                found.append(self._folder.read(name).decode(errors="replace"))
-        return "".join(found)
+                texts.append(self.folder.read(name).decode(errors="replace"))
+        return "".join(texts)
 
     # Locks
 
     def claim(self, trial_ids: Collection[str]) -> set[str]:
         """Takes for this process those of these trials that nobody holds. Returns their ids."""
         locks = {f"trial {trial_id}": trial_id for trial_id in trial_ids}
-        return {locks[lock] for lock in self._locks.acquire(locks)}
+        return {locks[lock] for lock in self.locks.acquire(locks)}
 
     def release(self, trial_ids: Collection[str]) -> None:
-        self._locks.release([f"trial {trial_id}" for trial_id in trial_ids])
+        self.locks.release([f"trial {trial_id}" for trial_id in trial_ids])
 
     def lock_sweep(
         self, name: str, note: Callable[[str], None], lost: Callable[[str], None]
@@ -412,16 +319,16 @@ class Store(SweepFolder):
         and `note` is told so. There this process may also lose later what it holds. Then `lost`
         is told why, from another thread.
         """
-        self._locks.when_lost(lost)
-        return self._locks.acquire_or_wait(_sweep_lock(name), note)
+        self.locks.when_lost(lost)
+        return self.locks.acquire_or_wait(sweep_lock(name), note)
 
     def unlock_sweep(self, name: str) -> None:
-        self._locks.release([_sweep_lock(name)])
+        self.locks.release([sweep_lock(name)])
 
     def driven_elsewhere(self, sweeps: Collection[str]) -> set[str]:
         """Returns those of these sweeps that another process drives."""
-        locks = {_sweep_lock(name): name for name in sweeps}
-        return {locks[lock] for lock in self._locks.held_elsewhere(locks)}
+        locks = {sweep_lock(name): name for name in sweeps}
+        return {locks[lock] for lock in self.locks.held_elsewhere(locks)}
 
 
 def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
@@ -435,9 +342,8 @@ def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
         from sweepd.store.bucket import RETRY_SECONDS, ObjectFolder
         from sweepd.store.leases import Leases
 
-        bucket = ObjectFolder(
-            address, retry_seconds=RETRY_SECONDS if patience is None else patience
-        )
+        retry_seconds = RETRY_SECONDS if patience is None else patience
+        bucket = ObjectFolder(address, retry_seconds=retry_seconds)
         return bucket, Leases(bucket)
     if separator and scheme != "file":
         raise UserError(f"{address}: results lie in a local folder, in s3:// or in gs://")
@@ -451,25 +357,9 @@ def _place(address: str, patience: float | None = None) -> tuple[Folder, Locks]:
     return LocalFolder(root), FileLocks(root / "locks")
 
 
-def _sweep_lock(name: str) -> str:
+def sweep_lock(name: str) -> str:
     return f"sweep {name}"
-
-
-def _not_a_store(folder: Folder, advice: str) -> UserError:
-    return UserError(f"{folder.address} is not a sweepd results folder: {advice}")
 
 
 def _checkpoint(trunk: str, name: str) -> str:
     return f"checkpoints/{checked(trunk)}/{checked(name)}"
-
-
-def _source(name: str) -> str:
-    return f"code/{checked(name)}.py"
-
-
-def _inspected(digest: str) -> str:
-    return f"checked/{checked(digest)}.json"
-
-
-def _log(trial_id: str) -> str:
-    return f"logs/{checked(trial_id)}"

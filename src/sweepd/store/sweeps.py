@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -13,7 +13,7 @@ import pyarrow as pa
 from sweepd.closest import closest
 from sweepd.errors import EnvironmentFailure, UserError
 from sweepd.listing import Row
-from sweepd.store.parquet import load, to_parquet
+from sweepd.store.parquet import look, to_parquet
 from sweepd.store.schema import PLAN
 from sweepd.store.storage import (
     FORMAT,
@@ -21,6 +21,7 @@ from sweepd.store.storage import (
     Damaged,
     File,
     Folder,
+    Result,
     Unreachable,
     checked,
     each,
@@ -51,8 +52,7 @@ write, are ignored."""
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
-    """What launches and questions need to know of a sweep besides its trials. `sweep.json` holds
-    it."""
+    """What launches and questions need to know of a sweep besides its trials: `sweep.json`."""
 
     goal: str
     """The goal as the grid writes it, such as `acc > 0.9`."""
@@ -97,8 +97,7 @@ class SweepInfo:
     latest launch come last."""
 
     def accepts(self, code: str, present: str) -> bool:
-        """Returns whether trials of another version of the code count in place of the present
-        one's."""
+        """Returns whether another version's trials count in place of the present code's."""
         return present in self.accepted_for.get(code, ())
 
     def class_of(self, kind: str, name: str) -> str:
@@ -109,8 +108,7 @@ class SweepInfo:
     def classes_of(
         self, task: str, model: str
     ) -> tuple[tuple[Literal["task", "model", "loop"], str], ...]:
-        """Returns the classes that trials of this task and model run. Results name a loop as the
-        model."""
+        """Returns the classes that such trials run. Results name a loop as the model."""
         if model in self.own_classes.get("loop", {}):
             return (("loop", self.class_of("loop", model)),)
         return ("task", self.class_of("task", task)), ("model", self.class_of("model", model))
@@ -121,7 +119,9 @@ class SweepInfo:
         the types in SHAPE. Raises ValueError if it has no goal."""
         if "goal" not in data:
             raise ValueError("it has no goal")
-        known = {_FIELDS.get(key, key): data[key] for key in SHAPE if key in data}
+        known = {key: data[key] for key in SHAPE if key in data}
+        if "pass" in known:
+            known["pass_rule"] = known.pop("pass")
         for name in ("tune", "extra_seeds", "fresh_seeds"):
             known[name] = tuple(known.get(name, ()))
         for name in ("task_fields", "accepted_for"):
@@ -130,8 +130,8 @@ class SweepInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of `sweep.json`."""
-        found = {key: getattr(self, _FIELDS.get(key, key)) for key in SHAPE}
-        return {key: value for key, value in found.items() if value is not None}
+        content = {key: getattr(self, "pass_rule" if key == "pass" else key) for key in SHAPE}
+        return {key: value for key, value in content.items() if value is not None}
 
 
 def accepting(*acceptances: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
@@ -142,8 +142,6 @@ def accepting(*acceptances: Mapping[str, Collection[str]]) -> dict[str, tuple[st
 
 BATCH = 10_000
 """The number of rows of a plan that are in memory at once as Python objects."""
-_FIELDS = {"pass": "pass_rule"}
-"""The keys of `sweep.json` that have another name as fields of SweepInfo, with that name."""
 
 
 class SweepFolder:
@@ -151,7 +149,7 @@ class SweepFolder:
     does, which is written last."""
 
     def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+        self.folder = folder
         self._listed: dict[str, str | None] = {}
         """For each sweep, the version of its sweep.json when it was last listed."""
 
@@ -170,102 +168,98 @@ class SweepFolder:
         self.write_sweep(name, grid_text, replace(info, created=created), plan)
 
     def write_sweep(self, name: str, grid_text: str, info: SweepInfo, plan: pa.Table) -> None:
-        """Makes or replaces a sweep by one whose `created` is filled in. plan: its rows must have
-        the sweep's name."""
+        """Makes or replaces a sweep whose `created` and whose plan's `sweep` are filled in."""
         content = {"format": FORMAT, "name": name, **info.to_json()}
-        self._folder.put(_path(name, GRID), grid_text.encode())
-        self._folder.put(_path(name, PLANNED), to_parquet(plan))
-        self._folder.put(_path(name, INFO), to_json(content))
+        self.folder.put(_path(name, GRID), grid_text.encode())
+        self.folder.put(_path(name, PLANNED), to_parquet(plan))
+        self.folder.put(_path(name, INFO), to_json(content))
         self._listed.pop(name, None)
 
     def load_sweep(self, name: str) -> SweepInfo:
         """Returns what is known of a sweep besides its trials. Raises UserError if there is no
         such sweep, and EnvironmentFailure if it is damaged."""
+        return self._load(name, INFO, lambda: self._info(name))
+
+    def load_grid(self, name: str) -> str:
+        """Returns the text of a sweep's frozen grid. Raises the errors of `load_sweep`."""
+        return self._load(name, GRID, lambda: self.folder.read(_path(name, GRID)).decode())
+
+    def _load(self, name: str, file: str, read: Callable[[], Result]) -> Result:
         try:
-            return self._info(name)
+            return read()
         except FileNotFoundError:
-            raise self._unknown(name) from None
+            raise self._unknown(name, self.sweeps()) from None
         except ValueError as error:
-            where = self._folder.where(_path(name, INFO))
+            where = self.folder.where(_path(name, file))
             raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
+
+    def sweeps(self) -> list[str]:
+        """Returns the names of all sweeps in the order of creation, damaged ones first."""
+        return list(self._infos(self.folder.files("sweeps")))
 
     def readable_sweeps(self) -> tuple[dict[str, SweepInfo], tuple[Damaged, ...]]:
         """Returns all sweeps that are not damaged, in the order of creation, and the files of
         those that are."""
-        found, damaged = {}, []
-        for name in self.sweeps():
-            try:
-                found[name] = self._info(name)
-            except (FileNotFoundError, ValueError) as error:
-                damaged.append(Damaged(self._folder.where(_path(name, INFO)), str(error)))
-        return found, tuple(damaged)
-
-    def load_grid(self, name: str) -> str:
-        """Returns the text of a sweep's frozen grid. Raises the errors of `load_sweep`."""
-        try:
-            return self._folder.read(_path(name, GRID)).decode()
-        except FileNotFoundError:
-            raise self._unknown(name) from None
-        except ValueError as error:
-            where = self._folder.where(_path(name, GRID))
-            raise EnvironmentFailure(f"{where} is damaged: {error}; launch it again") from error
-
-    def sweeps(self) -> list[str]:
-        """Returns the names of all sweeps in the order of creation. Those that are damaged come
-        first."""
-        return self._names(self._folder.files("sweeps"))
+        infos = self._infos(self.folder.files("sweeps"))
+        damaged = tuple(info for info in infos.values() if isinstance(info, Damaged))
+        return {n: info for n, info in infos.items() if isinstance(info, SweepInfo)}, damaged
 
     def read_plans(self, sweeps: Sequence[str] | None = None) -> Read:
         """Returns the planned trials of these sweeps or of all. Raises UserError for an unknown
         sweep."""
-        files = {file.name: file for file in self._folder.files("sweeps")}
-        known = self._names(files.values())
+        files = {file.name: file for file in self.folder.files("sweeps")}
+        known = list(self._infos(files.values()))
         if unknown := set(sweeps or ()).difference(known):
-            raise self._unknown(min(unknown))
-        names = list(dict.fromkeys(known if sweeps is None else sweeps))
+            raise self._unknown(min(unknown), known)
 
         def plan(name: str) -> pa.Table | Damaged:
-            path, file = _path(name, PLANNED), files.get(f"{name}/{PLANNED}")
+            where, file = self.folder.where(_path(name, PLANNED)), files.get(f"{name}/{PLANNED}")
             if file is None:
-                return Damaged(self._folder.where(path), "missing")
-            found = load(self._folder, path, PLAN, file.version)
-            if isinstance(found, Damaged) or {name}.issuperset(found["sweep"].to_pylist()):
-                return found
-            return Damaged(self._folder.where(path), "the plan of another sweep")
+                return Damaged(where, "missing")
+            content = look(self.folder, "sweeps", file, PLAN, whole=True)
+            if isinstance(content, Damaged):
+                return content
+            table = content.table
+            if table is None or {name}.issuperset(table["sweep"].to_pylist()):
+                return table
+            return Damaged(where, "the plan of another sweep")
 
-        plans = each(plan, names, READERS)
+        plans = each(plan, list(dict.fromkeys(known if sweeps is None else sweeps)), READERS)
         damaged = tuple(one for one in plans if isinstance(one, Damaged))
         return Read(PLAN.concat(one for one in plans if not isinstance(one, Damaged)), damaged)
 
-    def _names(self, files: Iterable[File]) -> list[str]:
-        found = ((*file.name.rpartition("/"), file.version) for file in files)
+    def _infos(self, files: Iterable[File]) -> dict[str, SweepInfo | Damaged]:
+        """Returns, by name as in `sweeps`, what the `sweep.json` among these files say."""
+        split = ((*file.name.rpartition("/"), file.version) for file in files)
         self._listed = {
-            name: version for name, _, last, version in found if last == INFO and is_name(name)
+            name: version for name, _, last, version in split if last == INFO and is_name(name)
         }
-        return [name for _, name in sorted(each(self._created, self._listed, READERS))]
 
-    def _created(self, name: str) -> tuple[str, str]:
-        """Returns when a sweep was created, and its name. The time is empty if it can't be read."""
-        try:
-            return self._info(name).created, name
-        except Unreachable:
-            raise
-        except (FileNotFoundError, ValueError, EnvironmentFailure):
-            return "", name
+        def info(name: str) -> tuple[str, str, SweepInfo | Damaged]:
+            try:
+                read = self._info(name)
+                return read.created, name, read
+            except Unreachable:
+                raise
+            except (FileNotFoundError, ValueError, EnvironmentFailure) as error:
+                return "", name, Damaged(self.folder.where(_path(name, INFO)), str(error))
+
+        infos = sorted(each(info, self._listed, READERS), key=lambda one: one[:2])
+        return {name: one for _, name, one in infos}
 
     def _info(self, name: str) -> SweepInfo:
         """Returns what a `sweep.json` says. Raises FileNotFoundError if there is none, and
         ValueError if it is damaged."""
-        text = self._folder.read(_path(name, INFO), self._listed.get(name))
+        text = self.folder.read(_path(name, INFO), self._listed.get(name))
         info = SweepInfo.from_json(from_json(text, SHAPE))
         if not info.created:
             raise ValueError("it does not say when the sweep was created")
         return info
 
-    def _unknown(self, name: str) -> UserError:
-        names = self.sweeps()
-        hint, known = closest(name, names), ", ".join(names) or "none"
-        return UserError(f"no sweep {name!r} in {self._folder.address}{hint}; there are: {known}")
+    def _unknown(self, name: str, known: Sequence[str]) -> UserError:
+        there = ", ".join(known) or "none"
+        hint = closest(name, known)
+        return UserError(f"no sweep {name!r} in {self.folder.address}{hint}; there are: {there}")
 
 
 def _path(sweep: str, file: str) -> str:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sweepd.errors import EnvironmentFailure
 from sweepd.listing import Row
-from sweepd.store.parquet import (
-    NAME,
-    Content,
-    Reader,
-    look,
-    read_filed_by,
-    replacing,
-    to_parquet,
-    verify,
-)
-from sweepd.store.schema import METRICS, Layout, with_one_of
+from sweepd.store.parquet import NAME, REPLACES, Content, Reader, look, to_parquet
+from sweepd.store.schema import METRICS, TEXT, Layout, column
 from sweepd.store.storage import READERS, Damaged, File, Folder, digest, each
 
 COMPACTED, ROWS = "compacted", "rows"
@@ -41,8 +34,6 @@ SMALL_BYTES, ROOM_BYTES = 2**20, 2**26
 """The largest size of a file that is read whole even where it could be scanned, and the most bytes
 that all such files may have together. To open a file costs more than to read a small one."""
 _LISTINGS = 5
-_Contents = dict[str, Content | Damaged]
-"""What is in files, by their names."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class Read:
 class Live:
     """All rows where they lie. Some rows may be there more than once.
 
-    table: the rows of small files, once per key. scanned: the other files, by name. axes: columns
+    table: the rows that were read, once per key. scanned: the other files, by name. axes: columns
     that some of these have besides the fixed ones.
     """
 
@@ -65,22 +56,6 @@ class Live:
     scanned: Mapping[str, Reader] = field(default_factory=dict)
     axes: frozenset[str] = frozenset()
     damaged: tuple[Damaged, ...] = ()
-
-
-@dataclass
-class _Found:
-    """The content of some files. tables: the rows that were read, in parts. ends: the files of
-    which only the end was read. names: the names of all files whose rows these hold. damaged: the
-    damaged files."""
-
-    tables: list[pa.Table] = field(default_factory=list)
-    ends: list[Content] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    damaged: list[Damaged] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        return sum(table.num_rows for table in self.tables)
 
 
 class TableFolder:
@@ -119,50 +94,79 @@ class TableFolder:
         """Returns rows as a compacted file, which replaces the files of these names: its own name,
         which its content determines, and its bytes."""
         table = table.sort_by([(name, "ascending") for name in self.layout.key])
-        data = to_parquet(replacing(table, list(replaced)))
+        data = to_parquet(table.replace_schema_metadata({REPLACES: json.dumps(list(replaced))}))
         return f"{COMPACTED}-{digest(data)}.parquet", data
 
     def names(self, damaged: Collection[str]) -> set[str]:
         """Returns the names of all files whose rows are here. They are those that lie here, and
         those that these replace. `damaged` files hold nothing, even where their end can be read."""
         files = [file for file in self._files() if file.name not in damaged]
-        return {file.name for file in files} | _replaced_by(self._look(_compacted(files)))
+        return {file.name for file in files} | _replaced_by(self._look(_compacted(files))[0])
 
     def read(self, only: Collection[str] | None = None) -> Read:
         """Returns all rows, or those whose `layout.filed_by` is among these. Of a large file,
         only the row groups that may hold these are then read."""
-        found = self._find(only, whole=True if only is None else None)
-        for end in found.ends:
-            if only:
-                found.tables.append(read_filed_by(self._reader(end.file), self.layout, only))
-        table = self.layout.unique(self.layout.concat(found.tables))
+        live = self.live(only, whole=True if only is None else None)
+        tables = [live.table]
+        for reader in live.scanned.values() if only else ():
+            try:  # only the row groups that may hold them are read
+                filters = [(self.layout.filed_by, "in", list(only or ()))]
+                rows = pq.read_table(reader, filters=filters, page_checksum_verification=True)
+                tables.append(self.layout.conform(rows))
+            except (OSError, ValueError, pa.ArrowException) as error:
+                where = self.folder.where(reader.path)
+                raise EnvironmentFailure(
+                    f"{where} cannot be read: {error}; `sweepd doctor --deep` checks it"
+                ) from error
+        table = self.layout.unique(self.layout.concat(tables)) if len(tables) > 1 else live.table
         if only is not None:
-            table = with_one_of(table, self.layout.filed_by, only)
-        return Read(table, tuple(found.damaged))
+            from pyarrow import compute  # which takes a while
 
-    def live(self, only: Collection[str] | None = None) -> Live:
+            wanted = column([*only], TEXT)
+            table = table.filter(compute.is_in(table[self.layout.filed_by], value_set=wanted))
+        return Read(table, live.damaged)
+
+    def live(self, only: Collection[str] | None = None, whole: bool | None = None) -> Live:
         """Returns all rows where they lie, or those of files that may hold some of these trials.
-        So metrics take little memory, however many they are."""
-        found = self._find(only)
-        table = self.layout.unique(self.layout.concat(found.tables))
-        scanned = {end.file.name: self._reader(end.file) for end in found.ends}
-        axes = frozenset(name for end in found.ends for name in end.axes)
-        return Live(table, scanned, axes, tuple(found.damaged))
-
-    def damaged(self) -> list[Damaged]:
-        """Returns all damaged files. Every byte is read."""
-        return [*self._broken(self._files()).values()]
+        So metrics take little memory, however many they are. whole: as of `_look`. Raises
+        EnvironmentFailure if files keep disappearing."""
+        prefixes = None if only is None else {*only, ROWS, ""}
+        for _ in range(_LISTINGS):
+            files = self._files()
+            try:
+                contents, damaged = self._look(_compacted(files), whole)
+                replaced = _replaced_by(contents)
+                contents = [it for it in contents if it.file.name not in replaced]
+                rest = [f for f in files if f.name not in replaced and not _compacted([f])]
+                if prefixes is not None:
+                    rest = [file for file in rest if _filed_by(file) in prefixes]
+                small, tables = self._small(rest, whole), []
+                for batch in batches(file for file in rest if file.name in small):
+                    read, broken = self._look(batch, whole=True)
+                    tables.append(self.layout.concat(it.table for it in read))
+                    damaged += broken
+                large = [file for file in rest if file.name not in small]
+                ends, broken = self._look(large, whole=False)
+            except FileNotFoundError:
+                continue  # replaced and deleted since it was listed
+            contents += ends
+            damaged += broken
+            tables += [it.table for it in contents if it.table is not None]
+            ends = [it for it in contents if it.table is None]
+            return Live(
+                self.layout.unique(self.layout.concat(tables)),
+                {it.file.name: self._reader(it.file) for it in ends},
+                frozenset(name for it in ends for name in it.axes),
+                tuple(damaged),
+            )
+        raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
 
     def whole(self) -> tuple[list[Content], list[Damaged]]:
         """Returns what is in the files that were found whole to their last byte, without those that
-        such files replace, and the damaged ones."""
-        files = self._files()
-        damaged, contents = self._broken(files), _Contents()
-        for batch in batches(file for file in files if file.name not in damaged):
-            contents |= self._look(batch, whole=False)
+        such files replace, and all damaged ones. Every byte is read."""
+        contents, damaged = self._look(self._files(), whole=False, checked=True)
         replaced = _replaced_by(contents)
-        rest = [it for it in _readable(contents) if it.file.name not in replaced]
-        return rest, list(damaged.values())
+        return [it for it in contents if it.file.name not in replaced], damaged
 
     def compact(self, at_least: int = 2, newer: bool = False) -> int:
         """Writes the rows of all readable files that were not compacted before as one file that
@@ -180,22 +184,26 @@ class TableFolder:
         new = [file for file in files if file.name not in self._known]
         if len(new) < at_least:  # known without reading any file
             return 0
-        found, count = _Found(), 0
+        tables: list[pa.Table] = []
+        names: list[str] = []
+        count = 0
         try:
-            compacted = self._look(_compacted(new))
-            self._known |= {it.file.name for it in _readable(compacted)} | _replaced_by(compacted)
+            compacted, _ = self._look(_compacted(new))
+            self._known |= {it.file.name for it in compacted} | _replaced_by(compacted)
             new = [file for file in new if file.name not in self._known]
             if len(new) < at_least:
                 return 0
             for batch in batches(sorted(new, key=_filed_by)):  # a trial's rows lie together
-                self._add(found, self._look(batch, whole=True))
-                if found.rows >= MOST_ROWS:
-                    count += self._replace(found)
-                    found = _Found()
+                contents, _ = self._look(batch, whole=True)
+                tables.append(self.layout.concat(it.table for it in contents))
+                names += (it.file.name for it in contents)
+                if sum(table.num_rows for table in tables) >= MOST_ROWS:
+                    count += self._replace(tables, names)
+                    tables, names = [], []
         except FileNotFoundError:
             return count  # another process is at it
-        if count or len(found.names) >= at_least:
-            count += self._replace(found)
+        if count or len(names) >= at_least:
+            count += self._replace(tables, names) if names else 0
             self._compacted_to = f"{began - LATE_SECONDS:010.0f}"
         return count
 
@@ -209,82 +217,43 @@ class TableFolder:
         try:
             old = [file for file in _compacted(files) if file.written <= written_until]
             # Their bytes are compared with their digests: what they replace is nowhere else.
-            broken = self._broken(old)
-            whole = [file for file in old if file.name not in broken]
-            names = _replaced_by(self._look(whole))
-            readable: set[str] = set()
-            for batch in batches([file for file in files if file.name in names]):
-                readable.update(it.file.name for it in _readable(self._look(batch)))
+            compacted, _ = self._look(old, whole=False, checked=True)
+            names, readable = _replaced_by(compacted), set[str]()
+            for batch in batches(file for file in files if file.name in names):
+                readable.update(it.file.name for it in self._look(batch)[0])
         except FileNotFoundError:
             return []  # another process is deleting them
         return [file for file in files if file.name in readable]
 
     def _files(self, after: str = "") -> list[File]:
-        found = self.folder.files(self.layout.name, after)
-        return [f for f in found if f.name.endswith(".parquet") and "/" not in f.name]
+        files = self.folder.files(self.layout.name, after)
+        return [f for f in files if f.name.endswith(".parquet") and "/" not in f.name]
 
     def _reader(self, file: File) -> Reader:
         return Reader(self.folder, f"{self.layout.name}/{file.name}", file.size)
 
-    def _replace(self, found: _Found) -> int:
-        """Writes what was found as one file that replaces those that hold it. Returns how many."""
-        if not found.names:
-            return 0
-        table = self.layout.unique(self.layout.concat(found.tables))
-        found.tables.clear()  # the joined table takes as much memory again
-        names = sorted(set(found.names))
-        self.add(*self.pack(table, names))
+    def _replace(self, tables: list[pa.Table], names: Sequence[str]) -> int:
+        """Writes these rows as one file in place of those of these names. Returns how many."""
+        table = self.layout.unique(self.layout.concat(tables))
+        tables.clear()  # the joined table takes as much memory again
+        self.add(*self.pack(table, sorted(names)))
         return len(names)
 
-    def _find(self, only: Collection[str] | None, whole: bool | None = None) -> _Found:
-        """Returns what is in all files, or in those that may hold rows of some trials. whole: as of
-        `_look`. Raises EnvironmentFailure if files keep disappearing."""
-        prefixes = None if only is None else {*only, ROWS, ""}
-        for _ in range(_LISTINGS):
-            files, found = self._files(), _Found()
-            try:
-                compacted = self._look(_compacted(files), whole)
-                replaced = _replaced_by(compacted)
-                self._add(found, {n: it for n, it in compacted.items() if n not in replaced})
-                rest = [f for f in files if f.name not in replaced and f.name not in compacted]
-                if prefixes is not None:
-                    rest = [file for file in rest if _filed_by(file) in prefixes]
-                small = self._small(rest, whole)
-                for batch in batches(file for file in rest if file.name in small):
-                    self._add(found, self._look(batch, whole=True))
-                ends = [file for file in rest if file.name not in small]
-                self._add(found, self._look(ends, whole=False))
-            except FileNotFoundError:
-                continue  # replaced and deleted since it was listed
-            return found
-        raise EnvironmentFailure(f"{self.folder.where(self.layout.name)}: files keep disappearing")
-
-    def _add(self, found: _Found, contents: _Contents) -> None:
-        readable = _readable(contents)
-        tables = [it.table for it in readable if it.table is not None]
-        found.tables.append(self.layout.concat(tables))
-        found.ends += (it for it in readable if it.table is None)
-        found.names += (it.file.name for it in readable)
-        found.damaged += (it for it in contents.values() if isinstance(it, Damaged))
-
-    def _look(self, files: Collection[File], whole: bool | None = None) -> _Contents:
-        """Returns what is in each of a few files. whole: whether they are read, or only their ends;
-        None where that depends on their size (`_small`)."""
+    def _look(
+        self, files: Collection[File], whole: bool | None = None, checked: bool = False
+    ) -> tuple[list[Content], list[Damaged]]:
+        """Returns what is in each of a few files that are readable, and the damaged ones. whole:
+        whether they are read, or only their ends; None where that depends on their size (`_small`).
+        checked: as of `parquet.look`."""
         small = self._small(files, whole)
 
-        def one(file: File) -> tuple[str, Content | Damaged]:
-            whole = file.name in small
-            return file.name, look(self.folder, self.layout.name, file, self.layout, whole=whole)
+        def one(file: File) -> Content | Damaged:
+            how = {"whole": file.name in small, "checked": checked}
+            return look(self.folder, self.layout.name, file, self.layout, **how)
 
-        return dict(each(one, files, READERS))
-
-    def _broken(self, files: Collection[File]) -> dict[str, Damaged]:
-        """Returns what is wrong with the damaged ones of these files. Every byte is read."""
-
-        def verified(file: File) -> tuple[str, Damaged | None]:
-            return file.name, verify(self.folder, self.layout.name, file, self.layout)
-
-        return {name: wrong for name, wrong in each(verified, files, READERS) if wrong}
+        contents = each(one, files, READERS)
+        damaged = [it for it in contents if isinstance(it, Damaged)]
+        return [it for it in contents if not isinstance(it, Damaged)], damaged
 
     def _small(self, files: Collection[File], whole: bool | None) -> set[str]:
         """Returns the names of those of these files that are read whole. Unless `whole` says which,
@@ -315,16 +284,12 @@ def batches(files: Iterable[File]) -> Iterator[list[File]]:
 
 
 def _compacted(files: Iterable[File]) -> list[File]:
-    return [file for file in files if file.name.startswith(COMPACTED + "-")]
+    return [file for file in files if file.name.startswith(f"{COMPACTED}-")]
 
 
-def _readable(contents: _Contents) -> list[Content]:
-    return [it for it in contents.values() if not isinstance(it, Damaged)]
-
-
-def _replaced_by(contents: _Contents) -> set[str]:
-    """Returns the names of all files that readable ones among these replace."""
-    return {name for it in _readable(contents) for name in it.replaces}
+def _replaced_by(contents: Iterable[Content]) -> set[str]:
+    """Returns the names of all files that these replace."""
+    return {name for it in contents for name in it.replaces}
 
 
 def _filed_by(file: File) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -100,20 +99,31 @@ def test_a_pass_that_took_too_long_for_the_largest_budget_settles_nothing() -> N
     assert found.kind == "moving" and "32000" in found.reason
 
 
-def test_a_best_rate_at_the_edge_never_settles() -> None:
-    worse = {steps: score - 0.1 for steps, score in FLAT.items()}
-    flat, low = runs(FLAT, FLAT, FLAT), runs(worse, worse, worse)
-    assert stands([low, flat], GOAL, "median", SETTLE, 1000).kind == "untested"
-    assert stands([low, flat, low], GOAL, "median", SETTLE, 1000).kind == "holds"
+LOW, FLATS, BEHIND = (
+    runs(scores, scores, scores)
+    for scores in (
+        {steps: score - 0.1 for steps, score in FLAT.items()},
+        FLAT,
+        {1000: 0.45, 2000: 0.6, 4000: 0.78},
+    )
+)
+HOPELESS = runs(*[dict.fromkeys((1000, 2000, 4000), 0.0)] * 3)
+ONCE, WORST = runs(*[{1000: 0.0}] * 3), runs(*[{1000: 0.1}] * 3)
 
 
-def test_an_edge_that_scores_no_better_than_the_rest_is_no_best_rate() -> None:
-    """A hopeless width has accuracy 0 at every rate. It must settle."""
-    hopeless = runs(*[dict.fromkeys((1000, 2000, 4000), 0.0)] * 3)
-    assert stands([hopeless] * 3, GOAL, "median", SETTLE, 1000).kind == "holds"
-    once = runs(*[{1000: 0.0}] * 3)
-    assert stands([once, hopeless, hopeless, once], GOAL, "median", SETTLE, 1000).kind == "holds"
-    assert stands([hopeless, hopeless], GOAL, "median", SETTLE, 1000).kind == "untested"
+@pytest.mark.parametrize(
+    ("rates", "kind"),
+    [
+        ([LOW, FLATS], "untested"),  # the best rate is at the edge
+        ([LOW, FLATS, LOW], "holds"),
+        ([HOPELESS] * 3, "holds"),  # a width that has accuracy 0 at every rate must settle
+        ([ONCE, HOPELESS, HOPELESS, ONCE], "holds"),
+        ([HOPELESS] * 2, "untested"),
+        ([WORST, FLATS, BEHIND], "moving"),  # the second best rate must stand still too
+    ],
+)
+def test_which_rates_a_forecast_rests_on(rates: list[Runs], kind: str) -> None:
+    assert stands(rates, GOAL, "median", SETTLE, 1000).kind == kind
 
 
 @pytest.mark.parametrize(("edge_scores", "kind"), [(0.005, "holds"), (0.1, "untested")])
@@ -135,13 +145,6 @@ def test_the_best_rates_score_best_and_lie_inside_where_they_may(scores: list[fl
     of = {rate.peak_lr: score for rate, score in zip(rates, scores, strict=True)}
     assert [of[first.peak_lr], of[second.peak_lr]] == sorted(scores, reverse=True)[:2]
     assert bool(edge(rates, first)) == (max(scores) > max(scores[1:-1]))
-
-
-def test_the_second_best_rate_must_stand_still_too() -> None:
-    behind = {1000: 0.45, 2000: 0.6, 4000: 0.78}
-    flat, rising = runs(FLAT, FLAT, FLAT), runs(behind, behind, behind)
-    worst = runs(*[{1000: 0.1}] * 3)
-    assert stands([worst, flat, rising], GOAL, "median", SETTLE, 1000).kind == "moving"
 
 
 SLOWER = {1000: 0.66, 2000: 0.77, 4000: 0.825}
@@ -273,16 +276,24 @@ def _sets(plan: Plan) -> tuple[str, ...]:
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=12, derandomize=True)
-def test_answers_do_not_depend_on_order_slots_and_restarts(
+def test_answers_do_not_depend_on_order_slots_restarts_and_failures(
     seed: int, search: str, tuned: bool, slots: int, order: random.Random
 ) -> None:
     sets = ("tune=[train.lr]", f"train.lr={list(RATES)}") if tuned else ()
     made, outcome_of = planned(search, *sets), truth(seed)
+    failed: set[str] = set()
+
+    def failing_once(trial: Trial) -> Outcome:
+        if trial.seed == 1 and trial.id not in failed:
+            failed.add(trial.id)
+            return Outcome("failed")
+        return outcome_of(trial)
+
     calm, ended, _ = drive(lambda: search_of(made), outcome_of)
-    wild, also, last = drive(lambda: search_of(made), outcome_of, slots, order, 0.1)
+    wild, also, last = drive(lambda: search_of(made), failing_once, slots, order, 0.1)
     assert rows(made, calm) == rows(made, wild)
-    for trials in (ended, also):
-        assert len(trials) == len({trial.id for trial in trials}), "nothing runs twice"
+    assert len(ended) == len({trial.id for trial in ended}), "nothing runs twice"
+    assert len(also) <= len({trial.id for trial in also}) + len(failed)
     assert not last.wanted()
 
 
@@ -295,21 +306,6 @@ def test_a_budget_is_the_least_whichever_seed_ends_first() -> None:
     assert rows(made, calm) == rows(made, wild)
     assert {budget for _, budget, _ in rows(made, calm).values()} == {8000}
     assert {trial.id for trial in one_by_one} == {trial.id for trial in together}
-
-
-@given(st.integers(0, 10_000), st.randoms(use_true_random=False))
-@settings(max_examples=10, derandomize=True)
-def test_failures_of_a_worker_change_no_answer(seed: int, order: random.Random) -> None:
-    made, outcome_of = planned("staircase"), truth(seed)
-    tries: dict[str, int] = defaultdict(int)
-
-    def failing_once(trial: Trial) -> Outcome:
-        tries[trial.id] += 1
-        return Outcome("failed") if tries[trial.id] == 1 else outcome_of(trial)
-
-    calm, _, _ = drive(lambda: search_of(made), outcome_of)
-    retried, _, _ = drive(lambda: search_of(made), failing_once, 2, order)
-    assert rows(made, calm) == rows(made, retried)
 
 
 @given(st.integers(0, 10_000))

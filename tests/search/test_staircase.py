@@ -55,13 +55,7 @@ def size_and_d(trial: Trial) -> tuple[int, Any]:
 
 def frontier(plan: Plan, outcome_of: Callable[[Trial], Outcome]) -> dict[int, float]:
     """Brute force: the least d that passes at each size, if every trial of the grid runs."""
-    ledger = {trial.id: outcome_of(trial) for trial in plan.trials}
-    found = dict.fromkeys(SIZES, math.inf)
-    for seeds in cells_of(plan):
-        size, d = size_and_d(seeds.trials[0])
-        if seeds.passes(ledger):
-            found[size] = min(found[size], d)
-    return found
+    return answer(plan, {trial.id: outcome_of(trial) for trial in plan.trials})
 
 
 def answer(plan: Plan, ledger: Mapping[str, Outcome]) -> dict[int, float]:
@@ -120,8 +114,7 @@ def test_alone_it_runs_no_width_above_the_frontier_and_no_seed_too_many(
 
 def test_the_cheaper_of_two_lines_runs_first() -> None:
     plan = simulated("model.name=[standard, linear]", "search={staircase: {speculate: false}}")
-    search = search_of(plan)
-    search.learn({}, {trial.id for trial in plan.trials})
+    search = searching(plan)
     handed = handed_out(search, 4)
     assert search.next() is None, "one cell a line is needed, and of each two seeds"
     assert [t.effort for t in handed] == sorted(t.effort for t in handed)
@@ -143,8 +136,7 @@ def test_idle_slots_run_ahead_where_it_saves_more_than_it_risks(
     sets: list[str], where: list[tuple[int, int]]
 ) -> None:
     plan = simulated(*sets)
-    search = search_of(plan)
-    search.learn({}, {trial.id for trial in plan.trials})
+    search = searching(plan)
     handed = handed_out(search, len(where))
     assert [(t.size, t.axes["d"]) for t in handed] == where
     further = search.next()
@@ -153,8 +145,7 @@ def test_idle_slots_run_ahead_where_it_saves_more_than_it_risks(
 
 def test_idle_slots_run_the_other_seeds_where_all_must_pass() -> None:
     plan = simulated("pass=all", "task.n=[4, 6, 8, 10]", "model.d=[4, 8]")
-    search = search_of(plan)
-    search.learn({}, {trial.id for trial in plan.trials})
+    search = searching(plan)
     handed = handed_out(search, 3)
     where = [(t.size, t.axes["d"], t.seed) for t in handed]
     assert where == [(4, 4, 0), (4, 4, 1), (4, 4, 2)], "4 sizes to pass, 2 widths to fail"
@@ -290,5 +281,5 @@ def handed_out(search: Search, count: int) -> list[Trial]:
 
 def searching(plan: Plan) -> Search:
     search = search_of(plan)
-    search.learn({}, ())
+    search.learn({}, {trial.id for trial in plan.trials})
     return search

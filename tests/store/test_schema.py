@@ -95,15 +95,12 @@ def test_axis_keeps_values_of_one_type_and_turns_a_mixture_into_the_narrowest(
 
 
 def test_absent_columns_are_null_and_empty_tables_have_the_fixed_columns() -> None:
-    row = TRIALS.table([{"id": "a", "attempt": 1000, "n": 8}]).to_pylist()[0]
+    table = TRIALS.table([{"id": "a", "attempt": 1000, "n": 8}])
+    names, [row] = table.column_names, table.to_pylist()
+    assert names[names.index("seed") + 1 : names.index("status")] == ["n"], "axes stand between"
     assert row.pop("n") == 8
     assert row == dict.fromkeys(TRIALS.fixed) | {"id": "a", "attempt": 1000}
     assert TRIALS.concat([]).schema == TRIALS.table([]).schema == pa.schema(TRIALS.fixed.items())
-
-
-def test_axes_stand_between_identity_and_outcome() -> None:
-    names = TRIALS.table([{"id": "a", "attempt": 1, "status": "failed", "n": 8}]).column_names
-    assert names[names.index("seed") + 1 : names.index("status")] == ["n"]
 
 
 def test_fixed_columns_take_what_trials_really_bring() -> None:
@@ -123,16 +120,22 @@ def test_fixed_columns_take_what_trials_really_bring() -> None:
     assert read["started"] == started.replace(tzinfo=None)
 
 
-@pytest.mark.parametrize("value", [2**53 + 1, 2**70, [8], {"base": 1}, b"x", 1 + 2j])
-def test_axis_of_another_type_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="n = "):
-        TRIALS.table([{"id": "a", "attempt": 1, "n": value}])
+TRIAL = {"id": "a", "attempt": 1}
 
 
-@pytest.mark.parametrize("column, value", [("attempt", "x"), ("size", 1.5), ("seed", 2**64)])
-def test_fixed_column_of_another_type_is_refused(column: str, value: object) -> None:
-    with pytest.raises(ValueError, match=column):
-        TRIALS.table([{"id": "a", "attempt": 1, column: value}])
+@pytest.mark.parametrize(
+    "layout, row, complaint",
+    [(TRIALS, {**TRIAL, "n": n}, "n = ") for n in (2**53 + 1, 2**70, [8], {"base": 1}, b"x", 1j)]
+    + [(TRIALS, {**TRIAL, name: value}, name) for name, value in (
+        ("attempt", "x"), ("size", 1.5), ("seed", 2**64))]
+    + [(layout, row, f"a row of {layout.name} has no") for layout, row in (
+        (TRIALS, {"id": "a"}), (METRICS, TRIAL), (PLAN, {}))],
+)  # fmt: skip
+def test_values_of_another_type_and_rows_without_their_key_are_refused(
+    layout: Layout, row: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        layout.table([row])
 
 
 def test_files_from_before_a_column_was_added_are_read_and_others_refused() -> None:
@@ -142,14 +145,6 @@ def test_files_from_before_a_column_was_added_are_read_and_others_refused() -> N
     assert TRIALS.concat([old, table]).to_pylist() == [*table.to_pylist(), *table.to_pylist()]
     with pytest.raises(ValueError, match="not a file of trials: no column params"):
         TRIALS.conform(table.drop_columns(["params", "card"]))
-
-
-@pytest.mark.parametrize(
-    "layout, row", [(TRIALS, {"id": "a"}), (METRICS, {"id": "a", "attempt": 1}), (PLAN, {})]
-)
-def test_row_without_its_key_is_refused(layout: Layout, row: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"a row of {layout.name} has no"):
-        layout.table([row])
 
 
 def foreign(**columns: pa.Array) -> pa.Table:
@@ -222,13 +217,15 @@ def test_unique_keeps_the_row_that_ended_first(rows: list[tuple[str, int, int]])
 
 
 TIMES = st.datetimes(
-    datetime(1677, 9, 22), datetime(2262, 4, 11), timezones=st.sampled_from([None, UTC])
+    datetime(1677, 9, 22),
+    datetime(2262, 4, 11),
+    timezones=st.sampled_from([None, UTC, timezone(timedelta(hours=5, minutes=30))]),
 )
 OF_TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     NULL: st.none(),
     BOOL: st.booleans(),
     INT: st.integers(-(2**63), 2**63 - 1),
-    FLOAT: st.floats(allow_nan=False),
+    FLOAT: st.floats(),
     TEXT: st.text(),
     UTC_TIME: TIMES,
 }
@@ -249,18 +246,9 @@ def test_a_column_is_pyarrows(kind: pa.DataType) -> None:
     def holds(values: list[Any]) -> None:
         found = column(values, kind)
         found.validate(full=True)
-        assert found.equals(pa.array(values, kind))
+        assert str(found.to_pylist()) == str(pa.array(values, kind).to_pylist()), "nan is no null"
 
     holds()
-
-
-def test_nan_is_no_null() -> None:
-    assert str(column([float("nan"), None], FLOAT).to_pylist()) == "[nan, None]"
-
-
-def test_a_time_of_another_zone_is_told_in_utc() -> None:
-    there = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=5, minutes=30)))
-    assert column([there], UTC_TIME).to_pylist() == [datetime(2026, 1, 1, 21, 34, 5, 6)]
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=str)

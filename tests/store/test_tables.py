@@ -82,17 +82,6 @@ def test_no_folder_reads_as_no_rows(metrics: TableFolder) -> None:
     assert not (root_of(metrics) / "metrics").exists()
 
 
-def test_what_is_written_is_read_by_name_across_files(metrics: TableFolder) -> None:
-    metrics.write(steps(A, 1, 2, n=8))
-    metrics.write(steps(B, 1, n=0.5, schedule="wsd"))
-    rows = {(row["id"], row["step"]): row for row in metrics.read().table.to_pylist()}
-    assert {key: (row["n"], row["schedule"]) for key, row in rows.items()} == {
-        (A, 1): (8.0, None),
-        (A, 2): (8.0, None),
-        (B, 1): (0.5, "wsd"),
-    }
-
-
 def test_rows_written_twice_are_read_once(metrics: TableFolder) -> None:
     metrics.write(steps(A, 1, 2))
     metrics.write(steps(A, 1, 2))
@@ -280,13 +269,8 @@ def test_damaged_files_are_neither_compacted_nor_deleted(two: tuple[TableFolder,
     assert keys(metrics.read()) == [(A, 1), (A, 2), (C, 3)]
     victim.write_bytes(good)  # repaired by hand
     assert len(keys(metrics.read())) == 103
-
-
-def test_a_replaced_file_that_is_damaged_since_is_not_deleted(
-    two: tuple[TableFolder, Path],
-) -> None:
-    metrics, victim = two
-    metrics.compact()
+    metrics.write(steps(C, 4))
+    assert metrics.compact() == 2
     victim.write_bytes(b"")
     assert metrics.read().damaged == ()  # its rows are elsewhere
     assert delete_replaced(metrics) == 1
@@ -361,18 +345,22 @@ def test_compacting_changes_nothing_for_readers(actions: list[tuple[str, Any]]) 
 
 
 def test_compacting_leaves_one_file_and_waits_before_it_deletes(metrics: TableFolder) -> None:
+    """What was compacted before does not count again, whoever compacted it."""
     for step in range(5):
         metrics.write(steps(A, step))
     assert metrics.compact() == 5
     assert metrics.compact() == 0
     assert delete_replaced(metrics, metrics.folder.now() - 3600) == 0
     assert len(files(metrics)) == 6
-    for step in range(5, 10):
-        metrics.write(steps(A, step))
-    assert metrics.compact() == 5
-    assert delete_replaced(metrics) == 10
+    metrics.write(steps(A, 5))
+    other = folder_of(root_of(metrics))
+    assert metrics.compact() == other.compact() == 0
+    metrics.write(steps(A, 6))
+    assert other.compact(at_least=3) == 0
+    assert other.compact() == 2  # the five rows before stay where they are
+    assert delete_replaced(metrics) == 7
     assert len(files(metrics)) == 2
-    assert keys(metrics.read()) == [(A, step) for step in range(10)]
+    assert keys(metrics.read()) == [(A, step) for step in range(7)]
 
 
 def test_a_compaction_that_cannot_be_written_changes_nothing(
@@ -423,20 +411,6 @@ def test_an_attempt_reported_lost_after_its_ending_counts_as_it_ended(tmp_path: 
     for _ in range(2):
         assert trials.read().table["status"].to_pylist() == ["completed"]
         trials.compact()
-
-
-def test_what_was_compacted_before_does_not_count_again(metrics: TableFolder) -> None:
-    for step in range(5):
-        metrics.write(steps(A, step))
-    assert metrics.compact() == 5
-    metrics.write(steps(A, 5))
-    other = folder_of(root_of(metrics))  # which has not compacted them itself
-    for folder in (metrics, other):
-        assert folder.compact() == 0
-    metrics.write(steps(A, 6))
-    assert other.compact(at_least=3) == 0
-    assert other.compact() == 2  # the five rows before stay where they are
-    assert len(keys(metrics.read())) == 7
 
 
 def test_only_new_files_are_listed_until_all_are(
